@@ -137,7 +137,7 @@ class Installation:
             try:
                 yield process
                 process.terminate()
-                assert process.wait(60) == 0
+                assert process.wait(RUN_SECONDS) == 0
             finally:
                 if process.poll() is None:
                     kill_tree(process)

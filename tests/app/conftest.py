@@ -50,6 +50,14 @@ def one_tree_of_commands() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def a_busy_service_is_not_away() -> Iterator[None]:
+    """A command goes on without a service that does not answer at once, as one on a busy machine may."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wiring, "QUICK_SECONDS", 60.0)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def log_levels_as_before() -> Iterator[None]:
     """A command sets the levels of its process, and all commands of the tests share one."""

@@ -466,7 +466,7 @@ def test_a_signal_ends_the_metadata_service_cleanly(number: signal.Signals, idgr
         assert stat.S_IMODE(token.stat().st_mode) == 0o600
         assert token.read_text() not in first
         server.send_signal(number)
-        _, rest = server.communicate(timeout=30)
+        _, rest = server.communicate(timeout=60)
     assert "Traceback" not in rest
     assert server.returncode in {0, 130, -number}
     for file in idgraph.settings().directory.glob("metadata.db*"):

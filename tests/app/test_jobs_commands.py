@@ -43,7 +43,7 @@ def test_what_is_not_there_or_not_running_is_not_cancelled(filled: CommandLine) 
 
 def test_a_job_is_cancelled_from_another_process(filled: CommandLine) -> None:
     process = subprocess.Popen(
-        program(filled, "keys", "rotate", "--rate", "5"), cwd=ROOT, stderr=subprocess.PIPE, text=True
+        program(filled, "keys", "rotate", "--rate", "1"), cwd=ROOT, stderr=subprocess.PIPE, text=True
     )
     deadline = time.monotonic() + 60
     while not (running := filled.json("jobs", "list", "--json")) or not running[0]["done"]:

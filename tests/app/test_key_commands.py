@@ -140,7 +140,7 @@ def test_a_killed_rotation_goes_on_at_the_next_run(filled: CommandLine) -> None:
     before = revealed(filled)
     (only,) = filled.json("keys", "list", "--json")
     process = subprocess.Popen(
-        program(filled, "keys", "rotate", "--rate", "5"), cwd=ROOT, stderr=subprocess.PIPE
+        program(filled, "keys", "rotate", "--rate", "1"), cwd=ROOT, stderr=subprocess.PIPE
     )
     with wiring.opened_keys(filled.settings()) as (_, store):
         deadline = time.monotonic() + 60

@@ -118,7 +118,7 @@ def test_every_count_of_a_report_is_a_metric(tmp_path: Path) -> None:
     with world.observed(tmp_path) as (url, show_report):
         first = scraped(url)
         assert first["idgraph_events_total"] == 0
-        until(lambda: OUTBOX in scraped(url), 10, "the depth of the outbox")
+        until(lambda: OUTBOX in scraped(url), 60, "the depth of the outbox")
         assert "idgraph_last_batch_timestamp_seconds" not in first
         given = [report(1), report(2)]
         for each in given:
@@ -146,7 +146,7 @@ def test_what_cannot_be_asked_for_is_reported_and_hides_nothing_else(tmp_path: P
     world.fails = True
     failed = "idgraph_scrape_failed what=outbox"
     with world.observed(tmp_path) as (url, _):
-        until(lambda: scraped(url)[failed] == 1, 10, "the store that is away")
+        until(lambda: scraped(url)[failed] == 1, 60, "the store that is away")
         found = scraped(url)
     assert OUTBOX not in found
     assert found["idgraph_scrape_failed what=snapshot"] == 0
@@ -159,7 +159,7 @@ def test_a_scrape_neither_waits_for_the_store_nor_looks_again(tmp_path: Path) ->
     with world.observed(tmp_path) as (url, _):
         assert OUTBOX not in scraped(url)
         world.answers.set()
-        until(lambda: OUTBOX in scraped(url), 10, "the depth of the outbox")
+        until(lambda: OUTBOX in scraped(url), 60, "the depth of the outbox")
         for _scrape in range(5):
             assert scraped(url)[OUTBOX] == 12
     assert world.looks == [OUTBOX_COUNTED]
@@ -185,7 +185,7 @@ def test_the_lag_is_reported_once_something_was_taken(
     with world.observed(tmp_path, KAFKA) as (url, _):
         assert name not in scraped(url)
         world.lag = {"crm.a-b/3": 12}
-        until(lambda: scraped(url).get(name) == 12, 10, "the lag")
+        until(lambda: scraped(url).get(name) == 12, 60, "the lag")
 
 
 def test_a_broker_that_is_away_is_reported(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_a_broker_that_is_away_is_reported(tmp_path: Path) -> None:
     world.fails = True
     failed = "idgraph_scrape_failed what=lag"
     with world.observed(tmp_path, KAFKA) as (url, _):
-        until(lambda: scraped(url)[failed] == 1, 10, "the broker that is away")
+        until(lambda: scraped(url)[failed] == 1, 60, "the broker that is away")
 
 
 def test_health(tmp_path: Path) -> None:

@@ -276,7 +276,7 @@ def test_export_through_a_link_and_into_what_is_no_file(filled: CommandLine) -> 
     reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()), daemon=True)
     reader.start()
     assert filled("export", "-o", pipe).exit_code == 0
-    reader.join(10)
+    reader.join(60)
     assert (read, pipe.is_fifo()) == ([whole], True)
     assert filled("export", "-o", "/dev/full").exit_code == 2
     assert Path("/dev/full").is_char_device()

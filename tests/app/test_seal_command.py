@@ -136,7 +136,7 @@ def test_a_key_that_looks_sensitive_is_reported_and_not_shown(with_keys: Command
 def test_a_killed_sealing_goes_on_at_the_next_run(stored: CommandLine) -> None:
     before = revealed(stored)
     (reported,) = stored.json("seal", "--dry-run", "--json")
-    process = subprocess.Popen(program(stored, "seal", "--rate", "5"), cwd=ROOT, stderr=subprocess.PIPE)
+    process = subprocess.Popen(program(stored, "seal", "--rate", "1"), cwd=ROOT, stderr=subprocess.PIPE)
     deadline = time.monotonic() + 60
     total = plain_values(stored)
     while plain_values(stored) == total:

@@ -67,7 +67,7 @@ def test_a_server_ends_with_who_started_it_however_that_ends(tmp_path: Path) -> 
         [sys.executable, "-c", starter], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=False
     )
     assert died.returncode == -signal.SIGKILL
-    until(lambda: not listens(port), 20, "the server's end")
+    until(lambda: not listens(port), 60, "the server's end")
 
 
 def test_no_id_of_a_kafka_cluster_looks_like_an_option() -> None:

@@ -81,7 +81,7 @@ def test_the_proxy_does_what_it_is_reported(tmp_path: Path) -> None:
     with serving(app) as url, Proxy(url).serving() as proxy:
 
         def status(method: str) -> int:
-            connection = HTTPConnection(urlsplit(proxy.url).netloc, timeout=10)
+            connection = HTTPConnection(urlsplit(proxy.url).netloc, timeout=60)
             connection.request(method, "/v1/snapshot", b"")
             found = connection.getresponse().status
             connection.close()

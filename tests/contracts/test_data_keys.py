@@ -92,7 +92,7 @@ def test_no_key_goes_while_it_is_held(keys: DataKeyStore) -> None:
 
     with ThreadPoolExecutor(1) as pool:
         holder = pool.submit(keys.hold, ["a:1"], work)
-        assert begun.wait(10)
+        assert begun.wait(60)
         assert keys.delete(["a:1"], lambda: list(written)) == 0
         holder.result()
     assert keys.get(["a:1"]) == {"a:1": KEY}

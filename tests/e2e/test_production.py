@@ -93,7 +93,7 @@ def answers(config: Path) -> list[tuple[list[str], int]]:
         return all_pages(index, query, 100), index.count(query)
 
     with wiring.opened(load(config)) as resources:
-        assert not resources.store.outbox()
+        until(lambda: not resources.store.outbox(), PATIENCE, "the outbox")
         return [answer(resources.index, query) for query in QUERIES]
 
 

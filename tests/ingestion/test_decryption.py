@@ -36,7 +36,7 @@ def served() -> Iterator[tuple[str, Service]]:
 
 
 def with_decryptor(url: str, **given: Any) -> dict[str, SourceConfig]:
-    config = DecryptorConfig(url=url, **{"retries": 1, "timeout_seconds": 2.0, **given})
+    config = DecryptorConfig(url=url, **{"retries": 1, "timeout_seconds": 60.0, **given})
     return {name: each.model_copy(update={"decryptor": config}) for name, each in SOURCES.items()}
 
 

@@ -417,14 +417,14 @@ def test_its_end_waits_no_longer_than_it_may_and_says_so(
     class Hung(_Index):
         def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:
             reached.set()
-            goes_on.wait(30)
+            goes_on.wait(60)
             return super().put(documents)
 
     runner = ProjectionRunner(Projection(store, Hung(), lambda: EVERYTHING), 0.05)
     with caplog.at_level(logging.WARNING), runner:
         written(store)
         runner.wake()
-        assert reached.wait(30)
+        assert reached.wait(60)
         eventually(lambda: runner.lag_seconds() > 0.0)
     assert caplog.messages == ["the index takes long; the next run projects what is left in the outbox"]
     goes_on.set()

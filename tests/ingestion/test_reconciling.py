@@ -167,7 +167,6 @@ def test_of_an_index_that_was_lost_meanwhile_all_is_mended(tmp_path: Path) -> No
         assert len(kept.ids()) == 30
 
 
-@pytest.mark.timeout(200)
 def test_nothing_of_a_flow_beside_it_is_drift(kept: IndexedStore) -> None:
     kept.fill(60)
     stop = threading.Event()

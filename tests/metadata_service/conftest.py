@@ -106,7 +106,7 @@ def service(database_url: str) -> Iterator[Running]:
 
         def caller(token: str | None) -> httpx.Client:
             headers = {"Authorization": f"Bearer {token}"} if token else {}
-            return stack.enter_context(httpx.Client(base_url=url, headers=headers, timeout=30, verify=False))
+            return stack.enter_context(httpx.Client(base_url=url, headers=headers, timeout=60, verify=False))
 
         yield Running(
             url,

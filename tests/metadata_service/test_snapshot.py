@@ -125,7 +125,7 @@ def test_waiting_ends_with_304(service: Running) -> None:
     start = time.monotonic()
     status, at = Waiting(service.reader, etag, 0.5).done()
     assert status == 304
-    assert 0.45 < at - start < 10
+    assert 0.45 < at - start < 30
 
 
 def test_who_has_an_old_etag_or_none_does_not_wait(service: Running) -> None:
@@ -147,7 +147,7 @@ def test_a_write_wakes_all_who_wait(service: Running) -> None:
     for each in waiting:
         status, at = each.done()
         assert status == 200
-        assert at - written < 5
+        assert at - written < 25
     assert [found["path"] for found in waiting[0].answer.json()["attributes"]] == ["a"]
 
 
@@ -160,7 +160,7 @@ def test_a_write_of_another_process_wakes_too(service: Running, open_another: Ca
         written = time.monotonic()
         status, at = waiting.done()
         assert status == 200
-        assert at - written < 5
+        assert at - written < 25
 
 
 def test_many_wait_without_threads_or_connections(service: Running) -> None:
@@ -197,10 +197,10 @@ def test_a_failing_read_does_not_end_the_watch() -> None:
 
     async def wait() -> float:
         start = time.monotonic()
-        await RevisionWatch(read_next, 0.01).wait("1", 10)
+        await RevisionWatch(read_next, 0.01).wait("1", 120)
         return time.monotonic() - start
 
-    assert asyncio.run(wait()) < 5
+    assert asyncio.run(wait()) < 60
 
 
 def test_a_closed_watch_lets_go() -> None:
@@ -209,8 +209,8 @@ def test_a_closed_watch_lets_go() -> None:
         waiting = asyncio.create_task(watch.wait("1", 60))
         await asyncio.sleep(0.05)
         watch.close()
-        await asyncio.wait_for(waiting, 5)
-        await asyncio.wait_for(watch.wait("1", 60), 5)
+        await asyncio.wait_for(waiting, 30)
+        await asyncio.wait_for(watch.wait("1", 60), 30)
         watch.poke()
 
     asyncio.run(wait())

@@ -84,7 +84,7 @@ def test_a_write_wakes_who_waits(service: Running) -> None:
     waiting.start()
     time.sleep(0.3)
     discover(service.database, "a")
-    waiting.join(10)
+    waiting.join(60)
     found = SnapshotChanges.model_validate_json(answers[0].content)
     assert [each.path for each in found.attributes] == ["a"]
     assert found.applied_to(known[0]) == read(service.reader)[0]

@@ -27,7 +27,6 @@ def folders(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.timeout(300)
 def test_elasticsearch_index_equals_memory_index(folders: Path) -> None:
     made = 0
 

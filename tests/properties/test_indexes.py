@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
@@ -165,7 +164,6 @@ class IndexMachine(RuleBasedStateMachine):
         self.folder.cleanup()
 
 
-@pytest.mark.timeout(300)
 def test_embedded_index_equals_memory_index() -> None:
     run_state_machine_as_test(
         IndexMachine, settings=settings(max_examples=examples(30), stateful_step_count=12, deadline=None)

@@ -99,11 +99,11 @@ def half(handler: Any) -> None:
 def dripping(handler: Any) -> None:
     """An answer that never ends, a byte at a time."""
     handler.send_response(200)
-    handler.send_header("Content-Length", "1000")
+    handler.send_header("Content-Length", "1000000")
     handler.end_headers()
     handler.close_connection = True
     try:
-        for _ in range(100):
+        while True:
             handler.wfile.write(b" ")
             time.sleep(0.02)
     except OSError:

@@ -185,7 +185,6 @@ def test_a_server_that_is_away_is_reported_and_then_left_alone_for_a_moment(
     away.close()
 
 
-@pytest.mark.timeout(200)
 def test_a_server_that_is_killed_loses_nothing_and_the_outbox_waits(tmp_path: Path) -> None:
     store = MemoryProfileStore()
     rules = IndexRules(lambda _: True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import pytest
 
 from idgraph.model.errors import ConfigError
 from sinks.http.decryptor import DecryptionService, HttpDecryptor
+from tests.ingestion.patience import eventually
 from tests.servers.decryption_service import (
     Fault,
     Service,
@@ -38,7 +40,7 @@ def served() -> Iterator[tuple[str, Service]]:
 
 
 def client(url: str, **given: Any) -> closing[HttpDecryptor]:
-    fitting: dict[str, Any] = {"capacity": 8, "timeout": 5.0, "retries": 3, "max_bytes": 1000, **given}
+    fitting: dict[str, Any] = {"capacity": 8, "timeout": 60.0, "retries": 3, "max_bytes": 1000, **given}
     return closing(HttpDecryptor(DecryptionService(url, **fitting)))
 
 
@@ -103,13 +105,12 @@ def test_a_slow_service_is_given_up_in_time_and_another_attempt_may_pass(
 ) -> None:
     url, service = served
     service.faults.append(dripping)
-    started = time.monotonic()
+    with client(url, timeout=0.3, retries=100) as decryptor:
+        answer = decryptor.submit(encrypted(CANARY), PLACE).result()
+        assert answer.content == CANARY
+        assert answer.retries, "the bound is for the whole answer, not for a byte of it"
+    service.always = dripping
     with client(url, timeout=0.3) as decryptor:
-        assert decryptor.submit(encrypted(CANARY), PLACE).result() == (CANARY, "", 1, False)
-        assert 0.3 <= time.monotonic() - started < 2, (
-            "the bound is for the whole answer, not for a byte of it"
-        )
-        service.seconds = lambda _: 1.0
         answer = decryptor.submit(encrypted(CANARY), PLACE).result()
     assert answer == (
         None,
@@ -129,7 +130,7 @@ def test_a_dead_service_is_reported_and_one_that_comes_back_is_used() -> None:
         time.sleep(0.3)
         assert not waiting.done()
         with decryption_service(port):
-            assert waiting.result(30).content == CANARY
+            assert waiting.result(60).content == CANARY
 
 
 def test_an_answer_that_is_too_large_is_refused(served: tuple[str, Service]) -> None:
@@ -149,13 +150,15 @@ def test_no_answer_is_inflated(served: tuple[str, Service]) -> None:
 
 def test_closing_gives_up_what_is_under_way(served: tuple[str, Service]) -> None:
     url, service = served
-    service.seconds = lambda _: 1.0
+    ended = threading.Event()
+    service.seconds = lambda _: float(ended.wait(120))
     with client(url) as decryptor:
         waiting = [decryptor.submit(encrypted(CANARY), PLACE) for _ in range(20)]
-        time.sleep(0.2)
+        eventually(lambda: service.positions)
         started = time.monotonic()
-    assert time.monotonic() - started < 0.9
+    assert time.monotonic() - started < 60, "it has waited for an answer"
     assert all(each.cancelled() for each in waiting)
+    ended.set()
 
 
 def test_closing_leaves_no_connection_that_was_about_to_begin() -> None:

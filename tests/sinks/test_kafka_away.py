@@ -17,11 +17,11 @@ from sinks.kafka import topics as kafka_ends
 
 def test_ends_are_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka_ends, "ANSWER_SECONDS", 0.2)
-    partitions = [("orders", number) for number in range(20)]
+    partitions = [("orders", number) for number in range(300)]
     started = time.monotonic()
     found = kafka_ends.ends(f"127.0.0.1:{free_port()}", {}, partitions)
     assert found == dict.fromkeys(partitions)
-    assert time.monotonic() - started < 20 * 0.2
+    assert time.monotonic() - started < 300 * 0.2
 
 
 def test_who_publishes_is_reported_where_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,7 +67,7 @@ def test_snapshot_follows(client: MetadataClient) -> None:
     assert client.snapshot(first.etag) is None
     assert client.snapshot(first.etag, wait=0.1) is None
     client.send([change("a")])
-    second = client.snapshot(first.etag, wait=10)
+    second = client.snapshot(first.etag, wait=30)
     assert second is not None
     assert (second.snapshot.version, second.snapshot.attributes[0].path) == (1, "a")
 
@@ -78,7 +78,7 @@ def test_a_newer_snapshot_is_made_of_the_known_one(client: MetadataClient) -> No
     assert client.newer(*first) is None
     assert client.newer(*first, wait=0.1) is None
     client.send([change("b")])
-    second = client.newer(*first, wait=10)
+    second = client.newer(*first, wait=30)
     assert second is not None
     client.send([change("a")])
     third = client.newer(*second)
@@ -91,7 +91,7 @@ def test_a_snapshot_that_the_service_does_not_know_is_read_whole(client: Metadat
     client.send([change("a")])
     whole = client.snapshot()
     assert whole is not None
-    assert client.newer(whole.snapshot, '"1-0123456789abcdef"', wait=10) == whole
+    assert client.newer(whole.snapshot, '"1-0123456789abcdef"', wait=30) == whole
     # What is held is not what the ETag says: the changes do not fit.
     client.send([change("b")])
     emptied = whole.snapshot.model_copy(update={"attributes": ()})
@@ -109,15 +109,16 @@ def test_of_an_older_service_the_whole_is_read(tmp_path: Path) -> None:
         assert first is not None
         assert client.newer(*first, wait=0.1) is None
         client.send([change("a")])
-        assert client.newer(*first, wait=10) == client.snapshot()
+        assert client.newer(*first, wait=30) == client.snapshot()
 
 
 def test_waiting_is_longer_than_the_timeout(url: str) -> None:
-    # The first request of a busy machine may take long: the timeout is not shorter than that.
-    with MetadataClient(url, TOKEN, timeout=4) as client:
+    with MetadataClient(url, TOKEN, timeout=60) as client:
         first = client.snapshot()
-        assert first is not None
-        assert client.snapshot(first.etag, wait=5) is None
+    assert first is not None
+    # What remains of both is the time in which a busy machine must answer a request that it has answered once.
+    with MetadataClient(url, TOKEN, timeout=5) as client:
+        assert client.snapshot(first.etag, wait=5.5) is None
 
 
 def test_send_splits(client: MetadataClient) -> None:
@@ -225,7 +226,7 @@ def test_a_refused_token(url: str) -> None:
 def test_a_service_that_is_away() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    with MetadataClient(f"http://user:password@127.0.0.1:{port}", TOKEN, timeout=1) as client:
+    with MetadataClient(f"http://user:password@127.0.0.1:{port}", TOKEN, timeout=30) as client:
         for call in (client.snapshot, lambda: client.send([change("a")]), client.list_specs):
             with pytest.raises(MetadataError, match=f"http://127.0.0.1:{port}/v1") as away:
                 call()
@@ -297,14 +298,14 @@ def test_a_snapshot_fetched_without_the_client_is_the_same(url: str, client: Met
     client.send([change("a")])
     whole = client.snapshot()
     assert whole is not None
-    fetched = fetch_snapshot(url + "/", TOKEN, 5)
+    fetched = fetch_snapshot(url + "/", TOKEN, 60)
     assert fetched == (whole.etag, whole.snapshot)
 
 
 @pytest.mark.parametrize(("status", "body"), [(200, b"nonsense"), (401, b"{}"), (500, b""), (204, b"")])
 def test_what_is_no_snapshot_is_left_to_the_client(status: int, body: bytes) -> None:
     with answering(status, body) as url:
-        assert fetch_snapshot(url, TOKEN, 5) is None
+        assert fetch_snapshot(url, TOKEN, 60) is None
 
 
 def test_a_redirect_does_not_get_the_token() -> None:
@@ -324,7 +325,7 @@ def test_a_redirect_does_not_get_the_token() -> None:
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
-        assert fetch_snapshot(f"http://127.0.0.1:{server.server_address[1]}", TOKEN, 5) is None
+        assert fetch_snapshot(f"http://127.0.0.1:{server.server_address[1]}", TOKEN, 60) is None
     finally:
         server.shutdown()
         thread.join()
@@ -335,6 +336,6 @@ def test_a_redirect_does_not_get_the_token() -> None:
 @pytest.mark.parametrize("url", ["http://user:secret@127.0.0.1:9", "http://127.0.0.1:9/"])
 def test_a_fetch_without_an_answer_shows_no_secret(url: str) -> None:
     with pytest.raises(MetadataError, match="serve metadata") as caught:
-        fetch_snapshot(url, TOKEN, 5)
+        fetch_snapshot(url, TOKEN, 60)
     assert TOKEN not in str(caught.value)
     assert "secret" not in str(caught.value)

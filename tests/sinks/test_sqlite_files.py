@@ -293,6 +293,7 @@ def test_a_lock_held_too_long_is_an_error_and_a_short_one_is_not(
     with pytest.raises(kind.error, match="another writer"):
         kind.put(store, 2)
     assert kind.ids(store) == ["1"], "a writer does not hold readers"
+    monkeypatch.setattr("sinks.sqlite.database._RETRY_SECONDS", 60)
     threading.Timer(0.15, lambda: other.execute("COMMIT")).start()
     kind.put(store, 2)
     other.close()
@@ -304,7 +305,7 @@ def test_a_log_is_emptied_as_soon_as_its_reader_lets_it_go(
 ) -> None:
     """Found by use: an erasure beside a flow gave up after a fraction of a second."""
     monkeypatch.setattr("sinks.sqlite.connections._BUSY_SECONDS", 0.01)
-    monkeypatch.setattr("sinks.sqlite.database._RETRY_SECONDS", 5)
+    monkeypatch.setattr("sinks.sqlite.database._RETRY_SECONDS", 60)
     path = tmp_path / "profiles.db"
     store = SqliteProfileStore(path, lambda name: name.encode().ljust(16))
     store.write([FragmentWrite("a:1", 0, b"canary" * 10, frozenset())])
@@ -314,7 +315,7 @@ def test_a_log_is_emptied_as_soon_as_its_reader_lets_it_go(
     store.erase(["a:1"], 1)
     log = path.with_name("profiles.db-wal")
     assert log.stat().st_size
-    threading.Timer(1, lambda: reader.execute("COMMIT")).start()
+    threading.Timer(0.5, lambda: reader.execute("COMMIT")).start()
     store.finish(["a:1"])
     assert log.stat().st_size == 0
     monkeypatch.setattr("sinks.sqlite.database._RETRY_SECONDS", 0.2)

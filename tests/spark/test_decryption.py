@@ -13,7 +13,7 @@ from tests.installation import Installation, Shop, retail
 from tests.servers.decryption_service import Fault, cut, decryption_service, encrypted, half, status
 from tests.spark.conftest import FIRST
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.spark
 
 FAULTS: list[Fault] = [status(503), status(429), cut, half]
 CANARY = "Kahuna-Wilhelmina"
@@ -30,7 +30,7 @@ def test_a_service_that_is_slow_and_fails_changes_nothing(
     with decryption_service() as (url, service):
         service.seconds = lambda _: chosen.choice((0.0, 0.001, 0.02))
         service.often = lambda: chosen.choice([*FAULTS, *(None,) * 16])
-        decryptor = {"url": url, "retries": 6, "timeout_seconds": 2.0}
+        decryptor = {"url": url, "retries": 6, "timeout_seconds": 30.0}
         installation = Installation(tmp_path, shop, decryptor=decryptor)
         for source in FIRST:
             installation.publish(source, arriving(source))

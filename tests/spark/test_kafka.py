@@ -66,7 +66,7 @@ def test_the_same_export_as_from_files(
 
 
 def partitions_with_lag(port: int) -> int:
-    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
         return int(answer.read().count(b"idgraph_source_lag_records{"))
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.spark.own_session import reported_by
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.spark
 
 ODD = ("a b.jsonl", "ä%41ö.jsonl", "plus+&=?#.jsonl", "deep/er/c,{d}.jsonl")
 

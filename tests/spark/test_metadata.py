@@ -10,7 +10,10 @@ from typing import Any
 
 import pytest
 
+from idgraph.app import wiring
+from idgraph.app.settings.document import load
 from idgraph.model.specs import SpecDefinition
+from idgraph.snapshot_file import kept_snapshot
 from metadata_service.api.app import create_app
 from metadata_service.api.server import serving
 from metadata_service.api.service import ServiceSettings
@@ -27,6 +30,13 @@ pytestmark = pytest.mark.spark
 def exported(installation: Installation) -> dict[str, Any]:
     lines = installation.export("--provenance").splitlines()
     return {profile["id"]: profile for profile in map(json.loads, lines)}
+
+
+def spec_versions(installation: Installation) -> set[int]:
+    """Of the snapshot that the flow has."""
+    kept = kept_snapshot(wiring.snapshot_file(load(installation.config)))
+    assert kept is not None
+    return {spec.ref.version for spec in kept.snapshot.specs}
 
 
 def test_an_edit_is_in_force_while_the_stream_runs_and_no_event_is_split(tmp_path: Path) -> None:
@@ -46,7 +56,10 @@ def test_an_edit_is_in_force_while_the_stream_runs_and_no_event_is_split(tmp_pat
                 lambda: sum(batch["events"] for batch in installation.batches()) == 50, what="the first batch"
             )
             assert client.put_spec(edited, "test").active_version == 2
-            for start in range(50, 2050, 100):
+            for start in range(50, 1050, 100):
+                installation.publish("segment", lines[start : start + 100])
+            until(lambda: 2 in spec_versions(installation), what="the edit in the flow's snapshot")
+            for start in range(1050, 2050, 100):
                 installation.publish("segment", lines[start : start + 100])
             until(
                 lambda: sum(batch["events"] for batch in installation.batches()) == 2050,
@@ -54,7 +67,7 @@ def test_an_edit_is_in_force_while_the_stream_runs_and_no_event_is_split(tmp_pat
             )
 
             # Attributes that nobody declared reach the catalogue while the stream runs.
-            until(lambda: client.get_attribute("activity.library.version") is not None, 30, "the discovery")
+            until(lambda: client.get_attribute("activity.library.version") is not None, what="the discovery")
             found = client.get_attribute("activity.library.version")
             assert found is not None
             assert found.status == "discovered"

@@ -26,7 +26,7 @@ CANARIES = ["Kahuna-Wilhelmina", "kahuna.secret@example.com"]
 
 def got(url: str) -> tuple[int, str]:
     try:
-        with urlopen(url, timeout=10) as answer:
+        with urlopen(url, timeout=60) as answer:
             return answer.status, answer.read().decode()
     except HTTPError as error:
         with error:
