@@ -47,13 +47,31 @@ class IdentifierPlace(BaseModel):
     fallback: bool = False
 
 
+class Evidence(BaseModel):
+    """Which identifiers of an event are evidence that they name one person, and how strong it is."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    strength: float | None = Field(
+        default=None,
+        ge=0,
+        le=1_000_000,
+        description="In place of the strength that the identity rules give the source.",
+    )
+    links: tuple[tuple[str, str], ...] | None = Field(
+        default=None,
+        max_length=100,
+        description="Pairs of identifier types. Absent: every pair of identifiers. Empty: none.",
+    )
+
+
 class SpecDefinition(BaseModel):
     """A mapping spec as its author writes it.
 
     `source` and `event_type` are exact names, or patterns with `*` for any characters. `MetadataSnapshot.spec_for`
     chooses among matching specs.
 
-    `id`, `ordinal` and the identifiers' paths are attribute paths in the mapped output. Values below the
+    `id`, `ordinal`, `retracts` and the identifiers' paths are attribute paths in the mapped output. Values below the
     top-level key `_event` serve only these paths and are not stored. Default for `id` and `ordinal`: the envelope's.
     """
 
@@ -68,6 +86,14 @@ class SpecDefinition(BaseModel):
     id: str | None = Field(default=None, min_length=1)
     ordinal: str | None = Field(default=None, min_length=1)
     identifiers: tuple[IdentifierPlace, ...] = Field(min_length=1)
+    evidence: Evidence | None = Field(
+        default=None, description="Absent: every pair, as strong as its source."
+    )
+    retracts: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Path of the id of an event of the same source that is taken back.",
+    )
     mode: Literal["delta", "snapshot"] = "delta"
     scope: str = Field(
         default="",

@@ -97,6 +97,13 @@ class SeenEvent(NamedTuple):
         return dict.fromkeys(pairs, sighting)
 
 
+def linked(identifiers: Iterable[Identifier], types: Iterable[tuple[str, str]]) -> tuple[Pair, ...]:
+    """The pairs of an event's identifiers whose types a mapping spec links."""
+    known = {frozenset(pair) for pair in types}
+    pairs = combinations(sorted(set(identifiers)), 2)
+    return tuple(Pair(*pair) for pair in pairs if frozenset(each.type for each in pair) in known)
+
+
 def links(sightings: Iterable[tuple[Pair, Sighting]]) -> list[Link]:
     """Links of sightings, each of which is given once."""
     found: dict[Pair, dict[Class, Span]] = {}

@@ -32,6 +32,7 @@ def check_spec(definition: SpecDefinition, compile_spec: CompileSpec) -> None:
         raise SpecError("too deeply nested", "/operations") from error
     _check_type(definition)
     _check_places(definition)
+    _check_evidence(definition)
 
 
 def _check_numbers(value: Any, pointer: str = "") -> None:
@@ -70,6 +71,7 @@ def _operation_names(operations: Any) -> Iterator[tuple[str, str]]:
 
 def _check_places(definition: SpecDefinition) -> None:
     places = [("/id", definition.id), ("/ordinal", definition.ordinal), ("/scope", definition.scope or None)]
+    places.append(("/retracts", definition.retracts))
     places += [
         (f"/identifiers/{index}/path", place.path) for index, place in enumerate(definition.identifiers)
     ]
@@ -82,3 +84,17 @@ def _check_places(definition: SpecDefinition) -> None:
         if "" in keys:
             hint = f"a dot within a key is written {escape('.')}"
             raise SpecError("a path has no empty key", pointer, hint)
+
+
+def _check_evidence(definition: SpecDefinition) -> None:
+    links = (definition.evidence.links if definition.evidence is not None else None) or ()
+    types = {place.type for place in definition.identifiers}
+    for number, pair in enumerate(links):
+        for side, name in enumerate(pair):
+            if name not in types:
+                hint = f"the types are {', '.join(sorted(types))}"
+                raise SpecError(
+                    "no identifier of this spec has this type", f"/evidence/links/{number}/{side}", hint
+                )
+        if set(pair) in map(set, links[:number]):
+            raise SpecError("this pair is listed twice", f"/evidence/links/{number}")

@@ -32,6 +32,21 @@ def active(service: Running) -> list[str]:
     return [str(spec.ref) for spec in snapshot.specs]
 
 
+def test_evidence_and_retractions_are_part_of_a_version(service: Running, spec: Spec) -> None:
+    stated = {
+        "identifiers": [*spec["identifiers"], {"type": "email", "path": "user.mail"}],
+        "evidence": {"links": [["email", "user_id"]], "strength": 0.5},
+        "retracts": "user.undone",
+    }
+    put(service, spec | stated | {"status": "active"}, 201)
+    assert put(service, spec | stated)["latest_version"] == 1
+    snapshot = MetadataSnapshot.model_validate_json(service.reader.get("/v1/snapshot").content)
+    evidence, retracts = snapshot.specs[0].evidence, snapshot.specs[0].retracts
+    assert evidence is not None
+    assert (evidence.links, evidence.strength, retracts) == ((("email", "user_id"),), 0.5, "user.undone")
+    assert put(service, spec | stated | {"evidence": {"links": []}})["latest_version"] == 2
+
+
 def statuses(service: Running, name: str) -> dict[int, str]:
     items = service.reader.get(f"/v1/specs/{name}/versions").json()["items"]
     return {item["document"]["version"]: item["document"]["status"] for item in items}
@@ -144,6 +159,12 @@ def test_what_is_not_there(service: Running, spec: Spec) -> None:
         ),
         ({"identifiers": [{"type": "u", "path": ".a", "primary": True}]}, "/identifiers/0/path", "empty key"),
         ({"identifiers": [{"type": "u", "path": "a"}]}, "", "exactly one identifier must be primary"),
+        ({"evidence": {"links": [["user_id", "email"]]}}, "/evidence/links/0/1", "this type"),
+        ({"evidence": {"links": [["user_id", "user_id"]] * 2}}, "/evidence/links/1", "twice"),
+        ({"evidence": {"links": [["user_id"]]}}, "/evidence/links/0/1", "required"),
+        ({"evidence": {"strength": -1}}, "/evidence/strength", "greater than or equal to 0"),
+        ({"evidence": {"strong": 1}}, "/evidence/strong", "not permitted"),
+        ({"retracts": "a..b"}, "/retracts", "empty key"),
         ({"source": None}, "/source", "string"),
         ({"name": "other"}, "/name", "URL"),
     ],

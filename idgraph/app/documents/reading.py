@@ -160,7 +160,7 @@ def unproduced_paths(definition: SpecDefinition) -> list[SpecError]:
     from transforms.spec.pointers import nearest
 
     tree = output_tree(definition.operations)
-    places = [("/id", definition.id), ("/ordinal", definition.ordinal)]
+    places = [("/id", definition.id), ("/ordinal", definition.ordinal), ("/retracts", definition.retracts)]
     places += [(f"/identifiers/{n}/path", place.path) for n, place in enumerate(definition.identifiers)]
     return [
         SpecError(f"no operation puts a value at '{path}'", place, nearest(path, leaves(tree)))
