@@ -44,6 +44,7 @@ COMMANDS = {
     "dead-letters": "dead_letters:commands",
     "specs": "specs:commands",
     "attributes": "attributes:commands",
+    "rules": "rules:commands",
     "tokens": "tokens:commands",
     "keys": "keys:commands",
     "store": "store:commands",

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from idgraph.model.identifiers import Identifier
 from idgraph.model.identity_events import IdentityEvent, Named, PinDocument, epoch_ms
-from merge.identity.evidence import Moment, Pair, SeenEvent, links
+from idgraph.model.specs import SpecDocument
+from idgraph.model.stamps import Stamp
+from merge.identity.evidence import Moment, Pair, SeenEvent, linked, links
 from merge.identity.resolve import Decision, Pin, Resolution, resolve
 from merge.identity.rules import Rules
 
 
 def simulate(rules: Rules, events: Iterable[IdentityEvent], pins: Iterable[PinDocument] = ()) -> Resolution:
     """The persons, accepted links and violations of these events, each counted once."""
-    seen = seen_events(rules, events)
+    return resolve_seen(rules, seen_events(rules, events), pins)
+
+
+def resolve_seen(rules: Rules, seen: Sequence[SeenEvent], pins: Iterable[PinDocument] = ()) -> Resolution:
+    """The same of events that are read already, each of which is given once."""
     first: dict[Identifier, int] = {}
     for event in seen:
         for each in event.identifiers:
@@ -37,6 +43,18 @@ def seen_events(rules: Rules, events: Iterable[IdentityEvent]) -> list[SeenEvent
             moment = Moment(epoch_ms(each.t), *key)
             found[key] = SeenEvent(moment, rules.identifiers(each.ids), each.strength, pairs)
     return list(found.values())
+
+
+def seen_event(
+    rules: Rules, stamp: Stamp, named: Iterable[Identifier], spec: SpecDocument | None = None
+) -> SeenEvent:
+    """What a mapped event shows; its spec may say which of its identifiers are evidence, and how strong."""
+    identifiers = rules.identifiers(named)
+    moment = Moment(stamp.ordinal, stamp.source, stamp.event_id)
+    if spec is None or spec.evidence is None:
+        return SeenEvent(moment, identifiers, spec=None if spec is None else spec.ref)
+    pairs = None if spec.evidence.links is None else linked(identifiers, spec.evidence.links)
+    return SeenEvent(moment, identifiers, spec.evidence.strength, pairs, spec.ref)
 
 
 def _pins(rules: Rules, pins: Iterable[PinDocument]) -> list[Pin]:

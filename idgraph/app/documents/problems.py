@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -59,10 +60,10 @@ class JsonFile:
     """A file's JSON value and the places of its parts. It must be UTF-8; a byte order mark is let in."""
 
     def __init__(self, file: Path) -> None:
-        """Raises DocumentError for what is no JSON, ConfigError for a file that cannot be read."""
+        """`-` is standard input. Raises DocumentError for what is no JSON, ConfigError for a file that cannot be read."""
         self.file = file
         try:
-            self.text = self._decoded(file.read_bytes())
+            self.text = self._decoded(sys.stdin.buffer.read() if file == Path("-") else file.read_bytes())
         except OSError as error:
             raise ConfigError(f"{file}: {error.strerror}") from None
         try:

@@ -1,0 +1,194 @@
+"""`idgraph rules`: identity rules in the metadata service, and a simulator for them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from idgraph.app import wiring
+from idgraph.app.commands.context import Json, Why, settings_of
+from idgraph.app.exits import Exit, error_handler
+from idgraph.app.terminal import (
+    counted,
+    escape_control_chars,
+    print_json,
+    report_warnings,
+    visible_lines,
+)
+from idgraph.model.errors import ConfigError, RefusedError
+
+if TYPE_CHECKING:
+    from idgraph.model.sources import FileSource
+    from merge.identity.resolve import Resolution
+
+commands = typer.Typer(no_args_is_help=True, help="Identity rules: who is one person.")
+
+RulesFile = Annotated[Path, typer.Argument(help="Identity rules as JSON; `-`: standard input.")]
+
+
+@commands.command("show")
+def show_rules(
+    context: typer.Context,
+    version: Annotated[int | None, typer.Option(min=1, help="Default: the rules in force.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Print the identity rules as JSON, ready to edit and apply. Version 0 are the default rules.
+
+    With --json: one object with `version` and `document`.
+    """
+    with error_handler(), wiring.metadata_client(settings_of(context)) as client:
+        found = client.get_rules(version)
+        if as_json:
+            print_json(found.model_dump(mode="json", exclude_unset=True))
+        else:
+            print(visible_lines(found.document.model_dump_json(indent=2, exclude_unset=True)))
+
+
+@commands.command("check")
+def check_rules(file: RulesFile, as_json: Json = False) -> None:
+    """Check identity rules. A mistake is printed as `file:line:column: pointer: message` (exit code 1).
+
+    With --json: one object with file, ok and problems (line, column, pointer, message, hint).
+    """
+    from idgraph.app.documents.identity import read_rules
+    from idgraph.app.documents.problems import DocumentError
+
+    with error_handler():
+        try:
+            read_rules(file)
+        except DocumentError as error:
+            if not as_json:
+                raise
+            problems = [each._asdict() for each in error.problems]
+            print_json({"file": str(file), "ok": False, "problems": problems})
+            raise typer.Exit(Exit.FAILED) from None
+        if as_json:
+            print_json({"file": str(file), "ok": True, "problems": []})
+        else:
+            print(f"{file}: ok")
+
+
+@commands.command("apply")
+def apply_rules(context: typer.Context, file: RulesFile, reason: Why = "") -> None:
+    """Put identity rules in force, as a new version. Unchanged rules make no new version."""
+    from idgraph.app.documents.identity import read_rules
+    from idgraph.app.documents.reading import refused_by_service
+
+    with error_handler():
+        rules = read_rules(file)
+        with wiring.metadata_client(settings_of(context)) as client:
+            before = client.get_rules()
+            try:
+                saved = client.put_rules(rules, reason)
+            except RefusedError as error:
+                if error.problem is None or file == Path("-"):
+                    raise
+                raise refused_by_service(file, error.problem) from None
+        done = "saved" if saved.version > before.version else "unchanged"
+        print(f"identity rules: version {saved.version} {done}")
+
+
+@commands.command("try")
+def try_rules(
+    context: typer.Context,
+    rules: Annotated[
+        Path,
+        typer.Argument(
+            help="Identity rules, or without EVENTS a document with rules, events and pins; `-`: standard input."
+        ),
+    ],
+    events: Annotated[
+        Path | None,
+        typer.Argument(
+            help="Identity events as JSON Lines, a line with `pair` is a pin; or records, with --spec. "
+            "`-`: standard input."
+        ),
+    ] = None,
+    spec: Annotated[
+        Path | None, typer.Option(help="Mapping spec that maps EVENTS, which are then records.")
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            help="With --spec: configured source of the records. Default: the spec's, if it is configured; "
+            "otherwise each line is a payload."
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Try identity rules on events, without a store: persons, accepted links and refused links.
+
+    With --json: one object with `persons`, `accepted` and `violations`. An unreadable line is left out and reported
+    (exit code 1).
+    """
+    from idgraph.app.documents.identity import Trial, read_case, read_events, read_records
+    from merge.identity.rules import Rules
+    from merge.identity.simulation import resolve_seen, seen_events
+
+    if events is None and (spec is not None or source is not None):
+        raise typer.BadParameter("--spec and --source belong to EVENTS")
+    if spec is None and source is not None:
+        raise typer.BadParameter("--source belongs to --spec")
+    if rules == events == Path("-"):
+        raise typer.BadParameter("only one of the two can be standard input")
+    with error_handler():
+        case, warnings = read_case(rules)
+        report_warnings(rules, warnings)
+        ready = Rules(case.rules)
+        given = Trial(seen_events(ready, case.events), list(case.pins), [])
+        if events is not None:
+            file = None if events == Path("-") else events
+            added = (
+                read_events(ready, file)
+                if spec is None
+                else read_records(ready, file, spec, _source(context, spec, source))
+            )
+            given = Trial([*given.events, *added.events], [*given.pins, *added.pins], added.mistakes)
+        resolution = resolve_seen(ready, given.events, given.pins)
+        if as_json:
+            _print_json(resolution)
+        else:
+            _print_text(resolution)
+        for mistake in given.mistakes:
+            print(escape_control_chars(mistake), file=sys.stderr)
+        if given.mistakes:
+            raise typer.Exit(Exit.FAILED)
+
+
+def _source(context: typer.Context, spec: Path, name: str | None) -> FileSource | None:
+    """The source whose records are tried. Raises ConfigError for a name that is not one."""
+    from idgraph.app.documents.reading import read_definition
+
+    if name is not None:
+        return settings_of(context).file_source(name)
+    try:
+        return settings_of(context).file_source(read_definition(spec).source)
+    except ConfigError:
+        return None
+
+
+def _print_json(resolution: Resolution) -> None:
+    print_json(
+        {
+            "persons": [[list(each) for each in person] for person in resolution.partition],
+            "accepted": [[list(each) for each in pair] for pair in resolution.accepted],
+            "violations": [
+                [list(each.pair.low), list(each.pair.high), each.rule] for each in resolution.violations
+            ],
+        }
+    )
+
+
+def _print_text(resolution: Resolution) -> None:
+    print(counted(len(resolution.partition), "person"))
+    for number, person in enumerate(resolution.partition, 1):
+        print(f"  {number}: {escape_control_chars(', '.join(map(str, person)))}")
+    print(counted(len(resolution.accepted), "accepted link"))
+    for pair in resolution.accepted:
+        print(f"  {escape_control_chars(f'{pair.low} - {pair.high}')}")
+    print(counted(len(resolution.violations), "violation"))
+    for each in resolution.violations:
+        print(f"  {escape_control_chars(f'{each.pair.low} - {each.pair.high}: {each.rule}')}")

@@ -1,0 +1,138 @@
+"""Identity rules, and what to try them on: identity events, pins, or a source's records with their mapping spec."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from idgraph.app.documents.problems import JsonFile, Problem, model_problems
+from idgraph.app.documents.reading import read_definition
+from idgraph.app.payload_lines import PayloadLine, read_payloads
+from idgraph.model import canonical
+from idgraph.model.errors import EventError, TransformError
+from idgraph.model.events import Event, RawRecord
+from idgraph.model.identity_events import IdentityEvent, PinDocument, Simulated
+from idgraph.model.identity_rules import IdentityRules
+from idgraph.model.sources import FileSource
+from idgraph.model.specs import SpecDocument
+from merge.identity.evidence import SeenEvent
+from merge.identity.rules import Rules
+from merge.identity.simulation import seen_event, seen_events
+from metadata_service.identity_rules import find_problems
+
+
+class Trial(NamedTuple):
+    """What rules are tried on. `mistakes` are lines that could not be read, in words."""
+
+    events: list[SeenEvent]
+    pins: list[PinDocument]
+    mistakes: list[str]
+
+
+def read_rules(file: Path) -> IdentityRules:
+    """The rules of a file (`-`: standard input), checked as the metadata service does. Raises DocumentError, ConfigError."""
+    document = JsonFile(file)
+    rules = _validated(IdentityRules, document)
+    problems = find_problems(rules)
+    if problems:
+        raise document.refuse(problems)
+    return rules
+
+
+def read_case(file: Path) -> tuple[Simulated, list[Problem]]:
+    """Rules, events and pins of one document, or rules alone, with what the metadata service would refuse. Raises
+    DocumentError, ConfigError."""
+    document = JsonFile(file)
+    content = document.content
+    if isinstance(content, dict) and {"rules", "events"} & content.keys():
+        case, place = _validated(Simulated, document), "/rules"
+    else:
+        case, place = Simulated(rules=_validated(IdentityRules, document), events=()), ""
+    return case, [document.locate(each.under(place)) for each in find_problems(case.rules)]
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def _validated(model: type[Model], document: JsonFile) -> Model:
+    try:
+        return model.model_validate(document.content)
+    except ValidationError as error:
+        raise document.refuse(model_problems(error, document.content, model)) from None
+
+
+def read_events(rules: Rules, file: Path | None) -> Trial:
+    """Identity events and pins, one a line, of a file or of standard input."""
+    events: list[IdentityEvent] = []
+    pins: list[PinDocument] = []
+    mistakes: list[str] = []
+    for line in read_payloads(file, only_objects=True):
+        if line.mistake is not None:
+            mistakes.append(f"line {line.number}: {line.mistake}")
+            continue
+        try:
+            if "pair" in line.value:
+                pins.append(PinDocument.model_validate(line.value))
+            else:
+                events.append(IdentityEvent.model_validate(line.value))
+        except ValidationError as error:
+            model: type[BaseModel] = PinDocument if "pair" in line.value else IdentityEvent
+            mistakes += [
+                f"line {line.number}: {each.pointer}{': ' if each.pointer else ''}{each.message}"
+                for each in model_problems(error, line.value, model)
+            ]
+    return Trial(seen_events(rules, events), pins, mistakes)
+
+
+def read_records(rules: Rules, file: Path | None, spec: Path, source: FileSource | None) -> Trial:
+    """What a spec shows of a source's records, one a line. Without the source's configuration a line is a payload, whose
+    number stands in for an id and an ordinal."""
+    found: dict[tuple[str, str], SeenEvent] = {}
+    mistakes: list[str] = []
+    for number, event in _mapped(rules, file, spec, source):
+        if isinstance(event, str):
+            mistakes.append(f"line {number}: {event}")
+        else:
+            found.setdefault((event.moment.source, event.moment.event_id), event)
+    return Trial(list(found.values()), [], mistakes)
+
+
+def _mapped(
+    rules: Rules, file: Path | None, spec: Path, source: FileSource | None
+) -> Iterator[tuple[int, SeenEvent | str]]:
+    from ingestion.stages.decode import EnvelopeReader
+    from transforms.spec.mapping import MappingSpec
+
+    definition = read_definition(spec)
+    document = SpecDocument(**dict(definition), version=1, created=datetime.now(UTC))
+    mapping = MappingSpec(document)
+    reader = None if source is None else EnvelopeReader(source)
+    for line in read_payloads(file, only_objects=True):
+        if line.mistake is not None:
+            yield line.number, line.mistake
+            continue
+        try:
+            event = (
+                _payload(line, definition.source)
+                if reader is None or source is None
+                else reader.read(RawRecord(source.name, _place(line), canonical.encode_ordered(line.value)))
+            )
+            mapped = mapping.map(event)
+        except (EventError, TransformError) as error:
+            yield line.number, error.message
+            continue
+        if mapped is not None:
+            yield line.number, seen_event(rules, mapped.stamp, mapped.identifiers, document)
+
+
+def _payload(line: PayloadLine, source: str) -> Event:
+    payload: Any = line.value
+    return Event(source, "", str(line.number), line.number, _place(line), payload, b"")
+
+
+def _place(line: PayloadLine) -> str:
+    return f"line {line.number}"
