@@ -12,7 +12,7 @@ from zlib import crc32
 from setuptools import Extension, setup
 from setuptools.command.build_py import build_py
 
-MODULES = ("events", "functions", "leaves", "loops", "programs", "states")
+MODULES = ("events", "functions", "leaves", "programs", "states")
 SOURCES = sorted(Path("native").rglob("*.[ch]"))
 STRICT = os.environ.get("IDGRAPH_NATIVE") == "strict"
 """A warning of the compiler is an error, and so is a module that cannot be built."""

@@ -15,7 +15,7 @@ def machine() -> dict[str, Any]:
     """What a figure depends on besides the code."""
     return {
         "cores": os.cpu_count(),
-        "native_loops": native.state,
+        "native_code": native.state,
         "python": platform.python_version(),
         "profile_guided_python": profile_guided(sysconfig.get_config_vars()),
         "system": platform.system(),

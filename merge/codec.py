@@ -25,7 +25,6 @@ from zlib import crc32
 
 import msgspec
 
-from idgraph import native
 from idgraph.model import canonical
 from idgraph.model.attributes import ReconciliationPolicy
 from idgraph.model.errors import DamagedStateError, StoreError
@@ -66,7 +65,7 @@ class Parts:
 
 def encode(parts: Parts) -> bytes:
     """Canonical bytes of a normalised state."""
-    body = _native_body(parts) or _body(parts)
+    body = _body(parts)
     if not parts.cells:
         return framed(body)
     return framed(b"%s,%s]" % (body[:-1], cell_codec.encode(parts.cells)), WITH_CELLS)
@@ -84,18 +83,10 @@ def body(data: bytes) -> bytes:
 
 def body_of(registers: dict[str, Register], identifiers: dict[str, Origin] | None = None) -> bytes:
     """The JSON of a state of nothing but registers and identifiers."""
-    parts = Parts(registers, {}, {}, identifiers or {})
-    return _native_body(parts) or _body(parts)
-
-
-def _native_body(parts: Parts) -> bytes | None:
-    if native.loops is None:
-        return None
-    return native.loops.body(parts.registers, parts.identifiers, _markers(parts), canonical.encode)
+    return _body(Parts(registers, {}, {}, identifiers or {}))
 
 
 def _body(parts: Parts) -> bytes:
-    # Reference of `body` in native/loops.c.
     # The values of one event share its origin, the very object: distinguished by identity, few are compared.
     distinct = {id(register[0]): register[0] for register in parts.registers.values()}
     distinct |= {id(origin): origin for origin in parts.identifiers.values()}
@@ -112,14 +103,10 @@ def _body(parts: Parts) -> bytes:
                 path: (place[id(origin)], kind, value)
                 for path, (origin, kind, value) in parts.registers.items()
             },
-            _markers(parts),
+            sorted((source, scope, stamp) for (source, scope), stamp in parts.markers.items()),
             {identifier: place[id(origin)] for identifier, origin in parts.identifiers.items()},
         ]
     )
-
-
-def _markers(parts: Parts) -> list[tuple[str, str, Stamp]]:
-    return sorted((source, scope, stamp) for (source, scope), stamp in parts.markers.items())
 
 
 _CHECKSUMS = {form: crc32(form) for form in (FORMAT, WITH_CELLS)}
@@ -144,7 +131,7 @@ def decode(data: bytes) -> Parts:
     parts = Parts()
     try:
         wire = _decoder.decode(body(data))
-        origins, parts.registers = _read(wire) if native.loops is None else _read_natively(wire, native.loops)
+        origins, parts.registers = _read(wire)
         parts.markers = {(source, scope): Stamp(*stamp) for source, scope, stamp in wire.markers}
         parts.identifiers = {identifier: origins[origin] for identifier, origin in wire.identifiers.items()}
         if wire.cells:
@@ -155,7 +142,6 @@ def decode(data: bytes) -> Parts:
 
 
 def _read(wire: _Wire) -> tuple[list[Origin], dict[str, Register]]:
-    # Reference of `origins` and `registers` in native/loops.c.
     origins = [
         _new_origin(Origin, (_new_stamp(Stamp, origin[:4]), _new_spec(SpecRef, origin[4:])))
         for origin in wire.origins
@@ -164,13 +150,6 @@ def _read(wire: _Wire) -> tuple[list[Origin], dict[str, Register]]:
         path: _new(Register, (origins[origin], _KINDS[kind], value))
         for path, (origin, kind, value) in wire.registers.items()
     }
-
-
-def _read_natively(wire: _Wire, loops: native.Loops) -> tuple[list[Origin], dict[str, Register]]:
-    origins = loops.origins(wire.origins)
-    registers: dict[str, Any] = wire.registers
-    loops.registers(registers, origins)
-    return origins, registers
 
 
 def _foreign(data: bytes) -> StoreError:

@@ -46,13 +46,7 @@ def _fields_of_bytes(data: bytes, is_indexable: Callable[[str], bool]) -> _Field
 
 
 def _fields_of_state(state: FragmentState, is_indexable: Callable[[str], bool]) -> _Fields:
-    if native.loops is not None:
-        return native.loops.fields(state.registers, state.replaced(), is_indexable, _shown)
-    return _fields(state, is_indexable)
-
-
-def _fields(state: FragmentState, is_indexable: Callable[[str], bool]) -> _Fields:
-    # Reference of `fields` in native/loops.c and, for a state that has its bytes, of that in native/states.c.
+    # Reference of `fields` in native/states.c.
     fields: _Fields = {}
     for path, register in state.visible():
         _, kind, value = register

@@ -5,7 +5,6 @@
 
 #include <stdint.h>
 #include <string.h>
-#include <structmember.h>
 
 #define SMALL_INDEXES 64
 #define LONG_KEY 128
@@ -130,55 +129,6 @@ static PyObject *epoch_milliseconds(PyObject *reference, PyObject *const *argume
     return by_reference(reference, arguments, given);
 }
 
-static PyObject *strip_zeros(PyObject *reference, PyObject *const *arguments, Py_ssize_t given)
-{
-    Py_ssize_t size, zeros = 0;
-    const char *text = given == 1 ? ascii(arguments[0], &size) : NULL;
-    if (text == NULL || size == 0) {
-        return by_reference(reference, arguments, given);
-    }
-    while (zeros < size - 1 && text[zeros] == '0') {
-        zeros++;
-    }
-    return zeros == 0 ? Py_NewRef(arguments[0]) : PyUnicode_Substring(arguments[0], zeros, size);
-}
-
-/* ---- str.lower, str.strip ---- */
-
-static PyObject *lower(PyObject *reference, PyObject *const *arguments, Py_ssize_t given)
-{
-    Py_ssize_t size;
-    const char *text = given == 1 ? ascii(arguments[0], &size) : NULL;
-    if (text != NULL) {
-        Py_ssize_t place = 0;
-        while (place < size && !(text[place] >= 'A' && text[place] <= 'Z')) {
-            place++;
-        }
-        if (place == size) {
-            return Py_NewRef(arguments[0]);
-        }
-    }
-    return by_reference(reference, arguments, given);
-}
-
-static bool has_character(PyObject *characters, Py_UCS4 character)
-{
-    return PyUnicode_FindChar(characters, character, 0, PyUnicode_GET_LENGTH(characters), 1) >= 0;
-}
-
-static PyObject *strip(PyObject *reference, PyObject *const *arguments, Py_ssize_t given)
-{
-    Py_ssize_t size;
-    const char *text = given == 1 || given == 2 ? ascii(arguments[0], &size) : NULL;
-    if (text == NULL || size == 0 || (given == 2 && !PyUnicode_CheckExact(arguments[1]))) {
-        return by_reference(reference, arguments, given);
-    }
-    bool stays = given == 2 ? !has_character(arguments[1], (Py_UCS4)text[0]) &&
-                                  !has_character(arguments[1], (Py_UCS4)text[size - 1])
-                            : text[0] > ' ' && text[size - 1] > ' ';
-    return stays ? Py_NewRef(arguments[0]) : by_reference(reference, arguments, given);
-}
-
 /* ---- transforms.spec.jolt.functions.numeric, transforms.spec.jmespath.functions ---- */
 
 static PyObject *read_whole(PyObject *reference, PyObject *const *arguments, Py_ssize_t given, int longest)
@@ -252,7 +202,7 @@ static PyObject *to_number_exact(PyObject *reference, PyObject *const *arguments
     return by_reference(reference, arguments, given);
 }
 
-/* ---- transforms.spec.jolt.views, transforms.spec.jolt.views ---- */
+/* ---- transforms.spec.jolt.views ---- */
 
 static PyObject *is_long_key(PyObject *reference, PyObject *const *arguments, Py_ssize_t given)
 {
@@ -298,14 +248,6 @@ static PyObject *members(PyObject *reference, PyObject *const *arguments, Py_ssi
     return made;
 }
 
-static PyObject *values(PyObject *reference, PyObject *const *arguments, Py_ssize_t given)
-{
-    if (given == 1 && PyList_CheckExact(arguments[0])) {
-        return PyList_GetSlice(arguments[0], 0, PY_SSIZE_T_MAX);
-    }
-    return by_reference(reference, arguments, given);
-}
-
 static long small_index(PyObject *value)
 {
     Py_ssize_t size;
@@ -325,9 +267,10 @@ static PyObject *checked_index(PyObject *reference, PyObject *const *arguments, 
 
 #define REFERENCE(name) {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, NULL}
 static PyMethodDef references[] = {
-    REFERENCE(epoch_milliseconds), REFERENCE(strip_zeros), REFERENCE(lower),         REFERENCE(strip),   REFERENCE(read_integer),
-    REFERENCE(read_long),          REFERENCE(read_double), REFERENCE(to_number_exact), REFERENCE(members), REFERENCE(values),
-    REFERENCE(is_long_key),        REFERENCE(has_long_key), REFERENCE(checked_index), {NULL, NULL, 0, NULL},
+    REFERENCE(epoch_milliseconds), REFERENCE(read_integer), REFERENCE(read_long),
+    REFERENCE(read_double),        REFERENCE(to_number_exact), REFERENCE(members),
+    REFERENCE(is_long_key),        REFERENCE(has_long_key), REFERENCE(checked_index),
+    {NULL, NULL, 0, NULL},
 };
 
 PyDoc_STRVAR(reference_doc, "reference(name, function): the function of this name, which calls its reference in Python where it must.\n"
@@ -349,280 +292,10 @@ static PyObject *reference(PyObject *Py_UNUSED(module), PyObject *arguments)
     return NULL;
 }
 
-/* ---- objects that remember ---- */
-
-#define MOST_KEYS 128
-#define MOST_CHARACTERS 8192
-#define MOST_PLANS 64
-
-/* The keys of an object, as objects, and what its reference answered for them. */
-typedef struct {
-    Py_ssize_t size;
-    PyObject *answer;
-    PyObject *keys[];
-} Plan;
-
-/* One of `Planner`, `Finder` and `View`. */
-typedef struct {
-    PyObject ob_base;
-    vectorcallfunc vectorcall;
-    PyObject *reference, *keys, *nothing;
-    long most;
-    Plan *plans[MOST_PLANS];
-} Reference;
-
-/* The reference of an object that remembers. The collector may have taken it: RuntimeError. */
-static PyObject *by_own_reference(const Reference *self, PyObject *const *arguments, Py_ssize_t given)
-{
-    if (self->reference == NULL) {
-        PyErr_SetString(PyExc_RuntimeError, "the collector has taken this function apart");
-        return NULL;
-    }
-    PyObject *reference = Py_NewRef(self->reference);
-    PyObject *answer = by_reference(reference, arguments, given);
-    Py_DECREF(reference);
-    return answer;
-}
-
-static void free_plan(Plan *plan)
-{
-    for (Py_ssize_t place = 0; place < plan->size; place++) {
-        Py_DECREF(plan->keys[place]);
-    }
-    Py_DECREF(plan->answer);
-    PyMem_Free(plan);
-}
-
-/* Keeps an answer in place of another one. That it cannot be kept is no error. */
-static void remember(Reference *self, size_t place, PyObject **keys, Py_ssize_t size, PyObject *answer)
-{
-    Plan *made = PyMem_Malloc(sizeof(Plan) + (size_t)size * sizeof(PyObject *));
-    if (made == NULL) {
-        return;
-    }
-    made->size = size;
-    made->answer = Py_NewRef(answer);
-    for (Py_ssize_t number = 0; number < size; number++) {
-        made->keys[number] = Py_NewRef(keys[number]);
-    }
-    Plan *old = self->plans[place];
-    self->plans[place] = made;
-    if (old != NULL) {
-        free_plan(old);
-    }
-}
-
-/* Whether a dict has these keys, as the same objects, and no others. */
-static bool has_keys(PyObject *dict, PyObject *const *keys, Py_ssize_t size)
-{
-    PyObject *key;
-    Py_ssize_t position = 0, number = 0;
-    while (number < size && PyDict_Next(dict, &position, &key, NULL) && key == keys[number]) {
-        number++;
-    }
-    return number == size && PyDict_GET_SIZE(dict) == size;
-}
-
-static bool are_short_texts(PyObject *const *keys, Py_ssize_t size)
-{
-    Py_ssize_t characters = 0;
-    for (Py_ssize_t number = 0; number < size; number++) {
-        if (!PyUnicode_CheckExact(keys[number])) {
-            return false;
-        }
-        characters += PyUnicode_GET_LENGTH(keys[number]);
-    }
-    return characters <= MOST_CHARACTERS;
-}
-
-/* transforms.spec.jolt.stars.planner: the same keys, as the same objects, have the same plan. */
-static PyObject *plan(PyObject *object, PyObject *const *arguments, size_t flags, PyObject *Py_UNUSED(names))
-{
-    Reference *self = (Reference *)object;
-    Py_ssize_t given = PyVectorcall_NARGS(flags), size = 0, position = 0;
-    if (given != 1 || !PyDict_CheckExact(arguments[0]) || PyDict_GET_SIZE(arguments[0]) > MOST_KEYS) {
-        return by_own_reference(self, arguments, given);
-    }
-    PyObject *keys[MOST_KEYS];
-    uint64_t mixed = 0;
-    while (size < MOST_KEYS && PyDict_Next(arguments[0], &position, &keys[size], NULL)) {
-        mixed = (mixed ^ (uintptr_t)keys[size++] >> 4) * 0x9E3779B97F4A7C15U;
-    }
-    size_t place = (size_t)(mixed >> 32) % MOST_PLANS;
-    const Plan *known = self->plans[place];
-    if (known != NULL && known->size == size && memcmp(known->keys, keys, (size_t)size * sizeof(PyObject *)) == 0) {
-        return Py_NewRef(known->answer);
-    }
-    for (Py_ssize_t number = 0; number < size; number++) {
-        Py_INCREF(keys[number]);
-    }
-    PyObject *answer = by_own_reference(self, arguments, given);
-    if (answer != NULL && has_keys(arguments[0], keys, size) && are_short_texts(keys, size)) {
-        remember(self, place, keys, size, answer);
-    }
-    for (Py_ssize_t number = 0; number < size; number++) {
-        Py_DECREF(keys[number]);
-    }
-    return answer;
-}
-
-/* transforms.spec.jolt.writers.element_finder: an object that is there, or a new one at the end. */
-static PyObject *find(PyObject *object, PyObject *const *arguments, size_t flags, PyObject *Py_UNUSED(names))
-{
-    Reference *self = (Reference *)object;
-    Py_ssize_t given = PyVectorcall_NARGS(flags);
-    long index = given == 3 && PyList_CheckExact(arguments[0]) ? small_index(arguments[1]) : -1;
-    Py_ssize_t size = index >= 0 ? PyList_GET_SIZE(arguments[0]) : 0;
-    if (index >= 0 && index < size && PyList_GET_ITEM(arguments[0], index) != Py_None) {
-        return Py_NewRef(PyList_GET_ITEM(arguments[0], index));
-    }
-    if (index >= 0 && index == size && index <= self->most) {
-        PyObject *made = PyDict_New();
-        if (made != NULL && PyList_Append(arguments[0], made)) {
-            Py_CLEAR(made);
-        }
-        return made;
-    }
-    return by_own_reference(self, arguments, given);
-}
-
-/* transforms.spec.jolt.views.literal_view: a text that is none of the keys has nothing below it. */
-static PyObject *view(PyObject *object, PyObject *const *arguments, size_t flags, PyObject *Py_UNUSED(names))
-{
-    Reference *self = (Reference *)object;
-    Py_ssize_t given = PyVectorcall_NARGS(flags);
-    /* What is missing the collector has taken, the reference before the others. */
-    if (given == 1 && PyUnicode_CheckExact(arguments[0]) && self->keys != NULL && self->nothing != NULL) {
-        PyObject *keys = Py_NewRef(self->keys), *nothing = Py_NewRef(self->nothing);
-        int is_in = PySet_Contains(keys, arguments[0]);
-        Py_DECREF(keys);
-        if (is_in == 0) {
-            return nothing;
-        }
-        Py_DECREF(nothing);
-        if (is_in < 0) {
-            return NULL;
-        }
-    }
-    return by_own_reference(self, arguments, given);
-}
-
-static int drop(PyObject *object)
-{
-    Reference *self = (Reference *)object;
-    Py_CLEAR(self->reference);
-    Py_CLEAR(self->keys);
-    Py_CLEAR(self->nothing);
-    for (int place = 0; place < MOST_PLANS; place++) {
-        Plan *old = self->plans[place];
-        self->plans[place] = NULL;
-        if (old != NULL) {
-            free_plan(old);
-        }
-    }
-    return 0;
-}
-
-static int visit_parts(PyObject *object, visitproc visit, void *arg)
-{
-    Reference *self = (Reference *)object;
-    Py_VISIT(Py_TYPE(object));
-    Py_VISIT(self->reference);
-    Py_VISIT(self->keys);
-    Py_VISIT(self->nothing);
-    for (int place = 0; place < MOST_PLANS; place++) {
-        if (self->plans[place] != NULL) {
-            Py_VISIT(self->plans[place]->answer);
-        }
-    }
-    return 0;
-}
-
-static void deallocate(PyObject *object)
-{
-    PyTypeObject *type = Py_TYPE(object);
-    PyObject_GC_UnTrack(object);
-    drop(object);
-    type->tp_free(object);
-    Py_DECREF(type);
-}
-
-static PyMemberDef reference_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Reference, vectorcall), READONLY, NULL},
-    {NULL, 0, 0, 0, NULL},
-};
-
-static PyType_Slot reference_slots[] = {
-    {Py_tp_dealloc, deallocate},      {Py_tp_traverse, visit_parts}, {Py_tp_clear, drop},
-    {Py_tp_call, PyVectorcall_Call}, {Py_tp_members, reference_members},  {0, NULL},
-};
-
-static PyType_Spec reference_spec = {
-    .name = "idgraph.native._functions.Reference",
-    .basicsize = sizeof(Reference),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_IMMUTABLETYPE |
-             Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .slots = reference_slots,
-};
-
-static PyTypeObject *reference_type;
-
-static Reference *new_reference(vectorcallfunc does, PyObject *function)
-{
-    Reference *made = (Reference *)reference_type->tp_alloc(reference_type, 0);
-    if (made != NULL) {
-        made->vectorcall = does;
-        made->reference = Py_NewRef(function);
-    }
-    return made;
-}
-
-PyDoc_STRVAR(planner_doc, "planner(plan): as the function, which gives a list for an object by its keys alone.");
-
-static PyObject *planner(PyObject *Py_UNUSED(module), PyObject *function)
-{
-    return (PyObject *)new_reference(plan, function);
-}
-
-PyDoc_STRVAR(finder_doc, "finder(find, max_index): as the function that finds or makes an object in an array.");
-
-static PyObject *finder(PyObject *Py_UNUSED(module), PyObject *arguments)
-{
-    PyObject *function;
-    long most;
-    if (!PyArg_ParseTuple(arguments, "Ol", &function, &most)) {
-        return NULL;
-    }
-    Reference *made = new_reference(find, function);
-    if (made != NULL) {
-        made->most = most;
-    }
-    return (PyObject *)made;
-}
-
-PyDoc_STRVAR(viewer_doc, "viewer(view, keys, nothing): as the function that gives those of the keys that a value has.");
-
-static PyObject *viewer(PyObject *Py_UNUSED(module), PyObject *arguments)
-{
-    PyObject *function, *keys, *nothing;
-    if (!PyArg_ParseTuple(arguments, "OO!O", &function, &PyFrozenSet_Type, &keys, &nothing)) {
-        return NULL;
-    }
-    Reference *made = new_reference(view, function);
-    if (made != NULL) {
-        made->keys = Py_NewRef(keys);
-        made->nothing = Py_NewRef(nothing);
-    }
-    return (PyObject *)made;
-}
-
 /* ---- the module ---- */
 
 static PyMethodDef functions[] = {
     {"reference", reference, METH_VARARGS, reference_doc},
-    {"planner", planner, METH_O, planner_doc},
-    {"finder", finder, METH_VARARGS, finder_doc},
-    {"viewer", viewer, METH_VARARGS, viewer_doc},
     {NULL, NULL, 0, NULL},
 };
 
@@ -639,9 +312,6 @@ PyMODINIT_FUNC PyInit__functions(void)
             return NULL;
         }
         PyUnicode_InternInPlace(&small_indexes[index]);
-    }
-    if (reference_type == NULL && (reference_type = (PyTypeObject *)PyType_FromSpec(&reference_spec)) == NULL) {
-        return NULL;
     }
     return new_module(&definition);
 }

@@ -67,7 +67,7 @@ def _version(wanted: bool) -> None:
 
         from idgraph import native
 
-        print(f"idgraph {version('idgraph')} (native loops: {native.state})")
+        print(f"idgraph {version('idgraph')} (native code: {native.state})")
         raise typer.Exit
 
 

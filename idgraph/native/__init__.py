@@ -14,7 +14,6 @@ from typing import Any, Protocol, TypeVar
 from zlib import crc32
 
 from idgraph.model.fragments import Kind, Origin, Register
-from idgraph.model.stamps import SpecRef, Stamp
 
 VARIABLE = "IDGRAPH_NATIVE"
 SOURCES = Path(__file__).parents[2] / "native"
@@ -117,34 +116,6 @@ class NativeLeaves(Protocol):
     ) -> Callable[[Any], Any]: ...
 
 
-class Loops(Protocol):
-    """What the extension offers; native/loops.c says of each what it does and names its reference implementation."""
-
-    SOURCE: int
-
-    def bind(
-        self, register: type, origin: type, stamp: type, spec: type, kinds: tuple[Kind, ...], /
-    ) -> None: ...
-    def body(
-        self,
-        registers: dict[str, Register],
-        identifiers: dict[str, Origin],
-        markers: list[Any],
-        encode: Callable[[Any], bytes],
-        /,
-    ) -> bytes | None: ...
-    def registers(self, wire: dict[str, Any], origins: list[Origin], /) -> None: ...
-    def origins(self, wire: list[tuple[int, int, str, str, str, int]], /) -> list[Origin]: ...
-    def fields(
-        self,
-        registers: dict[str, Register],
-        replaced: set[str],
-        is_indexable: Callable[[str], bool],
-        odd: Callable[[Kind, Any], Any],
-        /,
-    ) -> dict[str, Any]: ...
-
-
 class States(Protocol):
     """States as their bytes: native/states.c says of each function what it does and names its reference implementation."""
 
@@ -185,14 +156,9 @@ class Functions(Protocol):
     SOURCE: int
 
     def reference(self, name: str, function: Callable[..., Any], /) -> Callable[..., Any]: ...
-    def planner(self, plan: Callable[..., Any], /) -> Callable[..., Any]: ...
-    def finder(self, find: Callable[..., Any], max_index: int, /) -> Callable[..., Any]: ...
-    def viewer(
-        self, view: Callable[..., Any], keys: frozenset[str], nothing: dict[str, Any], /
-    ) -> Callable[..., Any]: ...
 
 
-NAMES = ("events", "functions", "leaves", "loops", "programs", "states")
+NAMES = ("events", "functions", "leaves", "programs", "states")
 
 
 def _load() -> tuple[Mapping[str, Any], str]:
@@ -220,21 +186,15 @@ _built, state = _load()
 
 built_events: Events | None = _built.get("events")
 built_leaves: NativeLeaves | None = _built.get("leaves")
-built: Loops | None = _built.get("loops")
 built_states: States | None = _built.get("states")
 built_programs: Programs | None = _built.get("programs")
 built_functions: Functions | None = _built.get("functions")
-if built is not None:
-    built.bind(Register, Origin, Stamp, SpecRef, tuple(Kind))
 
 events: Events | None = built_events
 """Looked up where a source's reader or a spec is made."""
 
 leaves: NativeLeaves | None = built_leaves
 """Looked up at each use."""
-
-loops: Loops | None = built
-"""Looked up by each loop when it starts."""
 
 states: States | None = built_states
 """Looked up at each use."""
@@ -243,7 +203,7 @@ programs: Programs | None = built_programs
 functions: Functions | None = built_functions
 """Looked up when a spec is compiled."""
 
-_names: dict[Any, str] = {str.lower: "lower", str.strip: "strip"}
+_names: dict[Any, str] = {}
 """Functions that have a reference implementation in native/functions.c, and what that is called."""
 _references: dict[Any, Callable[..., Any]] = {}
 
@@ -278,10 +238,9 @@ def reference_of(function: Any) -> Any:
 
 def use(wanted: bool) -> None:
     """For tests and benchmarks, which run both: whether what is native is used, where it is there."""
-    global events, leaves, loops, states, programs, functions  # noqa: PLW0603 - a switch for the process
+    global events, leaves, states, programs, functions  # noqa: PLW0603 - a switch for the process
     events = built_events if wanted else None
     leaves = built_leaves if wanted else None
-    loops = built if wanted else None
     states = built_states if wanted else None
     programs = built_programs if wanted else None
     functions = built_functions if wanted else None

@@ -80,7 +80,7 @@ def test_help_for_a_full_disk_is_one_line() -> None:
 
 def test_version() -> None:
     assert CliRunner().invoke(app, ["--version"]).output == (
-        f"idgraph {version('idgraph')} (native loops: {native.state})\n"
+        f"idgraph {version('idgraph')} (native code: {native.state})\n"
     )
 
 

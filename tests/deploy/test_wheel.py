@@ -55,7 +55,7 @@ def empty(tmp_path: Path) -> Path:
 
 
 def test_a_script_beside_its_own_modules_runs_with_native_code(installed: Path, empty: Path) -> None:
-    expected = "in use" if native.built is not None else "not built"
+    expected = "in use" if native.built_states is not None else "not built"
     assert run(installed / "python", "script.py", folder=empty) == f"1,2,0.1.0,{expected}\n"
 
 

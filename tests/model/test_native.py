@@ -30,7 +30,7 @@ def run(*command: str, environment: dict[str, str], folder: Path = ROOT) -> subp
 
 
 def state(folder: Path, **environment: str) -> str:
-    code = "from idgraph import native; print(native.state, bool(native.loops), bool(native.programs))"
+    code = "from idgraph import native; print(native.state, bool(native.states), bool(native.programs))"
     # -S: an installation of this checkout would lend its own build to the one in the folder.
     return run(
         sys.executable, "-S", "-P", "-c", code, environment=environment | {"PYTHONPATH": _path(folder)}
@@ -81,7 +81,7 @@ def test_they_compile_without_a_warning_and_are_used(original: Path) -> None:
     assert state(original) == "in use True True"
 
 
-@pytest.mark.parametrize("changed", ["loops.c", "programs/keys.h", "objects.h"])
+@pytest.mark.parametrize("changed", ["states.c", "programs/keys.h", "objects.h"])
 def test_an_old_build_is_not_used(built: Path, changed: str) -> None:
     with (built / "native" / changed).open("a") as source:
         source.write("\n")
@@ -97,7 +97,7 @@ def test_without_a_compiler_nothing_fails(checkout: Path) -> None:
 
 @pytest.mark.usefixtures("original")
 def test_what_does_not_compile_is_left_out(checkout: Path) -> None:
-    (checkout / "native" / "loops.c").write_text("not C\n")
+    (checkout / "native" / "states.c").write_text("not C\n")
     assert build(checkout).returncode == 0
     assert state(checkout) == "not built False False"
     assert build(checkout, **{native.VARIABLE: "strict"}).returncode != 0

@@ -1,4 +1,4 @@
-"""What comes of some work with the native loops and with their reference implementations in Python."""
+"""What comes of some work with native code and with their reference implementations in Python."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def outcome(work: Callable[[], Any]) -> str:
 
 
 def both(work: Callable[[], Any]) -> tuple[str, str]:
-    """What comes of some work with the loops and without."""
+    """What comes of some work with native code and without."""
     outcomes = []
     for wanted in (True, False):
         native.use(wanted)

@@ -34,7 +34,7 @@ from tests.retail import NOW, Pipeline, attribute, records, snapshot, spec
 from transforms.spec.mapping import CompiledSnapshot
 
 pytestmark = pytest.mark.skipif(
-    native.built_events is None or native.built_leaves is None, reason=f"the native loops are {native.state}"
+    native.built_events is None or native.built_leaves is None, reason=f"native code is {native.state}"
 )
 
 LATEST = int(NOW * 1000)

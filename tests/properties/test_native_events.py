@@ -25,7 +25,7 @@ from transforms.schema.detection import shaped
 from transforms.spec.mapping import MOST_NATIVE_PLACES, MappingSpec
 
 pytestmark = pytest.mark.skipif(
-    native.built_events is None or native.built_leaves is None, reason=f"the native loops are {native.state}"
+    native.built_events is None or native.built_leaves is None, reason=f"native code is {native.state}"
 )
 
 more = settings(max_examples=examples(300), deadline=None)

@@ -1,4 +1,4 @@
-"""A mapped output's leaves, by the native loops and by Python: the same registers, reports and errors."""
+"""A mapped output's leaves, by native code and by Python: the same registers, reports and errors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from transforms.schema import detection
 from transforms.schema.attribute_nodes import Leaves
 from transforms.schema.diff import AttributeTree, _check_number
 
-pytestmark = pytest.mark.skipif(native.built_leaves is None, reason=f"the native loops are {native.state}")
+pytestmark = pytest.mark.skipif(native.built_leaves is None, reason=f"native code is {native.state}")
 
 STATUSES = (AttributeStatus.ACTIVE, AttributeStatus.DISCOVERED, AttributeStatus.RETIRED)
 more = settings(max_examples=examples(300), deadline=None)

@@ -24,9 +24,47 @@ from merge.fragments import FragmentState, join_all
 from tests.lanes import examples
 from tests.properties import odd_values
 from tests.properties.references import both
-from tests.properties.test_native_loops import states as odd_states
 
-states_needed = pytest.mark.skipif(native.built_states is None, reason=f"the native loops are {native.state}")
+states_needed = pytest.mark.skipif(native.built_states is None, reason=f"native code is {native.state}")
+
+
+def odd_origins(texts: st.SearchStrategy[str]) -> st.SearchStrategy[Origin]:
+    return st.builds(
+        Origin,
+        st.builds(Stamp, st.integers(0, 2), st.integers(), st.sampled_from("st"), texts),
+        st.builds(SpecRef, texts, st.integers(1, 2)),
+    )
+
+
+odd_paths = st.sampled_from(["a", "a.b", "a.b.c", "a-b", "b", "ü", '"', "\x7f", "日", "\ud800", "z" * 40])
+
+
+@st.composite
+def odd_states(draw: st.DrawFn) -> FragmentState:
+    is_fine = draw(st.booleans())
+    texts, leaves, places = (
+        (odd_values.fine_texts, odd_values.fine_leaves, st.sampled_from(["a", "a.b", "a-b", "b", "z.z"]))
+        if is_fine
+        else (odd_values.texts, odd_values.leaves, odd_paths)
+    )
+    said = draw(st.lists(odd_origins(texts), min_size=1, max_size=6))
+    # Equal ones that are not the same object, too.
+    said += [Origin(*each) for each in said]
+    one = st.sampled_from(said)
+    state = FragmentState()
+    registers = st.one_of(
+        st.builds(Register, one, st.just(Kind.PLAIN), leaves),
+        st.builds(Register, one, st.just(Kind.DELETED), st.none()),
+        st.builds(Register, one, st.just(Kind.SEALED), st.sampled_from(["c", "c.t", "c.", ".", "c.t.u"])),
+    )
+    state.registers.update(draw(st.dictionaries(places, registers, max_size=8)))
+    state.identifiers.update(draw(st.dictionaries(texts, one, max_size=3)))
+    state.markers.update(
+        draw(st.dictionaries(st.tuples(texts, places), one.map(lambda each: each.stamp), max_size=2))
+    )
+    return state
+
+
 pytestmark = states_needed
 
 more = settings(max_examples=examples(200), deadline=None)

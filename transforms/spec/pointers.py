@@ -47,7 +47,6 @@ def epoch_milliseconds(text: str, otherwise: Any = None) -> Any:
     return read
 
 
-@native.reference("strip_zeros")
 def strip_zeros(text: str) -> str:
     """`00480` is `480`, `000` is `0`."""
     return text.lstrip("0") or text[-1:]

@@ -19,6 +19,7 @@ from transforms.spec.generation.program import (
     counts_down,
     keys_asked_for,
 )
+from transforms.spec.pointers import strip_zeros
 
 Place: TypeAlias = "tuple[str, object]"
 """A variable that holds an object, and a key of it."""
@@ -259,7 +260,7 @@ class Values(ABC):
         """Goes on if a test is true."""
 
 
-_PURE: frozenset[Any] = frozenset([is_tracked, str.lower, str.upper, str.strip, str.split])
+_PURE: frozenset[Any] = frozenset([is_tracked, strip_zeros, str.lower, str.upper, str.strip, str.split])
 _OPERATORS = {ast.Add: "ADD", ast.Sub: "SUBTRACT", ast.Mult: "MULTIPLY"}
 _EXPRESSIONS: dict[type, Callable[[Values, int, Any], None]] = {
     nodes.Name: Values.counted,

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from idgraph import native
 from idgraph.model.errors import SpecError
 from transforms.spec.budget import CHARACTERS_A_STEP, pay
 
@@ -143,4 +142,4 @@ def planner(match: MatchKey) -> Callable[[dict[str, Any]], Plan]:
         last = keys, made
         return made
 
-    return native.functions.planner(plan) if native.functions else plan
+    return plan

@@ -130,7 +130,7 @@ def literal_view(keys: frozenset[str], indexes: dict[str, int]) -> Callable[[Any
                 found[key] = value[index]
         return found
 
-    return native.functions.viewer(view, keys, NOTHING) if native.functions else view
+    return view
 
 
 @native.reference("members")
@@ -157,7 +157,6 @@ def has_long_key(walked: dict[str, Any]) -> bool:
     return bool(walked) and max(map(len, walked)) > _LONG_KEY
 
 
-@native.reference("values")
 def values(value: Any) -> Sequence[Any]:
     """The values at all keys of a value, which is no object."""
     if value is None:

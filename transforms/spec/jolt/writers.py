@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, TypeAlias
 
-from idgraph import native
 from idgraph.model.errors import SpecError, TransformError
 from transforms.spec.budget import WRITES_A_STEP
 from transforms.spec.generation.code import Code
@@ -177,7 +176,7 @@ def element_finder(max_index: int) -> Callable[[list[Any], str, Room], dict[str,
                 _put(array, Kind.INDEX, text, found, max_index, room)
         return found
 
-    return native.functions.finder(find, min(max_index, 2**31 - 1)) if native.functions else find
+    return find
 
 
 def writer(kinds: Sequence[Kind], max_index: int) -> Write:
