@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import threading
 from pathlib import Path
 
@@ -11,7 +12,11 @@ from typer.testing import CliRunner
 
 from idgraph.app.cli import app
 from idgraph.app.demo import walk as demo
+from idgraph.app.demo.example import EXAMPLES
+from idgraph.model.identity_rules import IdentityRules
 from ingestion.stages.outcomes import StageReport
+from metadata_service.identity_rules import newest_rules
+from metadata_service.storage.database import open_database
 from tests.app.conftest import CommandLine
 
 
@@ -42,6 +47,25 @@ def test_a_demo_that_is_stopped_in_its_middle_does_not_end_as_if_done(
     monkeypatch.setattr(demo, "RunningFlow", lambda _: _Flow(stop))
     with pytest.raises(KeyboardInterrupt):
         demo.run_demo("retail", tmp_path / "demo", stop)
+
+
+def test_an_example_may_have_its_own_identity_rules(
+    idgraph: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder = tmp_path / "examples" / "retail"
+    shutil.copytree(EXAMPLES / "retail", folder, ignore=shutil.ignore_patterns("data"))
+    (folder / "identity-rules.json").write_text('{"hub_limit": 7}')
+    monkeypatch.setattr("idgraph.app.demo.example.EXAMPLES", folder.parent)
+    monkeypatch.setattr(demo, "require_java", lambda: None)
+    monkeypatch.setattr("idgraph.app.demo.example.Example.files", lambda *_: iter([("orders", [b"{}\n"])]))
+    stop = threading.Event()
+    monkeypatch.setattr(demo, "RunningFlow", lambda _: _Flow(stop))
+    with pytest.raises(KeyboardInterrupt):
+        demo.run_demo("retail", tmp_path / "demo", stop)
+    database = open_database(f"sqlite:///{tmp_path / 'demo' / '.idgraph' / 'metadata.db'}")
+    with database.read() as session:
+        assert newest_rules(session).document == IdentityRules(hub_limit=7)
+    database.close()
 
 
 @pytest.mark.parametrize("options", [[], ["-v"]])

@@ -119,10 +119,10 @@ def test_a_line_that_cannot_be_read_is_left_out_and_reported(idgraph: CommandLin
     result = idgraph("rules", "try", rules, events, "--json")
     assert result.exit_code == 1
     assert json.loads(result.stdout)["persons"] == [[["email", "a@x.org"], ["user_id", "7"]]]
-    assert [line.split(":")[:2] for line in result.stderr.splitlines()] == [
-        ["line 1", " expected an object, found an array"],
-        ["line 2", " /ids/0/1"],
-        ["line 4", " not JSON"],
+    assert [line.split(":")[1:3] for line in result.stderr.splitlines()] == [
+        [" line 1", " expected an object, found an array"],
+        [" line 2", " /ids/0/1"],
+        [" line 4", " not JSON"],
     ]
 
 
@@ -158,7 +158,7 @@ def test_records_are_mapped_by_their_spec(
     other = written(idgraph.folder, "spec.json", mapping | {"source": "elsewhere"})
     result = idgraph("rules", "try", rules, records, "--spec", other, "--json")
     assert json.loads(result.stdout)["persons"] == persons
-    assert result.stderr.startswith("line 2: ")
+    assert result.stderr.startswith(f"{records}: line 2: ")
     toml = idgraph.folder / "idgraph.toml"
     toml.write_text(
         toml.read_text()
@@ -175,5 +175,40 @@ def test_words_that_do_not_go_together(idgraph: CommandLine) -> None:
         ["-", "-"],
         [rules, "--spec", EXAMPLE / "specs" / "orders.json"],
         [rules, rules, "--source", "orders"],
+        [rules, rules, rules, "--spec", EXAMPLE / "specs" / "orders.json"],
     ):
         assert idgraph("rules", "try", *words).exit_code == 2
+
+
+def test_events_of_several_sources_are_tried_together(idgraph: CommandLine) -> None:
+    rules = written(idgraph.folder, "rules.json", SHOP_RULES)
+    one = written(idgraph.folder, "one.jsonl", EVENT)
+    other = written(
+        idgraph.folder,
+        "other.jsonl",
+        EVENT | {"source": "shop", "ids": [["email", "a@x.org"], ["device_id", "d"]]},
+    )
+    (found,) = idgraph.json("rules", "try", rules, one, other, "--json")
+    assert found["persons"] == [[["device_id", "d"], ["email", "a@x.org"], ["user_id", "7"]]]
+
+
+def test_a_record_takes_another_back(idgraph: CommandLine) -> None:
+    mapping = {
+        "name": "orders",
+        "source": "shop",
+        "operations": {"operation": "jmespath", "spec": {"user": "id", "email": "mail", "undo": "undo"}},
+        "identifiers": [
+            {"type": "user_id", "path": "user", "primary": True},
+            {"type": "email", "path": "email"},
+        ],
+        "retracts": "undo",
+    }
+    rules, spec = (
+        written(idgraph.folder, "rules.json", SHOP_RULES),
+        written(idgraph.folder, "spec.json", mapping),
+    )
+    records = written(
+        idgraph.folder, "records.jsonl", {"id": "7", "undo": 2}, {"id": "7", "mail": "a@x.org"}, {"id": "8"}
+    )
+    (found,) = idgraph.json("rules", "try", rules, records, "--spec", spec, "--json")
+    assert found["persons"] == [[["user_id", "8"]]]

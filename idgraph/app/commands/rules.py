@@ -101,19 +101,20 @@ def try_rules(
         ),
     ],
     events: Annotated[
-        Path | None,
+        list[Path] | None,
         typer.Argument(
             help="Identity events as JSON Lines, a line with `pair` is a pin; or records, with --spec. "
             "`-`: standard input."
         ),
     ] = None,
     spec: Annotated[
-        Path | None, typer.Option(help="Mapping spec that maps EVENTS, which are then records.")
+        list[Path] | None,
+        typer.Option(help="Mapping spec of the records in EVENTS; one for each file, in their order."),
     ] = None,
     source: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
-            help="With --spec: configured source of the records. Default: the spec's, if it is configured; "
+            help="Configured source of the records, one for each file. Default: the spec's, if it is configured; "
             "otherwise each line is a payload."
         ),
     ] = None,
@@ -128,33 +129,39 @@ def try_rules(
     from merge.identity.rules import Rules
     from merge.identity.simulation import resolve_seen, seen_events
 
-    if events is None and (spec is not None or source is not None):
-        raise typer.BadParameter("--spec and --source belong to EVENTS")
-    if spec is None and source is not None:
-        raise typer.BadParameter("--source belongs to --spec")
-    if rules == events == Path("-"):
-        raise typer.BadParameter("only one of the two can be standard input")
+    files, specs, sources = events or [], spec or [], source or []
+    if (specs and len(specs) != len(files)) or (sources and len(sources) != len(specs)):
+        raise typer.BadParameter(
+            "give one --spec for each file of records, and one --source for each or none"
+        )
+    if [rules, *files].count(Path("-")) > 1:
+        raise typer.BadParameter("only one file can be standard input")
     with error_handler():
         case, warnings = read_case(rules)
         report_warnings(rules, warnings)
         ready = Rules(case.rules)
-        given = Trial(seen_events(ready, case.events), list(case.pins), [])
-        if events is not None:
-            file = None if events == Path("-") else events
-            added = (
-                read_events(ready, file)
-                if spec is None
-                else read_records(ready, file, spec, _source(context, spec, source))
-            )
-            given = Trial([*given.events, *added.events], [*given.pins, *added.pins], added.mistakes)
-        resolution = resolve_seen(ready, given.events, given.pins)
+        given = [Trial(seen_events(ready, case.events), list(case.pins), [])]
+        for number, events_file in enumerate(files):
+            file = None if events_file == Path("-") else events_file
+            if specs:
+                found = _source(context, specs[number], sources[number] if sources else None)
+                given.append(read_records(ready, file, specs[number], found))
+            else:
+                given.append(read_events(ready, file))
+        seen = [event for each in given for event in each.events]
+        resolution = resolve_seen(ready, seen, [pin for each in given for pin in each.pins])
         if as_json:
             _print_json(resolution)
         else:
             _print_text(resolution)
-        for mistake in given.mistakes:
+        mistakes = [
+            f"{events_file}: {mistake}"
+            for events_file, each in zip(files, given[1:], strict=True)
+            for mistake in each.mistakes
+        ]
+        for mistake in mistakes:
             print(escape_control_chars(mistake), file=sys.stderr)
-        if given.mistakes:
+        if mistakes:
             raise typer.Exit(Exit.FAILED)
 
 

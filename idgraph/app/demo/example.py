@@ -41,6 +41,11 @@ class Example:
         file = self.folder / "attributes.json"
         return file if file.exists() else None
 
+    def identity_rules(self) -> Path | None:
+        """Identity rules, if the example has others than the default ones."""
+        file = self.folder / "identity-rules.json"
+        return file if file.exists() else None
+
     def lay_out(self, target: Path) -> Path:
         """Make an empty folder to run in, with a copy of the configuration; gives the copy.
 

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from idgraph.app import wiring
 from idgraph.app.demo.example import Example
+from idgraph.app.documents.identity import read_rules
 from idgraph.app.documents.reading import read_attributes, read_definition
 from idgraph.app.java import require_java
 from idgraph.app.metadata_server import serving_here
@@ -151,6 +152,9 @@ class Demo:
         attributes = self._example.attributes()
         for definition, _, _ in read_attributes(attributes) if attributes else ():
             client.put_attribute(definition, "demo")
+        rules = self._example.identity_rules()
+        if rules is not None:
+            client.put_rules(read_rules(rules), "demo")
         for spec in self._example.specs():
             client.put_spec(read_definition(spec), "demo")
 

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from idgraph.app.documents.problems import JsonFile, Problem, model_problems
 from idgraph.app.documents.reading import read_definition
 from idgraph.app.payload_lines import PayloadLine, read_payloads
-from idgraph.model import canonical
+from idgraph.model import canonical, paths
+from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import EventError, TransformError
 from idgraph.model.events import Event, RawRecord
 from idgraph.model.identity_events import IdentityEvent, PinDocument, Simulated
 from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.sources import FileSource
 from idgraph.model.specs import SpecDocument
+from ingestion.stages.decode import EnvelopeReader
 from merge.identity.evidence import SeenEvent
 from merge.identity.rules import Rules
 from merge.identity.simulation import seen_event, seen_events
 from metadata_service.identity_rules import find_problems
+from transforms.spec.mapping import MappedPayload, MappingSpec
 
 
 class Trial(NamedTuple):
@@ -91,48 +93,51 @@ def read_events(rules: Rules, file: Path | None) -> Trial:
 def read_records(rules: Rules, file: Path | None, spec: Path, source: FileSource | None) -> Trial:
     """What a spec shows of a source's records, one a line. Without the source's configuration a line is a payload, whose
     number stands in for an id and an ordinal."""
-    found: dict[tuple[str, str], SeenEvent] = {}
-    mistakes: list[str] = []
-    for number, event in _mapped(rules, file, spec, source):
-        if isinstance(event, str):
-            mistakes.append(f"line {number}: {event}")
-        else:
-            found.setdefault((event.moment.source, event.moment.event_id), event)
-    return Trial(list(found.values()), [], mistakes)
-
-
-def _mapped(
-    rules: Rules, file: Path | None, spec: Path, source: FileSource | None
-) -> Iterator[tuple[int, SeenEvent | str]]:
-    from ingestion.stages.decode import EnvelopeReader
-    from transforms.spec.mapping import MappingSpec
-
     definition = read_definition(spec)
-    document = SpecDocument(**dict(definition), version=1, created=datetime.now(UTC))
-    mapping = MappingSpec(document)
-    reader = None if source is None else EnvelopeReader(source)
+    mapper = _RecordMapper(SpecDocument(**dict(definition), version=1, created=datetime.now(UTC)), source)
+    found: dict[tuple[str, str], SeenEvent] = {}
+    retracted: set[tuple[str, str]] = set()
+    mistakes: list[str] = []
     for line in read_payloads(file, only_objects=True):
-        if line.mistake is not None:
-            yield line.number, line.mistake
-            continue
         try:
-            event = (
-                _payload(line, definition.source)
-                if reader is None or source is None
-                else reader.read(RawRecord(source.name, _place(line), canonical.encode_ordered(line.value)))
-            )
-            mapped = mapping.map(event)
+            mapped = mapper.mapped(line)
         except (EventError, TransformError) as error:
-            yield line.number, error.message
+            mistakes.append(f"line {line.number}: {error.message}")
             continue
-        if mapped is not None:
-            yield line.number, seen_event(rules, mapped.stamp, mapped.identifiers, document)
+        if mapped is None:
+            continue
+        taken_back = mapper.retracted(mapped)
+        if taken_back is not None:
+            retracted.add((mapped.stamp.source, taken_back))
+        else:
+            event = seen_event(rules, mapped.stamp, mapped.identifiers, mapper.document)
+            found.setdefault((mapped.stamp.source, mapped.stamp.event_id), event)
+    return Trial([event for key, event in found.items() if key not in retracted], [], mistakes)
 
 
-def _payload(line: PayloadLine, source: str) -> Event:
-    payload: Any = line.value
-    return Event(source, "", str(line.number), line.number, _place(line), payload, b"")
+class _RecordMapper:
+    """Maps the records of a source, or payloads without one, by one spec."""
 
+    def __init__(self, document: SpecDocument, source: FileSource | None) -> None:
+        self.document = document
+        self._spec = MappingSpec(document)
+        self._source = document.source if source is None else source.name
+        self._reader = None if source is None else EnvelopeReader(source)
+        self._retracts = None if document.retracts is None else paths.split(document.retracts)
 
-def _place(line: PayloadLine) -> str:
-    return f"line {line.number}"
+    def mapped(self, line: PayloadLine) -> MappedPayload | None:
+        """Raises EventError, TransformError."""
+        if line.mistake is not None:
+            raise EventError(DeadLetterReason.NOT_JSON, line.mistake)
+        position = f"line {line.number}"
+        if self._reader is None:
+            return self._spec.map(
+                Event(self._source, "", str(line.number), line.number, position, line.value, b"")
+            )
+        content = canonical.encode_ordered(line.value)
+        return self._spec.map(self._reader.read(RawRecord(self._source, position, content)))
+
+    def retracted(self, mapped: MappedPayload) -> str | None:
+        """The id of the event that it takes back, if it does."""
+        value = None if self._retracts is None else paths.value_at(mapped.output, self._retracts)
+        return None if value is None else str(value)
