@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,7 +14,6 @@ from pydantic import BaseModel, ValidationError
 
 from idgraph.app.documents.json_places import (
     JsonPositions,
-    JsonSyntaxError,
     find_places,
     offset_within,
     place_at,
@@ -67,10 +67,14 @@ class JsonFile:
         except OSError as error:
             raise ConfigError(f"{file}: {error.strerror}") from None
         try:
-            self._places: JsonPositions = find_places(self.text)
-        except JsonSyntaxError as error:
-            raise self._refused(self.text, error.offset, f"not JSON: {error.message}") from None
-        self.content: Any = canonical.decode(self.text)
+            json.loads(self.text)
+            self.content: Any = canonical.decode(self.text)
+        except json.JSONDecodeError as error:
+            raise self._refused(self.text, error.pos, f"not JSON: {error.msg}") from None
+        except (*canonical.MalformedJSON, ValueError) as error:
+            # What Python reads and events may not have: NaN, numbers out of range, half of a surrogate pair.
+            raise self._refused(self.text, 0, f"not JSON as events have it: {error}") from None
+        self._places: JsonPositions = find_places(self.text)
         if self._places.repeated:
             raise DocumentError(file, map(self._repeated, self._places.repeated))
 
