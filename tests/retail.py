@@ -36,11 +36,11 @@ from merge.fragments import FragmentState
 from profile_service.reader import ProfileReader
 from sinks.keyring.content import BARE, Envelope
 from sinks.keyring.provider import KeyringFile
-from sinks.memory.data_keys import MemoryDataKeys
-from sinks.memory.index import MemoryProfileIndex
-from sinks.memory.profiles import MemoryProfileStore
 from sinks.sqlite.data_keys import SqliteDataKeys
 from sinks.sqlite.dead_letters import SqliteDeadLetters
+from tests.support.memory.data_keys import MemoryDataKeys
+from tests.support.memory.index import MemoryProfileIndex
+from tests.support.memory.profiles import MemoryProfileStore
 from transforms.privacy.blind_index import BlindIndex
 from transforms.privacy.keys import DataKeyStore
 from transforms.privacy.record_sealing import DeadLetterSealer, ShuffleBlockKeys

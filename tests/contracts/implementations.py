@@ -17,9 +17,6 @@ from idgraph.model.dead_letters import DeadLetters
 from idgraph.model.index import ProfileIndex
 from idgraph.model.index_versions import IndexVersions
 from idgraph.model.store import ProfileStore
-from sinks.memory.data_keys import MemoryDataKeys
-from sinks.memory.index import MemoryProfileIndex
-from sinks.memory.profiles import MemoryProfileStore
 from sinks.sqlite.data_keys import SqliteDataKeys
 from sinks.sqlite.dead_letters import SqliteDeadLetters
 from sinks.sqlite.profiles import SqliteProfileStore
@@ -27,6 +24,9 @@ from sinks.tantivy.index import TantivyProfileIndex
 from sinks.tantivy.versions import TantivyIndexVersions
 from tests.servers.dynamodb import place, require_dynamodb
 from tests.servers.elasticsearch import place_of_index, require_elasticsearch
+from tests.support.memory.data_keys import MemoryDataKeys
+from tests.support.memory.index import MemoryProfileIndex
+from tests.support.memory.profiles import MemoryProfileStore
 from transforms.privacy.keys import DataKeyStore
 
 

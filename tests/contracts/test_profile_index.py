@@ -29,9 +29,9 @@ from idgraph.model.queries import (
 from idgraph.model.stamps import SpecRef, Stamp
 from merge.documents import document
 from merge.fragments import FragmentState
-from sinks.memory.index import MemoryProfileIndex
 from tests.contracts.implementations import PROFILE_INDEXES, Implementation
 from tests.contracts.processes import finish, killed_after, start
+from tests.support.memory.index import MemoryProfileIndex
 
 DURABLE = [each for each in PROFILE_INDEXES if each.durable]
 
@@ -416,7 +416,7 @@ _WRITE_COUNTED = """
 import sys, time
 from pathlib import Path
 from idgraph.model.index import IndexDocument
-from sinks.memory.index import MemoryProfileIndex
+from tests.support.memory.index import MemoryProfileIndex
 from tests.contracts.implementations import PROFILE_INDEXES
 index = next(each for each in PROFILE_INDEXES if each.name == sys.argv[1]).open(Path(sys.argv[2]))
 counter = Path(sys.argv[2]) / "counter"
@@ -445,7 +445,7 @@ _PUT_EACH_OTHERS = """
 import sys
 from pathlib import Path
 from idgraph.model.index import IndexDocument
-from sinks.memory.index import MemoryProfileIndex
+from tests.support.memory.index import MemoryProfileIndex
 from tests.contracts.implementations import PROFILE_INDEXES
 index = next(each for each in PROFILE_INDEXES if each.name == sys.argv[1]).open(Path(sys.argv[2]))
 worker = int(sys.argv[3])
@@ -471,7 +471,7 @@ _REPLACE_ALL = """
 import sys
 from pathlib import Path
 from idgraph.model.index import IndexDocument
-from sinks.memory.index import MemoryProfileIndex
+from tests.support.memory.index import MemoryProfileIndex
 from tests.contracts.implementations import PROFILE_INDEXES
 index = next(each for each in PROFILE_INDEXES if each.name == sys.argv[1]).open(Path(sys.argv[2]))
 version = 0

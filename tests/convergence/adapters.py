@@ -13,13 +13,13 @@ import pytest
 from idgraph.model.index import ProfileIndex
 from idgraph.model.store import ProfileStore
 from sinks.keyring.provider import KeyringFile
-from sinks.memory.data_keys import MemoryDataKeys
-from sinks.memory.index import MemoryProfileIndex
-from sinks.memory.profiles import MemoryProfileStore
 from sinks.sqlite.data_keys import SqliteDataKeys
 from sinks.sqlite.profiles import SqliteProfileStore
 from sinks.tantivy.index import TantivyProfileIndex
 from tests.servers.dynamodb import emptied_place, place
+from tests.support.memory.data_keys import MemoryDataKeys
+from tests.support.memory.index import MemoryProfileIndex
+from tests.support.memory.profiles import MemoryProfileStore
 from transforms.privacy.keys import DataKeyStore
 from transforms.privacy.protected_names import TombstoneNames
 

@@ -23,7 +23,6 @@ from idgraph.model.store import NEW, FragmentWrite, OutboxEntry, ProfileStore
 from idgraph.model.tombstones import NO_EPOCH, Tombstone
 from idgraph.projection.documents import IndexPolicy
 from merge.fragments import FragmentState
-from sinks.memory.profiles import MemoryProfileStore
 from sinks.tantivy.folder import IndexFolder
 from tests.contracts.implementations import (
     INDEX_VERSIONS,
@@ -35,6 +34,7 @@ from tests.contracts.implementations import (
 from tests.jobs.steps import stepped
 from tests.projecting import project, sweep
 from tests.servers.elasticsearch import place_of_index
+from tests.support.memory.profiles import MemoryProfileStore
 
 KINDS = INDEX_VERSIONS
 

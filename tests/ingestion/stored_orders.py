@@ -11,9 +11,9 @@ from idgraph.model.events import RawRecord
 from idgraph.model.index import IndexDocument
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.store import FragmentWrite, ProfileStore
-from sinks.memory.index import MemoryProfileIndex
-from sinks.memory.profiles import MemoryProfileStore
 from tests.retail import Pipeline, order
+from tests.support.memory.index import MemoryProfileIndex
+from tests.support.memory.profiles import MemoryProfileStore
 
 ORDERS = (order(1), order(2, 2))
 

@@ -22,14 +22,14 @@ from ingestion.stages import commit as commit_stage
 from ingestion.stages.commit import CommitStage
 from ingestion.stages.map_output import EncodedChange
 from merge.fragments import FragmentState
-from sinks.memory.index import MemoryProfileIndex
-from sinks.memory.profiles import MemoryProfileStore
 from sinks.sqlite.profiles import SqliteProfileStore
 from sinks.tantivy.index import TantivyProfileIndex
 from tests.contracts.implementations import hashed_name
 from tests.contracts.processes import finish, start
 from tests.projecting import sweep
 from tests.retail import Pipeline, durable_keys, records
+from tests.support.memory.index import MemoryProfileIndex
+from tests.support.memory.profiles import MemoryProfileStore
 
 EVERYTHING = IndexRules(lambda _path: True)
 ORIGIN = Origin(Stamp(0, 1, "shop", "e"), SpecRef("s", 1))

@@ -13,9 +13,9 @@ from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch
 from idgraph.jobs.erase.erasure import Erasure
 from idgraph.model.identifiers import Identifier
 from idgraph.model.store import ProfileStore
-from sinks.memory.profiles import MemoryProfileStore
 from sinks.tombstone_file import TombstoneFile
 from tests.retail import NOW, UNDETECTED, Pipeline, attribute, order, snapshot
+from tests.support.memory.profiles import MemoryProfileStore
 from transforms.privacy.protected_names import TombstoneNames
 
 PLAIN = "email:p1@example.com"

@@ -20,13 +20,13 @@ from ingestion.stages.dead_letters import DeadLetterWriter
 from ingestion.stages.map_output import MapOutput
 from merge.fragments import FragmentState
 from merge.isolation import CommitFailure
-from sinks.memory.data_keys import MemoryDataKeys
 from sinks.sqlite.profiles import SqliteProfileStore
 from sinks.tombstone_file import TombstoneFile
 from tests.ingestion.test_tombstones import at, may
 from tests.replaying import replay
 from tests.retail import NOW, UNDETECTED, Pipeline, attributes, durable_keys, order, snapshot, states_of
 from tests.sealing import sealing_of, steps
+from tests.support.memory.data_keys import MemoryDataKeys
 from transforms.privacy.keys import WrappedKey
 
 LATER = NOW + 60 * 86_400

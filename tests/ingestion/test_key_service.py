@@ -11,10 +11,10 @@ from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import KeyServiceError
 from idgraph.model.sources import FlowConfig
 from ingestion.spark.worker_errors import error_of_worker, may_pass_again
-from sinks.memory.data_keys import MemoryDataKeys
 from tests.replaying import replay
 from tests.retail import Pipeline, order, raw, states_of
 from tests.servers.kms import Kms, running_kms
+from tests.support.memory.data_keys import MemoryDataKeys
 from transforms.privacy.sealing import DataKeys
 
 if TYPE_CHECKING:

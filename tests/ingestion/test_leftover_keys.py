@@ -21,7 +21,6 @@ from ingestion.stages.dead_letters import BatchAttempt, DeadLetterWriter
 from ingestion.stages.orphaned_keys import KeyGuard
 from merge.fragments import FragmentState
 from merge.isolation import CommitFailure
-from sinks.memory.profiles import MemoryProfileStore
 from sinks.sqlite.dead_letters import SqliteDeadLetters
 from tests.ingestion.renamed_orders import AFTER, BEFORE, PLAIN, hashed, later
 from tests.ingestion.stored_orders import beside
@@ -29,6 +28,7 @@ from tests.ingestion.test_renaming_races import ordinal_of
 from tests.replaying import ReplayReport, replay
 from tests.retail import Pipeline, order, states_of
 from tests.sealing import sealed
+from tests.support.memory.profiles import MemoryProfileStore
 
 
 class Store(MemoryProfileStore):

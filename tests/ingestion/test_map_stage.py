@@ -21,7 +21,6 @@ from idgraph.model.specs import SpecDocument
 from idgraph.model.stamps import SpecRef
 from ingestion.sources.files.lines import DamagedRecord
 from ingestion.stages.map_output import MapOutput
-from sinks.memory.data_keys import MemoryDataKeys
 from tests.retail import (
     NOW,
     UNDETECTED,
@@ -35,6 +34,7 @@ from tests.retail import (
     spec,
     states_of,
 )
+from tests.support.memory.data_keys import MemoryDataKeys
 from transforms.privacy.sealing import DataKeys, SealingKey
 from transforms.privacy.sealing_key import UnusableKey
 from transforms.spec.mapping import MappedPayload, MappingSpec

@@ -35,8 +35,6 @@ from merge.fragments import FragmentState
 from merge.policies import POLICIES
 from merge.policies.lists import Union
 from merge.policies.policy import Kept
-from sinks.memory.index import MemoryProfileIndex
-from sinks.memory.profiles import MemoryProfileStore
 from sinks.tantivy.index import TantivyProfileIndex
 from tests.contracts.implementations import hashed_name
 from tests.ingestion.test_commit_stage import EVERYTHING, one
@@ -44,6 +42,8 @@ from tests.ingestion.test_tasks import Worker
 from tests.projecting import sweep
 from tests.replaying import replay
 from tests.retail import Pipeline, attribute, snapshot, spec
+from tests.support.memory.index import MemoryProfileIndex
+from tests.support.memory.profiles import MemoryProfileStore
 from transforms.schema.diff import AttributeTree
 from transforms.spec.mapping import CompiledSnapshot
 

@@ -9,9 +9,9 @@ from idgraph.model.attributes import AttributeMetadata
 from idgraph.model.queries import Query, Range, Term
 from idgraph.model.snapshots import MetadataSnapshot
 from merge.fragments import FragmentState
-from sinks.memory.data_keys import MemoryDataKeys
 from tests.retail import UNDETECTED, Pipeline, attribute, attributes, order, snapshot
 from tests.sealing import sealed
+from tests.support.memory.data_keys import MemoryDataKeys
 
 KEPT = [
     attribute("orders.last.total", "number", policy="sum"),

@@ -19,8 +19,6 @@ from idgraph.projection import projection as projections
 from idgraph.projection import runner as runners
 from idgraph.projection.projection import Projection
 from idgraph.projection.runner import ProjectionRunner
-from sinks.memory.index import MemoryProfileIndex
-from sinks.memory.profiles import MemoryProfileStore
 from sinks.sqlite.profiles import SqliteProfileStore
 from sinks.tantivy.index import TantivyProfileIndex
 from tests.contracts.implementations import hashed_name
@@ -30,6 +28,8 @@ from tests.ingestion.patience import eventually
 from tests.ingestion.weighed_stores import HEAVY, WeighedStore
 from tests.merge.test_commit import state
 from tests.projecting import project, sweep
+from tests.support.memory.index import MemoryProfileIndex
+from tests.support.memory.profiles import MemoryProfileStore
 
 EVERYTHING = IndexRules(lambda _path: True)
 

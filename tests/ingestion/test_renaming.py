@@ -17,7 +17,6 @@ from idgraph.model.tombstones import NO_EPOCH
 from ingestion.stages.dead_letters import DeadLetterWriter
 from merge import codec
 from merge.fragments import FragmentState
-from sinks.memory.profiles import MemoryProfileStore
 from sinks.sqlite.dead_letters import SqliteDeadLetters
 from sinks.tombstone_file import TombstoneFile
 from tests.ingestion.renamed_orders import AFTER, BEFORE, OTHER, PLAIN, hashed, later
@@ -25,6 +24,7 @@ from tests.ingestion.stored_orders import beside, from_the_start, states, stored
 from tests.replaying import replay
 from tests.retail import NOW, UNDETECTED, Pipeline, attribute, attributes, order, raw, records, snapshot, spec
 from tests.sealing import previewed, sealed
+from tests.support.memory.profiles import MemoryProfileStore
 from transforms.privacy.protected_names import TombstoneNames
 
 

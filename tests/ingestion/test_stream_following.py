@@ -18,9 +18,9 @@ from idgraph.model.queries import Query
 from idgraph.model.store import OutboxEntry, Shard, ShardPage
 from idgraph.projection.projection import Projection
 from idgraph.projection.stream_following import StreamFollowing, StreamPlaces, readable
-from sinks.memory.index import MemoryProfileIndex
-from sinks.memory.profiles import MemoryProfileStore
 from tests.ingestion.indexed_stores import allowing, write
+from tests.support.memory.index import MemoryProfileIndex
+from tests.support.memory.profiles import MemoryProfileStore
 
 
 @dataclass

@@ -26,8 +26,8 @@ from ingestion.spark.workers import WorkerPlan, WorkerResources
 from ingestion.stages.dead_letters import BatchAttempt
 from ingestion.stages.outcomes import StageReport
 from merge.isolation import CommitFailure, Verdict
-from sinks.memory.profiles import MemoryProfileStore
 from tests.retail import Pipeline, lines
+from tests.support.memory.profiles import MemoryProfileStore
 
 EVENTS = 60
 TAKEN: list[str] = []

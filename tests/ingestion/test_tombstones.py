@@ -20,8 +20,8 @@ from ingestion.stages.map_output import Fault, MapOutput
 from ingestion.stages.protect import ProtectedChunk
 from merge.fragments import FragmentState
 from merge.isolation import CommitFailure
-from sinks.memory.profiles import MemoryProfileStore
 from tests.retail import NOW, SOURCES, Pipeline, order, snapshot, states_of
+from tests.support.memory.profiles import MemoryProfileStore
 from transforms.privacy.sealing import SealingKey
 
 DAY = 86_400_000

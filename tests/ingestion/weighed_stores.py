@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from idgraph.model.fragments import Kind, Register
 from idgraph.model.store import NEW, FragmentWrite, StoredFragment
-from sinks.memory.profiles import MemoryProfileStore
 from tests.merge.test_commit import state
+from tests.support.memory.profiles import MemoryProfileStore
 
 HEAVY = 300_000
 """Bytes of a heavy fragment, of which a first page of unknown ones may have been made."""

@@ -24,8 +24,6 @@ from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
 from idgraph.model.store import FragmentWrite, ProfileStore, StoredFragment
 from idgraph.snapshot_file import PinnedSnapshot
 from ingestion.spark.sent_snapshots import BatchPins
-from sinks.memory.data_keys import MemoryDataKeys
-from sinks.memory.profiles import MemoryProfileStore
 from sinks.sqlite.jobs import SqliteJobLog
 from sinks.sqlite.profiles import SqliteProfileStore
 from tests.contracts.processes import start
@@ -40,6 +38,8 @@ from tests.retail import (
     snapshot,
     spec,
 )
+from tests.support.memory.data_keys import MemoryDataKeys
+from tests.support.memory.profiles import MemoryProfileStore
 from transforms.privacy.keys import DataKeyStore
 
 OPEN = [each for each in attributes() if each.path == "identity.email"]

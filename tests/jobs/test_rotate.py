@@ -14,11 +14,11 @@ from idgraph.jobs.rotate import Rotation, known_counts, retire
 from idgraph.model.errors import KeyInUseError, KeyProviderError, StoreError, UnknownKeyVersionError
 from idgraph.model.jobs import Progress
 from sinks.keyring.provider import KeyringFile
-from sinks.memory.data_keys import MemoryDataKeys
 from sinks.sqlite.data_keys import SqliteDataKeys
 from tests.contracts.processes import finish, start
 from tests.jobs import rotation_killed
 from tests.jobs.steps import ended, steps
+from tests.support.memory.data_keys import MemoryDataKeys
 from tests.transforms.forks import Forks
 from transforms.privacy.keys import DataKeyStore, WrappedKey
 from transforms.privacy.sealing import DataKeys

@@ -15,7 +15,7 @@ from idgraph.model.store import FragmentWrite, StoredFragment
 from idgraph.model.tombstones import Tombstone
 from merge.commit import Committer
 from merge.fragments import FragmentState
-from sinks.memory.profiles import MemoryProfileStore
+from tests.support.memory.profiles import MemoryProfileStore
 
 
 def state(ordinal: int, name: str = "user_id:1", path: str = "a") -> FragmentState:

@@ -18,8 +18,8 @@ from idgraph.model.store import FragmentWrite, StoredFragment
 from idgraph.model.tombstones import Tombstone
 from merge.commit import Committer
 from merge.fragments import FragmentState
-from sinks.memory.profiles import MemoryProfileStore
 from tests.merge.test_commit import state, value
+from tests.support.memory.profiles import MemoryProfileStore
 
 
 class _Store(MemoryProfileStore):

@@ -24,10 +24,10 @@ from idgraph.model.specs import IdentifierPlace, SpecDocument
 from ingestion.stages.map_output import MapOutput
 from merge.fragments import FragmentState
 from metadata_service.attributes.discovery import with_proposal
-from sinks.memory.data_keys import MemoryDataKeys
 from tests.folders import in_memory
 from tests.lanes import examples
 from tests.retail import CREATED, Pipeline, attribute, raw, snapshot, spec
+from tests.support.memory.data_keys import MemoryDataKeys
 from transforms.schema.detection import detect, named, shaped
 
 CANARIES = (b"ann@example.com", b"4111111111111111", b"93.184.216.34", b"415-555-2671")

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from idgraph.model.index import IndexDocument, ProfileIndex
 from idgraph.model.queries import Order, Query, Range, Term
-from sinks.memory.index import MemoryProfileIndex
 from tests.contracts.implementations import PROFILE_INDEXES, Implementation
 from tests.properties.test_indexes import all_pages, documents, ids, orders, queries
+from tests.support.memory.index import MemoryProfileIndex
 
 (ELASTICSEARCH,) = [each for each in PROFILE_INDEXES if each.name == "elasticsearch"]
 

@@ -27,12 +27,12 @@ from idgraph.model.queries import (
     to_json,
 )
 from sinks.index_values import ordered
-from sinks.memory.index import MemoryProfileIndex
 from sinks.number_keys import number_key, number_order
 from sinks.tantivy.index import TantivyProfileIndex
 from tests.contracts.implementations import reversed_name
 from tests.folders import in_memory
 from tests.lanes import examples
+from tests.support.memory.index import MemoryProfileIndex
 
 PATHS = ["a", "a.b", "a\\.b", "ü.ß", "words"]
 LONG = "long " * 60

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from idgraph.model.events import RawRecord
 from idgraph.model.sources import FlowConfig
-from sinks.memory.data_keys import MemoryDataKeys
 from tests.folders import in_memory
 from tests.lanes import examples
 from tests.retail import Pipeline, order, raw, records
+from tests.support.memory.data_keys import MemoryDataKeys
 
 BAD = [raw(b"{", 90), order(1, 91, order_id=None), raw({"event_type": "View", "time": 1}, 92, "amplitude")]
 EVENTS = [*records(40), *BAD]

@@ -23,11 +23,11 @@ from ingestion.stages.orphaned_keys import KeyGuard
 from merge.commit import Committer
 from merge.documents import document
 from merge.fragments import FragmentState
-from sinks.memory.data_keys import MemoryDataKeys
 from tests.folders import in_memory
 from tests.lanes import examples
 from tests.retail import UNDETECTED, Pipeline, attribute, attributes, order, records, snapshot
 from tests.sealing import sealed
+from tests.support.memory.data_keys import MemoryDataKeys
 from transforms.spec.mapping import CompiledSnapshot
 
 EVENTS = records(60)

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from idgraph.model.store import FragmentWrite, OutboxEntry, ProfileStore
-from sinks.memory.data_keys import MemoryDataKeys
-from sinks.memory.profiles import MemoryProfileStore
 from sinks.sqlite.data_keys import SqliteDataKeys
 from sinks.sqlite.profiles import SqliteProfileStore
 from tests.contracts.implementations import hashed_name
 from tests.folders import in_memory
 from tests.lanes import examples
 from tests.servers.dynamodb import place, require_dynamodb
+from tests.support.memory.data_keys import MemoryDataKeys
+from tests.support.memory.profiles import MemoryProfileStore
 from transforms.privacy.keys import WrappedKey
 
 IDS = ["a:1", "a:10", "A:1", "b:'\"%_", "é:1", "\ue000:1", "\U0001f600:1", "long:" + "x" * 1024]

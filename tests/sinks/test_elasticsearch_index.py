@@ -30,7 +30,6 @@ from sinks.elasticsearch import bulk as elasticsearch_bulk
 from sinks.elasticsearch import client as elasticsearch_client
 from sinks.elasticsearch.client import API_KEY, IndexLocation
 from sinks.elasticsearch.index import ElasticsearchProfileIndex
-from sinks.memory.profiles import MemoryProfileStore
 from tests.contracts.implementations import hashed_name
 from tests.projecting import sweep
 from tests.properties.references import ORIGIN
@@ -45,6 +44,7 @@ from tests.servers.faulty_proxy import (
     half_an_answer,
     lost_answer,
 )
+from tests.support.memory.profiles import MemoryProfileStore
 from tests.support.processes import free_port
 from tests.support.stores import elasticsearch
 

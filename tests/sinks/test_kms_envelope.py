@@ -15,9 +15,9 @@ from idgraph.model.errors import KeyProviderError, KeyServiceError
 from sinks.keyring import content as keyring_content
 from sinks.keyring import provider as keyring_secrets
 from sinks.keyring.provider import KeyringFile
-from sinks.memory.data_keys import MemoryDataKeys
 from tests.servers.faulty_proxy import Answer, broken, cut, faulty_proxy, half_an_answer
 from tests.servers.kms import Kms, running_kms
+from tests.support.memory.data_keys import MemoryDataKeys
 from tests.transforms.key_canary import shown
 from transforms.privacy.keys import Secret
 from transforms.privacy.sealing import DataKeys, SealingKey

@@ -13,8 +13,8 @@ import pytest
 
 from idgraph.model.errors import KeyProviderError, StoreError
 from sinks.keyring.provider import KeyringFile
-from sinks.memory.data_keys import MemoryDataKeys
 from sinks.sqlite.data_keys import SqliteDataKeys
+from tests.support.memory.data_keys import MemoryDataKeys
 from transforms.privacy.keys import WrappedKey
 from transforms.privacy.sealing import DataKeys
 from transforms.privacy.sealing_key import UnusableKey

@@ -14,7 +14,7 @@ from pyspark import cloudpickle
 
 from idgraph.model.errors import IdgraphError, KeyProviderError, StoreError
 from sinks.keyring.provider import KeyringFile
-from sinks.memory.data_keys import MemoryDataKeys
+from tests.support.memory.data_keys import MemoryDataKeys
 from tests.transforms.key_canary import shown
 from transforms.privacy.blind_index import BlindIndex
 from transforms.privacy.keys import Secret, WrappedKey

@@ -1,4 +1,4 @@
-"""A profile index in memory, for tests and previews: says what every clause means in the plainest way."""
+"""A profile index in memory: says what every clause means in the plainest way."""
 
 from __future__ import annotations
 
