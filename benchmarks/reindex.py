@@ -16,7 +16,7 @@ from typing import Any
 
 from benchmarks.index import BATCH, PATHS, value_at
 from idgraph.jobs.job import PagedJob
-from idgraph.jobs.reconcile import Reconciliation
+from idgraph.jobs.reconcile import IndexReconciliation
 from idgraph.jobs.reindex import Reindex
 from idgraph.model.errors import ServerUnavailableError
 from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
@@ -76,7 +76,7 @@ def _measured(kind: _Kind, store: ProfileStore, profiles: int) -> dict[str, Any]
     rebuilding = Reindex(store, kind.versions, policy)
     reindexed = profiles / _seconds(lambda: _run(rebuilding))
     cpu = time.process_time() - cpu
-    comparing = Reconciliation(store, kind.index, policy)
+    comparing = IndexReconciliation(store, kind.index, policy)
     return {
         "profiles_a_second": round(reindexed),
         "bare_a_second": round(bare),

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from idgraph.model.errors import SpecError
 from idgraph.model.identity_rules import DEFAULT_RULES, IdentityRules
-from idgraph.web.cursors import Page, PageRequest
+from idgraph.web.cursors import ListPage, PageRequest
 from idgraph.web.refusals import RefusedRequestError, UnknownSubjectError
 from metadata_service.api.records import RulesRecord, RulesVersionRecord, provenance
 from metadata_service.storage.edits import Edit
@@ -74,7 +74,7 @@ def rules_version(session: Session, version: int) -> RulesVersionRecord:
     raise UnknownSubjectError(f"there is no version {version} of the identity rules")
 
 
-def rules_versions(session: Session, wanted: PageRequest) -> Page[RulesVersionRecord]:
+def rules_versions(session: Session, wanted: PageRequest) -> ListPage[RulesVersionRecord]:
     """All versions that were saved, the newest first."""
     found = _versions(session, wanted.after(int), wanted.one_more)
     return wanted.page(found, lambda record: record.version)

@@ -80,6 +80,8 @@ NO_INPUT_OR_OUTPUT = frozenset(
 )
 MOST_TO_READ = 60
 """Modules of ours that the profile service loads."""
+STILL_SHARED = ("Order",)
+"""Names of two classes: of a search's answers, and of links."""
 UNCLEAR_NAMES = ("utils", "util", "helpers", "helper", "manager", "managers", "common", "misc")
 
 
@@ -212,6 +214,16 @@ def test_module_names_say_what_is_in_them() -> None:
         if file.stem in UNCLEAR_NAMES or file.parent.name in UNCLEAR_NAMES
     ]
     assert unclear == []
+
+
+def test_a_class_name_names_one_class() -> None:
+    places: dict[str, list[str]] = {}
+    for file in files():
+        for node in ast.walk(ast.parse(file.read_bytes())):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(f"{file.relative_to(ROOT).as_posix()}:{node.lineno}")
+    shared = {name: found for name, found in places.items() if len(found) > 1 and name not in STILL_SHARED}
+    assert shared == {}
 
 
 def test_our_packages_do_not_hide_the_standard_library() -> None:

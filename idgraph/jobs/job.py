@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from idgraph.model.errors import IdgraphError, JobStoppedError, SealError
-from idgraph.model.jobs import JobKind, JobLog, JobRecord, JobState, Origin, Point, Progress
+from idgraph.model.jobs import JobKind, JobLog, JobRecord, JobState, Point, Progress, Requester
 
 if TYPE_CHECKING:
     from ingestion.stages.dead_letters import PayloadSealer
@@ -156,7 +156,7 @@ class JobRunner:
     def run(
         self,
         job: PagedJob,
-        origin: Origin,
+        origin: Requester,
         again: bool = False,
         pace: Pace | None = None,
         watch: Callable[[Run], None] = lambda _: None,
@@ -176,7 +176,7 @@ class JobRunner:
 
     @contextmanager
     def started(
-        self, job: Job, origin: Origin, again: bool = False, pace: Pace | None = None
+        self, job: Job, origin: Requester, again: bool = False, pace: Pace | None = None
     ) -> Iterator[Run]:
         """A run of a job whose pages the block does; the job has ended when the block ends. Raises as `run` does."""
         with self.log.running(job, origin, again) as record:

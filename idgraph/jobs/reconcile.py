@@ -37,7 +37,7 @@ class Drift(StrEnum):
     """In the index in a later version: the store was restored. Only another version of the index repairs it."""
 
 
-class Reconciliation(PagedJob):
+class IndexReconciliation(PagedJob):
     """Compares, and with `repairs` repairs by the projection. Counts what is `stored` and `indexed`, the `drift` by kind,
     what is `waiting` in the outbox or being erased, `unreadable` states, and of the drift what was `repaired` and what
     is `left`; the first fragments of each kind are in the notes. Several at once do no harm."""

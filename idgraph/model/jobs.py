@@ -44,7 +44,7 @@ class JobState(StrEnum):
     """It was asked to stop, or its process ended."""
 
 
-class Origin(NamedTuple):
+class Requester(NamedTuple):
     """Who starts a job, and why."""
 
     who: str
@@ -100,7 +100,7 @@ class JobRecord:
     kind: JobKind
     target: str
     what: Mapping[str, Any]
-    origin: Origin
+    origin: Requester
     state: JobState
     started: int
     updated: int
@@ -128,7 +128,9 @@ class Work(Protocol):
 class JobLog(Protocol):
     """All jobs of one installation. A job whose process ended is shown as INTERRUPTED. Raises StoreError."""
 
-    def running(self, work: Work, origin: Origin, again: bool = False) -> AbstractContextManager[JobRecord]:
+    def running(
+        self, work: Work, origin: Requester, again: bool = False
+    ) -> AbstractContextManager[JobRecord]:
         """The job, which nobody else runs within the block: the last one of its kind, target and parameters if that is
         not done or `reopens`, else, or with `again`, a new one. Whoever leaves the block without having ended it
         interrupts it.

@@ -16,7 +16,7 @@ Item = TypeVar("Item")
 Key = TypeVar("Key", str, int)
 
 
-class Page(BaseModel, Generic[Item]):
+class ListPage(BaseModel, Generic[Item]):
     """Some items of a list; `next` is the cursor of the following page, null on the last."""
 
     items: list[Item]
@@ -38,13 +38,13 @@ class PageRequest(NamedTuple):
         """The key after which the page begins, None at the start. Raises BadQueryError."""
         return from_cursor(self.cursor, kind) if self.cursor else None
 
-    def page(self, found: Iterable[Item], key: Callable[[Item], str | int]) -> Page[Item]:
+    def page(self, found: Iterable[Item], key: Callable[[Item], str | int]) -> ListPage[Item]:
         """The page out of up to `one_more` items. `key` is what its list is ordered by."""
         items = list(found)
         if len(items) <= self.limit:
-            return Page(items=items)
+            return ListPage(items=items)
         shown = items[: self.limit]
-        return Page(items=shown, next=to_cursor(key(shown[-1])))
+        return ListPage(items=shown, next=to_cursor(key(shown[-1])))
 
 
 def to_cursor(last: str | int) -> str:

@@ -57,7 +57,7 @@ class ProtectedChunk(NamedTuple):
     others: dict[str, list[tuple[MappedEvent, Sealed]]]
 
 
-class ProtectedNames(NamedTuple):
+class EventNames(NamedTuple):
     """What names and orders an event, as it is stored."""
 
     fragment_id: str
@@ -105,7 +105,7 @@ class Protector:
         """Drop the plaintext of the identifiers that were hashed. A chunk ends with it."""
         self._hashes.clear()
 
-    def names(self, mapped: MappedPayload, id_place: str | None, leaves: Leaves) -> ProtectedNames:
+    def names(self, mapped: MappedPayload, id_place: str | None, leaves: Leaves) -> EventNames:
         """The protected names of an event, whose id was read from `id_place`. `leaves` take over the protected stamp.
         Raises EventError for a primary identifier that no store takes."""
         identifiers = self.identifiers(mapped.identifiers)
@@ -122,7 +122,7 @@ class Protector:
             stamp = stamp._replace(event_id=hashed.value)
             for path, register in leaves.plain.items():
                 leaves.plain[path] = register._replace(origin=register.origin._replace(stamp=stamp))
-        return ProtectedNames(fragment_id, identifiers, stamp)
+        return EventNames(fragment_id, identifiers, stamp)
 
     def seal(self, chunk: MappedChunk, output: MapOutput) -> ProtectedChunk:
         """Seal the values of a chunk's events. Raises StoreError when the key store is away, and KeyServiceError when

@@ -22,7 +22,7 @@ class SpecRecord(BaseModel):
     document: SpecDocument = Field(description="The latest version.")
 
 
-class Provenance(BaseModel):
+class ProvenanceRecord(BaseModel):
     """Who made a version, when and why."""
 
     snapshot_version: int
@@ -32,11 +32,11 @@ class Provenance(BaseModel):
 
 
 def provenance(edit: SnapshotRow) -> dict[str, Any]:
-    """The fields of `Provenance` for what an edit made."""
+    """The fields of `ProvenanceRecord` for what an edit made."""
     return {"snapshot_version": edit.version, "at": edit.at, "actor": edit.actor, "reason": edit.reason}
 
 
-class SpecVersionRecord(Provenance):
+class SpecVersionRecord(ProvenanceRecord):
     document: SpecDocument
 
 
@@ -52,16 +52,16 @@ class RulesRecord(BaseModel):
         return self.model_dump_json(exclude_unset=True)
 
 
-class RulesVersionRecord(Provenance):
+class RulesVersionRecord(ProvenanceRecord):
     version: int
     document: IdentityRules
 
 
-class AttributeVersionRecord(Provenance):
+class AttributeVersionRecord(ProvenanceRecord):
     metadata: AttributeMetadata
 
 
-class ChangeRecord(Provenance):
+class ChangeRecord(ProvenanceRecord):
     """One line of the change log. `subject` is the name of a spec or the path of an attribute."""
 
     id: int
@@ -80,18 +80,18 @@ class PolicyChangeRecord(BaseModel):
     status: Literal["pending", "approved", "refused"]
     weakens: list[str] = Field(description="What it opens, each as `path: from to`.")
     document: dict[str, Any] = Field(description="What is saved when it is approved.")
-    requested: Provenance
-    decided: Provenance | None = None
+    requested: ProvenanceRecord
+    decided: ProvenanceRecord | None = None
 
 
-class RefusedChange(BaseModel):
+class RefusedChangeRecord(BaseModel):
     """A schema change that was not taken; `index` is its place in the request."""
 
     index: int
     reason: str
 
 
-class SchemaAnswer(BaseModel):
+class SchemaRecord(BaseModel):
     """What became of a schema PATCH. The counts are of changes, by what each did."""
 
     created: int
@@ -99,11 +99,11 @@ class SchemaAnswer(BaseModel):
     proposed: int
     unchanged: int
     refused: int
-    problems: list[RefusedChange]
+    problems: list[RefusedChangeRecord]
     snapshot_version: int
 
 
-class SpecCheck(BaseModel):
+class SpecCheckRecord(BaseModel):
     """A spec that would be accepted; warnings say what would still stop it from being activated."""
 
     valid: bool = True

@@ -16,7 +16,7 @@ from idgraph.model.attributes import (
     DataType,
     EncryptionLevel,
 )
-from idgraph.web.cursors import Page, PageRequest
+from idgraph.web.cursors import ListPage, PageRequest
 from idgraph.web.refusals import RefusedRequestError, UnknownSubjectError
 from metadata_service.api.records import AttributeVersionRecord, provenance
 from metadata_service.attributes.rules import check_attribute, classification_levels
@@ -91,7 +91,7 @@ def knows_any(session: Session) -> bool:
 
 def search_attributes(
     session: Session, wanted: AttributeFilter, paging: PageRequest
-) -> Page[AttributeMetadata]:
+) -> ListPage[AttributeMetadata]:
     """Attributes in the order of their paths."""
     query = _latest().order_by(AttributeRow.path).limit(paging.one_more)
     for name in ("source", "status", "classification", "encryption", "data_type"):
@@ -111,7 +111,7 @@ def search_attributes(
     return paging.page(found, lambda attribute: attribute.path)
 
 
-def attribute_versions(session: Session, path: str, paging: PageRequest) -> Page[AttributeVersionRecord]:
+def attribute_versions(session: Session, path: str, paging: PageRequest) -> ListPage[AttributeVersionRecord]:
     """All versions of an attribute, the newest first. Raises UnknownSubjectError."""
     query = (
         select(AttributeVersionRow, SnapshotRow)

@@ -20,7 +20,7 @@ from idgraph.model.classification import Classification, ClassificationLevels, E
 from idgraph.model.schema_changes import SchemaChange
 from idgraph.model.snapshots import DetectionMode
 from idgraph.web.refusals import ClashError
-from metadata_service.api.records import RefusedChange, SchemaAnswer
+from metadata_service.api.records import RefusedChangeRecord, SchemaRecord
 from metadata_service.attributes.catalogue import (
     find_attributes,
     first_below,
@@ -87,7 +87,7 @@ _OPEN = {
 MAX_CHANGES = 5000
 
 
-def apply_schema_changes(edit: Edit, entries: Sequence[Any]) -> SchemaAnswer:
+def apply_schema_changes(edit: Edit, entries: Sequence[Any]) -> SchemaRecord:
     """Take the changes that can be taken, refuse the others one by one. Taking a change again has no
     effect."""
     changes, problems = _readable(entries)
@@ -102,7 +102,7 @@ def apply_schema_changes(edit: Edit, entries: Sequence[Any]) -> SchemaAnswer:
     for change in changes:
         seen.take(change)
     seen.write()
-    return SchemaAnswer(
+    return SchemaRecord(
         created=seen.created,
         conflicted=seen.conflicted,
         proposed=seen.proposed,
@@ -207,9 +207,9 @@ class _Discovery:
         return attribute.model_copy(update={"conflicts": (*attribute.conflicts, conflict)})
 
 
-def _readable(entries: Sequence[Any]) -> tuple[list[SchemaChange], list[RefusedChange]]:
+def _readable(entries: Sequence[Any]) -> tuple[list[SchemaChange], list[RefusedChangeRecord]]:
     changes: list[SchemaChange] = []
-    problems: list[RefusedChange] = []
+    problems: list[RefusedChangeRecord] = []
     for index, entry in enumerate(entries):
         try:
             change = SchemaChange.model_validate(entry)
@@ -217,14 +217,14 @@ def _readable(entries: Sequence[Any]) -> tuple[list[SchemaChange], list[RefusedC
             wrong = error.errors(include_input=False, include_context=False, include_url=False)[0]
             place = ".".join(map(str, wrong["loc"]))
             problems.append(
-                RefusedChange(index=index, reason=f"{place}: {wrong['msg']}" if place else wrong["msg"])
+                RefusedChangeRecord(index=index, reason=f"{place}: {wrong['msg']}" if place else wrong["msg"])
             )
             continue
         reason = path_problem(change.path) or (
             "source: holds a NUL character" if "\x00" in change.source else None
         )
         if reason:
-            problems.append(RefusedChange(index=index, reason=reason))
+            problems.append(RefusedChangeRecord(index=index, reason=reason))
         else:
             changes.append(change)
     return changes, problems

@@ -23,9 +23,9 @@ from idgraph.model.attributes import AttributeDefinition, AttributeMetadata
 from idgraph.model.classification import Classification, ClassificationLevels, EncryptionLevel
 from idgraph.model.snapshots import DetectionMode, DiscoveryDefaults, MetadataSnapshot
 from idgraph.web.conditional import etag_of
-from idgraph.web.cursors import Page, PageRequest
+from idgraph.web.cursors import ListPage, PageRequest
 from idgraph.web.refusals import ClashError, SamePersonError, UnknownSubjectError
-from metadata_service.api.records import PolicyChangeRecord, Provenance, provenance
+from metadata_service.api.records import PolicyChangeRecord, ProvenanceRecord, provenance
 from metadata_service.attributes.catalogue import (
     PlannedAttribute,
     carry_out,
@@ -134,7 +134,7 @@ def request_change(
 
 def list_policy_changes(
     session: Session, wanted: PageRequest, status: Status | None = None
-) -> Page[PolicyChangeRecord]:
+) -> ListPage[PolicyChangeRecord]:
     """The newest first; of one status, if asked."""
     query = _changes(status).order_by(PolicyChangeRow.id.desc()).limit(wanted.one_more)
     before = wanted.after(int)
@@ -265,6 +265,6 @@ def _record(found: _Found) -> PolicyChangeRecord:
         status="pending" if decision is None else cast(Status, decision.decision),
         weakens=json.loads(row.weakens),
         document=json.loads(row.document),
-        requested=Provenance(**provenance(requested)),
-        decided=None if decided is None else Provenance(**provenance(decided)),
+        requested=ProvenanceRecord(**provenance(requested)),
+        decided=None if decided is None else ProvenanceRecord(**provenance(decided)),
     )

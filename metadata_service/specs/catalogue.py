@@ -12,7 +12,7 @@ from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
 
 from idgraph.model.specs import SpecDefinition, SpecDocument, SpecStatus
-from idgraph.web.cursors import Page, PageRequest
+from idgraph.web.cursors import ListPage, PageRequest
 from idgraph.web.refusals import ClashError, RefusedRequestError, UnknownSubjectError
 from metadata_service.api.records import SpecRecord, SpecVersionRecord, provenance
 from metadata_service.specs.rules import CompileSpec, check_spec
@@ -33,7 +33,7 @@ def get_spec(session: Session, name: str) -> SpecRecord:
     return record
 
 
-def list_specs(session: Session, wanted: PageRequest) -> Page[SpecRecord]:
+def list_specs(session: Session, wanted: PageRequest) -> ListPage[SpecRecord]:
     """Specs in the order of their names."""
     query = _latest().order_by(SpecRow.name).limit(wanted.one_more)
     after = wanted.after(str)
@@ -42,7 +42,7 @@ def list_specs(session: Session, wanted: PageRequest) -> Page[SpecRecord]:
     return wanted.page(_records(session, query), lambda spec: spec.name)
 
 
-def spec_versions(session: Session, name: str, wanted: PageRequest) -> Page[SpecVersionRecord]:
+def spec_versions(session: Session, name: str, wanted: PageRequest) -> ListPage[SpecVersionRecord]:
     """All versions of a spec, the newest first. Raises UnknownSubjectError."""
     get_spec(session, name)
     found = _versions(session, name, before=wanted.after(int), limit=wanted.one_more)

@@ -10,14 +10,14 @@ from typing import Any, Literal
 from sqlalchemy import func, insert, select
 from sqlalchemy.orm import Session
 
-from idgraph.web.cursors import Page, PageRequest
+from idgraph.web.cursors import ListPage, PageRequest
 from metadata_service.api.records import ChangeRecord, provenance
 from metadata_service.storage.tables import ChangeRow, SnapshotRow
 
 
 def list_changes(
     session: Session, wanted: PageRequest, kind: str | None = None, subject: str | None = None
-) -> Page[ChangeRecord]:
+) -> ListPage[ChangeRecord]:
     """Changes, the newest first; of one kind, or to one subject, if asked."""
     query = (
         select(ChangeRow, SnapshotRow)

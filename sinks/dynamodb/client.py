@@ -15,7 +15,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from idgraph.model.errors import StoreError
 from sinks.aws_connection import Retry
-from sinks.dynamodb.connection import Capacity, RefusedRequestError, TablesLocation, connect
+from sinks.dynamodb.connection import Capacity, DynamoRefusedError, TablesLocation, connect
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -99,7 +99,7 @@ class DynamoClient:
             return Capacity(self._read, self._write)
 
     def call(self, operation: str, table: str, **request: Any) -> Any:
-        """One request, again while DynamoDB throttles it or is away. Raises RefusedRequestError."""
+        """One request, again while DynamoDB throttles it or is away. Raises DynamoRefusedError."""
         retry = Retry(table)
         while True:
             try:
@@ -109,7 +109,7 @@ class DynamoClient:
                 # Something between here and DynamoDB may answer by a status alone.
                 status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
                 if code not in _TRANSIENT and status < 500:
-                    raise RefusedRequestError(table, code, error.response) from None
+                    raise DynamoRefusedError(table, code, error.response) from None
                 reason = code
             except BotoCoreError as error:
                 where = self.place.endpoint or f"{self._service}.{self.place.region}"

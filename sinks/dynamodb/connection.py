@@ -26,7 +26,7 @@ class Capacity(NamedTuple):
     write: float
 
 
-class RefusedRequestError(StoreError):
+class DynamoRefusedError(StoreError):
     """DynamoDB refused a request for good. `code` is its name for the reason."""
 
     def __init__(self, table: str, code: str, response: Mapping[str, Any]) -> None:

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from idgraph.model.errors import ClosedVersionError
 from sinks.aws_connection import Retry
 from sinks.dynamodb.client import DynamoClient, Item
-from sinks.dynamodb.connection import Capacity, RefusedRequestError, TablesLocation
+from sinks.dynamodb.connection import Capacity, DynamoRefusedError, TablesLocation
 from sinks.dynamodb.fragments import raise_refused
 from sinks.dynamodb.leases import FREE, DynamoLeases, now_ms
 from sinks.dynamodb.schema import DATA_KEYS, KEY_VERSIONS
@@ -162,7 +162,7 @@ class DynamoDataKeys:
             self._client.call(
                 "transact_write_items", self._table, TransactItems=actions, ReturnConsumedCapacity="TOTAL"
             )
-        except RefusedRequestError as error:
+        except DynamoRefusedError as error:
             reasons: list[dict[str, Any]] = error.response.get("CancellationReasons", [])
             raise_refused(self._table, (_meaning(reason["Code"]) for reason in reasons))
             if not reasons:

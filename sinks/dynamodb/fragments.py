@@ -8,7 +8,7 @@ from idgraph.model.store import NEW
 from idgraph.model.tombstones import NO_EPOCH, Tombstone, TombstoneNames
 from sinks.dynamodb import items
 from sinks.dynamodb.client import REFUSED, DynamoClient, Item
-from sinks.dynamodb.connection import RefusedRequestError
+from sinks.dynamodb.connection import DynamoRefusedError
 from sinks.dynamodb.schema import ERASED, FRAGMENTS, LINKS, SHARDS
 
 _ANY = b"there are tombstones"
@@ -27,10 +27,10 @@ def gone_values(fragment_id: str, name: bytes) -> Item:
 
 
 def raise_refused(table: str, refusals: Iterable[str | None]) -> None:
-    """Raises RefusedRequestError when one has another reason than a condition that did not hold."""
+    """Raises DynamoRefusedError when one has another reason than a condition that did not hold."""
     for refusal in refusals:
         if refusal not in (None, REFUSED):
-            raise RefusedRequestError(table, str(refusal), {})
+            raise DynamoRefusedError(table, str(refusal), {})
 
 
 def tombstone_of(item: Item) -> Tombstone:
@@ -90,7 +90,7 @@ class DynamoFragments:
                 ReturnConsumedCapacity="TOTAL",
                 **({"ExpressionAttributeValues": given} if given else {}),
             )
-        except RefusedRequestError as error:
+        except DynamoRefusedError as error:
             if error.code == "ConditionalCheckFailedException":
                 return False
             raise

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from idgraph.model.errors import StoreError
 from sinks.aws_connection import RETRY_SECONDS, Retry
 from sinks.dynamodb.client import DynamoClient, Item, Statement
-from sinks.dynamodb.connection import RefusedRequestError
+from sinks.dynamodb.connection import DynamoRefusedError
 from sinks.dynamodb.fragments import raise_refused
 from sinks.dynamodb.schema import DATA_KEYS
 
@@ -95,7 +95,7 @@ class Lease:
             self._client.call(
                 "transact_write_items", self._table, TransactItems=actions, ReturnConsumedCapacity="TOTAL"
             )
-        except RefusedRequestError as error:
+        except DynamoRefusedError as error:
             if error.code == "TransactionCanceledException":
                 return False
             raise

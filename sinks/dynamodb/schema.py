@@ -7,7 +7,7 @@ from typing import Any
 
 from idgraph.model.errors import StoreError
 from sinks.dynamodb.client import DynamoClient
-from sinks.dynamodb.connection import RefusedRequestError
+from sinks.dynamodb.connection import DynamoRefusedError
 
 FRAGMENTS = "fragments"
 LINKS = "links"
@@ -82,7 +82,7 @@ def _create(client: DynamoClient, name: str) -> bool:
         ]
     try:
         client.call("create_table", table, **request)
-    except RefusedRequestError as error:
+    except DynamoRefusedError as error:
         if error.code == "ResourceInUseException":
             return False
         raise
@@ -116,7 +116,7 @@ def _switch_on_recovery(client: DynamoClient, name: str) -> None:
                 "RecoveryPeriodInDays": RECOVERY_DAYS[name],
             },
         )
-    except RefusedRequestError as error:
+    except DynamoRefusedError as error:
         # DynamoDB Local has no backups.
         if error.code != "UnknownOperationException":
             raise

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from idgraph.model.errors import StoreError, TrimmedStreamError
 from idgraph.model.store import Shard, ShardPage
 from sinks.dynamodb.client import DynamoClient
-from sinks.dynamodb.connection import RefusedRequestError, TablesLocation
+from sinks.dynamodb.connection import DynamoRefusedError, TablesLocation
 from sinks.dynamodb.schema import FRAGMENTS
 
 _EXPIRED = "ExpiredIteratorException"
@@ -78,7 +78,7 @@ class DynamoStream:
             try:
                 iterator = iterator or self._iterator(shard, after)
                 return self._streams.call("get_records", self._table, ShardIterator=iterator)
-            except RefusedRequestError as error:
+            except DynamoRefusedError as error:
                 if error.code in _TRIMMED:
                     raise TrimmedStreamError(
                         f"DynamoDB table {self._table}: its stream has dropped what was not read yet"

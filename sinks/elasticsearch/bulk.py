@@ -17,8 +17,8 @@ from sinks.elasticsearch.client import (
     TOO_LARGE,
     TOO_MANY,
     ElasticsearchClient,
+    ElasticsearchRefusedError,
     Pause,
-    RefusedRequestError,
 )
 from sinks.elasticsearch.schema import TOMBSTONE
 
@@ -81,7 +81,7 @@ def write(
                 if status == TOO_MANY or status >= 500 or reason == BLOCKED:
                     again.append(number)
                 elif status in _OF_THE_INDEX:
-                    raise RefusedRequestError(index, status, reason)
+                    raise ElasticsearchRefusedError(index, status, reason)
                 elif status >= _FIRST_REFUSAL:
                     outcomes[number] = STALE if status == _CONFLICT else reason
             left = again
@@ -107,7 +107,7 @@ def _send(
                 filter_path=["items.*.status", "items.*.error.type"],
             )
         )
-    except RefusedRequestError as error:
+    except ElasticsearchRefusedError as error:
         if error.reason == BLOCKED:
             yield from ((number, TOO_MANY, BLOCKED) for number in chosen)
             return

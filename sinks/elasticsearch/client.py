@@ -83,7 +83,7 @@ BLOCKED = "cluster_block_exception"
 """The reason for a refusal where writing is blocked, as it is for a moment when another version takes an index's place."""
 
 
-class RefusedRequestError(ProfileIndexError):
+class ElasticsearchRefusedError(ProfileIndexError):
     """Elasticsearch refused a request for good, with this HTTP status and its name for the reason."""
 
     def __init__(self, index: str, status: int, reason: str) -> None:
@@ -145,7 +145,9 @@ class ElasticsearchClient:
                     pause.busy()
                     continue
                 if error.status_code < 500:
-                    raise RefusedRequestError(self.place.name, error.status_code, _reason(error)) from None
+                    raise ElasticsearchRefusedError(
+                        self.place.name, error.status_code, _reason(error)
+                    ) from None
                 problem = f"{self.place.url} answered {error.status_code}"
             except TlsError:
                 raise self._problem("its certificate is not one to trust; see `ca_file`") from None

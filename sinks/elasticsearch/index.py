@@ -18,7 +18,7 @@ from idgraph.model.queries import Order, Query
 from idgraph.model.tombstones import TombstoneNames
 from sinks.elasticsearch import schema
 from sinks.elasticsearch.bulk import TAKEN, Action, alive, erase, erased, key_of, write
-from sinks.elasticsearch.client import ElasticsearchClient, IndexLocation, RefusedRequestError
+from sinks.elasticsearch.client import ElasticsearchClient, ElasticsearchRefusedError, IndexLocation
 from sinks.elasticsearch.queries import EVERY, Json, compiled, sorting
 from sinks.elasticsearch.schema import column, column_value, made_alias, require_layout, source
 from sinks.index_values import check_text, cursor_of, read_cursor
@@ -117,7 +117,7 @@ class ElasticsearchProfileIndex:
         was deleted."""
         try:
             write(self._client, made_alias(self._alias), actions, is_alias=True)
-        except RefusedRequestError as error:
+        except ElasticsearchRefusedError as error:
             if error.status != NOT_FOUND:
                 raise
             return False

@@ -12,7 +12,7 @@ from idgraph.model import canonical
 from idgraph.model.errors import ProfileIndexError
 from idgraph.model.index_versions import VersionState
 from idgraph.model.queries import Scalar
-from sinks.elasticsearch.client import ElasticsearchClient, RefusedRequestError
+from sinks.elasticsearch.client import ElasticsearchClient, ElasticsearchRefusedError
 from sinks.index_values import ORDERED_CHARACTERS, ValueClass, class_of, in_column, words
 from sinks.number_keys import number_key, number_order
 
@@ -84,14 +84,14 @@ def column_value(key: str) -> Scalar:
     return int(number) if number.lstrip("-").isdigit() else float(number)
 
 
-class Source(NamedTuple):
+class DocumentSource(NamedTuple):
     """The JSON of a document, and the hash of it that stands there as `content`."""
 
     json: bytes
     content: str
 
 
-def source(document_id: str, fields: Mapping[str, Any]) -> Source:
+def source(document_id: str, fields: Mapping[str, Any]) -> DocumentSource:
     """A document as it is kept; the order of its fields makes no difference.
 
     Raises TypeError for a value that is neither a scalar nor a list of scalars, naming the path, and
@@ -123,7 +123,7 @@ def source(document_id: str, fields: Mapping[str, Any]) -> Source:
     keys["text"] = " ".join(keys["text"])
     json = canonical.encode({field: value for field, value in keys.items() if value})
     content = hashlib.blake2b(json, digest_size=_CONTENT_BYTES).hexdigest()
-    return Source(b'%b,"content":"%b"}' % (json[:-1], content.encode("ascii")), content)
+    return DocumentSource(b'%b,"content":"%b"}' % (json[:-1], content.encode("ascii")), content)
 
 
 LAYOUT = 3
@@ -167,7 +167,7 @@ def create(client: ElasticsearchClient, shape: IndexShape) -> str | None:
     first = version_name(name, 1)
     try:
         make(client, first, shape, {name: {}})
-    except RefusedRequestError as error:
+    except ElasticsearchRefusedError as error:
         # Somebody else makes it at this moment.
         if error.reason != "resource_already_exists_exception":
             raise
@@ -182,7 +182,7 @@ def make(
     aliases: dict[str, Any],
     meta: dict[str, Any] | None = None,
 ) -> None:
-    """Make one index version, with `meta` kept beside its mapping. Raises RefusedRequestError when there is one of
+    """Make one index version, with `meta` kept beside its mapping. Raises ElasticsearchRefusedError when there is one of
     this name."""
     settings = {
         "number_of_shards": shape.shards,

@@ -15,7 +15,7 @@ from idgraph.model.index import IndexDocument
 from idgraph.model.index_versions import Begun, IndexVersion, VersionState
 from idgraph.model.tombstones import Tombstone, TombstoneNames
 from sinks.elasticsearch.bulk import TAKEN, erase, erased, key_of, write
-from sinks.elasticsearch.client import ElasticsearchClient, IndexLocation, RefusedRequestError
+from sinks.elasticsearch.client import ElasticsearchClient, ElasticsearchRefusedError, IndexLocation
 from sinks.elasticsearch.index import NOT_FOUND, prepared
 from sinks.elasticsearch.queries import EVERY, Json
 from sinks.elasticsearch.schema import (
@@ -72,7 +72,7 @@ class ElasticsearchIndexVersions:
         self._require_made()
         try:
             outcomes = write(self._client, self._made_alias, list(actions.values()), is_alias=True)
-        except RefusedRequestError as error:
+        except ElasticsearchRefusedError as error:
             if error.status == NOT_FOUND:
                 raise self._gone() from None
             raise

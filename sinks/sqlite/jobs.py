@@ -16,7 +16,7 @@ from typing import Any
 from idgraph.files import file_lock
 from idgraph.model import canonical
 from idgraph.model.errors import AlreadyRunningError, StoreError
-from idgraph.model.jobs import JobKind, JobRecord, JobState, Origin, Progress, Work
+from idgraph.model.jobs import JobKind, JobRecord, JobState, Progress, Requester, Work
 from sinks.sqlite.database import SqliteFile
 from sinks.sqlite.schema import Schema
 
@@ -59,7 +59,7 @@ class SqliteJobLog:
         self._locks = locks
 
     @contextmanager
-    def running(self, work: Work, origin: Origin, again: bool = False) -> Iterator[JobRecord]:
+    def running(self, work: Work, origin: Requester, again: bool = False) -> Iterator[JobRecord]:
         what = canonical.encode(dict(work.what)).decode()
 
         def begin(connection: sqlite3.Connection) -> str:
@@ -222,7 +222,7 @@ def _record(row: tuple[Any, ...]) -> JobRecord:
         JobKind(kind),
         target,
         json.loads(what),
-        Origin(who, why),
+        Requester(who, why),
         JobState(state),
         started,
         updated,

@@ -16,7 +16,7 @@ from idgraph.app import wiring
 from idgraph.app.jobs.backfill import Backfill, find_archive, run_backfill
 from idgraph.app.settings.document import Settings
 from idgraph.model.errors import ConfigError, JobStoppedError
-from idgraph.model.jobs import JobState, Origin, Progress
+from idgraph.model.jobs import JobState, Progress, Requester
 from ingestion.sources.stream import Intake
 from ingestion.stages.outcomes import BatchReport, StageReport
 from tests.app.conftest import CommandLine
@@ -191,7 +191,7 @@ def test_as_json_logs_it_says_nothing_else(with_keys: CommandLine, archive: Path
 def test_a_backfill_runs_once(with_keys: CommandLine, archive: Path) -> None:
     found = find_archive(with_keys.settings(), "orders", archive)
     job = Backfill(found, "orders", archive)
-    with wiring.job_runner(with_keys.settings()) as runner, runner.started(job, Origin("ada")) as run:
+    with wiring.job_runner(with_keys.settings()) as runner, runner.started(job, Requester("ada")) as run:
         for options in ([], ["--again"], ["--rate", "5"]):
             result = with_keys("backfill", "orders", archive, *options)
             assert result.exit_code == 2, options
@@ -234,7 +234,7 @@ class Batches:
         self.batches, self.query = batches, query
         with wiring.job_runner(self.settings) as runner:
             job = Backfill(self.found, "orders", Path("2023"))
-            origin, stop = Origin("ada"), threading.Event()
+            origin, stop = Requester("ada"), threading.Event()
             return run_backfill(runner, job, origin, stop, None, False, lambda _: None, on_batch)
 
 

@@ -17,7 +17,7 @@ from idgraph.app.flow_runner import _report_of_another_store
 from idgraph.app.jobs.index_upkeep import reindexing
 from idgraph.model import queries
 from idgraph.model.index import IndexDocument
-from idgraph.model.jobs import Origin
+from idgraph.model.jobs import Requester
 from sinks.tantivy.documents import SCHEMA
 from sinks.tantivy.folder import IndexFolder
 from tests.app.conftest import CommandLine
@@ -160,7 +160,10 @@ def listed(idgraph: CommandLine) -> list[dict[str, object]]:
 
 def test_one_at_a_time(filled: CommandLine) -> None:
     settings = filled.settings()
-    with reindexing(settings, 10, False, False) as (runner, job), runner.started(job, Origin("ada")) as run:
+    with (
+        reindexing(settings, 10, False, False) as (runner, job),
+        runner.started(job, Requester("ada")) as run,
+    ):
         result = filled("reindex")
         assert (result.exit_code, run.id in result.stderr) == (2, True)
     assert filled("reindex").exit_code == 0

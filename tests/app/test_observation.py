@@ -20,7 +20,7 @@ from urllib.request import urlopen
 import pytest
 
 from idgraph.app.observation import json_logs
-from idgraph.app.observation.flow_observation import OUTBOX_COUNTED, Page, observed, serving, verdict
+from idgraph.app.observation.flow_observation import OUTBOX_COUNTED, HttpAnswer, observed, serving, verdict
 from idgraph.app.settings.document import load
 from idgraph.model.errors import ConfigError, SourceUnavailableError, StoreError
 from ingestion.stages.outcomes import MAX_REPORTED_DEAD_LETTERS, BatchReport, SetAside, StageReport
@@ -218,7 +218,7 @@ def test_without_a_port_nothing_listens(tmp_path: Path) -> None:
 
 
 def test_an_address_that_is_taken_is_reported() -> None:
-    with serving("127.0.0.1", 0, {"/": lambda: Page(200, "text/plain", b"")}) as url:
+    with serving("127.0.0.1", 0, {"/": lambda: HttpAnswer(200, "text/plain", b"")}) as url:
         port = int(url.rpartition(":")[2])
         with (
             pytest.raises(

@@ -11,7 +11,7 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-from idgraph.jobs.reconcile import Reconciliation
+from idgraph.jobs.reconcile import IndexReconciliation
 from idgraph.jobs.reindex import PAGE, Reindex
 from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
 from idgraph.model.index import IndexRules, ProfileIndex
@@ -192,7 +192,7 @@ class IndexedStore:
         self, page: int = PAGE, repairs: bool = False, again: bool = False
     ) -> Generator[Compared, None, None]:
         """Compare page by page; what is closed before its end is resumed by the next."""
-        job = Reconciliation(self.store, self.index, lambda: self.policy, repairs, page)
+        job = IndexReconciliation(self.store, self.index, lambda: self.policy, repairs, page)
         with closing(stepped(self.folder, job, again)) as steps:
             for progress in steps:
                 yield Compared(progress)

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from idgraph.jobs.job import JobRunner, PagedJob
-from idgraph.model.jobs import Origin, Point, Progress
+from idgraph.model.jobs import Point, Progress, Requester
 from sinks.keyring.provider import KeyringFile
 from sinks.sqlite.jobs import SqliteJobLog
 from transforms.privacy.record_sealing import DeadLetterSealer
@@ -28,7 +28,7 @@ def stepped(folder: Path, job: PagedJob, again: bool = False) -> Generator[Progr
     provider = KeyringFile(file) if file.exists() else KeyringFile.create(file)
     with closing(SqliteJobLog(folder / "jobs.db", folder / "jobs")) as log:
         runner = JobRunner(log, DeadLetterSealer(provider))
-        with runner.started(job, Origin("test"), again) as run:
+        with runner.started(job, Requester("test"), again) as run:
             yield run.progress
             for point in job.pages(run.progress, run.point):
                 run.page(point, durable=True)

@@ -13,13 +13,13 @@ import pytest
 from idgraph.jobs import job as jobs
 from idgraph.jobs.job import JobRunner, Pace, PagedJob, Plan, Run
 from idgraph.model.errors import AlreadyRunningError, JobStoppedError, StoreError
-from idgraph.model.jobs import JobKind, JobRecord, JobState, Origin, Point, Progress
+from idgraph.model.jobs import JobKind, JobRecord, JobState, Point, Progress, Requester
 from sinks.keyring.provider import KeyringFile
 from sinks.sqlite.jobs import SqliteJobLog
 from tests.contracts.processes import start
 from transforms.privacy.record_sealing import DeadLetterSealer
 
-ORIGIN = Origin("ada", "a test")
+ORIGIN = Requester("ada", "a test")
 
 
 class Counting(PagedJob):
@@ -91,7 +91,7 @@ def test_what_failed_resumes_at_its_last_page(runner: JobRunner, log: SqliteJobL
     assert (failed.state, failed.progress.done) == (JobState.FAILED, 30)
     assert "disk" in runner.private(failed)["error"]
     again = Counting()
-    done = runner.run(again, Origin("bob"))
+    done = runner.run(again, Requester("bob"))
     assert again.pages_done == [30, 40]
     assert (done.counts["units"], done.resumed, len(done.notes["seen"])) == (50, True, 5)
     assert (only(log).id, only(log).state, only(log).origin.who) == (failed.id, JobState.DONE, "bob")

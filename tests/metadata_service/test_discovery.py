@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from idgraph.model.attributes import DataType, TypeConflict
 from idgraph.web.cursors import PageRequest
-from metadata_service.api.records import SchemaAnswer
+from metadata_service.api.records import SchemaRecord
 from metadata_service.attributes.catalogue import AttributeFilter, search_attributes
 from metadata_service.attributes.discovery import apply_schema_changes
 from metadata_service.storage.database import Database, open_database
@@ -22,7 +22,7 @@ def change(path: str = "a.b", data_type: str = "string", **fields: Any) -> dict[
     return {"path": path, "data_type": data_type, "source": "payroll", "first_event": "file:f#1"} | fields
 
 
-def patch(database: Database, *entries: Any) -> SchemaAnswer:
+def patch(database: Database, *entries: Any) -> SchemaRecord:
     with database.write("pipeline") as edit:
         return apply_schema_changes(edit, entries)
 

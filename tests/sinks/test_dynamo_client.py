@@ -23,7 +23,7 @@ from sinks import aws_connection
 from sinks.dynamodb import client as dynamo_client
 from sinks.dynamodb import leases as dynamo_leases
 from sinks.dynamodb.client import GET_KEYS, THREADS, DynamoClient, Item
-from sinks.dynamodb.connection import RefusedRequestError, TablesLocation, connect
+from sinks.dynamodb.connection import DynamoRefusedError, TablesLocation, connect
 from sinks.dynamodb.data_keys import DynamoDataKeys
 from sinks.dynamodb.profiles import DynamoProfileStore
 from tests.contracts.implementations import hashed_name
@@ -251,7 +251,7 @@ def test_no_request_outlives_the_call_that_failed(pages: int, monkeypatch: pytes
     refusing = RefusingOne()
     monkeypatch.setattr(dynamo_client, "connect", lambda *_: refusing)
     client = DynamoClient(TablesLocation("refused", "eu-central-1"))
-    with pytest.raises(RefusedRequestError, match="access denied"):
+    with pytest.raises(DynamoRefusedError, match="access denied"):
         client.get("fragments", [{"pk": {"S": str(each)}} for each in range(pages * GET_KEYS)])
     begun = list(refusing.begun)
     assert begun

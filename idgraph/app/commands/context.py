@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from idgraph.model.jobs import Origin
+from idgraph.model.jobs import Requester
 
 if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings
@@ -27,11 +27,11 @@ def settings_of(context: typer.Context) -> Settings:
     return load(given)
 
 
-def origin_of(who: str, why: str) -> Origin:
+def origin_of(who: str, why: str) -> Requester:
     """Who asks for a job, and why."""
     if not who:
         try:
             who = getpass.getuser()
         except (KeyError, OSError):
             who = "unknown"
-    return Origin(who, why)
+    return Requester(who, why)

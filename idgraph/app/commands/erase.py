@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from idgraph.jobs.erase.erasure import Erased, ErasureJob, Preview
     from idgraph.jobs.job import JobRunner
     from idgraph.model.identifiers import Identifier
-    from idgraph.model.jobs import Origin
+    from idgraph.model.jobs import Requester
     from idgraph.model.tombstones import FragmentSummary
     from ingestion.spark.workers import WorkerResources
     from transforms.privacy.blind_index import BlindIndex
@@ -110,7 +110,7 @@ def _erase(
     settings: Settings,
     resources: WorkerResources,
     runner: JobRunner,
-    origin: Origin,
+    origin: Requester,
     ids: list[str],
     asked: dict[str, str],
     dry_run: bool,
@@ -178,7 +178,7 @@ def _erase(
     _report_kept(erased)
 
 
-def _run(runner: JobRunner, job: ErasureJob, origin: Origin) -> None:
+def _run(runner: JobRunner, job: ErasureJob, origin: Requester) -> None:
     runner.run(job, origin)
     runner.forget_notes()
 

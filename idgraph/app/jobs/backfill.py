@@ -21,7 +21,7 @@ from idgraph.jobs.archive import archive_files, archive_path, bytes_an_event
 from idgraph.jobs.job import Job, JobRunner, Plan, Run
 from idgraph.jobs.reencrypt.policy_change import protection_of, sealed_by
 from idgraph.model.errors import ConfigError, JobStoppedError
-from idgraph.model.jobs import JobKind, Origin, Point, Progress
+from idgraph.model.jobs import JobKind, Point, Progress, Requester
 from idgraph.model.kafka import KafkaSource
 from idgraph.model.sources import FileSource, SourceConfig, file_sources, is_glob
 from ingestion.sources.files.lines import size_of
@@ -118,7 +118,7 @@ class Backfill(Job):
 def run_backfill(
     runner: JobRunner,
     job: Backfill,
-    origin: Origin,
+    origin: Requester,
     stop: threading.Event,
     rate: float | None,
     again: bool,

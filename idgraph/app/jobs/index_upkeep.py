@@ -12,7 +12,7 @@ from idgraph.app.adapters.indexes import open_versions
 from idgraph.app.adapters.key_providers import ensure_keyring, provider_of
 from idgraph.app.adapters.stores import place, worker_config
 from idgraph.files import exclusive_lock, write_atomically
-from idgraph.jobs.reconcile import Reconciliation
+from idgraph.jobs.reconcile import IndexReconciliation
 from idgraph.jobs.reindex import Reindex
 from idgraph.model.errors import ConfigError, MetadataError
 from idgraph.projection.documents import IndexPolicies
@@ -51,7 +51,9 @@ def reindexing(settings: Settings, page: int, again: bool, keep: bool) -> Iterat
 
 
 @contextmanager
-def reconciling(settings: Settings, repairs: bool, page: int) -> Iterator[tuple[JobRunner, Reconciliation]]:
+def reconciling(
+    settings: Settings, repairs: bool, page: int
+) -> Iterator[tuple[JobRunner, IndexReconciliation]]:
     """The job that compares index and store, and its runner. Raises as `reindexing` does."""
     with (
         _policies(settings, "reconcile") as (_, policies),
@@ -59,7 +61,7 @@ def reconciling(settings: Settings, repairs: bool, page: int) -> Iterator[tuple[
         wiring.job_runner(settings) as runner,
     ):
         wiring.require_own_keyring(settings, resources, notes=False)
-        yield runner, Reconciliation(resources.store, resources.index, policies, repairs, page)
+        yield runner, IndexReconciliation(resources.store, resources.index, policies, repairs, page)
 
 
 @contextmanager

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from idgraph.jobs.job import JobRunner, PagedJob, Run
-    from idgraph.model.jobs import Origin, Progress
+    from idgraph.model.jobs import Progress, Requester
 
 LINE_SECONDS = 5.0
 
 
 def run_shown(
-    runner: JobRunner, job: PagedJob, origin: Origin, again: bool = False, rate: float | None = None
+    runner: JobRunner, job: PagedJob, origin: Requester, again: bool = False, rate: float | None = None
 ) -> Progress:
     """Run a job to its end and show how far it is; gives how it ended. Raises as `JobRunner.run` does."""
     from idgraph.jobs.job import Pace

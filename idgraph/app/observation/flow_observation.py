@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 JSON = "application/json"
 
 
-class Page(NamedTuple):
+class HttpAnswer(NamedTuple):
     """An answer."""
 
     status: int
@@ -34,21 +34,21 @@ class Page(NamedTuple):
     body: bytes
 
 
-def verdict(is_good: bool) -> Page:
+def verdict(is_good: bool) -> HttpAnswer:
     """The answer of a health check."""
     status = "ok" if is_good else "unavailable"
-    return Page(200 if is_good else 503, JSON, json.dumps({"status": status}).encode())
+    return HttpAnswer(200 if is_good else 503, JSON, json.dumps({"status": status}).encode())
 
 
 @contextmanager
-def serving(host: str, port: int, pages: Mapping[str, Callable[[], Page]]) -> Iterator[str]:
+def serving(host: str, port: int, pages: Mapping[str, Callable[[], HttpAnswer]]) -> Iterator[str]:
     """Serve pages by path while the block runs; gives the URL. Port 0 takes a free one. Raises ConfigError for an
     address that cannot be listened on."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             page = pages.get(self.path.partition("?")[0])
-            answer = page() if page else Page(404, JSON, b'{"status": "not found"}')
+            answer = page() if page else HttpAnswer(404, JSON, b'{"status": "not found"}')
             self.send_response(answer.status)
             self.send_header("Content-Type", answer.content_type)
             self.send_header("Content-Length", str(len(answer.body)))
@@ -175,7 +175,7 @@ def observed(
             on_batch(report)
 
         pages = {
-            "/metrics": lambda: Page(200, CONTENT_TYPE_LATEST, generate_latest(metrics.registry)),
+            "/metrics": lambda: HttpAnswer(200, CONTENT_TYPE_LATEST, generate_latest(metrics.registry)),
             "/health/live": lambda: verdict(True),
             "/health/ready": lambda: verdict(is_ready()),
         }

@@ -15,13 +15,13 @@ from typing import Any
 from idgraph.jobs.erase.erasure import Erased
 from idgraph.jobs.export_file import write_export
 from idgraph.model import canonical
-from idgraph.model.jobs import Origin
+from idgraph.model.jobs import Requester
 from idgraph.model.tombstones import TombstoneNames
 
 
 def receipt(
     moment: datetime,
-    origin: Origin,
+    origin: Requester,
     until: int,
     fragments: Iterable[str],
     asked: Iterable[str],

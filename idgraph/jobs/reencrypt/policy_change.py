@@ -20,7 +20,7 @@ from idgraph.model import canonical, paths
 from idgraph.model.attributes import AttributeMetadata, AttributeStatus
 from idgraph.model.classification import Classification, EncryptionLevel
 from idgraph.model.errors import AlreadyRunningError, IdgraphError, JobStoppedError
-from idgraph.model.jobs import JobKind, JobState, Origin, Point, Progress
+from idgraph.model.jobs import JobKind, JobState, Point, Progress, Requester
 from idgraph.model.snapshot_changes import changes_between
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.store import ProfileStore
@@ -205,7 +205,7 @@ class PolicyChanges:
                 # What was mapped meanwhile may stand before this point.
                 run.point = {key: value for key, value in run.point.items() if key != "after"}
 
-        origin = Origin(f"flow {self._flow}", f"snapshot {snapshot.version} may protect what is stored")
+        origin = Requester(f"flow {self._flow}", f"snapshot {snapshot.version} may protect what is stored")
         try:
             done = self._runner.run(job, origin, pace=Pace(share=self._share, stop=self._stop), watch=watch)
         except JobStoppedError:

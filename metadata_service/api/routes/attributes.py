@@ -17,7 +17,7 @@ from idgraph.model.attributes import (
     EncryptionLevel,
 )
 from idgraph.web.conditional import IfNoneMatch, Precondition, json_answer
-from idgraph.web.cursors import Page
+from idgraph.web.cursors import ListPage
 from idgraph.web.refusals import BadQueryError, RefusedRequestError
 from metadata_service.api.records import AttributeVersionRecord
 from metadata_service.api.routes.policies import ASKED, asked
@@ -57,7 +57,7 @@ def search(
     classification: Classification | None = None,
     encryption: EncryptionLevel | None = None,
     data_type: DataType | None = None,
-) -> Page[AttributeMetadata]:
+) -> ListPage[AttributeMetadata]:
     """Attributes by path."""
     wanted = AttributeFilter(q, prefix, source, status, classification, encryption, data_type)
     with service.database.read() as session:
@@ -90,7 +90,7 @@ def get(path: AttributePath, service: Service, if_none_match: IfNoneMatch = None
     return json_answer(document, if_none_match)
 
 
-class Decision(BaseModel):
+class ProposalDecision(BaseModel):
     """An admin's decision on what a detector proposed: `confirm` or `refuse`."""
 
     model_config = ConfigDict(extra="forbid")
@@ -100,7 +100,7 @@ class Decision(BaseModel):
 
 
 @router.post("/{path}/proposal", response_model=AttributeMetadata, responses=ASKED)
-def decide(path: AttributePath, decision: Decision, service: Service, actor: Actor) -> Response:
+def decide(path: AttributePath, decision: ProposalDecision, service: Service, actor: Actor) -> Response:
     """Confirm or refuse the proposal of a discovered attribute, which is active then. To refuse one on an
     attribute that more than the proposal seals weakens it: answered with 202."""
     with service.database.write(actor, decision.reason) as edit:
@@ -118,7 +118,7 @@ def _saved_or_asked(edit: Edit, planned: PlannedAttribute) -> Response:
 
 
 @router.get("/{path}/versions")
-def list_versions(path: AttributePath, service: Service, paging: Paging) -> Page[AttributeVersionRecord]:
+def list_versions(path: AttributePath, service: Service, paging: Paging) -> ListPage[AttributeVersionRecord]:
     """All versions of an attribute, the newest first."""
     with service.database.read() as session:
         return attributes.attribute_versions(session, path, paging)

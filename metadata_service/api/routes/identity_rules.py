@@ -8,9 +8,9 @@ from fastapi import APIRouter, Path, Response
 
 from idgraph.model.identity_rules import IdentityRules
 from idgraph.web.conditional import IfNoneMatch, Precondition, json_answer
-from idgraph.web.cursors import Page
+from idgraph.web.cursors import ListPage
 from metadata_service import identity_rules as catalogue
-from metadata_service.api.records import RulesRecord, RulesVersionRecord, SpecCheck
+from metadata_service.api.records import RulesRecord, RulesVersionRecord, SpecCheckRecord
 from metadata_service.api.service import Actor, Paging, Reason, Service
 
 router = APIRouter(prefix="/v1/identity-rules", tags=["identity rules"])
@@ -38,14 +38,14 @@ def put(
 
 
 @router.post("/check")
-def check_only(rules: IdentityRules) -> SpecCheck:
+def check_only(rules: IdentityRules) -> SpecCheckRecord:
     """Would these rules be accepted? Nothing is stored."""
     catalogue.check_rules(rules)
-    return SpecCheck(warnings=[])
+    return SpecCheckRecord(warnings=[])
 
 
 @router.get("/versions", response_model_exclude_unset=True)
-def list_versions(service: Service, paging: Paging) -> Page[RulesVersionRecord]:
+def list_versions(service: Service, paging: Paging) -> ListPage[RulesVersionRecord]:
     """All versions that were saved, the newest first."""
     with service.database.read() as session:
         return catalogue.rules_versions(session, paging)

@@ -12,7 +12,7 @@ from idgraph.model.schema_changes import SchemaChange
 from idgraph.model.snapshot_changes import SnapshotChanges
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.web.conditional import IfNoneMatch, is_listed
-from metadata_service.api.records import SchemaAnswer
+from metadata_service.api.records import SchemaRecord
 from metadata_service.api.service import Actor, Service
 from metadata_service.attributes.discovery import MAX_CHANGES, apply_schema_changes
 from metadata_service.storage.database import Revision
@@ -92,7 +92,7 @@ class SchemaPatch(BaseModel):
 
 
 @schema.patch("")
-def patch(body: SchemaPatch, service: Service, actor: Actor) -> SchemaAnswer:
+def patch(body: SchemaPatch, service: Service, actor: Actor) -> SchemaRecord:
     """Make unknown paths known and record types that contradict. Sending a change again has no effect."""
     with service.database.write(actor, "found in events") as edit:
         return apply_schema_changes(edit, body.changes)

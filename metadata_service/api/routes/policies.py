@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from idgraph.model.classification import ClassificationLevels
 from idgraph.model.snapshots import DiscoveryDefaults
 from idgraph.web.conditional import IfNoneMatch, Precondition, json_answer
-from idgraph.web.cursors import Page
+from idgraph.web.cursors import ListPage
 from metadata_service.api.records import ChangeRecord, PolicyChangeRecord
 from metadata_service.api.service import Actor, Paging, Reason, Service
 from metadata_service.attributes import policy_changes
@@ -46,7 +46,7 @@ def asked(change: PolicyChangeRecord) -> Response:
     return Response(change.model_dump_json(), 202, headers, media_type="application/json")
 
 
-class Decision(BaseModel):
+class ApprovalDecision(BaseModel):
     """Why it is approved or refused; kept with it."""
 
     model_config = ConfigDict(extra="forbid")
@@ -55,7 +55,7 @@ class Decision(BaseModel):
 
 
 @requests.get("")
-def list_(service: Service, paging: Paging, status: Status | None = None) -> Page[PolicyChangeRecord]:
+def list_(service: Service, paging: Paging, status: Status | None = None) -> ListPage[PolicyChangeRecord]:
     """What was asked for, by whom, and what was decided; the newest first."""
     with service.database.read() as session:
         return policy_changes.list_policy_changes(session, paging, status)
@@ -69,14 +69,14 @@ def get(number: Number, service: Service) -> PolicyChangeRecord:
 
 
 @requests.post("/{number}/approve", responses={409: {"description": "The same person, or out of date."}})
-def approve(number: Number, decision: Decision, service: Service, actor: Actor) -> PolicyChangeRecord:
+def approve(number: Number, decision: ApprovalDecision, service: Service, actor: Actor) -> PolicyChangeRecord:
     """Carry it out. Another person than the one who asked for it does this."""
     with service.database.write(actor, decision.reason) as edit:
         return policy_changes.approve(edit, number)
 
 
 @requests.post("/{number}/refuse")
-def refuse(number: Number, decision: Decision, service: Service, actor: Actor) -> PolicyChangeRecord:
+def refuse(number: Number, decision: ApprovalDecision, service: Service, actor: Actor) -> PolicyChangeRecord:
     """Let it be. Who asked for it may take it back so."""
     with service.database.write(actor, decision.reason) as edit:
         return policy_changes.refuse(edit, number)
@@ -153,7 +153,7 @@ def list_log(
     paging: Paging,
     kind: Kind | None = None,
     subject: Annotated[str | None, Query(max_length=1024, description="Spec name or attribute path.")] = None,
-) -> Page[ChangeRecord]:
+) -> ListPage[ChangeRecord]:
     """Who changed what, when and why; the newest first."""
     with service.database.read() as session:
         return list_changes(session, paging, kind, subject)

@@ -9,9 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from idgraph.model.specs import NAME_PATTERN, SpecDefinition, SpecStatus
 from idgraph.web.conditional import IfNoneMatch, Precondition, json_answer
-from idgraph.web.cursors import Page
+from idgraph.web.cursors import ListPage
 from idgraph.web.refusals import RefusedRequestError
-from metadata_service.api.records import SpecCheck, SpecRecord, SpecVersionRecord
+from metadata_service.api.records import SpecCheckRecord, SpecRecord, SpecVersionRecord
 from metadata_service.api.service import Actor, Paging, Reason, Service
 from metadata_service.specs import catalogue as spec_edits
 from metadata_service.specs import catalogue as specs
@@ -34,13 +34,13 @@ class StatusChange(BaseModel):
 
 
 @router.post("/check")
-def check_only(definition: SpecDefinition, service: Service) -> SpecCheck:
+def check_only(definition: SpecDefinition, service: Service) -> SpecCheckRecord:
     """Would this spec be accepted? Nothing is stored."""
     check_spec(definition, service.compile_spec)
     with service.database.read() as session:
         rival = specs.find_rival(session, definition)
     warnings = [f"spec {rival} is active for the same source and event type"] if rival else []
-    return SpecCheck(warnings=warnings)
+    return SpecCheckRecord(warnings=warnings)
 
 
 @router.put("/{name}", response_model=SpecRecord)
@@ -63,7 +63,7 @@ def put(
 
 
 @router.get("")
-def list_(service: Service, paging: Paging) -> Page[SpecRecord]:
+def list_(service: Service, paging: Paging) -> ListPage[SpecRecord]:
     """Specs by name, each with its latest version."""
     with service.database.read() as session:
         return specs.list_specs(session, paging)
@@ -78,7 +78,7 @@ def get(name: Name, service: Service, if_none_match: IfNoneMatch = None) -> Resp
 
 
 @router.get("/{name}/versions")
-def list_versions(name: Name, service: Service, paging: Paging) -> Page[SpecVersionRecord]:
+def list_versions(name: Name, service: Service, paging: Paging) -> ListPage[SpecVersionRecord]:
     """All versions of a spec, the newest first."""
     with service.database.read() as session:
         return specs.spec_versions(session, name, paging)

@@ -43,7 +43,7 @@ from transforms.spec.jmespath.functions import CUSTOM_FUNCTIONS
 from transforms.spec.jmespath.growth import field_chain, is_small, paths_read
 from transforms.spec.jolt.place_code import PlaceCode
 from transforms.spec.jolt.places import PathElement, State, Target
-from transforms.spec.jolt.writers import Kind
+from transforms.spec.jolt.writers import StepKind
 from transforms.spec.limits import SpecLimits
 from transforms.spec.operation import EmitContext, Operation, PathTree
 from transforms.spec.pointers import found, pointer
@@ -151,7 +151,7 @@ def compile_jmespath(spec: Any, limits: SpecLimits, code: Code) -> Operation:
                 result = code.fresh("v")
                 body.append(assign(result, value))
                 expressions.keep(targets[keys], result)
-                target = Target(place, (Kind.KEY,), (last,), exclusive=True)
+                target = Target(place, (StepKind.KEY,), (last,), exclusive=True)
                 write = writer.branch(partial(writer.write, target, name(result)))
                 body += when(is_not(name(result), NONE), write)
         flow.replace(either(name(root.variable), NONE), body)

@@ -37,7 +37,7 @@ from transforms.spec.jolt.views import (
 )
 
 
-class Source(NamedTuple):
+class KeySource(NamedTuple):
     """A matched key (group 0) or a group of it, between two texts."""
 
     level: Level
@@ -56,7 +56,7 @@ class Computed(NamedTuple):
 
     node: ast.expr
     optional: bool = False
-    source: Source | None = None
+    source: KeySource | None = None
     """What it is made of, if it is one reference (for keys, perhaps with fixed text around it)."""
 
 
@@ -98,10 +98,10 @@ class Level:
         if group == 0:
             if level.key is not None:
                 return level.key
-            return Computed(name(level.need_matched()), source=Source(level, 0))
+            return Computed(name(level.need_matched()), source=KeySource(level, 0))
         if level.group_texts is None:
             level.group_texts = self.code.fresh("g", unset=True)
-        return Computed(item(name(level.group_texts), constant(group - 1)), source=Source(level, group))
+        return Computed(item(name(level.group_texts), constant(group - 1)), source=KeySource(level, group))
 
     def need_matched(self) -> str:
         """The variable of the matched key."""
@@ -170,14 +170,14 @@ def _joined(parts: list[Text], code: Code) -> Text:
     return Computed(call(code.bind(joined), new_tuple(*map(text_node, parts))), source=_source(parts))
 
 
-def _source(parts: list[Text]) -> Source | None:
+def _source(parts: list[Text]) -> KeySource | None:
     references = [position for position, part in enumerate(parts) if isinstance(part, Computed)]
     reference = parts[references[0]]
     if len(references) > 1 or isinstance(reference, str) or reference.source is None:
         return None
     before = "".join(part for part in parts[: references[0]] if isinstance(part, str))
     after = "".join(part for part in parts[references[0] + 1 :] if isinstance(part, str))
-    return Source(reference.source.level, reference.source.group, before, after)
+    return KeySource(reference.source.level, reference.source.group, before, after)
 
 
 def _index_text(element: Array, walk: Walk) -> Text:

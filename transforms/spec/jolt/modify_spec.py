@@ -171,7 +171,7 @@ def slot_value(value: Any, key: Any, size: int) -> Any:
 
 
 @dataclass(slots=True)
-class Reader:
+class SpecReader:
     """Reads the spec of one operation."""
 
     mode: Mode

@@ -27,7 +27,7 @@ from transforms.spec.generation.nodes import (
 )
 from transforms.spec.jolt.levels import Text, text_node
 from transforms.spec.jolt.places import PathElement, Shared, State, Target
-from transforms.spec.jolt.writers import Kind, element_finder, put, put_again, room_for, writer
+from transforms.spec.jolt.writers import StepKind, element_finder, put, put_again, room_for, writer
 from transforms.spec.limits import SpecLimits
 from transforms.spec.nesting import watch
 
@@ -96,7 +96,7 @@ class PlaceCode:
         key = target.texts[0]
         if not isinstance(key, str):
             place.is_open = True
-        elif target.kinds != (Kind.KEY,):
+        elif target.kinds != (StepKind.KEY,):
             place.leaves.add(key)
         else:
             place.watched.add(key)
@@ -167,11 +167,11 @@ class PlaceCode:
         """Along the rest of the path, from a container."""
         code, borrowed = self._code, name(self._borrowed)
         self.reaches_below = True
-        if target.kinds == (Kind.KEY,) and not _is_optional(target.texts[0]):
+        if target.kinds == (StepKind.KEY,) and not _is_optional(target.texts[0]):
             body.append(do(call(code.bind(put), start, text_node(target.texts[0]), value, borrowed)))
             return
         write = code.bind(writer(target.kinds, self._limits.max_index))
-        room = room_for(code, self._limits) if Kind.INDEX in target.kinds else NONE
+        room = room_for(code, self._limits) if StepKind.INDEX in target.kinds else NONE
         keys = new_tuple(*map(text_node, target.texts))
         if not any(_is_optional(text) for text in target.texts):
             body.append(do(call(write, value, start, borrowed, keys, room)))

@@ -14,8 +14,8 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from transforms.spec.generation.code import Code
-from transforms.spec.jolt.levels import Level, Source, Text
-from transforms.spec.jolt.writers import Kind, OutputPath
+from transforms.spec.jolt.levels import KeySource, Level, Text
+from transforms.spec.jolt.writers import OutputPath, StepKind
 
 
 class State(Enum):
@@ -88,7 +88,7 @@ class Target(NamedTuple):
     """
 
     place: PathElement
-    kinds: tuple[Kind, ...]
+    kinds: tuple[StepKind, ...]
     texts: tuple[Text, ...]
     exclusive: bool
     shared: Shared | None = None
@@ -104,7 +104,7 @@ class WalkedPaths:
         self.inside: dict[Level, list[PathElement]] = {}
         """The places that are rebuilt for each key that a level matches."""
         # As a rule the output is an object; only then can paths start from it instead of from its holder.
-        self.keyed = all(len(output.kinds) > 1 and output.kinds[1] is Kind.KEY for output in outputs)
+        self.keyed = all(len(output.kinds) > 1 and output.kinds[1] is StepKind.KEY for output in outputs)
         self.root = PathElement(code.fresh("o"), state=State.SET)
         self._divide(self.root, outputs, 1 if self.keyed else 0, ())
 
@@ -129,7 +129,7 @@ class WalkedPaths:
         else:
             self._generally(place, outputs, step)
 
-    def _loop_of(self, outputs: list[OutputPath], step: int, loops: tuple[Level, ...]) -> Source | None:
+    def _loop_of(self, outputs: list[OutputPath], step: int, loops: tuple[Level, ...]) -> KeySource | None:
         """The reference that gives each round of one more loop a key of its own, if all outputs have it."""
         text = outputs[0].texts[step]
         source = None if isinstance(text, str) else text.source
@@ -159,14 +159,14 @@ class WalkedPaths:
                 self._generally(place, outputs, step)
             return
         following = {output.kinds[step + 1] for output in outputs}
-        if following == {Kind.KEY}:
+        if following == {StepKind.KEY}:
             self._divide(self._new(place, key, loops), outputs, step + 1, loops)
-        elif following == {Kind.APPEND} and all(len(output.kinds) == step + 2 for output in outputs):
+        elif following == {StepKind.APPEND} and all(len(output.kinds) == step + 2 for output in outputs):
             below = self._new(place, key, loops)
             below.is_list = True
             for output in outputs:
                 self._target(below, output, step + 2, exclusive=True)
-        elif following == {Kind.INDEX} and isinstance(key, str) and not loops:
+        elif following == {StepKind.INDEX} and isinstance(key, str) and not loops:
             self._elements(place, key, outputs, step)
         else:
             self._generally(place, outputs, step)
@@ -179,7 +179,7 @@ class WalkedPaths:
             return
         array = self._new(place, key, ())
         array.is_list = True
-        flat = all(output.kinds[step + 2 :] == (Kind.KEY,) for output in outputs)
+        flat = all(output.kinds[step + 2 :] == (StepKind.KEY,) for output in outputs)
         flat &= all(isinstance(output.texts[-1], str) for output in outputs)
         # Nothing reaches below the keys of these elements.
         shared = Shared(self._code.fresh("w", unset=True), 0, State.MAYBE) if flat else None
@@ -206,7 +206,9 @@ class WalkedPaths:
 
     def _generally(self, place: PathElement, outputs: list[OutputPath], step: int) -> None:
         shared = None
-        if all(output.kinds[step:] == (Kind.KEY,) and _is_certain(output.texts[step]) for output in outputs):
+        if all(
+            output.kinds[step:] == (StepKind.KEY,) and _is_certain(output.texts[step]) for output in outputs
+        ):
             # They may meet at a key, but nothing reaches below it.
             shared = Shared(self._code.fresh("w", unset=True), 0, State.MAYBE)
         for output in outputs:
@@ -229,7 +231,7 @@ def _index_level(output: OutputPath, step: int) -> Level | None:
     if isinstance(text, str) or text.source is None or text.source.group or output.loops is None:
         return None
     level = text.source.level
-    goes_on = len(output.kinds) > step + 1 and output.kinds[step + 1] is Kind.KEY
+    goes_on = len(output.kinds) > step + 1 and output.kinds[step + 1] is StepKind.KEY
     return level if goes_on and level in output.loops else None
 
 

@@ -67,7 +67,7 @@ _FEW_KEYS = 4
 _CHARACTERS_A_VALUE = 64
 
 
-class Kind(IntEnum):
+class StepKind(IntEnum):
     """Into what a step of a path writes."""
 
     KEY = 0
@@ -79,7 +79,7 @@ class Kind(IntEnum):
 class OutputPath:
     """Where to write. The first step is the key that holds the whole output."""
 
-    kinds: tuple[Kind, ...]
+    kinds: tuple[StepKind, ...]
     texts: tuple[Text, ...]
     loops: tuple[Level, ...] | None
     """The levels of the `*` it lies below: it is written once for each key that they match. None if that
@@ -101,15 +101,15 @@ class OutputPath:
 def output_path(path: str, walk: Walk, loops: tuple[Level, ...] | None) -> OutputPath:
     """Reads the right side of a `shift` key. Raises SpecError without a pointer."""
     elements = parse_path(path)
-    kinds: list[Kind] = [Kind.KEY]
+    kinds: list[StepKind] = [StepKind.KEY]
     texts: list[Text] = [_ROOT]
     for element in elements:
         canonical = element.canonical
-        kind = Kind.KEY
+        kind = StepKind.KEY
         if canonical.startswith("[") and canonical.endswith("]"):
-            kind = Kind.APPEND if canonical == "[]" else Kind.INDEX
+            kind = StepKind.APPEND if canonical == "[]" else StepKind.INDEX
         text = key_text(element, walk)
-        if kind is Kind.INDEX and isinstance(text, str) and parse_int(text) is None:
+        if kind is StepKind.INDEX and isinstance(text, str) and parse_int(text) is None:
             raise SpecError(f"'{canonical}' is no array index")
         kinds.append(kind)
         texts.append(text)
@@ -118,7 +118,7 @@ def output_path(path: str, walk: Walk, loops: tuple[Level, ...] | None) -> Outpu
 
 def root_path(loops: tuple[Level, ...] | None) -> OutputPath:
     """The path of the whole output."""
-    return OutputPath((Kind.KEY,), (_ROOT,), loops)
+    return OutputPath((StepKind.KEY,), (_ROOT,), loops)
 
 
 Write: TypeAlias = Callable[[Any, Any, "set[int] | None", Sequence[str], Room], object]
@@ -173,17 +173,17 @@ def element_finder(max_index: int) -> Callable[[list[Any], str, Room], dict[str,
             if index == size and index <= max_index:
                 array.append(found)
             else:
-                _put(array, Kind.INDEX, text, found, max_index, room)
+                _put(array, StepKind.INDEX, text, found, max_index, room)
         return found
 
     return find
 
 
-def writer(kinds: Sequence[Kind], max_index: int) -> Write:
+def writer(kinds: Sequence[StepKind], max_index: int) -> Write:
     """The function that writes along a path of these kinds of steps."""
     *inner_kinds, last_kind = kinds
     # What is made where a step finds nothing depends on what the next step writes into.
-    makers = [dict if kind is Kind.KEY else list for kind in kinds[1:]]
+    makers = [dict if kind is StepKind.KEY else list for kind in kinds[1:]]
     inner = list(zip(inner_kinds, makers, strict=True))
 
     def write(value: Any, out: Any, borrowed: set[int] | None, keys: Sequence[str], room: Room) -> None:
@@ -214,25 +214,25 @@ def writer(kinds: Sequence[Kind], max_index: int) -> Write:
     return write
 
 
-def _get(place: Any, kind: Kind, key: str) -> Any:
-    if kind is Kind.KEY:
+def _get(place: Any, kind: StepKind, key: str) -> Any:
+    if kind is StepKind.KEY:
         return place.get(key) if type(place) is dict else None
-    if kind is Kind.APPEND or type(place) is not list:
+    if kind is StepKind.APPEND or type(place) is not list:
         return None
     index = int(key)
     return place[index] if index < len(place) else None
 
 
-def _put(place: Any, kind: Kind, key: str, value: Any, max_index: int, room: Room) -> bool:
+def _put(place: Any, kind: StepKind, key: str, value: Any, max_index: int, room: Room) -> bool:
     """False if the place holds something that cannot take the value: Jolt drops the value then."""
-    if kind is Kind.KEY:
+    if kind is StepKind.KEY:
         if type(place) is not dict:
             return False
         place[key] = value
         return True
     if type(place) is not list:
         return False
-    if kind is Kind.APPEND:
+    if kind is StepKind.APPEND:
         place.append(value)
         return True
     index = int(key)

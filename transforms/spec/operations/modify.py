@@ -12,7 +12,7 @@ from transforms.spec.generation.code import Code
 from transforms.spec.generation.nodes import NONE, Block, assign, call, do, is_, is_not, name, when
 from transforms.spec.jolt.elements import Array, Literal, parse_key
 from transforms.spec.jolt.modify_code import ModifyCode
-from transforms.spec.jolt.modify_spec import Children, ChildShape, Mode, Reader
+from transforms.spec.jolt.modify_spec import Children, ChildShape, Mode, SpecReader
 from transforms.spec.jolt.scalars import split_or
 from transforms.spec.limits import SpecLimits, measure
 from transforms.spec.operation import EVERYTHING, EmitContext, Operation, PathTree
@@ -34,7 +34,7 @@ def compile_define(spec: Any, limits: SpecLimits, code: Code) -> Operation:
 
 
 def _compile(spec: Any, limits: SpecLimits, code: Code, mode: Mode) -> Operation:
-    reader = Reader(mode, limits, code)
+    reader = SpecReader(mode, limits, code)
     outer, root = reader.read(spec)
     traits = reader.traits
     children = root.below or Children()
