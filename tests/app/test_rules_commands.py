@@ -43,7 +43,8 @@ def test_rules_from_first_to_last(served: CommandLine) -> None:
     assert saved.stdout == "identity rules: version 1 saved\n"
     (record,) = served.json("rules", "show", "--json")
     assert (record["version"], record["document"]["hub_limit"]) == (1, 20)
-    served("rules", "apply", "-", given=json.dumps(SHOP_RULES).encode())
+    back = served("rules", "apply", "-", "--json", given=json.dumps(SHOP_RULES).encode())
+    assert json.loads(back.stdout) == {"version": 2, "saved": True}
     assert json.loads(served("rules", "show").stdout) == SHOP_RULES
     assert json.loads(served("rules", "show", "--version", "1").stdout)["hub_limit"] == 20
     assert served("rules", "show", "--version", "9").exit_code == 3

@@ -72,8 +72,11 @@ def check_rules(file: RulesFile, as_json: Json = False) -> None:
 
 
 @commands.command("apply")
-def apply_rules(context: typer.Context, file: RulesFile, reason: Why = "") -> None:
-    """Put identity rules in force, as a new version. Unchanged rules make no new version."""
+def apply_rules(context: typer.Context, file: RulesFile, reason: Why = "", as_json: Json = False) -> None:
+    """Put identity rules in force, as a new version. Unchanged rules make no new version.
+
+    With --json: one object with `version` and `saved`.
+    """
     from idgraph.app.documents.identity import read_rules
     from idgraph.app.documents.reading import refused_by_service
 
@@ -87,8 +90,11 @@ def apply_rules(context: typer.Context, file: RulesFile, reason: Why = "") -> No
                 if error.problem is None or file == Path("-"):
                     raise
                 raise refused_by_service(file, error.problem) from None
-        done = "saved" if saved.version > before.version else "unchanged"
-        print(f"identity rules: version {saved.version} {done}")
+        is_new = saved.version > before.version
+        if as_json:
+            print_json({"version": saved.version, "saved": is_new})
+        else:
+            print(f"identity rules: version {saved.version} {'saved' if is_new else 'unchanged'}")
 
 
 @commands.command("try")
