@@ -27,7 +27,7 @@ LARGEST_STATE = 16 << 20
 would take the memory of whoever commits it, and all that is committed beside it."""
 
 GuardedWrite = Callable[[Mapping[str, FragmentState], Callable[[set[str]], set[str]]], set[str]]
-"""Runs a write of changes of fragments that were erased once, and tells it which fragments it must leave out. Returns
+"""Runs a write of changes of fragments that were erased once, and names the fragments it must leave out. Returns
 these and the fragments that the write refused."""
 
 

@@ -218,15 +218,15 @@ class FragmentState:
             for cell in cells.values():
                 yield from cell.origins()
 
-    def restate(self, restated: Sequence[tuple[str, Register, Register]]) -> None:
+    def reseal(self, resealed: Sequence[tuple[str, Register, Register]]) -> None:
         """Write what `stored` gave in another form: each path, the very register, and what takes its place under
         the same origin. Which of them show stays the same, and the state stays normalised."""
-        forms = {id(old): new for _, old, new in restated}
+        forms = {id(old): new for _, old, new in resealed}
 
         def form(register: Register) -> Register:
             return forms.get(id(register), register)
 
-        for path in {path for path, _, _ in restated}:
+        for path in {path for path, _, _ in resealed}:
             self.registers[path] = form(self.registers[path])
             cells = self.cells.pop(path, {})
             self.put_cells(path, {policy: cell.rewritten(form) for policy, cell in cells.items()})

@@ -2,10 +2,10 @@
  * reference in Python, named above it, which says what is right; tests/properties/test_native_events.py holds the two
  * equal. See README.md.
  *
- * Rules of this file: whoever may run Python code holds references of its own to what it goes on using; what is not
+ * Rules of this file: whoever may run Python code holds references of its own to what it continues using; what is not
  * the common case is handed to the reference.
  */
-#include "events/gatherer.h"
+#include "events/chunk_mapper.h"
 #include "events/mapper.h"
 #include "events/reader.h"
 
@@ -13,7 +13,7 @@
 static PyMethodDef methods[] = {
     LOOP(reader, METH_FASTCALL),
     LOOP(mapper, METH_FASTCALL),
-    LOOP(gatherer, METH_FASTCALL),
+    LOOP(chunk_mapper, METH_FASTCALL),
     {NULL, NULL, 0, NULL},
 };
 

@@ -3,7 +3,7 @@
  * README.md.
  *
  * Rules of this file: whoever may run Python code (a call, a comparison of values, a deallocation of values)
- * holds references of its own to what it goes on using; what is not the common case is handed to the reference.
+ * holds references of its own to what it continues using; what is not the common case is handed to the reference.
  */
 #include "leaves/protector.h"
 #include "leaves/state.h"

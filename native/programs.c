@@ -124,7 +124,7 @@ static void deallocate(PyObject *self)
 }
 
 PyDoc_STRVAR(program_doc, "Program(code, constants, shape, handlers, sites): a function of `shape[0]` to `shape[1]` arguments.\n\n"
-                          "`shape` goes on with how many registers, counters, cursors and hints there are; `handlers`\n"
+                          "`shape` continues with how many registers, counters, cursors and hints there are; `handlers`\n"
                           "are an exception's type, the register that gets it and a place of the code each; `sites`\n"
                           "the keys that each wants. Raises ValueError for what is no program.");
 

@@ -28,7 +28,7 @@ _DIGEST = 6
 
 
 def cursor_of(place: Any) -> str:
-    """An opaque cursor that goes on behind a place, which is made of JSON values."""
+    """An opaque cursor that continues behind a place, which is made of JSON values."""
     data = canonical.encode(place)
     return base64.urlsafe_b64encode(_digest(data) + data).decode()
 

@@ -44,7 +44,9 @@ class TombstoneFile:
         lock = self._path.with_suffix(".lock")
 
         def waiting() -> None:
-            log.warning("%s: somebody erases or lifts just now; waiting for the end of it", lock)
+            log.warning(
+                "%s: somebody erases or cancels a tombstone just now; waiting for the end of it", lock
+            )
 
         with ExitStack() as stack:
             try:
@@ -93,6 +95,6 @@ class TombstoneFile:
                 log.warning("%s: line %d is no tombstone", self._path, number)
                 continue
             joined = tombstone.joined(found.get(name, tombstone))
-            # What was lifted is said by a later line.
+            # A later line cancels it.
             found[name] = joined._replace(until=NO_EPOCH) if tombstone.until == NO_EPOCH else joined
         return found

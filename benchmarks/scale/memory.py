@@ -1,7 +1,7 @@
 """Memory over a long run: `make bench ARGS="scale-memory --events 50000000 --folder /a/large/disk"`.
 
 The same people again and again, in event after event of a later month, so that the store stops growing and only time
-goes on. Files are removed once they were taken, as an operator does.
+continues. Files are removed once they were taken, as an operator does.
 """
 
 from __future__ import annotations

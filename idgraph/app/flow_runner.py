@@ -137,7 +137,7 @@ def _own_state(settings: Settings) -> Iterator[None]:
     publishers and have the user's own."""
     state = settings.flow_state()
     with owner_only(), exclusive_lock(state):
-        checkpoints.mend(state / "checkpoint", keeps_files=not kafka_sources(settings.sources_by_name()))
+        checkpoints.repair(state / "checkpoint", keeps_files=not kafka_sources(settings.sources_by_name()))
         yield
 
 
@@ -147,7 +147,7 @@ def _ready(settings: Settings) -> Iterator[WorkerResources]:
     with wiring.opened(settings) as resources:
         wiring.require_own_keyring(settings, resources)
         require_formats(settings, resources.formats)
-        wiring.erasure(settings, resources).mend()
+        wiring.erasure(settings, resources).repair()
         yield resources
 
 

@@ -218,7 +218,7 @@ def newest_snapshot(settings: Settings) -> PinnedSnapshot | None:
     except ConfigError as error:
         log.debug("%s", error)
     except MetadataError as error:
-        log.warning("%s; going on with what the flow saw last", error)
+        log.warning("%s; continuing with what the flow saw last", error)
     return kept_snapshot(snapshot_file(settings))
 
 

@@ -100,7 +100,7 @@ class IndexReconciliation(PagedJob):
         progress.counts["waiting"] += len(under_way)
         settled = [each for each in stored.values() if each.id not in under_way]
         drift = self._compared(settled)
-        # One that went meanwhile, or goes on at this moment, is neither missing nor behind.
+        # One that went meanwhile, or continues at this moment, is neither missing nor behind.
         now = self._versions(drift)
         drift = {
             each: kind

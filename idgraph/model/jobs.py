@@ -110,7 +110,7 @@ class JobRecord:
 
 
 class Work(Protocol):
-    """What tells one job from another: `JobRecord` says what each is."""
+    """What distinguishes one job from another: `JobRecord` says what each is."""
 
     @property
     def kind(self) -> JobKind: ...

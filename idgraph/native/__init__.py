@@ -49,7 +49,7 @@ class Events(Protocol):
         reference: Callable[[Any, Any], Any],
         /,
     ) -> Callable[[Any], Any]: ...
-    def gatherer(
+    def chunk_mapper(
         self,
         types: tuple[type, ...],
         readers: Mapping[str, Callable[[Any], Any]],

@@ -73,7 +73,7 @@ class SnapshotFollower:
                 raise MetadataError(
                     f"{error}; and there is no earlier snapshot in {self._cache.path}"
                 ) from error
-            log.warning("%s; going on with snapshot %d from disk", error, self._current.snapshot.version)
+            log.warning("%s; continuing with snapshot %d from disk", error, self._current.snapshot.version)
         self._thread.start()
         return self
 

@@ -27,7 +27,7 @@ public class LocalDisk extends LocalFileSystem {
         super(new Raw());
     }
 
-    /** Leave these names, joined by slashes, out of what this thread is told of a folder from now on. */
+    /** Leave these names, joined by slashes, out of what this thread knows of a folder from now on. */
     public void hide(String folder, String names) {
         Map folders = (Map) hidden.get();
         if (folders == null) {

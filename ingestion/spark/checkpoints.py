@@ -1,4 +1,4 @@
-"""A flow's checkpoint: what Spark wrote of which files or offsets were taken, and mending it after a power cut.
+"""A flow's checkpoint: what Spark wrote of which files or offsets were taken, and repairing it after a power cut.
 
 Spark renames its files into place without flushing them, so a power cut can leave files that are empty or end too
 early, at which Spark refuses to start. What a damaged file reported is reported again: batches are retried, which
@@ -40,7 +40,7 @@ def is_done(checkpoint: Path, number: str) -> bool:
     return (checkpoint / "commits" / number).exists()
 
 
-def mend(checkpoint: Path, keeps_files: bool = True) -> None:
+def repair(checkpoint: Path, keeps_files: bool = True) -> None:
     """Take back what a power cut left half written. To be called while no flow runs on it. Raises ConfigError when it
     cannot be read or changed.
 
@@ -74,7 +74,7 @@ def _mend(checkpoint: Path, sources: list[Path]) -> None:
             _checksums(metadata).unlink(missing_ok=True)
         return
     if query_id(checkpoint) is None:
-        log.warning("%s is damaged; the flow goes on under another id", metadata)
+        log.warning("%s is damaged; the flow continues under another id", metadata)
         # Spark refuses a checkpoint that has none.
         write_atomically(metadata, json.dumps({"id": str(uuid.uuid4())}).encode())
     if not _heal_checksum(metadata):

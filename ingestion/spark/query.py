@@ -42,7 +42,7 @@ none of it yet more than five."""
 
 
 class Flow:
-    """Runs one flow once: its query begins, goes on and ends here. `MicroBatches` takes each micro-batch."""
+    """Runs one flow once: its query begins, continues and ends here. `MicroBatches` takes each micro-batch."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Flow:
         A micro-batch that is in progress when `stop` is set is finished first. Runs once.
 
         Raises what stopped the flow: FlowStoppedError for too many dead letters, StoreError and others of
-        the error tree when a sink failed. Whatever happened, running again goes on where it stopped.
+        the error tree when a sink failed. Whatever happened, running again continues where it stopped.
         """
         query = None
         self._stop, self._throttle = stop, Throttle(intake.rate)

@@ -59,7 +59,7 @@ def session_options(flow: FlowConfig, spark: SparkSettings, scratch: Path, archi
         "spark.sql.execution.arrow.maxBytesPerBatch": "4m",
         # Hadoop sets the modes of what it makes: checkpoint and journal are for their owner only.
         "spark.hadoop.fs.permissions.umask-mode": "077",
-        # Parcels are sealed, so they do not become smaller.
+        # Shuffle blocks are sealed, so they do not become smaller.
         "spark.shuffle.compress": "false",
         "spark.shuffle.spill.compress": "false",
         # Of a cluster the reports as well. Here it would be most of what the JVM does, which has no better compiler.

@@ -88,7 +88,7 @@ def only_our_errors(
     run: Callable[..., Iterator[T]],
 ) -> Callable[..., Iterator[T]]:
     """Spark logs a failed task's traceback and hands it to the driver. The message of a stranger's
-    exception may quote an event (law 3), so only its type goes on, with the places in the code."""
+    exception may quote an event (law 3), so only its type is passed on, with the places in the code."""
 
     @functools.wraps(run)
     def guarded(*arguments: Any) -> Iterator[T]:

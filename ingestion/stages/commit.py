@@ -1,6 +1,6 @@
 """The commit stage: join by fragment what the map stage gave, and commit it. Plain Python, no Spark.
 
-The store writes a fragment and its outbox entry in one transaction; from there the projection goes on. A retry of what is
+The store writes a fragment and its outbox entry in one transaction; from there the projection continues. A retry of what is
 committed changes nothing.
 """
 

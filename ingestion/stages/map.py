@@ -1,7 +1,7 @@
 """Map: a record becomes a mapped event. One event goes through decode, its spec, the schema diff and `protect`'s names.
 
 A bad event becomes a dead letter of the output and nothing else (law 5). Native code takes a chunk of common events
-through the same steps in one call (native/events/gatherer.h); `map` is its reference and takes all others.
+through the same steps in one call (native/events/chunk_mapper.h); `map` is its reference and takes all others.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class EventMapper:
         self._readers = {name: envelope_reader(config, formats) for name, config in sources.items()}
         self._timed = frozenset(name for name, config in sources.items() if config.ordinal_unit == "epoch_ms")
         self._routes: dict[tuple[str, str], _Route | None] = {}
-        self._gather = self._native_gatherer()
+        self._map_natively = self._native_mapper()
 
     def map_chunk(self, records: list[Record], latest: int, output: MapOutput) -> MappedChunk:
         """`map` of each record, and dead letters for those that are damaged. Raises SchemaRegistryError."""
@@ -65,11 +65,11 @@ class EventMapper:
                 chunk.add(event)
 
         try:
-            if self._gather is None:
+            if self._map_natively is None:
                 for record in records:
                     map_one(record)
             else:
-                size, skipped = self._gather(
+                size, skipped = self._map_natively(
                     records,
                     latest,
                     chunk.plain.add,
@@ -83,11 +83,11 @@ class EventMapper:
             self._protector.forget_identifiers()
         return chunk
 
-    def _native_gatherer(self) -> Callable[..., tuple[int, int]] | None:
+    def _native_mapper(self) -> Callable[..., tuple[int, int]] | None:
         leaves = self._snapshot.attributes.native_state()
         if native.events is None or leaves is None:
             return None
-        return native.events.gatherer(
+        return native.events.chunk_mapper(
             (RawRecord, DecryptedRecord, Origin, Leaves, MappedEvent, SchemaRegistryError),
             {name: reader.read for name, reader in self._readers.items()},
             self._routes,

@@ -256,7 +256,7 @@ static PyObject *raised(void)
 #endif
 }
 
-/* Where the code goes on after an exception, -1 if nowhere. */
+/* Where the code continues after an exception, -1 if nowhere. */
 static int32_t handle(const Program *program, Frame *frame)
 {
     if (frame->handling) {

@@ -139,7 +139,7 @@ static struct text json_of_event(const EventStates *states, const struct kept_ev
 }
 
 /* The event as (time or None, state). */
-static PyObject *told(const EventStates *states, Py_ssize_t place)
+static PyObject *taken_out(const EventStates *states, Py_ssize_t place)
 {
     struct text json = json_of_event(states, &states->events[place]);
     if (!states->events[place].is_timed) {
@@ -157,7 +157,7 @@ static PyObject *take_events(PyObject *self, PyObject *id)
     Py_ssize_t number = made == NULL ? NONE : fragment_place(states, id);
     Py_ssize_t place = number == NONE ? NONE : states->fragments[number].first;
     while (made != NULL && place != NONE) {
-        PyObject *one = told(states, place);
+        PyObject *one = taken_out(states, place);
         if (one == NULL || PyList_Append(made, one)) {
             Py_CLEAR(made);
         }

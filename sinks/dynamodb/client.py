@@ -213,7 +213,7 @@ class DynamoClient:
     def each(self, work: Callable[[T], R], parts: Sequence[T]) -> list[R]:
         """Run `work` on every part, several at once; results in the order of the parts.
 
-        Once a part has failed those that are not begun are left out, and its error is raised. Nothing goes on when this
+        Once a part has failed those that are not begun are left out, and its error is raised. Nothing continues when this
         returns or raises: the caller gives back what keeps others away, and what is written behind that is in their way.
         """
         opened = self._open()

@@ -37,9 +37,11 @@ class DynamoErasure:
             return {}
         ids_of = {self._fragments.names(each): each for each in ids}
         found = self._fragments.client.get(
-            FRAGMENTS, [items.key(name) for name in ids_of], "pk, barred, buried"
+            FRAGMENTS, [items.key(name) for name in ids_of], "pk, tombstone_until, tombstone_version"
         )
-        return {ids_of[bytes(item["pk"]["B"])]: tombstone_of(item) for item in found if "barred" in item}
+        return {
+            ids_of[bytes(item["pk"]["B"])]: tombstone_of(item) for item in found if "tombstone_until" in item
+        }
 
     def summaries(self, ids: Sequence[str]) -> list[FragmentSummary]:
         names = {each: self._fragments.names(each) for each in ids}
@@ -73,15 +75,15 @@ class DynamoErasure:
         found = self._fragments.client.get(
             FRAGMENTS,
             [items.key(name) for name in tombstones],
-            "pk, barred, buried, revision, unfinished, withdrawn",
+            "pk, tombstone_until, tombstone_version, revision, unfinished, withdrawn",
         )
         by_name = {bytes(item["pk"]["B"]): item for item in found}
         for name, tombstone in tombstones.items():
             self._join(name, tombstone, by_name.get(name, {}))
-        return sum("barred" not in by_name.get(name, {}) for name in tombstones)
+        return sum("tombstone_until" not in by_name.get(name, {}) for name in tombstones)
 
     def cancel(self, ids: Sequence[str]) -> int:
-        cancelled = "SET barred=? WHERE pk=? AND barred>? AND unfinished IS MISSING"
+        cancelled = "SET tombstone_until=? WHERE pk=? AND tombstone_until>? AND unfinished IS MISSING"
         text = f'UPDATE "{self._fragments.table}" {cancelled}'
         lowest = items.number(NO_EPOCH)
         names = sorted({self._fragments.names(each) for each in ids})
@@ -105,7 +107,7 @@ class DynamoErasure:
             if self._fragments.update(
                 name,
                 item,
-                f"SET barred=:b, buried=:v, erased=:e, unfinished=:n, {GONE}",
+                f"SET tombstone_until=:b, tombstone_version=:v, erased=:e, unfinished=:n, {GONE}",
                 {
                     **values_of(kept),
                     **gone_values(fragment_id, name),
@@ -129,10 +131,12 @@ class DynamoErasure:
 
     def _join(self, name: bytes, tombstone: Tombstone, item: Item) -> None:
         retry = Retry(self._fragments.table)
-        while not ("barred" in item and (kept := tombstone_of(item)) == kept.joined(tombstone)):
+        while not ("tombstone_until" in item and (kept := tombstone_of(item)) == kept.joined(tombstone)):
             kept = tombstone_of(item).joined(tombstone)
             values = {**values_of(kept), ":e": items.shard(name)}
-            if self._fragments.update(name, item, "SET barred=:b, buried=:v, erased=:e", values):
+            if self._fragments.update(
+                name, item, "SET tombstone_until=:b, tombstone_version=:v, erased=:e", values
+            ):
                 return
             retry.pause("the fragment keeps changing")
             item = self._fragments.item(name)

@@ -34,8 +34,12 @@ def raise_refused(table: str, refusals: Iterable[str | None]) -> None:
 
 
 def tombstone_of(item: Item) -> Tombstone:
-    """What forbids the fragment of an item, and with which version a new one goes on."""
-    return Tombstone(int(item["barred"]["N"]), int(item["buried"]["N"])) if "barred" in item else _NONE
+    """What forbids the fragment of an item, and with which version a new one continues."""
+    return (
+        Tombstone(int(item["tombstone_until"]["N"]), int(item["tombstone_version"]["N"]))
+        if "tombstone_until" in item
+        else _NONE
+    )
 
 
 def values_of(tombstone: Tombstone) -> Item:
@@ -72,7 +76,7 @@ class DynamoFragments:
         """Change an item if what decides about it is still what was seen."""
         conditions = []
         expected: Item = {}
-        for attribute in ("revision", "barred", "buried", "unfinished", "withdrawn"):
+        for attribute in ("revision", "tombstone_until", "tombstone_version", "unfinished", "withdrawn"):
             if attribute in seen:
                 conditions.append(f"{attribute} = :seen_{attribute}")
                 expected[f":seen_{attribute}"] = seen[attribute]

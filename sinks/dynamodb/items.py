@@ -4,11 +4,11 @@ pk          keyed hash of the fragment's id; what an erasure leaves stands under
 fragment    the id                            identifiers  what it is found by
 revision    the version                       body         the state, compressed where that helps
 waiting     shard of the outbox, while this version, or that it is gone, is not projected
-barred      `until` of its tombstone          buried           the version of its tombstone
+tombstone_until      `until` of its tombstone          tombstone_version           the version of its tombstone
 erased      shard of the list of tombstones   unfinished   what an erasure found, as JSON, until it is finished
                                               withdrawn    the same of a fragment that has another id now
 
-One item holds all that a write must be judged by and all that must change with it, so that each write is one
+One item holds all that a write must be compared with and all that must change with it, so that each write is one
 conditional statement and no transaction.
 """
 
@@ -92,7 +92,7 @@ def stored(item: Item) -> StoredFragment:
 
 def entry(item: Item) -> OutboxEntry:
     """The outbox entry of an item that has one."""
-    version = item["revision"] if "revision" in item else item["buried"]
+    version = item["revision"] if "revision" in item else item["tombstone_version"]
     return OutboxEntry(item["fragment"]["S"], int(version["N"]))
 
 
@@ -137,10 +137,8 @@ def statement(
         parameters.append({"SS": sorted(write.identifiers)})
     expected, erasure_epoch = number(write.expected_version), number(write.erasure_epoch)
     # What was erased, and came back with a backup, takes nothing: its tombstone covers its version.
-    here = (
-        "(revision=? AND (barred IS MISSING OR barred=? OR buried<?)) OR (revision IS MISSING AND buried=?)"
-    )
-    text += f" WHERE pk=? AND ({here}) AND (barred IS MISSING OR barred<=?)"
+    here = "(revision=? AND (tombstone_until IS MISSING OR tombstone_until=? OR tombstone_version<?)) OR (revision IS MISSING AND tombstone_version=?)"
+    text += f" WHERE pk=? AND ({here}) AND (tombstone_until IS MISSING OR tombstone_until<=?)"
     return Statement(
         text, [*parameters, {"B": name}, expected, number(NO_EPOCH), expected, expected, erasure_epoch]
     )

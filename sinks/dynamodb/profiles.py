@@ -54,10 +54,10 @@ class DynamoProfileStore:
         found = self._client.get(
             FRAGMENTS,
             [items.key(name) for name in ids_of],
-            "pk, fragment, revision, body, barred, buried",
+            "pk, fragment, revision, body, tombstone_until, tombstone_version",
         )
         tombstoned = {
-            ids_of[bytes(item["pk"]["B"])]: tombstone_of(item) for item in found if "barred" in item
+            ids_of[bytes(item["pk"]["B"])]: tombstone_of(item) for item in found if "tombstone_until" in item
         }
         return {item["fragment"]["S"]: items.stored(item) for item in found if "body" in item}, tombstoned
 
@@ -146,7 +146,7 @@ class DynamoProfileStore:
         newest = {self._names(each.fragment_id): each.version for each in sorted(entries)}
         refused = self._settle(newest, "REMOVE waiting WHERE pk=? AND revision<=?")
         # Those that are gone, or were written since.
-        gone = "REMOVE waiting REMOVE fragment WHERE pk=? AND revision IS MISSING AND buried<=?"
+        gone = "REMOVE waiting REMOVE fragment WHERE pk=? AND revision IS MISSING AND tombstone_version<=?"
         self._settle({name: newest[name] for name in refused}, gone)
 
     def tombstones(self, ids: Iterable[str]) -> dict[str, Tombstone]:

@@ -37,8 +37,8 @@ _INDEXES: dict[str, list[tuple[str, str]]] = {
     ERASED: [("erased", "N"), ("pk", "B")],
 }
 _PROJECTED = {
-    OUTBOX: ["fragment", "revision", "buried"],
-    ERASED: ["barred", "buried", "unfinished", "withdrawn"],
+    OUTBOX: ["fragment", "revision", "tombstone_version"],
+    ERASED: ["tombstone_until", "tombstone_version", "unfinished", "withdrawn"],
 }
 
 

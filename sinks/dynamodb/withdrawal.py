@@ -87,7 +87,7 @@ class DynamoWithdrawal:
             if self._fragments.update(
                 name,
                 item,
-                f"SET barred=:b, buried=:v, erased=:e, withdrawn=:n, {GONE}",
+                f"SET tombstone_until=:b, tombstone_version=:v, erased=:e, withdrawn=:n, {GONE}",
                 {
                     **values_of(kept),
                     **gone_values(fragment_id, name),

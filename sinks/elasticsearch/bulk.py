@@ -1,4 +1,4 @@
-"""Many documents in few requests, each judged by its version alone.
+"""Many documents in few requests, each decided by its version alone.
 
 A profile's version V is Elasticsearch's version 2V; its erasure is a document without fields at 2V + 1. So one
 number decides, in the step that writes: what is older changes nothing, the same version replaces, an erasure beats

@@ -73,7 +73,7 @@ BUSY_SECONDS = 30.0
 _BUSY = Backoff(base=0.05, cap=5.0)
 
 AWAY = Backoff(retries=3, base=0.1, cap=0.5)
-"""How often it is tried again when there is no whole answer. Few: the flow goes on meanwhile, and the outbox
+"""How often it is tried again when there is no whole answer. Few: the flow continues meanwhile, and the outbox
 waits."""
 LONGEST_REST = 5.0
 """How many seconds at most nothing is tried after that, so that not every batch waits in vain."""

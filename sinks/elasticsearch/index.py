@@ -1,6 +1,6 @@
 """The profile index in Elasticsearch.
 
-See docs/adr/0022-elasticsearch.md for why documents are exact keys, and how one number judges every write.
+See docs/adr/0022-elasticsearch.md for why documents are exact keys, and how one number decides every write.
 """
 
 from __future__ import annotations

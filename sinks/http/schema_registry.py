@@ -140,6 +140,6 @@ def _content(answer: httpx.Response) -> dict[str, Any]:
     except (json.JSONDecodeError, UnicodeDecodeError):
         found = None
     if not isinstance(found, dict) or not isinstance(found.get("schema"), str):
-        # Cut short, or something between here and the registry answered.
+        # Truncated, or something between here and the registry answered.
         raise SchemaRegistryError("the schema registry's answer holds no schema")
     return found

@@ -142,14 +142,16 @@ class Keyring(NotPicklable):
         """The same secrets in other envelopes, bound to a new id. Raises what the envelopes raise."""
         name = secrets.token_hex(16) if new.has_id else ""
 
-        def anew(stored: bytes, secret: str) -> bytes:
+        def resealed(stored: bytes, secret: str) -> bytes:
             return new.seal(old.open(stored, SecretName(self.id, secret)), SecretName(name, secret))
 
         keys = (
-            KeyEncryptionKey(key.described, key.secret and anew(key.secret, key_name(key.described.version)))
+            KeyEncryptionKey(
+                key.described, key.secret and resealed(key.secret, key_name(key.described.version))
+            )
             for key in self.keys
         )
-        return Keyring(anew(self.root, ROOT), tuple(keys), name)
+        return Keyring(resealed(self.root, ROOT), tuple(keys), name)
 
     @property
     def current(self) -> int:

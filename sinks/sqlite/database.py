@@ -140,7 +140,7 @@ class SqliteFile:
         raise AssertionError("unreachable")
 
     def _explained(self, error: sqlite3.Error) -> IdgraphError:
-        # SQLite's own message may quote what it was given, so only its code goes on.
+        # SQLite's own message may quote what it was given, so only its code is passed on.
         name = getattr(error, "sqlite_errorname", None) or type(error).__name__
         reason = _REASONS.get(_code(error), "SQLite refused")
         if _code(error) in _DAMAGED:

@@ -18,7 +18,7 @@ _SCHEMA = Schema(
     application_id=0x69646764,
     migrations=(
         (
-            """CREATE TABLE letters (
+            """CREATE TABLE dead_letters (
                 id TEXT NOT NULL UNIQUE,
                 reason TEXT NOT NULL,
                 stage TEXT NOT NULL,
@@ -31,11 +31,11 @@ _SCHEMA = Schema(
                 attempt TEXT NOT NULL,
                 payload BLOB NOT NULL,
                 set_aside_at INTEGER NOT NULL)""",
-            "CREATE INDEX letters_by_reason ON letters (reason, id)",
-            "CREATE INDEX letters_by_source ON letters (source, id)",
-            "CREATE INDEX letters_by_batch ON letters (batch)",
+            "CREATE INDEX dead_letters_by_reason ON dead_letters (reason, id)",
+            "CREATE INDEX dead_letters_by_source ON dead_letters (source, id)",
+            "CREATE INDEX dead_letters_by_batch ON dead_letters (batch)",
         ),
-        (f"CREATE INDEX letters_of_fragments ON letters (position) WHERE {_OF_FRAGMENTS}",),
+        (f"CREATE INDEX dead_letters_of_fragments ON dead_letters (position) WHERE {_OF_FRAGMENTS}",),
     ),
 )
 
@@ -55,7 +55,8 @@ class SqliteDeadLetters:
             # REPLACE finds the old dead letter by the unique id.
             self._file.write(
                 lambda connection: connection.executemany(
-                    "INSERT OR REPLACE INTO letters VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", dead_letters
+                    "INSERT OR REPLACE INTO dead_letters VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    dead_letters,
                 )
             )
 
@@ -64,7 +65,7 @@ class SqliteDeadLetters:
             lambda connection: {
                 dead_letter: position
                 for dead_letter, position in connection.execute(
-                    "DELETE FROM letters WHERE batch = ? AND attempt <> ? RETURNING id, position",
+                    "DELETE FROM dead_letters WHERE batch = ? AND attempt <> ? RETURNING id, position",
                     (batch, attempt),
                 )
                 if position.startswith(FRAGMENT)
@@ -90,7 +91,7 @@ class SqliteDeadLetters:
         return dict(
             self._file.read(
                 lambda connection: connection.execute(
-                    "SELECT reason, count(*) FROM letters WHERE :source IS NULL OR source = :source "
+                    "SELECT reason, count(*) FROM dead_letters WHERE :source IS NULL OR source = :source "
                     "GROUP BY reason ORDER BY reason",
                     {"source": source or None},
                 ).fetchall()
@@ -103,7 +104,7 @@ class SqliteDeadLetters:
                 row[0]: row[1]
                 for chunk in chunks(list(positions))
                 for row in connection.execute(
-                    f"SELECT id, position FROM letters WHERE {_OF_FRAGMENTS} AND position IN ({marks(len(chunk))})",  # noqa: S608 - marks only
+                    f"SELECT id, position FROM dead_letters WHERE {_OF_FRAGMENTS} AND position IN ({marks(len(chunk))})",  # noqa: S608 - marks only
                     chunk,
                 )
             }
@@ -115,7 +116,9 @@ class SqliteDeadLetters:
             return 0
         return self._file.write(
             lambda connection: (
-                connection.executemany("DELETE FROM letters WHERE id = ?", [(each,) for each in ids]).rowcount
+                connection.executemany(
+                    "DELETE FROM dead_letters WHERE id = ?", [(each,) for each in ids]
+                ).rowcount
             )
         )
 
@@ -127,7 +130,7 @@ class SqliteDeadLetters:
 
     def _dead_letters(self, where: str, values: list[str]) -> list[DeadLetter]:
         def work(connection: sqlite3.Connection) -> list[DeadLetter]:
-            with closing(connection.execute(f"SELECT * FROM letters {where}", values)) as rows:  # noqa: S608 - ours only
+            with closing(connection.execute(f"SELECT * FROM dead_letters {where}", values)) as rows:  # noqa: S608 - ours only
                 return _page(DeadLetter(row[0], DeadLetterReason(row[1]), *row[2:]) for row in rows)
 
         return self._file.read(work)

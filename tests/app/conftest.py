@@ -52,7 +52,7 @@ def one_tree_of_commands() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def a_busy_service_is_not_away() -> Iterator[None]:
-    """A command goes on without a service that does not answer at once, as one on a busy machine may."""
+    """A command continues without a service that does not answer at once, as one on a busy machine may."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(wiring, "QUICK_SECONDS", 60.0)
         yield

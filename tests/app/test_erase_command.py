@@ -383,7 +383,7 @@ def test_a_lift_that_was_cut_short_is_not_taken_back_later(
     with wiring.opened(settings) as resources:
         for starts in (False, True):
             if starts:
-                wiring.erasure(settings, resources).mend()
+                wiring.erasure(settings, resources).repair()
             forbids = {each.until > NO_EPOCH for each in resources.store.tombstones(ids).values()}
             assert forbids == {bool(dies)}
 
@@ -445,7 +445,7 @@ def test_what_was_cut_short_is_finished_by_a_lift_of_its_other_name(
         assert resources.store.unfinished() == []
 
 
-@pytest.mark.parametrize("what", ["erase", "lift", "again", "mend"])
+@pytest.mark.parametrize("what", ["erase", "lift", "again", "repair"])
 def test_two_that_erase_or_lift_come_one_after_the_other(
     what: str, filled: CommandLine, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -459,7 +459,7 @@ def test_two_that_erase_or_lift_come_one_after_the_other(
             "erase": lambda: second.erase(["email:left@example.com"], 1),
             "lift": lambda: second.cancel(ids),
             "again": second.again,
-            "mend": second.mend,
+            "repair": second.repair,
         }[what]
         keeper = TombstoneFile(wiring.tombstone_file(filled.settings()))
         thread = Thread(target=work)
@@ -511,7 +511,7 @@ def copied(source: Path, target: Path) -> None:
         shutil.copy(source, target)
 
 
-@pytest.mark.parametrize("step", ["mend", "again"])
+@pytest.mark.parametrize("step", ["repair", "again"])
 def test_a_restored_backup_shows_nothing_protected_and_is_erased_again(
     filled: CommandLine, tmp_path: Path, step: str
 ) -> None:
@@ -540,7 +540,7 @@ def test_a_restored_backup_shows_nothing_protected_and_is_erased_again(
     else:
         # What a flow does before it starts.
         with wiring.opened(settings) as resources:
-            wiring.erasure(settings, resources).mend()
+            wiring.erasure(settings, resources).repair()
     assert export(filled) == others
     process(settings, person())
     assert export(filled) == others

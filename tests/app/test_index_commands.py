@@ -210,9 +210,9 @@ def test_drift_is_reported_mended_and_then_gone(filled: CommandLine) -> None:
         6,
         {**nothing, "missing": lost, "orphaned": 1},
     )
-    mended = filled("reconcile", "--repair")
-    assert mended.exit_code == 0, mended.output
-    assert f"{lost + 1} of {lost + 1} repaired" in mended.stdout
+    repaired = filled("reconcile", "--repair")
+    assert repaired.exit_code == 0, repaired.output
+    assert f"{lost + 1} of {lost + 1} repaired" in repaired.stdout
     assert "no drift" in filled("reconcile").stdout
     assert documents(filled) == whole
 

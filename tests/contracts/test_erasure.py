@@ -64,7 +64,7 @@ def test_a_fragment_made_anew_goes_on_behind_the_erased_version(store: ProfileSt
     assert store.write([write("a:1", 3, erasure_epoch=100)]) == set()
     assert store.read(["a:1"]) == {"a:1": StoredFragment("a:1", 4, b"s")}
     assert store.outbox() == [OutboxEntry("a:1", 4)]
-    # The tombstone goes on guarding it.
+    # The tombstone continues guarding it.
     assert store.write([write("a:1", 4)]) == {"a:1"}
 
 

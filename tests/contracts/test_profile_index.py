@@ -318,7 +318,7 @@ def test_an_erased_document_does_not_come_back_and_a_newer_one_does(index: Profi
     index.put([IndexDocument("a", 6, {"x": "again"})])
     assert found(index, FullText("again")) == ["a"]
     assert found(index, Term("x", "word")) == ["b"]
-    # An erasure that was interrupted and goes on leaves the newer one.
+    # An erasure that was interrupted and continues leaves the newer one.
     assert index.erase({"a": 5}) == 0
     # Of a version that was never there, as when a fragment that was never indexed is gone.
     assert index.erase({"a": 7, "b": 4}) == 1
@@ -614,7 +614,7 @@ def test_a_sorted_page_goes_on_while_documents_come_and_go(index: ProfileIndex) 
 def test_a_cursor_of_another_order_is_refused(index: ProfileIndex) -> None:
     put(index, a={"x": "word", "n": 1}, b={"x": "word", "n": 2})
     if isinstance(index, MemoryProfileIndex):
-        pytest.skip("it goes on behind an id")
+        pytest.skip("it continues behind an id")
     cursor = index.search(Query(), 1, None, Order("n")).cursor
     for query, order in ((Query(), None), (Query(), Order("n", True)), (Query((FullText("word"),)), None)):
         with pytest.raises(QueryError):

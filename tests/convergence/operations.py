@@ -26,7 +26,7 @@ class Operations(World):
 
     @rule()
     def restart(self) -> None:
-        """Processes end; the next flow goes on with what was interrupted."""
+        """Processes end; the next flow continues with what was interrupted."""
         self._bring_the_index_back()
         self.ledger.finish()
         for site in self.sites:

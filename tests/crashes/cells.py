@@ -127,7 +127,7 @@ def other_parallelism(folder: Path, shop: Shop, strategy: str) -> Scene:
 
 
 def two_flows(folder: Path, shop: Shop, strategy: str) -> Scene:
-    """Two flows with the same events on one store; one is killed while the other goes on."""
+    """Two flows with the same events on one store; one is killed while the other continues."""
     scene = Scene(folder, shop, strategy=strategy)
     scene.publish()
     with second_flow(scene, "segment", "orders") as second:

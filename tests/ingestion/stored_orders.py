@@ -58,7 +58,7 @@ class AwayIndex(MemoryProfileIndex):
 def stored_orders(
     folder: Path, before: MetadataSnapshot, after: MetadataSnapshot, store: ProfileStore | None = None
 ) -> Pipeline:
-    """A pipeline that has stored them under one snapshot, and goes on under another."""
+    """A pipeline that has stored them under one snapshot, and continues under another."""
     found = Pipeline(folder, store=MemoryProfileStore() if store is None else store, snapshot=before)
     found.process(ORDERS)
     found.snapshot = after

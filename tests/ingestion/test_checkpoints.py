@@ -9,7 +9,7 @@ import pytest
 
 from idgraph.model.errors import ConfigError
 from ingestion.sources.kafka.offsets import ranges_of, taken
-from ingestion.spark.checkpoints import is_done, mend, query_id
+from ingestion.spark.checkpoints import is_done, query_id, repair
 
 ENTRY = 'v1\n{"path":"file:///inbox/a.jsonl","timestamp":1,"batchId":0}'
 
@@ -37,21 +37,21 @@ def left(checkpoint: Path) -> list[str]:
 
 def test_a_whole_one_stays_as_it_is(checkpoint: Path) -> None:
     before = left(checkpoint)
-    mend(checkpoint)
+    repair(checkpoint)
     assert left(checkpoint) == before
     assert query_id(checkpoint) == "the-query"
     assert (is_done(checkpoint, "1"), is_done(checkpoint, "2")) == (True, False)
 
 
 def test_none_at_all_is_no_error(tmp_path: Path) -> None:
-    mend(tmp_path / "checkpoint")
+    repair(tmp_path / "checkpoint")
     assert query_id(tmp_path / "checkpoint") is None
 
 
 def test_a_torn_id_alone_is_no_checkpoint(tmp_path: Path) -> None:
     (tmp_path / "metadata").write_text("")
     (tmp_path / ".metadata.crc").write_text("")
-    mend(tmp_path)
+    repair(tmp_path)
     assert left(tmp_path) == []
 
 
@@ -59,7 +59,7 @@ def test_a_torn_id_alone_is_no_checkpoint(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"v", b'v1\n{"logOff', b"v1\n" + b"\0" * 40])
 def test_what_came_after_a_torn_file_is_reported_again(checkpoint: Path, torn: str, content: bytes) -> None:
     (checkpoint / torn).write_bytes(content)
-    mend(checkpoint)
+    repair(checkpoint)
     assert left(checkpoint) == ["commits/0", "metadata", "offsets/0", "sources/0/0"]
 
 
@@ -75,14 +75,14 @@ def test_hadoop_refuses_what_its_checksums_do_not_fit(checkpoint: Path) -> None:
     for file in [each for each in checkpoint.rglob("*") if each.is_file()]:
         checksums(file)
     before = left(checkpoint)
-    mend(checkpoint)
+    repair(checkpoint)
     assert left(checkpoint) == before
     (checkpoint / "commits" / ".0.crc").write_bytes(b"crc")
     (checkpoint / ".metadata.crc").write_bytes(b"")
-    mend(checkpoint)
+    repair(checkpoint)
     assert left(checkpoint) == sorted({*before} - {"commits/.0.crc", ".metadata.crc"})
     (checkpoint / "offsets" / "1").write_text('v1\n{"batchTimestampMs":2}\n{"logOffset":1}')
-    mend(checkpoint)
+    repair(checkpoint)
     assert [name for name in left(checkpoint) if "1" in name or "2" in name] == []
     assert "offsets/.0.crc" in left(checkpoint)
 
@@ -90,7 +90,7 @@ def test_hadoop_refuses_what_its_checksums_do_not_fit(checkpoint: Path) -> None:
 def test_a_torn_id_is_given_anew(checkpoint: Path) -> None:
     checksums(checkpoint / "metadata")
     (checkpoint / "metadata").write_text('{"id":"the')
-    mend(checkpoint)
+    repair(checkpoint)
     assert query_id(checkpoint) not in (None, "the-query")
     assert "offsets/2" in left(checkpoint)
     assert ".metadata.crc" not in left(checkpoint)
@@ -100,7 +100,7 @@ def test_temporary_files_and_a_version_alone_are_not_torn(checkpoint: Path) -> N
     (checkpoint / "offsets" / ".3.tmp").write_bytes(b"")
     (checkpoint / "sources/0" / "2").write_text("v1")
     before = left(checkpoint)
-    mend(checkpoint)
+    repair(checkpoint)
     assert left(checkpoint) == before
 
 
@@ -109,7 +109,7 @@ def test_what_a_torn_compaction_held_makes_all_files_be_read_again(checkpoint: P
     (checkpoint / "sources/0" / "0").unlink()
     (checkpoint / "sources/0" / "1").rename(checkpoint / "sources/0" / "1.compact")
     (checkpoint / "sources/0" / "1.compact").write_bytes(b'v1\n{"pa')
-    mend(checkpoint)
+    repair(checkpoint)
     assert not checkpoint.exists()
     assert (checkpoint.parent / "checkpoint.damaged-0").is_dir()
 
@@ -118,7 +118,7 @@ def test_a_whole_compaction_holds_what_came_before(checkpoint: Path) -> None:
     (checkpoint / "sources/0" / "0").unlink()
     (checkpoint / "sources/0" / "1").rename(checkpoint / "sources/0" / "1.compact")
     (checkpoint / "sources/0" / "2").write_bytes(b"")
-    mend(checkpoint)
+    repair(checkpoint)
     assert left(checkpoint) == [
         "commits/0",
         "commits/1",
@@ -132,7 +132,7 @@ def test_a_whole_compaction_holds_what_came_before(checkpoint: Path) -> None:
 def test_what_cannot_be_read_is_reported_with_its_name(checkpoint: Path) -> None:
     (checkpoint / "offsets" / "7").mkdir()
     with pytest.raises(ConfigError, match=r"offsets/7: Is a directory"):
-        mend(checkpoint)
+        repair(checkpoint)
 
 
 @pytest.fixture
@@ -149,20 +149,20 @@ def of_kafka(checkpoint: Path) -> Path:
 
 def test_where_kafka_began_is_no_damage(of_kafka: Path) -> None:
     before = left(of_kafka)
-    mend(of_kafka, keeps_files=False)
+    repair(of_kafka, keeps_files=False)
     assert left(of_kafka) == before
 
 
 def test_a_torn_micro_batch_of_kafka_goes_on_from_the_one_before(of_kafka: Path) -> None:
     (of_kafka / "offsets/2").write_bytes(b"v1\n")
     (of_kafka / "commits/1").write_bytes(b"")
-    mend(of_kafka, keeps_files=False)
+    repair(of_kafka, keeps_files=False)
     assert left(of_kafka) == ["commits/0", "metadata", "offsets/0", "sources/0/0"]
 
 
 def test_a_torn_beginning_does_not_take_the_micro_batches_with_it(of_kafka: Path) -> None:
     (of_kafka / "sources/0/0").write_bytes(b"\0")
-    mend(of_kafka, keeps_files=False)
+    repair(of_kafka, keeps_files=False)
     assert left(of_kafka) == [
         "commits/0",
         "commits/1",

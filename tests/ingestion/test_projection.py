@@ -107,7 +107,7 @@ def test_a_fragment_that_is_gone_leaves_the_index(is_withdrawn: bool, store: Mem
     done = Projection(store, index, lambda: EVERYTHING).sweep()
     assert (done.projected, done.erased) == (1, 1)
     assert (store.outbox(), index.search(Query()).ids) == ([], ["user_id:2"])
-    # One that comes back goes on from a later version.
+    # One that comes back continues from a later version.
     write(store, "user_id:1", "back")
     sweep(store, index, EVERYTHING)
     assert index.search(Query((Term("x", "back"),))).ids == ["user_id:1"]

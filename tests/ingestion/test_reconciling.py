@@ -60,8 +60,8 @@ def test_each_kind_of_damage_is_reported_and_mended(kept: IndexedStore) -> None:
         assert {kind: sorted(names) for kind, names in reported.named.items()} == expected
         assert reported.drift == {kind: len(names) for kind, names in expected.items()}
         assert (reported.left, reported.repaired, reported.waiting) == (7, 0, 0)
-    mended = ended(kept.reconciling(7, repairs=True))
-    assert (mended.left, mended.repaired, mended.drift) == (0, 7, reported.drift)
+    repaired = ended(kept.reconciling(7, repairs=True))
+    assert (repaired.left, repaired.repaired, repaired.drift) == (0, 7, reported.drift)
     assert ended(kept.reconciling(7)).drift.total() == 0
     assert kept.found("stale") == ["p:001"]
     assert kept.found("missing") == ["new:1"]

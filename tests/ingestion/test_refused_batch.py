@@ -23,14 +23,14 @@ def under(version: int, **segment: Any) -> MetadataSnapshot:
 
 
 def refused_then_mended(
-    folder: Path, given: list[RawRecord], first: MetadataSnapshot, mended: MetadataSnapshot
+    folder: Path, given: list[RawRecord], first: MetadataSnapshot, repaired: MetadataSnapshot
 ) -> tuple[Pipeline, Pipeline]:
     """What a store holds after both runs, and one that knew the repaired snapshot from the start."""
     refused = Pipeline(folder, snapshot=first)
     refused.process(given)
-    refused.snapshot = mended
+    refused.snapshot = repaired
     refused.process(given)
-    straight = Pipeline(folder, refused.key_store, snapshot=mended)
+    straight = Pipeline(folder, refused.key_store, snapshot=repaired)
     straight.process(given)
     return refused, straight
 
@@ -39,15 +39,15 @@ def test_a_spec_that_is_mended_for_the_failing_events_leaves_no_trace_of_the_fir
     tmp_path: Path,
 ) -> None:
     given = records(400)
-    first, mended = under(1, event_type="track"), under(2)
+    first, repaired = under(1, event_type="track"), under(2)
     reasons = [
         dead_letter.reason for dead_letter in Pipeline(tmp_path, snapshot=first).map(*given).dead_letters
     ]
     assert len(reasons) > 20
     assert set(reasons) == {DeadLetterReason.NO_SPEC}
-    assert Pipeline(tmp_path, snapshot=mended).map(*given).dead_letters == []
+    assert Pipeline(tmp_path, snapshot=repaired).map(*given).dead_letters == []
 
-    refused, straight = refused_then_mended(tmp_path, given, first, mended)
+    refused, straight = refused_then_mended(tmp_path, given, first, repaired)
 
     for reveal in (False, True):
         assert refused.export(reveal) == straight.export(reveal)
@@ -74,8 +74,8 @@ def values(pipeline: Pipeline, path: str) -> list[tuple[Any, int]]:
 
 
 def test_what_only_the_older_version_made_stays_and_says_so(tmp_path: Path) -> None:
-    first, mended = orders_under(1, note="guest"), orders_under(2)
-    refused, straight = refused_then_mended(tmp_path, [order()], first, mended)
+    first, repaired = orders_under(1, note="guest"), orders_under(2)
+    refused, straight = refused_then_mended(tmp_path, [order()], first, repaired)
     assert values(refused, "note") == [(False, 1)]
     assert values(straight, "note") == []
     assert values(refused, "orders.last.id") == values(straight, "orders.last.id") == [("R1", 2)]

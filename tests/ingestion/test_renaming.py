@@ -68,7 +68,7 @@ def test_an_old_name_that_comes_late_is_moved_by_the_next_run(pipeline: Pipeline
     flow.process([later()])
     assert PLAIN in states(pipeline)
     assert pipeline.index.versions([PLAIN]).keys() == {PLAIN}, (
-        "its version goes on behind the one that was withdrawn"
+        "its version continues behind the one that was withdrawn"
     )
     sealed(pipeline)
     assert states(pipeline) == from_the_start(pipeline, AFTER, later())

@@ -228,7 +228,7 @@ def test_an_erasure_forgets_that_a_fragment_was_renamed(away: tuple[Pipeline, Aw
 def test_changes_set_aside_under_the_other_name_leave_no_key_when_an_erasure_takes_them(
     away: tuple[Pipeline, AwayIndex, Erasure],
 ) -> None:
-    """As the machine of law 1 found: the erasure goes on weeks later, and their fragment never was."""
+    """As the machine of law 1 found: the erasure continues weeks later, and their fragment never was."""
     pipeline, index, erasure = away
     index.is_away = True
     with pytest.raises(ProfileIndexError):

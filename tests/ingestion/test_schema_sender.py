@@ -139,7 +139,7 @@ def test_a_full_file_takes_no_more_until_it_is_moved_away(
     sender.send(changes("odd.1"))
     assert sender.left_out == 7
     if how == "moved":
-        file.rename(file.with_suffix(".mended"))
+        file.rename(file.with_suffix(".repaired"))
     else:
         file.write_bytes(b"")
     sender.send(changes("odd.1", "odd.9"))

@@ -98,7 +98,7 @@ def test_away_at_the_start_with_an_earlier_snapshot(
         kept = follow(stack, service.url, cache).current()
     with ExitStack() as stack, caplog.at_level(logging.WARNING):
         assert follow(stack, nobody(), cache).current() == kept
-    assert f"going on with snapshot {kept.snapshot.version} from disk" in caplog.text
+    assert f"continuing with snapshot {kept.snapshot.version} from disk" in caplog.text
 
 
 def test_away_in_between_and_back(tmp_path: Path, cache: Path) -> None:

@@ -247,7 +247,7 @@ class RefusingOne:
 
 @pytest.mark.parametrize("pages", [2, 10 * THREADS])
 def test_no_request_outlives_the_call_that_failed(pages: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What goes on writing would do so when its lease is free, under a key that is erased by then."""
+    """What continues writing would do so when its lease is free, under a key that is erased by then."""
     refusing = RefusingOne()
     monkeypatch.setattr(dynamo_client, "connect", lambda *_: refusing)
     client = DynamoClient(TablesLocation("refused", "eu-central-1"))

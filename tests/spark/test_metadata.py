@@ -116,7 +116,7 @@ def test_without_the_service_the_last_snapshot_serves(tmp_path: Path) -> None:
         process = installation.start()
         try:
             until(lambda: installation.batches() or process.poll() is not None, what="a batch")
-            # The service is gone: the running flow goes on, and so does one that starts now.
+            # The service is gone: the running flow continues, and so does one that starts now.
             service.close()
             installation.publish("segment", [*retail("segment")[100:200]])
             until(

@@ -1,4 +1,4 @@
-"""A flow that is asked to stop ends well, and the next run goes on."""
+"""A flow that is asked to stop ends well, and the next run continues."""
 
 from __future__ import annotations
 

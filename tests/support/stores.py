@@ -65,7 +65,7 @@ class RunningNode(NamedTuple):
 def elasticsearch(folder: Path, port: int = 0) -> Iterator[RunningNode]:
     """An Elasticsearch on loopback that lives as long as the context; it asks nobody who they are.
 
-    `folder` takes its data and its log: with the same folder it goes on from there. Port 0 is any free one.
+    `folder` takes its data and its log: with the same folder it continues from there. Port 0 is any free one.
     Raises ServerUnavailableError with the reason where it cannot be had.
     """
     java, (library, transport) = java_and_jars(NODE, TRANSPORT)

@@ -111,7 +111,7 @@ class RegisterSealer(NotPicklable):
 MOST_PATHS = 16_384
 
 
-class Restatement(StrEnum):
+class Resealing(StrEnum):
     """What is to be done with a stored register."""
 
     SEAL = "seal"
@@ -119,16 +119,16 @@ class Restatement(StrEnum):
     DROP_TOKEN = "drop_token"  # noqa: S105
 
 
-class OutdatedValue(NamedTuple):
+class StaleValue(NamedTuple):
     """A stored register, the path it stands at, and what is to be done with it."""
 
     path: str
     register: Register
-    what: Restatement
+    what: Resealing
 
 
 class StoredValues(NotPicklable):
-    """Judges and restates registers under one snapshot. One per thread."""
+    """Judges and reseals registers under one snapshot. One per thread."""
 
     def __init__(self, snapshot: CompiledSnapshot, blind_index: BlindIndex) -> None:
         self._attributes = snapshot.attributes
@@ -137,41 +137,41 @@ class StoredValues(NotPicklable):
         self._node = lru_cache(MOST_PATHS)(snapshot.attributes.stored_node)
         self._shows_in_a_key = lru_cache(MOST_PATHS)(snapshot.attributes.shows_in_a_key)
 
-    def stale(self, stored: Iterable[tuple[str, Register]]) -> list[OutdatedValue]:
-        """The registers that may not be as they would be written today. Whether a token is right only `restated`
+    def stale(self, stored: Iterable[tuple[str, Register]]) -> list[StaleValue]:
+        """The registers that may not be as they would be written today. Whether a token is right only `resealed`
         reports: it depends on the value, and on the type that is declared today."""
         found = ((path, register, self._judge(path, register)) for path, register in stored)
-        return [OutdatedValue(path, register, what) for path, register, what in found if what is not None]
+        return [StaleValue(path, register, what) for path, register, what in found if what is not None]
 
-    def _judge(self, path: str, register: Register) -> Restatement | None:
+    def _judge(self, path: str, register: Register) -> Resealing | None:
         if register.kind is Kind.PLAIN:
             node = self._node(path)
             if not (node.is_sealed or node.is_undecided):
                 return None
             is_protected = self._attributes.policy_at(node, register.value).is_protected
-            return Restatement.SEAL if is_protected else None
+            return Resealing.SEAL if is_protected else None
         if register.kind is Kind.DELETED:
             return None
         # Of a sealed value the path alone reports: no reading it to see what it looks like.
         policy = self._attributes.policy(path)
         if policy.is_searchable:
-            return Restatement.CHECK_TOKEN
+            return Resealing.CHECK_TOKEN
         has_token = SealedValue.parse(register.value).token is not None
-        return Restatement.DROP_TOKEN if has_token and policy.is_protected else None
+        return Resealing.DROP_TOKEN if has_token and policy.is_protected else None
 
-    def restated(self, key: SealingKey, stale: OutdatedValue) -> Register:
+    def resealed(self, key: SealingKey, stale: StaleValue) -> Register:
         """The register as it is written today; the same one where it stays as it is.
 
         Raises SealError for a sealed value that cannot be opened, KeyProviderError for an unusable key.
         """
         path, register, what = stale
-        if what is Restatement.SEAL:
+        if what is Resealing.SEAL:
             policy = self._attributes.policy_of_value(path, register.value)
             return self._sealer.seal(
                 key, register.origin, ValueToSeal(path, register.value, policy.is_searchable)
             )
         present = SealedValue.parse(register.value)
-        token = self._token(key, path, register, present) if what is Restatement.CHECK_TOKEN else None
+        token = self._token(key, path, register, present) if what is Resealing.CHECK_TOKEN else None
         return (
             register
             if token == present.token

@@ -58,7 +58,7 @@ def require_own_keyring(provider: KeyProvider, store: ProfileStore, key_store: D
     if not is_noted and store.remembers(_NOTED) and _holds_anything(store):
         raise KeyProviderError(
             "the keyring is not the one that these profiles were made under, so that erased persons would come back: "
-            "restore that one. If it is lost, `idgraph keys adopt` goes on with this one"
+            "restore that one. If it is lost, `idgraph keys adopt` continues with this one"
         )
 
 

@@ -72,7 +72,7 @@ class MetadataSettings(BaseModel):
         default=None,
         ge=60,
         description="A flow that the service has not answered for so long stops: whoever cuts it off could keep a new "
-        "protection from it. It then does not start without the service either. Default: it goes on with the last snapshot.",
+        "protection from it. It then does not start without the service either. Default: it continues with the last snapshot.",
     )
     max_updates: int = Field(default=500, ge=1, description="Send schema changes when this many wait.")
     schema_update_interval: float = Field(

@@ -26,7 +26,7 @@ def line_of(text: str, keys: Sequence[str]) -> int | None:
     nearest, line = 0, None
     for number, path in _paths(text):
         common = _common(path, keys)
-        # What goes on otherwise than the path is another key; a table below it is as good as its own line.
+        # What continues otherwise than the path is another key; a table below it is as good as its own line.
         if common > nearest and common in (len(path), len(keys)):
             nearest, line = common, number
     return line

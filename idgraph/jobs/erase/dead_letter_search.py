@@ -138,26 +138,25 @@ class DeadLetterSearch:
                 yield FoundDeadLetter(
                     dead_letter.id, dead_letter.position, "its position names the fragment", True
                 )
-            elif found := self._judge(dead_letter, record, wanted):
+            elif found := self._match(dead_letter, record, wanted):
                 yield FoundDeadLetter(dead_letter.id, dead_letter.position, *found)
 
     def _opened(
         self, dead_letters: Iterable[DeadLetter], positions: set[str]
     ) -> Iterator[tuple[DeadLetter, RawRecord | None]]:
-        """Dead letters in their order, each with its record, decrypted if it arrived encrypted: as many requests are under
-        way as the service's `capacity`. Those at `positions` are not opened."""
-        under_way: deque[tuple[DeadLetter, RawRecord | None]] = deque()
+        """Dead letters in their order, each with its record, decrypted if it arrived encrypted: as many requests are in progress as the service's `capacity`. Those at `positions` are not opened."""
+        in_progress: deque[tuple[DeadLetter, RawRecord | None]] = deque()
 
         def arrived() -> Iterator[RawRecord]:
             for dead_letter in dead_letters:
                 record = None if dead_letter.position in positions else self._open(dead_letter)
                 if record is None and dead_letter.position not in positions:
                     continue
-                under_way.append((dead_letter, record))
+                in_progress.append((dead_letter, record))
                 yield record or RawRecord(_NO_SOURCE, dead_letter.position, b"")
 
         for done in self._decryption.run(arrived()):
-            dead_letter, record = under_way.popleft()
+            dead_letter, record = in_progress.popleft()
             yield dead_letter, done if record and isinstance(done, RawRecord) else record
 
     def _open(self, dead_letter: DeadLetter) -> RawRecord | None:
@@ -169,7 +168,7 @@ class DeadLetterSearch:
         source = _NO_SOURCE if dead_letter.holds_changes() else dead_letter.source
         return RawRecord(source, dead_letter.position, payload)
 
-    def _judge(self, dead_letter: DeadLetter, record: RawRecord, wanted: _Wanted) -> tuple[str, bool] | None:
+    def _match(self, dead_letter: DeadLetter, record: RawRecord, wanted: _Wanted) -> tuple[str, bool] | None:
         """Why a dead letter is somebody's, and whether that is certain."""
         if dead_letter.holds_changes():
             try:
@@ -181,11 +180,11 @@ class DeadLetterSearch:
         for identifier in self._read(event) if event else ():
             if wanted.holds(str(identifier)):
                 return f"its spec reads the {identifier.type} in it", True
-        found = wanted.judge(record.value)
+        found = wanted.match(record.value)
         if event is None or event.raw in record.value or (found and found[1]):
             return found
         # A payload that is no JSON says more when it is decoded.
-        return wanted.judge(event.raw) or found
+        return wanted.match(event.raw) or found
 
     def _event(self, record: RawRecord) -> Event | None:
         """The record as an event, if it can be read as one."""
@@ -236,7 +235,7 @@ class _Wanted:
             or str(self._blind_index.identifier(Identifier.parse(identifier))) in self._identifiers
         )
 
-    def judge(self, payload: bytes) -> tuple[str, bool] | None:
+    def match(self, payload: bytes) -> tuple[str, bool] | None:
         """Why a record is theirs by a value in it, and whether that is certain."""
         guess = None
         for text, places in values(payload).items():

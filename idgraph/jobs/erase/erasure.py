@@ -172,7 +172,7 @@ class Erasure:
             if not each.identifiers.isdisjoint(identifiers) or each.fragment_id in identifiers
         ]
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Before a flow writes: give a restored store its tombstones back, and finish what was interrupted."""
         with self._keeper.alone():
             lost = self._store.reinstate(self._keeper.read())

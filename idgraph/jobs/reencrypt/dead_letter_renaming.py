@@ -59,7 +59,7 @@ class DeadLetterRenaming:
 
     def _misnamed(self) -> Iterator[DeadLetter]:
         """It ends and leaves none out, whatever it shows of those that are put meanwhile: these have today's names, and it
-        goes on at ever higher ids."""
+        continues at ever higher ids."""
         counts = self._dead_letters.counts()
         for reason in COMMIT_REASONS:
             if counts.get(reason):

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from idgraph.jobs.reencrypt.stale import OutdatedFragment
+from idgraph.jobs.reencrypt.stale import StaleFragment
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import KeyProviderError, KeyServiceError, SealError
 from idgraph.model.fragments import Kind, Origin, Register
@@ -62,7 +62,7 @@ class Renaming(NotPicklable):
         guard = resources.key_guard()
         self._commit = CommitStage(resources.store, guard=guard, gives_up=True)
 
-    def rename(self, found: Sequence[OutdatedFragment]) -> Renamed:
+    def rename(self, found: Sequence[StaleFragment]) -> Renamed:
         """Rename fragments, each page of them durable in the store when it returns."""
         result = Renamed()
         states = self._states(found, result)
@@ -94,7 +94,7 @@ class Renaming(NotPicklable):
             self._orphaned_keys.erase(withdrawn)
             self._store.forget_withdrawn(list(withdrawn))
 
-    def _states(self, found: Sequence[OutdatedFragment], result: Renamed) -> dict[str, FragmentState]:
+    def _states(self, found: Sequence[StaleFragment], result: Renamed) -> dict[str, FragmentState]:
         sealed = [each for each in found if each.todo or _has_sealed(each.state)]
         before = self._data_keys.fetch([each.stored.id for each in sealed], create=False)
         after = self._data_keys.fetch({each.name for each in sealed}, create=True)
@@ -147,7 +147,7 @@ class Renaming(NotPicklable):
         return cell.rewritten(form, origins.__getitem__)
 
     def _move(
-        self, found: Sequence[OutdatedFragment], states: dict[str, FragmentState], result: Renamed
+        self, found: Sequence[StaleFragment], states: dict[str, FragmentState], result: Renamed
     ) -> None:
         """To fragments of other ids. What a tombstone refuses there belongs to somebody who was erased."""
         try:
@@ -171,7 +171,7 @@ class Renaming(NotPicklable):
         result.done |= gone.keys() - moved_on
 
     def _write(
-        self, found: Sequence[OutdatedFragment], states: dict[str, FragmentState], result: Renamed
+        self, found: Sequence[StaleFragment], states: dict[str, FragmentState], result: Renamed
     ) -> None:
         """In their places."""
         if not found:
@@ -195,7 +195,7 @@ class _Renamed(dict[Origin, Origin]):
         return renamed
 
 
-def _write_of(each: OutdatedFragment, state: FragmentState) -> FragmentWrite:
+def _write_of(each: StaleFragment, state: FragmentState) -> FragmentWrite:
     identifiers = frozenset(state.identifiers)
     dropped = frozenset(each.state.identifiers) - identifiers
     version = each.stored.version

@@ -13,7 +13,7 @@ from ingestion.spark.workers import WorkerResources
 from merge.fragments import FragmentState
 from transforms.privacy.keys import NotPicklable
 from transforms.privacy.protected_names import StoredNames
-from transforms.privacy.stored_values import OutdatedValue, StoredValues
+from transforms.privacy.stored_values import StaleValue, StoredValues
 
 PATH = "path"
 """Stands for keys of paths where types of names are reported."""
@@ -25,19 +25,19 @@ def fail(progress: Progress, shown_name: str) -> None:
     progress.note("failed", [shown_name])
 
 
-class OutdatedFragment(NamedTuple):
-    """A fragment with something to restate: `todo` of its values, `types` of its names; `name` is its id
+class StaleFragment(NamedTuple):
+    """A fragment with something to reseal: `todo` of its values, `types` of its names; `name` is its id
     today, and `erasure_epoch` the `until` of the tombstone that it was read beside."""
 
     stored: StoredFragment
     state: FragmentState
     erasure_epoch: int
-    todo: list[OutdatedValue]
+    todo: list[StaleValue]
     name: str
     types: set[str]
 
 
-class OutdatedSearch(NotPicklable):
+class StaleSearch(NotPicklable):
     """Looks through fragments under one snapshot. One per thread."""
 
     def __init__(
@@ -55,14 +55,14 @@ class OutdatedSearch(NotPicklable):
         self._names = names
         self._on_readable = on_readable
 
-    def find(self, found: Sequence[StoredFragment], progress: Progress) -> list[OutdatedFragment]:
-        """Those of these fragments with something to restate; damaged ones, and keys in the clear, are counted."""
+    def find(self, found: Sequence[StoredFragment], progress: Progress) -> list[StaleFragment]:
+        """Those of these fragments with something to reseal; damaged ones, and keys in the clear, are counted."""
         stale, damaged = self._erasure_epoch(found)
         for fragment_id in damaged:
             fail(progress, self._names.identifier(fragment_id))
         return [each for each in stale if self._show_report(each, progress)]
 
-    def find_again(self, ids: Sequence[str]) -> list[OutdatedFragment]:
+    def find_again(self, ids: Sequence[str]) -> list[StaleFragment]:
         """The same of fragments that were counted before, and have changed since."""
         stale, _ = self._erasure_epoch(list(self._store.read(ids).values()))
         return [each for each in stale if each.todo or each.types]
@@ -72,7 +72,7 @@ class OutdatedSearch(NotPicklable):
         origins = {id(origin): origin for origin in state.origins()}
         return self._names.readable({fragment_id, *state.identifiers}, origins.values())
 
-    def _show_report(self, each: OutdatedFragment, progress: Progress) -> bool:
+    def _show_report(self, each: StaleFragment, progress: Progress) -> bool:
         reported = set(each.types)
         if self._values.shows_in_keys(each.state.registers):
             progress.count("readable", [PATH])
@@ -81,7 +81,7 @@ class OutdatedSearch(NotPicklable):
             self._on_readable(each.stored.id, reported)
         return bool(each.todo or each.types)
 
-    def _erasure_epoch(self, found: Sequence[StoredFragment]) -> tuple[list[OutdatedFragment], list[str]]:
+    def _erasure_epoch(self, found: Sequence[StoredFragment]) -> tuple[list[StaleFragment], list[str]]:
         # After they were read: a tombstone that comes later is refused by the write. Those few that have one
         # were erased and came back, perhaps in between, so they are read again.
         erasure_epoch = {
@@ -89,7 +89,7 @@ class OutdatedSearch(NotPicklable):
         }
         self._data_keys.forget(erasure_epoch)
         again = self._store.read(list(erasure_epoch)) if erasure_epoch else {}
-        stale: list[OutdatedFragment] = []
+        stale: list[StaleFragment] = []
         damaged: list[str] = []
         for each in found:
             stored = again.get(each.id) if each.id in erasure_epoch else each
@@ -103,5 +103,5 @@ class OutdatedSearch(NotPicklable):
             until = erasure_epoch.get(stored.id, NO_EPOCH)
             todo, types = self._values.stale(state.stored()), self.types(stored.id, state)
             name = self._names.identifier(stored.id)
-            stale.append(OutdatedFragment(stored, state, until, todo, name, types))
+            stale.append(StaleFragment(stored, state, until, todo, name, types))
         return stale, damaged

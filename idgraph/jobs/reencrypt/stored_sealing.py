@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from idgraph.jobs.reencrypt.dead_letter_renaming import DeadLetterRenaming
 from idgraph.jobs.reencrypt.renaming import Renaming
-from idgraph.jobs.reencrypt.stale import OutdatedFragment, OutdatedSearch, fail
+from idgraph.jobs.reencrypt.stale import StaleFragment, StaleSearch, fail
 from idgraph.model.backoff import Backoff
 from idgraph.model.errors import (
     ConflictError,
@@ -30,12 +30,12 @@ from ingestion.spark.workers import WorkerResources
 from merge.fragments import FragmentState
 from transforms.privacy.protected_names import StoredNames
 from transforms.privacy.sealing import SealingKey
-from transforms.privacy.stored_values import Restatement, StoredValues
+from transforms.privacy.stored_values import Resealing, StoredValues
 from transforms.spec.mapping import CompiledSnapshot
 
 PAGE = 500
 
-_Restated = list[tuple[str, Register, Register]]
+_Resealed = list[tuple[str, Register, Register]]
 """Paths, the registers that stand there, and what takes their places."""
 
 
@@ -58,7 +58,7 @@ class StoredSealing:
         self._projection = resources.projection(lambda: snapshot.attributes.index_rules)
         self._values = StoredValues(snapshot, resources.blind_index)
         self._names = StoredNames(snapshot.snapshot, resources.blind_index, snapshot.protected_names)
-        self._search = OutdatedSearch(resources, self._values, self._names, on_readable)
+        self._search = StaleSearch(resources, self._values, self._names, on_readable)
         self._renaming = Renaming(resources, self._values, self._names, self._projection)
         self._dead_letters = DeadLetterRenaming(resources, self._names, self.seal_change)
         self._backoff = backoff or Backoff()
@@ -106,7 +106,7 @@ class StoredSealing:
         todo = self._values.stale(change.stored())
         if todo:
             key = self._resources.data_keys.fetch([fragment_id], create=True)[fragment_id]
-            change.restate([(each.path, each.register, self._values.restated(key, each)) for each in todo])
+            change.reseal([(each.path, each.register, self._values.resealed(key, each)) for each in todo])
         return fragment_id, change
 
     def finish(self) -> int:
@@ -129,7 +129,7 @@ class StoredSealing:
         self,
         progress: Progress,
         page: int,
-        take: Callable[[Sequence[OutdatedFragment], Progress], None],
+        take: Callable[[Sequence[StaleFragment], Progress], None],
         after: str = "",
     ) -> Iterator[str]:
         for found in scan_pages(self._store, page, after):
@@ -137,11 +137,11 @@ class StoredSealing:
             progress.done += len(found)
             yield found[-1].id
 
-    def _count(self, stale: Sequence[OutdatedFragment], progress: Progress) -> None:
+    def _count(self, stale: Sequence[StaleFragment], progress: Progress) -> None:
         keys = self._resources.data_keys.fetch([each.stored.id for each in stale], create=False)
         for each in stale:
             key = keys.get(each.stored.id)
-            found = [value.path for value in each.todo if value.what is Restatement.SEAL]
+            found = [value.path for value in each.todo if value.what is Resealing.SEAL]
             if key is not None:
                 changed = self._changed(each, key, progress)
                 found += [path for path, register, _ in changed if register.kind is Kind.SEALED]
@@ -149,7 +149,7 @@ class StoredSealing:
             progress.count("values", found)
             progress.count("renamed", each.types)
 
-    def _seal(self, stale: Sequence[OutdatedFragment], progress: Progress) -> None:
+    def _seal(self, stale: Sequence[StaleFragment], progress: Progress) -> None:
         for attempt in range(self._backoff.retries + 1):
             if not stale:
                 return
@@ -166,8 +166,8 @@ class StoredSealing:
             )
 
     def _rename(
-        self, stale: Sequence[OutdatedFragment], progress: Progress
-    ) -> tuple[set[str], list[OutdatedFragment]]:
+        self, stale: Sequence[StaleFragment], progress: Progress
+    ) -> tuple[set[str], list[StaleFragment]]:
         """Rename fragments, and seal them with it; gives those that changed meanwhile, and those that keep their
         names for a value that cannot be opened: their other values are sealed all the same."""
         if not stale:
@@ -186,16 +186,16 @@ class StoredSealing:
             fail(progress, each.name)
         return result.moved_on, failed
 
-    def _write(self, stale: Sequence[OutdatedFragment], progress: Progress) -> set[str]:
+    def _write(self, stale: Sequence[StaleFragment], progress: Progress) -> set[str]:
         keys = self._resources.data_keys.fetch([each.stored.id for each in stale], create=True)
-        changes: dict[str, _Restated] = {}
+        changes: dict[str, _Resealed] = {}
         writes: list[FragmentWrite] = []
         for each in stale:
             name, version, _ = each.stored
             changed = self._changed(each, keys[name], progress)
             if changed:
                 changes[name] = changed
-                each.state.restate(changed)
+                each.state.reseal(changed)
                 writes.append(
                     FragmentWrite(name, version, each.state.encode(), frozenset(), each.erasure_epoch)
                 )
@@ -212,21 +212,21 @@ class StoredSealing:
                 progress.count("values", [path for path, _, _ in changed])
         return refused
 
-    def _changed(self, each: OutdatedFragment, key: SealingKey, progress: Progress) -> _Restated:
+    def _changed(self, each: StaleFragment, key: SealingKey, progress: Progress) -> _Resealed:
         """What is written of a fragment. One value that cannot be opened does not hold the others."""
-        changed: _Restated = []
+        changed: _Resealed = []
         failed = False
         for value in each.todo:
             try:
-                restated = self._values.restated(key, value)
+                resealed = self._values.resealed(key, value)
             except KeyServiceError:
                 # All the others would fail too, and count as looked at.
                 raise
             except (SealError, KeyProviderError):
                 failed = True
                 continue
-            if restated is not value.register:
-                changed.append((value.path, value.register, restated))
+            if resealed is not value.register:
+                changed.append((value.path, value.register, resealed))
         if failed and not each.types:
             fail(progress, each.name)
         return changed

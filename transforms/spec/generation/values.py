@@ -257,7 +257,7 @@ class Values(ABC):
 
     @abstractmethod
     def jump_unless(self, test: ast.expr, otherwise: Label) -> None:
-        """Goes on if a test is true."""
+        """Continues if a test is true."""
 
 
 _PURE: frozenset[Any] = frozenset([is_tracked, strip_zeros, str.lower, str.upper, str.strip, str.split])

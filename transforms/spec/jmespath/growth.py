@@ -144,7 +144,7 @@ class Growths:
 
 
 def needs_measure(before: int, after: int) -> bool:
-    """Whether a value of one growth is to be measured before a part of another growth goes on with it."""
+    """Whether a value of one growth is to be measured before a part of another growth continues with it."""
     return before > 1 and before * after > MOST_UNMEASURED
 
 

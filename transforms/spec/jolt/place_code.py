@@ -89,7 +89,7 @@ class PlaceCode:
         body += self._filled(place, new_list() if place.is_list else new_dict(), [])
 
     def _noted(self, target: Target, value: ast.expr, body: Block) -> ast.expr:
-        """Keeps what is known of the place; gives the value as the code goes on with it."""
+        """Keeps what is known of the place; gives the value as the code continues with it."""
         place = target.place
         if place.depth or not target.kinds or isinstance(value, ast.Constant):
             return value

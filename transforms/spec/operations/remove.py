@@ -36,7 +36,7 @@ _NODES_A_STEP = 4
 
 @dataclass(slots=True)
 class _Node:
-    """One key: without children it is removed, with children the walk goes on below it."""
+    """One key: without children it is removed, with children the walk continues below it."""
 
     key: str
     star: Star | None

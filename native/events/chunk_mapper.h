@@ -5,7 +5,7 @@
 #include "reader.h"
 
 enum { RECORD_TYPE, DECRYPTED_TYPE, ORIGIN_TYPE, LEAVES_TYPE, MAPPED_EVENT_TYPE, AWAY_TYPE, TYPES };
-enum { OF_TYPES, READERS, ROUTES, FIND_ROUTE, PROTECT, LEAVES, TAKE_BACK, TIMED, GATHERER_PARTS };
+enum { OF_TYPES, READERS, ROUTES, FIND_ROUTE, PROTECT, LEAVES, TAKE_BACK, TIMED, CHUNK_MAPPER_PARTS };
 /* Of a route: the spec's function, its reference, and signs: an event id with none of them is not hashed. */
 enum { MAP, SPEC_REF, SIGNS, ROUTE_PARTS };
 /* What idgraph.native's `state` is given beside an event's own, and how many leaves an event may have. */
@@ -321,17 +321,17 @@ static PyObject *gather_chunk(PyObject *parts, PyObject *const *arguments, Py_ss
     return failed ? NULL : Py_BuildValue("(nn)", gathering.bytes, gathering.skipped);
 }
 
-static PyMethodDef gatherer_method = {
+static PyMethodDef chunk_mapper_method = {
     "gather", (PyCFunction)(void (*)(void))gather_chunk, METH_FASTCALL,
     "gather(records, latest, add_plain, others, to_seal, rest): maps a list of records, the plain ones given\n"
     "to add_plain(fragment_id, time, state), the others into lists by fragment id, whose id is a key of `to_seal` where\n"
     "something must be sealed; gives how many bytes and how many skipped events those had for which rest(record) was not called."};
 
-PyDoc_STRVAR(gatherer_doc, "gatherer((RawRecord, DecryptedRecord, Origin, Leaves, MappedEvent, Away), readers, routes,\n"
+PyDoc_STRVAR(chunk_mapper_doc, "chunk_mapper((RawRecord, DecryptedRecord, Origin, Leaves, MappedEvent, Away), readers, routes,\n"
                            "find_route, protect, (state, root, skipped, policies, rest, encode, most), take_back,\n"
                            "timed): a function that maps chunks of records. Of their errors it raises Away.");
 
-static bool are_gatherer_types(PyObject *types)
+static bool are_chunk_mapper_types(PyObject *types)
 {
     if (!PyTuple_CheckExact(types) || PyTuple_GET_SIZE(types) != TYPES) {
         return false;
@@ -349,9 +349,9 @@ static bool are_gatherer_types(PyObject *types)
     return true;
 }
 
-static PyObject *gatherer(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
+static PyObject *chunk_mapper(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
 {
-    if (!check_arguments(given, GATHERER_PARTS) || !check_dict(arguments[READERS]) || !check_dict(arguments[ROUTES])) {
+    if (!check_arguments(given, CHUNK_MAPPER_PARTS) || !check_dict(arguments[READERS]) || !check_dict(arguments[ROUTES])) {
         return NULL;
     }
     PyObject *leaves = arguments[LEAVES];
@@ -359,10 +359,10 @@ static PyObject *gatherer(PyObject *Py_UNUSED(module), PyObject *const *argument
         PyErr_SetString(PyExc_TypeError, "a frozen set of timed sources is needed");
         return NULL;
     }
-    if (!are_gatherer_types(arguments[OF_TYPES]) || !PyTuple_CheckExact(leaves) ||
+    if (!are_chunk_mapper_types(arguments[OF_TYPES]) || !PyTuple_CheckExact(leaves) ||
         PyTuple_GET_SIZE(leaves) != LEAVES_PARTS || !is_short_integer(PyTuple_GET_ITEM(leaves, MOST_LEAVES))) {
         PyErr_SetString(PyExc_TypeError, "named tuples and the parts of leaves are needed");
         return NULL;
     }
-    return with_parts(&gatherer_method, arguments, GATHERER_PARTS);
+    return with_parts(&chunk_mapper_method, arguments, CHUNK_MAPPER_PARTS);
 }
