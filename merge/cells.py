@@ -1,4 +1,4 @@
-"""What a policy other than `latest` keeps at a path: a join-semilattice beside the path's register.
+"""The cell of a path under a policy other than `latest`: a join-semilattice beside the path's register.
 
 A cell is made of entries (see `merge.policies.Policy`), joined by source and key; of the latest null; and, for
 some policies, of the best entry of each source. Everything that takes entries away takes a beginning of what
@@ -27,7 +27,7 @@ from merge.policies.policy import Kept, Policy, later
 
 
 class Removals(NamedTuple):
-    """What takes entries away from outside of the cell: the latest register above its path, and the newest
+    """The removals of entries from outside of the cell: the latest register above its path, and the newest
     snapshot event that covers it, by source."""
 
     above: Origin | None
@@ -44,7 +44,7 @@ class Removals(NamedTuple):
 
 
 class Cell:
-    """What one policy keeps at one path. Mutable while it is joined; call `normalise` before it is read."""
+    """The entries of one policy at one path. Mutable while it is joined; call `normalise` before it is read."""
 
     __slots__ = ("best", "entries", "floor", "policy")
 

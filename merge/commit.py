@@ -32,7 +32,7 @@ these and the fragments that the write refused."""
 
 
 class CommitResult(BatchCounts, kw_only=True):
-    """What became of changes: counters, the new `versions` of the fragments that were written, and `failed` changes that
+    """The result of a commit: counters, the new `versions` of the fragments that were written, and `failed` changes that
     cannot be written, both by fragment id. `stored_bytes` are those of the states of all fragments."""
 
     versions: dict[str, int] = msgspec.field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What the index may know of a fragment."""
+"""The fields of a fragment for the index."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _seen(kind: Kind, value: Any) -> _Field:
 
 
 def shown_of_json(kind: int, json: bytes) -> Scalar | list[Scalar] | None:
-    """What the index may know of a register's value that is indexable; None for nothing. Raises DamagedStateError."""
+    """The index field of a register's indexable value; None for none. Raises DamagedStateError."""
     try:
         value = canonical.decode(json)
     except canonical.MalformedJSON as error:

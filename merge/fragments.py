@@ -180,7 +180,7 @@ class FragmentState:
         return changed
 
     def cell(self, path: str, policy: ReconciliationPolicy) -> Cell:
-        """What a policy keeps at a path; an empty one if there was none."""
+        """The cell of a policy at a path; a new one if there was none."""
         cells = self.cells.setdefault(path, {})
         if policy not in cells:
             cells[policy] = Cell(POLICIES[policy])
@@ -258,7 +258,7 @@ class FragmentState:
                 del self.cells[path]
 
     def removals(self, path: str) -> Removals:
-        """What takes entries away from the cells of a path, beside their own nulls."""
+        """The removals of entries from the cells of a path, beside their own nulls."""
         above = [self.registers[each].origin for each in paths.ancestors(path) if each in self.registers]
         snapshots: dict[str, Stamp] = {}
         for (source, scope), stamp in self.markers.items():

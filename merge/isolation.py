@@ -11,7 +11,7 @@ from merge.fragments import FragmentState
 
 
 class CommitFailure(NamedTuple):
-    """What some events together ask of a fragment, and why it cannot be done. `detail` holds no value; values that
+    """A change that some events ask of a fragment, and why it failed. `detail` holds no value; values that
     policy protects are sealed in `change`."""
 
     fragment_id: str
@@ -21,7 +21,7 @@ class CommitFailure(NamedTuple):
 
 
 class Verdict(StrEnum):
-    """What is to become of a failure."""
+    """The handling of a failure."""
 
     SET_ASIDE = "set_aside"
     """It becomes a dead letter, from which it can be replayed."""

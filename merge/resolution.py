@@ -1,4 +1,4 @@
-"""What a fragment's registers resolve to: values with their provenance, and profiles of them."""
+"""The values of a fragment: values with their provenance, and profiles of them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Shown(NamedTuple):
         return self._replace(parts=[part._replace(origin=origin(part.origin)) for part in self.parts])
 
     def value(self, values: Sequence[Any]) -> Any:
-        """What shows, given the values of `parts` as they may be read."""
+        """The resolved value, given the values of `parts` as they may be read."""
         return (
             values[0] if self.policy is ReconciliationPolicy.LATEST else POLICIES[self.policy].value(values)
         )

@@ -229,7 +229,7 @@ def _value(text: str, declared: DataType | None) -> str | int | float | bool:
 def warnings(
     query: Query, types: Mapping[str, DataType], found_type: Callable[[str], DataType | None]
 ) -> Iterator[str]:
-    """What to say of clauses that never match, or mean another thing than they look like. `types` are those of the
+    """Warnings of clauses that never match or look like something else. `types` are those of the
     catalogue; `found_type` gives that of the values that profiles have of an attribute which it does not know."""
     for clause in leaves(query):
         if isinstance(clause, FullText):
@@ -246,7 +246,7 @@ def warnings(
 
 
 def nearest(path: str, known: Collection[str]) -> str:
-    """What to do about an attribute that nobody knows."""
+    """The hint for an unknown attribute."""
     near = difflib.get_close_matches(path, known, n=1)
     return f"did you mean {near[0]}?" if near else "`idgraph attributes search` finds them"
 

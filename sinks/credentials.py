@@ -9,7 +9,7 @@ from idgraph.model.errors import ConfigError
 
 
 def secret(variable: str, file: str | None) -> str | None:
-    """What the variable holds, else the file; None where there is neither. Raises ConfigError for a file that cannot
+    """The content of the variable, else of the file; None where there is neither. Raises ConfigError for a file that cannot
     be read."""
     if found := os.environ.get(variable):
         return found

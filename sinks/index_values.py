@@ -155,7 +155,7 @@ def composed(text: str) -> str:
 
 @cache
 def analyzer() -> TextAnalyzer:
-    """What makes words of a text."""
+    """The tokenizer of texts."""
     return (
         TextAnalyzerBuilder(Tokenizer.simple())
         .filter(Filter.remove_long(WORD_BYTES + 1))

@@ -63,4 +63,4 @@ def _negative(number: float) -> bytes:
 
 
 INFINITE = frozenset({_positive(math.inf), _negative(-math.inf)})
-"""What the keys of numbers that are too large for a double begin with."""
+"""The beginning of the keys of numbers that are too large for a double."""

@@ -35,7 +35,7 @@ class Exit(IntEnum):
     USAGE = 2
     """The command line or the configuration is wrong."""
     NOT_FOUND = 3
-    """What was asked for is not there."""
+    """The object does not exist."""
     STOPPED = 4
     """The flow stopped itself: too many dead letters."""
     UNAVAILABLE = 5

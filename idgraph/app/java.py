@@ -126,7 +126,7 @@ def _digests(wanted: JarSet) -> dict[str, str]:
 
 
 def _module(wanted: JarSet) -> str:
-    """What Ivy is to fetch, as it is reported."""
+    """The list of files for Ivy."""
     dependencies = "".join(
         f'<dependency org="{each.group}" name="{each.name}" rev="{each.version}" '
         f'conf="default->{"master" if each.alone else "default"}"/>'
@@ -172,7 +172,7 @@ def _fetch(wanted: JarSet, digests: dict[str, str], folder: Path) -> None:
 
 
 def _wrong(folder: Path, digests: dict[str, str]) -> str | None:
-    """What is not as the list says. Of a file too many, too: all that lies in the folder is run."""
+    """Differences from the list, surplus files included: all that lies in the folder is run."""
     found = {file.name: file for file in folder.iterdir()}
     for name in sorted(found.keys() | digests.keys()):
         if name not in found:

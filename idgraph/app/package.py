@@ -1,4 +1,4 @@
-"""What idgraph depends on: as an archive for executors that have Python and Spark only, and as a command that installs it."""
+"""The dependencies of idgraph: as an archive for executors that have Python and Spark only, and as a command that installs it."""
 
 from __future__ import annotations
 

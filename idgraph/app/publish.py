@@ -21,7 +21,7 @@ Publish = Callable[[Sequence[bytes]], int]
 
 @contextmanager
 def publisher(settings: Settings, source: str, key: str | None = None) -> Iterator[Publish]:
-    """What publishes lines to a configured source, and gives how many; durable when it returns. `key` is the dotted
+    """A function that publishes lines to a configured source and returns their number; durable when it returns. `key` is the dotted
     path of what a record of Kafka has as its key.
 
     Raises ConfigError for a source that cannot be published to. What it gives raises PublishError.

@@ -166,7 +166,7 @@ class Reader:
         return Scan(self, reveal)
 
     def scanned(self, reveal: bool) -> Iterator[Profile]:
-        """What one iteration of a `Scan` gives."""
+        """One iteration of a `Scan`."""
         reader = self._current()
         yield from reader.scan(reveal)
         self._report(reader)

@@ -128,7 +128,7 @@ _MODES = {"stdin": "r", "stdout": "w", "stderr": "w"}
 
 
 def open_closed_streams() -> None:
-    """What is closed becomes /dev/null, before another file gets its descriptor: messages would go to standard output, or
+    """Point closed streams to /dev/null, before another file gets its descriptor: messages would go to standard output, or
     into a database."""
     for number, (name, mode) in enumerate(_MODES.items()):
         if getattr(sys, name) is not None:

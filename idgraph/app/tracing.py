@@ -1,4 +1,4 @@
-"""What each operation of a spec did to a payload, for people and for scripts, with sensitive keys masked."""
+"""The effect of each operation of a spec on a payload, for people and for scripts, with sensitive keys masked."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class KeyMasks:
         self._is_value = self._value_keys.made_of(payload)
 
     def masked(self, value: Any) -> Any:
-        """What an operation gave with such keys replaced; its values count from then on. Raises TransformError for
+        """The output of an operation with such keys replaced; its values count from then on. Raises TransformError for
         one that is nested too deeply."""
         try:
             shown = self._masked(value)
@@ -155,7 +155,7 @@ class TraceView:
 
 
 class StepView:
-    """What one operation did."""
+    """The effect of one operation."""
 
     def __init__(self, before: Any, step: TracedStep, place: str, show: Callable[[Any], Any]) -> None:
         self._before = before

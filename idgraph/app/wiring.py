@@ -53,7 +53,7 @@ def prepare_directory(settings: Settings) -> None:
 
 
 def worker_plan(settings: Settings) -> WorkerPlan:
-    """What Spark workers need to know: places, never keys or tokens."""
+    """The configuration of Spark workers: places, never keys or tokens."""
     from idgraph.app.adapters.inputs import decryptors_config, formats_config, ranges_config
     from idgraph.model.spark import is_local
     from ingestion.spark.workers import WorkerPlan

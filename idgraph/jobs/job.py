@@ -1,4 +1,4 @@
-"""What a job is, and how one runs: by pages, under its lock, with progress, resume point, pace and cancellation.
+"""The base of all jobs, and their runner: by pages, under its lock, with progress, resume point, pace and cancellation.
 
 The runner prints nothing and ends no process: the command line, the flows and the API all run jobs by it.
 """
@@ -30,7 +30,7 @@ HEARTBEAT_SECONDS = 0.5
 
 
 class Plan(NamedTuple):
-    """What a job is about to do. `resumes` says whether it takes up what an earlier run left undone."""
+    """The work ahead of a job. `resumes` says whether it takes up what an earlier run left undone."""
 
     title: str
     total: int
@@ -46,17 +46,17 @@ class Job(ABC):
     reopens: ClassVar[bool] = False
     """Whether a job that is done is taken up again when there is more to do."""
     target: str = ""
-    """What it works on: of one kind and target, one job runs at a time."""
+    """The object of its work: of one kind and target, one job runs at a time."""
 
     what: Mapping[str, Any] = MappingProxyType({})
     """Its parameters as JSON data, for the log: no personal data."""
 
     @abstractmethod
     def plan(self, point: Point) -> Plan:
-        """What it is about to do from a point; called once, under the job's lock."""
+        """The work ahead from a point; called once, under the job's lock."""
 
     def paced(self, progress: Progress) -> int:
-        """What a rate bounds."""
+        """The number that a rate bounds."""
         return progress.done
 
 

@@ -71,7 +71,7 @@ class Reindex(PagedJob):
         return progress.counts["indexed"]
 
     def _under(self, policy: IndexPolicy) -> str:
-        """What a point is good for: the version that is being made, and the policy."""
+        """The version that is being made and its policy: a resume point is valid for these alone."""
         return f"{self._mark} {policy.fingerprint}"
 
     def _fill(self, policy: IndexPolicy, progress: Progress, point: Point) -> Iterator[Point]:

@@ -21,7 +21,7 @@ SHOWN = 5
 
 
 class JobKind(StrEnum):
-    """What a job does."""
+    """The work of a job."""
 
     BACKFILL = "backfill"
     REPLAY = "replay"
@@ -45,7 +45,7 @@ class JobState(StrEnum):
 
 
 class Requester(NamedTuple):
-    """Who starts a job, and why."""
+    """The person or flow that starts a job, and the reason."""
 
     who: str
     why: str = ""
@@ -75,7 +75,7 @@ class Progress:
             self.counts[f"{name}/{part}"] += number
 
     def parts(self, name: str) -> Counter[str]:
-        """What was counted by part under a name."""
+        """The counts by part under a name."""
         beginning = f"{name}/"
         return Counter(
             {key.removeprefix(beginning): n for key, n in self.counts.items() if key.startswith(beginning)}
@@ -90,7 +90,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """What is known of a job. Moments are in milliseconds since 1970.
+    """One job in the log. Moments are in milliseconds since 1970.
 
     `target` is what it works on: of one kind and target, one job runs at a time. `what` are its parameters, without
     personal data. `private` is sealed: the resume point, the notes and the error.
@@ -110,7 +110,7 @@ class JobRecord:
 
 
 class Work(Protocol):
-    """What distinguishes one job from another: `JobRecord` says what each is."""
+    """The fields that distinguish jobs; see `JobRecord`."""
 
     @property
     def kind(self) -> JobKind: ...

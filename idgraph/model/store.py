@@ -63,7 +63,7 @@ class FragmentStore(Protocol):
     def read_with_tombstones(
         self, ids: Sequence[str]
     ) -> tuple[dict[str, StoredFragment], dict[str, Tombstone]]:
-        """What `read` and `Tombstones.tombstones` give, of one fragment at one moment, for the price of `read`."""
+        """The results of `read` and `Tombstones.tombstones`, each fragment at one moment, for the price of `read`."""
         ...
 
     def write(self, writes: Sequence[FragmentWrite]) -> set[str]:

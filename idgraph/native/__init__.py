@@ -1,4 +1,4 @@
-"""What is native (native/*.c), where a C compiler built it; without it the Python reference implementations run.
+"""The native modules (native/*.c) where a C compiler built them; without them the Python references run.
 
 `IDGRAPH_NATIVE=off` leaves them out. See docs/adr/0013-native-loops.md.
 """
@@ -64,7 +64,7 @@ class Events(Protocol):
 
 
 class NativeLeaves(Protocol):
-    """What an event leaves; native/leaves.c says of each what it does and names its reference implementation."""
+    """The leaves of an event; native/leaves.c says of each what it does and names its reference implementation."""
 
     SOURCE: int
 

@@ -1,1 +1,1 @@
-"""What both REST services share."""
+"""The parts that both REST services share."""

@@ -44,7 +44,7 @@ def _precondition(if_match: IfMatch = None, if_none_match: IfNoneMatch = None) -
 
 
 Precondition = Annotated[Check, Depends(_precondition)]
-"""What the headers of a change ask of the body as it is now (None if there is none); the check raises
+"""A check of a change's headers against the present body (None if there is none). It raises
 PreconditionError."""
 
 

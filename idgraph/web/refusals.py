@@ -6,7 +6,7 @@ from idgraph.model.errors import MetadataError
 
 
 class RefusedRequestError(MetadataError):
-    """What was sent cannot be accepted. `pointer` is the JSON pointer of the wrong place in it."""
+    """The request cannot be accepted. `pointer` is the JSON pointer of the wrong place in it."""
 
     def __init__(self, message: str, pointer: str = "", hint: str | None = None) -> None:
         self.message = message
@@ -32,8 +32,8 @@ class ClashError(MetadataError):
 
 
 class SamePersonError(MetadataError):
-    """Who asked for a change cannot be the one who approves it."""
+    """The person who asked for a change cannot approve it."""
 
 
 class GoneError(MetadataError):
-    """What was asked for is no part of the history, or no more of use than all there is."""
+    """The requested change is not in the history, or the history since is too long."""

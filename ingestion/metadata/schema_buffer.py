@@ -31,7 +31,7 @@ MAX_REPORTED = 10
 
 
 class SchemaSender:
-    """What is refused for good is set aside in `refused_file` (`RefusedChanges`)."""
+    """Sets changes that are refused for good aside in `refused_file` (`RefusedChanges`)."""
 
     def __init__(self, updates: SchemaUpdates, refused_file: Path) -> None:
         self._updates = updates

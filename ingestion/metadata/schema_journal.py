@@ -22,7 +22,7 @@ from idgraph.files import OWNER_ONLY, replacing, sync_folder
 from idgraph.model.schema_changes import RefusedSchemaChange, SchemaChange
 
 MOST_LINES = 100_000
-"""Whoever may publish events can have any number of attributes found, and refused."""
+"""A publisher of events can cause any number of refused attributes."""
 
 
 class RefusedChanges:

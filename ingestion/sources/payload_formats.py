@@ -1,4 +1,4 @@
-"""What the payloads of a source in Kafka are written in: JSON, or Avro or Protobuf by a schema from a file or a registry."""
+"""Formats of payloads in Kafka: JSON, or Avro or Protobuf by a schema from a file or a registry."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class RegistryPayloads:
 
 
 def schema_decoder(schema: PayloadSchema) -> Decode:
-    """What decodes what follows a schema's number. Raises PayloadSchemaError."""
+    """A decoder of the bytes after a schema's number. Raises PayloadSchemaError."""
     match schema.kind:
         case "AVRO":
             from transforms.payloads.avro import avro_decoder
@@ -149,7 +149,7 @@ def _no_message() -> EventError:
 
 
 NOT_OF_THE_EVENT = (SchemaRegistryError, ConfigError)
-"""What reading a payload raises where no event is to blame: a registry that is away, credentials for it that cannot be
+"""Errors of reading a payload that are no event's fault: a registry that is away, credentials for it that cannot be
 read."""
 
 
@@ -171,7 +171,7 @@ class PayloadFormats:
         self._decoders: dict[str, Decode] = {}
 
     def decoder(self, source: KafkaSource) -> Decode | None:
-        """What turns the payloads of a source into JSON; None if they are. Raises PayloadSchemaError for a schema that
+        """A decoder of a source's payloads into JSON; None if they are JSON. Raises PayloadSchemaError for a schema that
         cannot be used. What it gives raises EventError, and SchemaRegistryError."""
         if source.format == "json":
             return None

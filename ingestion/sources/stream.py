@@ -1,4 +1,4 @@
-"""What a flow's query reads: Spark says what is new, and remembers in the checkpoint what was taken."""
+"""The input of a flow's query: Spark says what is new, and remembers in the checkpoint what was taken."""
 
 from __future__ import annotations
 

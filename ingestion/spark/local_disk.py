@@ -39,7 +39,7 @@ def install(session: SparkSession) -> None:
 
 
 def hiding(session: SparkSession) -> Callable[[Iterable[Path]], None]:
-    """What leaves files out of what is informed of their folders: for a query that takes no file a second time, and only
+    """A filter of listed folders: for a query that takes no file a second time, and only
     for it, if it is called by what it calls. Without effect where the configuration names another file system."""
     present = _file_system(session._jvm, session.sparkContext._jsc.hadoopConfiguration())
 

@@ -240,7 +240,7 @@ def _map_in_arrow(
 
 
 def _collected(rows: RDD[Any]) -> Iterator[Any]:
-    """What `rows.collect()` gives, but not by a socket, of which the JVM would remember the name as long as it lives, to remove
+    """The rows of `rows.collect()`, but not by a socket, of which the JVM would remember the name as long as it lives, to remove
     it at the end, for each micro-batch."""
     for some in rows._jrdd.collect():
         framed = io.BytesIO(len(some).to_bytes(4, "big") + some)

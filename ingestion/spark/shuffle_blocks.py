@@ -28,7 +28,7 @@ _ARROW_SCHEMA = pa.schema([("part", pa.int32()), ("body", pa.binary())])
 
 
 class ShuffleBlock(msgspec.Struct, array_like=True):
-    """What one output of the map stage has for one commit task, and a report if any."""
+    """The part of a map output for one commit task, and a report if any."""
 
     fragments: list[EncodedChange] = []
     report: StageReport | None = None

@@ -1,4 +1,4 @@
-"""What runs in a Spark worker process: Arrow batches in, Arrow batches out, the stages between."""
+"""The tasks of a Spark worker process: Arrow batches in, Arrow batches out, the stages between."""
 
 from __future__ import annotations
 
@@ -254,7 +254,7 @@ def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[SparkRow]:
 def record_reader(
     plan: WorkerPlan, tools: WorkerResources, rows: Iterable[SparkRow], is_last: bool
 ) -> RecordReader:
-    """What reads the rows of the flow's sources, which are all of one kind. `is_last`: these rows are not retried."""
+    """A reader of the rows of the flow's sources, which are all of one kind. `is_last`: these rows are not retried."""
     limit = plan.flow.max_event_bytes
     if topics := kafka_sources(plan.sources):
         return KafkaRecords(topics, limit, rows, tools.read_range)

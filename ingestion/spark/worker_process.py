@@ -1,4 +1,4 @@
-"""What a Spark worker process keeps from one micro-batch to the next, and how it reports what went wrong.
+"""The state of a Spark worker process between micro-batches, and its error reports.
 
 A worker process lives through many micro-batches. What is dear to make - open stores, the compiled
 snapshot - is kept here by process; keys come from the worker's own provider and never from the driver.
@@ -78,7 +78,7 @@ def compiled(order: BatchOrder) -> CompiledSnapshot:
 
 
 def _look_away_from_what_stays() -> None:
-    """What lives long need not be walked after each task; what took its place before must be let go of."""
+    """Freeze long-lived objects, so that the collector does not walk them after each task."""
     gc.unfreeze()
     gc.collect()
     gc.freeze()

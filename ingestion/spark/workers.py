@@ -1,4 +1,4 @@
-"""What a worker process is reported, and what it opens for itself.
+"""The configuration and the resources of a worker process.
 
 Commands open the same. Nothing here needs Arrow or Spark, so that they need not wait for these.
 """
@@ -27,7 +27,7 @@ from transforms.privacy.sealing import DataKeys
 
 @dataclass(slots=True)
 class WorkerResources:
-    """What a worker process opens for itself."""
+    """The resources that a worker process opens."""
 
     store: ProfileStore
     index: ProfileIndex
@@ -58,7 +58,7 @@ class WorkerResources:
 
 @dataclass(frozen=True, slots=True)
 class WorkerPlan:
-    """What the driver reports a worker: configuration and how to open resources, never keys or tokens.
+    """The driver's message to a worker: configuration and how to open resources, never keys or tokens.
 
     `open_resources(settings)` runs once a worker process for each distinct `settings`, a JSON text. With
     `dead_letters_by_driver` workers have no way to the dead letters' store: dead letters go to the driver with the reports.

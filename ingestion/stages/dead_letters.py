@@ -103,7 +103,7 @@ class PayloadSealer(Protocol):
     """Seals a record's bytes under the dead letters' own key."""
 
     def dead_letter_id(self, payload: bytes, place: Sequence[str]) -> str:
-        """What the same bytes at the same place always have for an id, and hardly any others. Only a holder of the
+        """An id that depends on the bytes and the place alone. Only a holder of the
         key can test guesses of the bytes, or of the place, against it."""
         ...
 

@@ -1,4 +1,4 @@
-"""What records became on their way through the map stage: side outputs are values."""
+"""The output of the map stage: side outputs are values."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ EncodedChange = tuple[str, bytes, int]
 
 
 class MapOutput(BatchCounts, kw_only=True):
-    """What some chunks of events became. `fragments` are the bytes of a state by fragment id."""
+    """The output of some chunks of events. `fragments` are the bytes of a state by fragment id."""
 
     fragments: dict[str, bytes] = field(default_factory=dict)
     changes: dict[tuple[str, DataType], tuple[str, str]] = field(default_factory=dict)

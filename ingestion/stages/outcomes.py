@@ -1,4 +1,4 @@
-"""What the stages say about a micro-batch, as values that cross from workers to the driver."""
+"""Reports of the stages about a micro-batch, as values that cross from workers to the driver."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def reported_changes(
     changes: Mapping[tuple[str, DataType], tuple[str, str]],
     proposals: Mapping[tuple[str, DataType], Proposal],
 ) -> Iterator[ReportedChange]:
-    """What a map stage found: (source, position) and proposal by path and type."""
+    """Findings of a map stage: (source, position) and proposal by path and type."""
     for change, (source, position) in changes.items():
         proposal = proposals.get(change)
         said = None if proposal is None else proposal.model_dump_json()

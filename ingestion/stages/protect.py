@@ -58,7 +58,7 @@ class ProtectedChunk(NamedTuple):
 
 
 class EventNames(NamedTuple):
-    """What names and orders an event, as it is stored."""
+    """The stored names and order of an event."""
 
     fragment_id: str
     identifiers: tuple[Identifier, ...]

@@ -51,7 +51,7 @@ NUMBERS = frozenset({int, float, Decimal})
 
 
 def magnitude(value: Any) -> tuple[int, Any]:
-    """What a value compares by. Values of one magnitude are equal, but may be written otherwise: 1 and 1.0."""
+    """The key that a value compares by. Values of one magnitude are equal, but may be written otherwise: 1 and 1.0."""
     kind = type(value)
     if kind is bool:
         return 0, value

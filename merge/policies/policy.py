@@ -1,4 +1,4 @@
-"""What a reconciliation policy says: which entries it keeps of what was written at a path, and what they show."""
+"""Reconciliation policies: the entries that each keeps at a path, and the value that they resolve to."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def later(a: Register, b: Register) -> Register:
 
 
 def tie_break(register: Register) -> tuple[int, bytes]:
-    """What decides between two values of one origin. Never by `==`: to Python 1, 1.0 and True are equal, and
+    """The order of two values of one origin. Never by `==`: to Python 1, 1.0 and True are equal, and
     the first to arrive would stay; and values of different types do not compare."""
     return register[1], canonical.encode(register[2])
 
 
 class Kept(NamedTuple):
-    """What there is to choose from: the entries, the best of each source where it is kept, and the sources that
+    """The candidates of a choice: the entries, the best of each source where it is kept, and the sources that
     the attribute names, the most trusted first."""
 
     entries: Sequence[Register]
@@ -56,11 +56,11 @@ class Policy(ABC):
         self.bound = self.BOUND if bound is None else bound
 
     def entries(self, register: Register) -> Sequence[Register]:
-        """What a written register adds; nothing if the policy cannot read it."""
+        """The entries of a written register; none if the policy cannot read it."""
         return (register,)
 
     def key(self, entry: Register) -> Hashable:
-        """What reports an entry from others of its source: by default the event. The spec's priority, which may change
+        """The key that distinguishes an entry from others of its source: by default the event. The spec's priority, which may change
         from one version to the next, does not make another event of it."""
         stamp: Stamp = entry[0][0]
         return stamp[1:]
@@ -74,7 +74,7 @@ class Policy(ABC):
         return best
 
     def rank(self, entry: Register) -> Any:
-        """What orders the entries of one source: by origin, and by what they hold where that does not report."""
+        """The order of one source's entries: by origin, then by their values."""
         return (entry[0], tie_break(entry)) if self.shares_origins else entry[0]
 
     @abstractmethod
@@ -83,7 +83,7 @@ class Policy(ABC):
 
     @abstractmethod
     def value(self, values: Sequence[Any]) -> Any:
-        """What shows, of the values of the chosen entries."""
+        """The resolved value of the chosen entries."""
 
 
 def is_plain(register: Register) -> bool:

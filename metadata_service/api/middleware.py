@@ -1,4 +1,4 @@
-"""What stands before every route: the guard (caller, role, size of the body), and the metrics of requests.
+"""The layers before every route: the guard (caller, role, size of the body), and the metrics of requests.
 
 The guard stands outside the application because FastAPI reads a whole body before it runs a dependency.
 
@@ -75,7 +75,7 @@ class Guard:
 
 
 def is_allowed(role: Role, method: str, path: str) -> bool:
-    """What a role may do."""
+    """The rights of a role."""
     if role is Role.ADMIN or method in READING:
         return True
     return role is Role.PIPELINE and (method, path) == ("PATCH", "/v1/schema")

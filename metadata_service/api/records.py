@@ -1,4 +1,4 @@
-"""What the service answers with, where `model` has no type for it."""
+"""The service's answers, where `model` has no type for them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SpecRecord(BaseModel):
 
 
 class ProvenanceRecord(BaseModel):
-    """Who made a version, when and why."""
+    """The author of a version, the time and the reason."""
 
     snapshot_version: int
     at: datetime
@@ -92,7 +92,7 @@ class RefusedChangeRecord(BaseModel):
 
 
 class SchemaRecord(BaseModel):
-    """What became of a schema PATCH. The counts are of changes, by what each did."""
+    """The result of a schema PATCH. The counts are of changes, by what each did."""
 
     created: int
     conflicted: int

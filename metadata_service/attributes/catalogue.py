@@ -27,7 +27,7 @@ PATHS_A_QUERY = 1000  # well below what every database takes as parameters
 
 
 class AttributeFilter(NamedTuple):
-    """What a search asks for; every part that is given must hold.
+    """The filters of a search; every part that is given must hold.
 
     `words` stand, in any order and case, in path, name or description; `prefix` begins the path.
     """
@@ -145,7 +145,7 @@ class PlannedAttribute(NamedTuple):
 def plan_attribute(
     edit: Edit, definition: AttributeDefinition, precondition: Callable[[str | None], None]
 ) -> PlannedAttribute:
-    """What a definition makes of an attribute. Writes nothing.
+    """The attribute after a definition. Writes nothing.
 
     Encryption, indexable and authorization level are what the classification level means where they are left
     out. What events showed (first event, conflicts, proposal, and the source unless another is stated) stays. A

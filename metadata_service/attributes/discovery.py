@@ -1,4 +1,4 @@
-"""What events showed about the schema becomes attribute metadata."""
+"""Discovery: findings of events become attribute metadata."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ from transforms.schema.diff import AttributeTree
 
 
 def opened_by_attribute(session: Session, planned: PlannedAttribute) -> list[str]:
-    """What an attribute's edit opens, each as `path: from to`; empty if nothing."""
+    """The paths that an attribute's edit opens, each as `path: from to`; empty if nothing."""
     path = planned.after.path
     above = list(find_attributes(session, paths.ancestors(path)))
     below = list(find_within(session, path))
@@ -60,7 +60,7 @@ def opened_by_attribute(session: Session, planned: PlannedAttribute) -> list[str
 
 
 def opened_by_defaults(session: Session, after: DiscoveryDefaults) -> list[str]:
-    """What other discovery defaults open."""
+    """The paths that other discovery defaults open."""
     before = discovery_defaults(session)
     opened: list[str] = []
     if _is_weaker(after.encryption, before.encryption):
@@ -76,7 +76,7 @@ def opened_by_defaults(session: Session, after: DiscoveryDefaults) -> list[str]:
 
 
 def opened_by_levels(session: Session, after: ClassificationLevels) -> list[str]:
-    """What other classification levels open."""
+    """The paths that other classification levels open."""
     before = classification_levels(session)
     found = ((each, before.policy(each).encryption, after.policy(each).encryption) for each in Classification)
     opened = [

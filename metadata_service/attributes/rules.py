@@ -1,4 +1,4 @@
-"""What an attribute's metadata must satisfy, and the documents that protect groups of attributes.
+"""Checks of attribute metadata, and the documents that protect groups of attributes.
 
 These are the discovery defaults and the classification levels.
 """

@@ -1,4 +1,4 @@
-"""What a mapping spec must satisfy before it is stored, so that it never reaches an event malformed."""
+"""Checks of a mapping spec before it is stored, so that it never reaches an event malformed."""
 
 from __future__ import annotations
 

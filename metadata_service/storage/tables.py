@@ -98,7 +98,7 @@ class AttributeVersionRow(Base):
 
 
 class AttributeRow(Base):
-    """What is searched for and filtered by, of the latest version of an attribute."""
+    """The searchable fields of the latest version of an attribute."""
 
     __tablename__ = "attributes"
     __table_args__ = (
@@ -191,7 +191,7 @@ class PolicyChangeRow(Base):
 
 
 class PolicyDecisionRow(Base):
-    """What was decided on such an edit; none of it is decided twice."""
+    """The decision on such an edit; none is decided twice."""
 
     __tablename__ = "policy_decisions"
 

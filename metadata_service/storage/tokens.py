@@ -27,7 +27,7 @@ class Role(StrEnum):
 
 
 class TokenRecord(NamedTuple):
-    """What is known of a token."""
+    """The record of a token."""
 
     name: str
     role: Role

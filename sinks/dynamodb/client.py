@@ -31,10 +31,10 @@ THREADS = 8
 """Requests of one call that are in progress at once."""
 
 REFUSED = "ConditionalCheckFailed"
-"""What a statement is refused with whose condition does not hold."""
+"""The refusal of a statement whose condition does not hold."""
 
 TOO_LARGE = "item too large"
-"""What a statement is refused with that would make an item larger than DynamoDB takes."""
+"""The refusal of a statement that would make an item larger than DynamoDB takes."""
 
 _CONDITION_FAILED = frozenset({REFUSED, "DuplicateItem"})
 
@@ -94,7 +94,7 @@ class DynamoClient:
         return f"{self.place.prefix}-{name}"
 
     def consumed(self) -> Capacity:
-        """What this client's requests have consumed so far."""
+        """The consumption of this client's requests so far."""
         with self._lock:
             return Capacity(self._read, self._write)
 
@@ -236,7 +236,7 @@ class DynamoClient:
         self._open()
 
     def close(self) -> None:
-        """What is used afterwards raises StoreError."""
+        """A later use raises StoreError."""
         with self._lock:
             self._is_closed = True
             opened, self._opened = self._opened, None

@@ -34,7 +34,7 @@ _AT_ONCE = 100
 """Items of one transaction: keys, and the looks at their versions."""
 
 Change = tuple[WrappedKey | None, WrappedKey]
-"""What a fragment must have, and what it gets."""
+"""The expected state of a fragment's key, and the new one."""
 
 
 class DynamoDataKeys:

@@ -34,7 +34,7 @@ def raise_refused(table: str, refusals: Iterable[str | None]) -> None:
 
 
 def tombstone_of(item: Item) -> Tombstone:
-    """What forbids the fragment of an item, and with which version a new one continues."""
+    """The tombstone of an item, whose version a new fragment continues."""
     return (
         Tombstone(int(item["tombstone_until"]["N"]), int(item["tombstone_version"]["N"]))
         if "tombstone_until" in item
@@ -117,7 +117,7 @@ class DynamoFragments:
         self.client.put(LINKS, [{"DeleteRequest": {"Key": link}} for link in links])
 
     def listed(self) -> list[Item]:
-        """What the index of tombstones has of all of them; it lags by a second or so."""
+        """All tombstones in their index, which lags by a second or so."""
 
         def of(shard: int) -> list[Item]:
             return list(

@@ -24,7 +24,7 @@ from sinks.dynamodb.client import Item, Statement
 from sinks.dynamodb.schema import SHARDS
 
 MOST_BYTES = 400_000
-"""What one item may have: DynamoDB's limit is 400 KB, of attribute names and values."""
+"""The size of one item: DynamoDB's limit is 400 KB, of attribute names and values."""
 
 OVERSIZED = f"a fragment has more than the {MOST_BYTES:,} bytes that an item of DynamoDB may have"
 
@@ -97,14 +97,14 @@ def entry(item: Item) -> OutboxEntry:
 
 
 def identifiers(item: Item) -> frozenset[str]:
-    """What the fragment of an item can be found by."""
+    """The identifiers of an item's fragment."""
     return frozenset(item.get("identifiers", {}).get("SS", ()))
 
 
 def statement(
     table: str, name: bytes, write: FragmentWrite, is_there: bool, carried: frozenset[str] = frozenset()
 ) -> Statement:
-    """What writes a fragment if its version is the expected one and no tombstone forbids it.
+    """The statement that writes a fragment if its version is the expected one and no tombstone forbids it.
 
     `is_there` says whether the item exists already, if only as a tombstone: PartiQL has no word for both.
     `carried` are the identifiers of the expected version, needed where some are dropped.

@@ -27,7 +27,7 @@ REQUEST_ACTIONS = 2000
 """The most of one request."""
 
 STALE = "stale"
-"""What an action is refused with when there is something later."""
+"""The refusal of an action when there is a later document."""
 
 TAKEN = (None, STALE)
 """Outcomes after which a document is as it should be."""
@@ -65,7 +65,7 @@ def erased(version: int) -> int:
 def write(
     client: ElasticsearchClient, index: str, actions: Sequence[Action], is_alias: bool
 ) -> list[str | None]:
-    """What each action was refused with, in their order: None when it was not, STALE, else Elasticsearch's name
+    """The refusal of each action, in their order: None when it was not, STALE, else Elasticsearch's name
     for the reason. Durable when it returns, not visible yet.
 
     Of the documents of one request those that were too much are retried, without the others. Raises

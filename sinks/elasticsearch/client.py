@@ -165,7 +165,7 @@ class ElasticsearchClient:
             attempt += 1
 
     def close(self) -> None:
-        """What is used afterwards raises ProfileIndexError."""
+        """A later use raises ProfileIndexError."""
         with self._lock:
             self._is_closed = True
             opened, self._opened = self._opened, None

@@ -216,7 +216,7 @@ class ElasticsearchProfileIndex:
         self._client.close()
 
     def _present(self, ids: Sequence[str]) -> dict[str, _Hit]:
-        """What there is of those of these ids that have a document."""
+        """The documents of those ids that have one."""
         by_key = {key_of(self._names(each)): each for each in ids}
         keys = list(by_key)
         found: dict[str, _Hit] = {}

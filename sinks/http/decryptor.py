@@ -25,7 +25,7 @@ _TRANSIENT = frozenset({408, 425, 429})
 """Besides all of 5xx."""
 
 _OF_THE_RECORD = frozenset({400, 413, 422})
-"""What says of this record that it cannot be decrypted; other statuses (401, 404, 302) concern every record."""
+"""Statuses of a record that cannot be decrypted; other statuses (401, 404, 302) concern every record."""
 
 
 class DecryptionService(NamedTuple):

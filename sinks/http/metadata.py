@@ -261,7 +261,7 @@ class MetadataClient:
 
 
 def _stated(definition: BaseModel, kind: type[BaseModel]) -> bytes:
-    """What the author stated, as JSON: without the fields that a stored document has besides, and without
+    """The author's fields as JSON: without the fields that a stored document has besides, and without
     those that were not set, since the service refuses to open a sealed attribute by omission."""
     stated = definition.model_dump(include=set(kind.model_fields), exclude_unset=True)
     # A number with more digits than a double keeps arrives as a Decimal; the service stores doubles.

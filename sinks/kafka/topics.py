@@ -151,7 +151,7 @@ def _until(consumer: Consumer, until: int, place: str) -> Iterator[ReadRecord]:
 
 
 def _arrived(consumer: Consumer) -> list[Message]:
-    """What is there, or comes within a second. To ask for as many at once would wait that second for those that never
+    """The records that are there, or come within a second. To ask for as many at once would wait that second for those that never
     come, behind the last."""
     first = consumer.poll(1.0)
     return [] if first is None else [first, *consumer.consume(_AT_ONCE, 0)]

@@ -35,7 +35,7 @@ ROOT = "root"
 
 
 def key_name(version: int) -> str:
-    """What a key-encryption key is called among the secrets of its keyring."""
+    """The name of a key-encryption key among the secrets of its keyring."""
     return f"key-{version}"
 
 
@@ -54,7 +54,7 @@ class Envelope(Protocol):
     """
 
     format: str
-    """What a keyring file says it is whose secrets are in such envelopes."""
+    """The format of a keyring file whose secrets are in such envelopes."""
     has_id: bool
     """Whether such a keyring has an id that its secrets are bound to."""
     stored_bytes: int | None
@@ -72,7 +72,7 @@ class Envelope(Protocol):
         ...
 
     def open(self, stored: bytes, name: SecretName) -> Secret:
-        """What `new` made or `seal` was given, under the same name."""
+        """The secret of `new` or `seal`, under the same name."""
         ...
 
 
@@ -159,7 +159,7 @@ class Keyring(NotPicklable):
         return self.keys[-1].described.version
 
     def find(self, version: int) -> KeyVersion | None:
-        """What is listed under a version."""
+        """The entry of a version."""
         return next((key.described for key in self.keys if key.described.version == version), None)
 
     def with_new_key(self, envelope: Envelope) -> Keyring:

@@ -83,7 +83,7 @@ def change(
 
 @contextmanager
 def _changing(path: Path) -> Iterator[None]:
-    """Whoever changes the keyring holds the lock of a file beside it, so that no change is lost."""
+    """Each change of the keyring holds the lock of a file beside it, so that no change is lost."""
     try:
         with file_lock(path.with_name(f".{path.name}.lock")):
             # Of changes that were killed: they hold keys.

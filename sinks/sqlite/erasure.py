@@ -23,7 +23,7 @@ WITHDRAWN_TABLE = """CREATE TABLE withdrawn (
 
 
 def summary(connection: sqlite3.Connection, fragment_id: str) -> FragmentSummary:
-    """What the file has of a fragment."""
+    """A fragment in the file."""
     waits = sqlite_outbox.waits(connection, fragment_id)
     query = "SELECT number, version, named FROM fragments WHERE id = ?"
     row = connection.execute(query, (fragment_id,)).fetchone()

@@ -1,4 +1,4 @@
-"""What must be true of an SQLite file before it is used: whose it is, its version, its permissions."""
+"""Checks of an SQLite file before its use: whose it is, its version, its permissions."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ for _readers in (quick.LOGICAL_READERS, careful.LOGICAL_READERS):
 
 
 def avro_decoder(text: str, references: Sequence[str] = ()) -> Decode:
-    """What reads payloads of a schema, in JSON, that may name types of `references`.
+    """A decoder of payloads of a schema, in JSON, that may name types of `references`.
 
     Raises PayloadSchemaError for one that is malformed, or by which a few bytes could stand for any amount of values.
     """
@@ -103,7 +103,7 @@ def _exact(schema: Any) -> Any:
 
 
 class _Seen:
-    """What a schema has in it."""
+    """The facts of a schema."""
 
     def __init__(self, schema: Any, named: Mapping[str, Any]) -> None:
         self.is_recursive = self.is_endless = self.has_floats = False

@@ -105,7 +105,7 @@ class ProtobufFiles:
             raise PayloadSchemaError("the files of the Protobuf schema do not fit together") from None
 
     def decoder(self, message: str) -> Decode:
-        """What reads payloads of a message, by its full name. Raises PayloadSchemaError when there is none."""
+        """A decoder of payloads of a message, by its full name. Raises PayloadSchemaError when there is none."""
         try:
             made = message_factory.GetMessageClass(self._pool.FindMessageTypeByName(message))
         except KeyError:

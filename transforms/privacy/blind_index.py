@@ -77,7 +77,7 @@ class BlindIndex(NotPicklable):
         return Identifier(identifier.type, HASHED_PREFIX + token)
 
     def file_name(self, name: str) -> str:
-        """What stands for a source file whose name may not be shown."""
+        """The name of a source file that may not be shown."""
         return HASHED_PREFIX + self._token(b"file", "", _utf8(name))
 
     def _token(self, domain: bytes, name: str, content: bytes) -> str:

@@ -79,7 +79,7 @@ class KeyStatus(StrEnum):
 
 
 class KeyVersion(NamedTuple):
-    """What may be determined of a key-encryption key."""
+    """The public facts of a key-encryption key."""
 
     version: int
     status: KeyStatus

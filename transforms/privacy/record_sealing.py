@@ -92,7 +92,7 @@ class ShuffleBlockKeys(NotPicklable):
         self._secret = provider.purpose_key(BLOCK_PURPOSE)
 
     def sealer(self, attempt: str) -> ShuffleBlockSealer:
-        """What seals and opens the shuffle blocks of one run of a micro-batch, which no other run has the name of."""
+        """The sealer of the shuffle blocks of one run of a micro-batch, by a name that no other run has."""
         return ShuffleBlockSealer(
             HKDF(SHA256(), _KEY_BYTES, salt=None, info=attempt.encode()).derive(self._secret)
         )

@@ -174,5 +174,5 @@ class DataKeys(NotPicklable):
 
 
 def context(fragment_id: str) -> bytes:
-    """What a fragment's data key is wrapped with: its id in UTF-8."""
+    """The context that wraps a fragment's data key: its id in UTF-8."""
     return fragment_id.encode("utf-8", "surrogatepass")

@@ -1,4 +1,4 @@
-"""What a snapshot makes of registers that are stored already: the ones that an event mapped today would write.
+"""Stored registers under another snapshot: the ones that an event mapped today would write.
 
 A function of (register, snapshot, data key). The origin stays, so which register wins stays too. Protection only
 grows here: what is sealed and need not be any more stays sealed.
@@ -112,7 +112,7 @@ MOST_PATHS = 16_384
 
 
 class Resealing(StrEnum):
-    """What is to be done with a stored register."""
+    """The action for a stored register."""
 
     SEAL = "seal"
     CHECK_TOKEN = "check_token"  # noqa: S105 - the name of a step

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class AttributePolicy(NamedTuple):
-    """What must happen to a value of one attribute on its way to the store and the index."""
+    """The handling of one attribute's values on their way to the store and the index."""
 
     encryption: EncryptionLevel
     indexable: bool
@@ -82,11 +82,11 @@ class AttributeNode:
         self.proposal: Proposal | None = None
         """The strongest proposal that no longer needs to be reported."""
         self.tests: ValueTests | None = None
-        """What detectors report values here, once there were any."""
+        """The reports of detectors on values here, once there were any."""
 
     @property
     def policy(self) -> AttributePolicy:
-        """What must happen to a value at this path."""
+        """The handling of a value at this path."""
         return self._policy
 
     @policy.setter
@@ -129,7 +129,7 @@ class ValueToSeal(NamedTuple):
 
 
 class Unexpected(NamedTuple):
-    """What one leaf showed; `kinds` and `known` are what its attribute had shown until then."""
+    """Findings on one leaf; `kinds` and `known` are what its attribute had shown until then."""
 
     node: AttributeNode
     data_type: DataType
@@ -139,7 +139,7 @@ class Unexpected(NamedTuple):
 
 
 class Leaves(NamedTuple):
-    """What one event sets: what may be stored as it is, by path; what must be sealed first; and what the
+    """The leaves of one event: plain ones by path, those to seal, and findings for the
     schema did not expect."""
 
     plain: dict[str, Register]

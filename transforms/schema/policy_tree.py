@@ -104,7 +104,7 @@ class PolicyTree:
         return way
 
     def _show_report(self, node: AttributeNode, attribute: AttributeMetadata) -> None:
-        """What an attribute says of its path alone."""
+        """An attribute's own policy, without inheritance."""
         node.declared = attribute
         node.kinds = frozenset(kind for kind, seen in DATA_TYPES.items() if attribute.accepts(seen))
         node.is_undecided = self._detects and attribute.status is AttributeStatus.DISCOVERED
@@ -203,7 +203,7 @@ class PolicyTree:
         return node
 
     def sensitive(self, key: str) -> Proposal | None:
-        """What a name that is stored readable, as a key or a source, seems to be, if values like it are sealed."""
+        """The kind that a readable name (a key or a source) seems to be, if values like it are sealed."""
         from transforms.schema.detection import shaped_key
 
         reported = shaped_key(key)

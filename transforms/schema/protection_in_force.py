@@ -1,4 +1,4 @@
-"""What protects an attribute, and why: for people. The pipeline asks `AttributeTree`, and so does this."""
+"""The protection of an attribute with its origin, for people. The pipeline asks `AttributeTree`, and so does this."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def with_protection(
 
 
 def protection_in_force(snapshot: MetadataSnapshot, path: str) -> ProtectionInForce:
-    """What a snapshot says of a path, declared or not."""
+    """The protection of a path in a snapshot, declared or not."""
     policy = AttributeTree(snapshot).policy(path)
     because = tuple(_reasons(snapshot, path))
     if policy.is_protected and not because:

@@ -40,7 +40,7 @@ def check_size(entries: list[Any], most: int, single: bool = False) -> None:
 
 
 def _counted(entry: Any, left: int, most: int) -> int:
-    """What is left of the bound after one operation."""
+    """The rest of the bound after one operation."""
     # A part, how often it is read, whether its keys may be alternatives, and where it stands.
     expressions = _operation(entry) == "jmespath"
     waiting: list[tuple[Any, int, bool, Any]] = [(entry, 1, False, None)]
@@ -140,7 +140,7 @@ def compile_operations(spec: Any, limits: SpecLimits = DEFAULT_LIMITS) -> list[O
 
 
 def find_problems(spec: Any, limits: SpecLimits = DEFAULT_LIMITS) -> list[SpecError]:
-    """What is wrong with a spec, up to 20 mistakes of each of its operations. Empty if it compiles."""
+    """The mistakes of a spec, up to 20 mistakes of each of its operations. Empty if it compiles."""
     problems: list[SpecError] = []
     try:
         for place, entry in _entries(spec, limits):
@@ -238,7 +238,7 @@ def _check_depth(spec: Any, left: int) -> None:
 
 
 class TracedStep(NamedTuple):
-    """What one operation gave. `value` belongs to the caller; it shares nothing with other steps."""
+    """The output of one operation. `value` belongs to the caller; it shares nothing with other steps."""
 
     pointer: str
     operation: str

@@ -69,7 +69,7 @@ EVERYTHING: Final[PathTree] = {}
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """What is known of a value between two operations.
+    """Facts about a value between two operations.
 
     `owned` is None when not even the root may be changed. `plain` says that no part occurs twice.
     """

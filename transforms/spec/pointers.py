@@ -83,7 +83,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def found(value: Any) -> str:
-    """What stands in a spec where something else was expected: scalars as JSON has them, cut if long."""
+    """A wrong value of a spec for a message: scalars as JSON has them, cut if long."""
     if isinstance(value, dict):
         return "an object" if value else "an empty object"
     if isinstance(value, list):

@@ -61,7 +61,7 @@ def input_stream(settings: Settings) -> InputStream:
 
 
 def ranges_config(settings: Settings) -> dict[str, Any]:
-    """What a worker needs to know to read what Spark cannot: where its own configuration is, not the options of Kafka's
+    """The configuration of workers that read what Spark cannot: the place of the configuration file, not the options of Kafka's
     client, which may be passwords."""
     from idgraph.model.kafka import kafka_sources
 
@@ -71,7 +71,7 @@ def ranges_config(settings: Settings) -> dict[str, Any]:
 
 
 def open_ranges(config: dict[str, Any]) -> ReadRange | None:
-    """What reads ranges of offsets; None without Kafka or its client."""
+    """A reader of offset ranges; None without Kafka or its client."""
     if "ranges" not in config or find_spec("confluent_kafka") is None:
         return None
     file = config["ranges"]["config"]
@@ -90,7 +90,7 @@ def _opened_ranges(file: str | None) -> KafkaRanges:
 
 
 def decryptors_config(settings: Settings) -> dict[str, Any]:
-    """What a process needs to know beside the sources' own tables."""
+    """The configuration of inputs beside the sources' own tables."""
     return {"max_event_bytes": settings.flow.max_event_bytes}
 
 
@@ -118,7 +118,7 @@ def open_decryptor(max_bytes: int, config: DecryptorConfig) -> Decryptor:
 
 
 def formats_config(settings: Settings) -> dict[str, Any]:
-    """What a process needs to know to decode payloads: the content of schema files, and where the registry is.
+    """The configuration of payload formats: the content of schema files, and where the registry is.
 
     Raises ConfigError for a file that cannot be read.
     """

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def keys_config(settings: Settings) -> dict[str, Any]:
-    """What a process needs to know to open the provider."""
+    """The configuration of the key provider."""
     return {"keyring": str(settings.keyring_file()), "keys": settings.keys.model_dump(mode="json")}
 
 

@@ -23,7 +23,7 @@ PROFILES, DATA_KEYS = "profiles.db", "data-keys.db"
 
 
 def worker_config(settings: Settings) -> dict[str, Any]:
-    """What a process needs to know to open the stores and the index."""
+    """The configuration of the stores and the index."""
     return {
         "directory": str(settings.directory),
         "store": settings.store.model_dump(mode="json"),

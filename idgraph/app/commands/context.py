@@ -28,7 +28,7 @@ def settings_of(context: typer.Context) -> Settings:
 
 
 def origin_of(who: str, why: str) -> Requester:
-    """Who asks for a job, and why."""
+    """The person who starts a job, and the reason."""
     if not who:
         try:
             who = getpass.getuser()

@@ -101,7 +101,7 @@ class PlacedAttribute(NamedTuple):
     place: str
 
     def warnings(self) -> list[Problem]:
-        """What may not be meant: a path is the keys of a profile as they are, and no pattern."""
+        """Likely mistakes: a path is the keys of a profile as they are, and no pattern."""
         keys = split(self.definition.path)
         reported: list[tuple[str, str | None]] = []
         if "*" in keys:
@@ -117,7 +117,7 @@ class PlacedAttribute(NamedTuple):
         ]
 
     def refused(self, problem: SpecError) -> DocumentError:
-        """What the metadata service found wrong in the definition, with its place in the file."""
+        """The service's error in the definition, with its place in the file."""
         return self.file.refuse([problem.under(self.place)])
 
 
@@ -149,7 +149,7 @@ def _read_attributes(document: JsonFile) -> list[PlacedAttribute]:
 
 
 def refused_by_service(file: Path, error: SpecError) -> DocumentError:
-    """What the metadata service found wrong in the document of a file, with its place there."""
+    """The service's error in the document of a file, with its place there."""
     return JsonFile(file).refuse([error])
 
 

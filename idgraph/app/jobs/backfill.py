@@ -40,7 +40,7 @@ _NAMED = 40
 
 
 class Archive(NamedTuple):
-    """What a backfill finds. `bytes` are those of the files as they lie on disk."""
+    """The files that a backfill finds. `bytes` are those of the files as they lie on disk."""
 
     settings: Settings
     files: int

@@ -1,4 +1,4 @@
-"""What `idgraph reindex`, `idgraph reconcile` and `idgraph index` run on: one at a time, by the policy of now."""
+"""The resources of `idgraph reindex`, `idgraph reconcile` and `idgraph index`: one at a time, by today's policy."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def reconciling(
 
 @contextmanager
 def following(settings: Settings) -> Iterator[StreamFollowing]:
-    """What projects by the store's stream. Raises as `reindexing` does."""
+    """The projection by the store's stream. Raises as `reindexing` does."""
     if settings.store.kind != "dynamodb":
         raise ConfigError('[store] kind: only a store of kind "dynamodb" has streams')
     place_of_tables = place(worker_config(settings))

@@ -32,7 +32,7 @@ def run_shown(
 
 @contextmanager
 def showing() -> Iterator[Callable[[Run], None]]:
-    """What shows a run: called at its start, and again after each page."""
+    """The view of a run: called at its start, and again after each page."""
     if sys.stderr.isatty() and not is_on():
         with _bar() as show:
             yield show
@@ -76,7 +76,7 @@ class _Lines:
 
 
 def beginning(run: Run) -> str:
-    """What a job is about to do."""
+    """The line at the start of a job."""
     progress = run.progress
     begins = "begins"
     if progress.resumed:

@@ -1,1 +1,1 @@
-"""What a running flow reports itself: metrics, health, structured logs."""
+"""Reports of a running flow: metrics, health, structured logs."""

@@ -57,7 +57,7 @@ class PartitionLag(NamedTuple):
 
 
 class Gauges(NamedTuple):
-    """What is asked for at each scrape. All may raise IdgraphError, and are left out then; so is what is None."""
+    """The questions of each scrape. All may raise IdgraphError, and are left out then; so is what is None."""
 
     snapshot_version: Callable[[], int]
     snapshot_age: Callable[[], float]

@@ -62,7 +62,7 @@ def serving(host: str, port: int, pages: Mapping[str, Callable[[], HttpAnswer]])
         daemon_threads = True
 
         def handle_error(self, *_: object) -> None:
-            """Who asked went away, which is nobody's concern."""
+            """The client went away, which is no error."""
 
     try:
         server = Server((host, port), Handler)
@@ -109,7 +109,7 @@ class Watch(Generic[T]):
         self._thread.join(_ENDING_SECONDS)
 
     def latest(self) -> T:
-        """What was found last, `nothing` before. Raises what the asking raised."""
+        """The last finding, before the first one `nothing`. Raises what the asking raised."""
         if isinstance(self._latest, IdgraphError):
             raise self._latest.with_traceback(None)
         return self._latest

@@ -92,7 +92,7 @@ _REPORTED_AS = {
 
 
 def variables(settings: type[BaseModel]) -> dict[str, Any]:
-    """What the environment sets, as the tables of a file: `IDGRAPH_METADATA__URL` is `url` of `metadata`. A table, a list or
+    """The settings of the environment, as the tables of a file: `IDGRAPH_METADATA__URL` is `url` of `metadata`. A table, a list or
     a map is JSON; a variable of its own for a key comes before the JSON of its table. Raises ConfigError for other text."""
     found: dict[str, Any] = {}
     # Shorter names first: tables before their keys.
@@ -165,7 +165,7 @@ def explain(error: ValidationError, settings: type[BaseModel], file: Path, text:
 def mistyped(
     content: Mapping[str, Any], settings: BaseModel, keys: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], str]]:
-    """What the file says of a number or a choice that it says of none: pydantic takes "3" and true for numbers, as it must of
+    """Values of a wrong type in the file: pydantic takes "3" and true for numbers, as it must of
     variables, which are text. Gives keys and what was expected."""
     for key, reported in content.items():
         value = getattr(settings, key, None)
@@ -181,7 +181,7 @@ def mistyped(
 
 
 def wrong_kind(file: Path, text: str, keys: Sequence[str], expected: str) -> str:
-    """What `mistyped` found, which is of the file whatever variables say."""
+    """The message for a finding of `mistyped`, which is always in the file."""
     line = line_of(text, keys)
     return f"{file}{f', line {line}' if line else ''}: {'.'.join(keys)}: expected {expected}"
 

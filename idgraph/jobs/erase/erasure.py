@@ -62,7 +62,7 @@ class Erased(NamedTuple):
 
 
 class Preview(NamedTuple):
-    """What an erasure would find: which fragments, and of dead letters which and why."""
+    """The fragments that an erasure would find, and the dead letters with the reason."""
 
     counts: Erased
     fragments: list[FragmentSummary]
@@ -119,7 +119,7 @@ class Erasure:
         self._find_dead_letters = dead_letters
 
     def preview(self, ids: Sequence[str], identifiers: Iterable[str] = ()) -> Preview:
-        """What `erase` would find; changes nothing."""
+        """Find what `erase` would remove; changes nothing."""
         noted = {each.fragment_id: each for each in self._store.unfinished()}
         ids = [*ids, *self._present(self._other_names(ids), noted)]
         found = [_with_noted(each, noted.get(each.fragment_id)) for each in self._store.summaries(ids)]
@@ -224,7 +224,7 @@ class Erasure:
         return cancelled, finished
 
     def _cancelled(self, ids: Sequence[str]) -> dict[bytes, Tombstone]:
-        """What takes back all that is forbidden of these, by name; nothing of those that nobody erased."""
+        """The cancellations of these fragments' tombstones, by name; none for a fragment that nobody erased."""
         kept, stored = self._keeper.read(), self._store.tombstones(ids)
         names = {each: self.names(each) for each in ids}
         return {
@@ -254,7 +254,7 @@ class Erasure:
         self._keeper.append({self.names(each.fragment_id): Tombstone(until, each.version) for each in found})
 
     def _finish(self, found: Sequence[FragmentSummary], identifiers: Iterable[str]) -> Erased:
-        """What follows the store's transaction."""
+        """The steps after the store's transaction."""
         ids = [each.fragment_id for each in found]
         if ids or identifiers:
             # First: while the index is away later events may be set aside, and their dead letters, which go with the keys,

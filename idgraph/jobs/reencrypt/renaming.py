@@ -34,7 +34,7 @@ Keys = tuple[SealingKey | None, SealingKey | None]
 
 @dataclass(slots=True)
 class Renamed:
-    """What became of some fragments, by the ids that they had: `moved_on` were written meanwhile; `failed` have a
+    """The result for some fragments, by the ids that they had: `moved_on` were written meanwhile; `failed` have a
     value that cannot be opened, or a damaged fragment under the new name. `values` that were sealed, by path."""
 
     done: set[str] = field(default_factory=set)

@@ -213,7 +213,7 @@ class StoredSealing:
         return refused
 
     def _changed(self, each: StaleFragment, key: SealingKey, progress: Progress) -> _Resealed:
-        """What is written of a fragment. One value that cannot be opened does not hold the others."""
+        """The registers of a fragment to write. One value that cannot be opened does not hold the others."""
         changed: _Resealed = []
         failed = False
         for value in each.todo:

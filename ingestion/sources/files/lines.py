@@ -35,7 +35,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class DamagedRecord(NamedTuple):
-    """What could not be read as a record, or not decrypted: `record.value` holds the bytes that there were.
+    """A record that could not be read or decrypted: `record.value` holds the bytes that there were.
 
     `file` is the path of its file, where these bytes do not report the record from others; not to be shown.
     """

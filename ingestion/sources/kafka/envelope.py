@@ -27,7 +27,7 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 
 class Carried(msgspec.Struct, array_like=True):
-    """What a record carries beside its payload. Bytes that are not UTF-8, or begin with `base64:`, are `base64:` and
+    """The fields of a record beside its payload. Bytes that are not UTF-8, or begin with `base64:`, are `base64:` and
     their base64.
 
     `timestamp` is in epoch milliseconds. Of several headers of a name the last counts, as in most clients.
@@ -63,7 +63,7 @@ def frame(key: bytes | None, headers: Headers, timestamp: int, payload: bytes | 
 
 
 def unframe(record: bytes) -> Frame:
-    """What `frame` was given. Raises EventError for other bytes."""
+    """The inverse of `frame`. Raises EventError for other bytes."""
     first, feed, payload = record.partition(b"\n")
     try:
         return Frame(_decode(first), payload if feed else None)
@@ -174,7 +174,7 @@ class _MarkingReader:
 def envelope_reader(
     config: SourceConfig, formats: PayloadFormats
 ) -> EnvelopeReader | KafkaEnvelopeReader | _MarkingReader:
-    """What reads the envelopes of a source. Raises PayloadSchemaError."""
+    """A reader of a source's envelopes. Raises PayloadSchemaError."""
     reader: EnvelopeReader | KafkaEnvelopeReader = EnvelopeReader(config)
     if isinstance(config, KafkaSource):
         reader = KafkaEnvelopeReader(config, formats.decoder(config))

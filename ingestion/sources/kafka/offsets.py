@@ -25,7 +25,7 @@ class OffsetRange(NamedTuple):
 
 
 def ranges_of(checkpoint: Path, number: int) -> list[OffsetRange] | None:
-    """What micro-batch `number` takes. None if it cannot be determined."""
+    """The offsets of micro-batch `number`. None if it cannot be determined."""
     until = _read(checkpoint / "offsets" / str(number))
     since = _read(checkpoint / "offsets" / str(number - 1) if number else checkpoint / "sources" / "0" / "0")
     if until is None or since is None:

@@ -1,4 +1,4 @@
-"""What pipelines and probes call: the metadata snapshot, schema changes found in events, health."""
+"""Routes for pipelines and probes: the metadata snapshot, schema changes found in events, health."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def get_changes(
     since: Annotated[str, Query(max_length=100, description="The ETag of the snapshot that is known.")],
     wait: Wait = 0,
 ) -> Response:
-    """What changed since a snapshot. With `wait`, the answer comes as soon as something did. The whole snapshot has
+    """The changes since a snapshot. With `wait`, the answer comes as soon as something did. The whole snapshot has
     the same ETag."""
     newest = await run_in_threadpool(service.database.revision)
     if wait and _is(newest, since):

@@ -1,4 +1,4 @@
-"""What protects groups of attributes, edits that weaken protection with a second person's decision, and the change log."""
+"""Routes of policies for groups of attributes, of edits that weaken protection with a second person's decision, and of the change log."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Number = Annotated[int, Path(ge=1, lt=2**31)]
 ASKED: dict[int | str, dict[str, Any]] = {
     202: {"model": PolicyChangeRecord, "description": "It weakens protection and waits for a second person."}
 }
-"""What an edit is answered with that a second person must approve."""
+"""The answer to an edit that a second person must approve."""
 
 
 def asked(change: PolicyChangeRecord) -> Response:
@@ -56,7 +56,7 @@ class ApprovalDecision(BaseModel):
 
 @requests.get("")
 def list_(service: Service, paging: Paging, status: Status | None = None) -> ListPage[PolicyChangeRecord]:
-    """What was asked for, by whom, and what was decided; the newest first."""
+    """List requested edits and the decisions on them; the newest first."""
     with service.database.read() as session:
         return policy_changes.list_policy_changes(session, paging, status)
 
@@ -87,7 +87,7 @@ defaults_router = APIRouter(prefix="/v1/discovery-defaults", tags=["discovery de
 
 @defaults_router.get("", response_model=DiscoveryDefaults)
 def get_defaults(service: Service, if_none_match: IfNoneMatch = None) -> Response:
-    """What holds for an attribute that nobody declared."""
+    """The policy of attributes that nobody declared."""
     with service.database.read() as session:
         defaults = discovery_defaults(session)
     return json_answer(defaults.model_dump_json(), if_none_match)
@@ -118,7 +118,7 @@ levels_router = APIRouter(prefix="/v1/classification-levels", tags=["classificat
 
 @levels_router.get("", response_model=ClassificationLevels)
 def get_levels(service: Service, if_none_match: IfNoneMatch = None) -> Response:
-    """What each level means where an attribute says nothing else."""
+    """The policy of each level, where an attribute says nothing else."""
     with service.database.read() as session:
         levels = classification_levels(session)
     return json_answer(levels.model_dump_json(), if_none_match)
@@ -154,6 +154,6 @@ def list_log(
     kind: Kind | None = None,
     subject: Annotated[str | None, Query(max_length=1024, description="Spec name or attribute path.")] = None,
 ) -> ListPage[ChangeRecord]:
-    """Who changed what, when and why; the newest first."""
+    """List changes with author, time and reason; the newest first."""
     with service.database.read() as session:
         return list_changes(session, paging, kind, subject)

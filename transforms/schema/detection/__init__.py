@@ -74,7 +74,7 @@ def _whatever(by_name: Proposal, _: Any) -> Proposal:
 
 
 def detect(keys: Sequence[str], by_name: NameFindings, value: Any) -> Proposal | None:
-    """What one value of the attribute with these keys seems to be, or None. Pure.
+    """The proposal for one value of the attribute with these keys, or None. Pure.
 
     `by_name` is `named(keys)`. A name rule for the value's type is enough, so that all values of the
     attribute are treated alike. In an array every element and every key counts, at any depth.
@@ -95,7 +95,7 @@ def _card_as_number(value: int) -> Proposal | None:
 
 
 def shaped(text: str) -> Proposal | None:
-    """What one text seems to be by its form alone, or None."""
+    """The proposal for one text by its form alone, or None."""
     if text in _harmless:
         return None
     found: Proposal | None = None
@@ -112,7 +112,7 @@ def shaped(text: str) -> Proposal | None:
 
 
 def shaped_key(key: str) -> Proposal | None:
-    """What an object's key seems to be, where keys should be names: an address or a number of somebody.
+    """The proposal for an object's key, where keys should be names: an address or a number of somebody.
 
     Randomness alone does not count: many a key is a mere id.
     """

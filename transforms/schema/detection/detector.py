@@ -86,7 +86,7 @@ class NameTable:
         self._longest = max(len(name.split()) for name in {*self._rules, *self._not})
 
     def findings(self, keys: Sequence[str]) -> NameFindings:
-        """What the last keys of a path report. Takes time linear in the keys; worth remembering by path."""
+        """The proposal by the last keys of a path. Takes time linear in the keys; worth remembering by path."""
         endings = _endings(keys, self._longest)
         if not self._not.isdisjoint(endings):
             return {}

@@ -109,7 +109,7 @@ class Expression(NamedTuple):
 
 
 class _Scope(NamedTuple):
-    """What the parts of one expression share while they are compiled."""
+    """The shared state of one expression's compilation."""
 
     limits: SpecLimits
     growths: Growths
@@ -172,7 +172,7 @@ def _made_of_value(make: Callable[[Any], Evaluate]) -> Callable[[dict[str, Any],
 
 
 def _base(node: dict[str, Any], scope: _Scope) -> Evaluate:
-    """What a projection goes over, measured if what it does with each element could make it large."""
+    """The elements of a projection, measured if what it does with each element could make it large."""
     base = _compile(node["children"][0], scope)
     if needs_measure(scope.growths.of(node["children"][0]), scope.growths.of(node["children"][1])):
         return lambda value: measured(scope.limits, base(value))
@@ -183,7 +183,7 @@ _NODES_A_STEP = 4
 
 
 def _steps(node: dict[str, Any], scope: _Scope) -> int:
-    """What one round of a projection costs: what it does with each element is as long as the spec has it."""
+    """The cost of one round of a projection: as long as its part of the spec."""
     return 1 + sum(map(scope.growths.size, node["children"][1:])) // _NODES_A_STEP
 
 

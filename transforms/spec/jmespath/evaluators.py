@@ -1,4 +1,4 @@
-"""What the parts of a JMESPath expression do with the value at hand, each a function made of those below it."""
+"""Evaluators of the parts of a JMESPath expression, each a function made of those below it."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def negated(child: Evaluate) -> Evaluate:
 
 
 def projected(base: Evaluate, each: Evaluate, steps: int, over_objects: bool) -> Evaluate:
-    """What `each` gives for every element, or value of an object. A round costs `steps`."""
+    """The results of `each` for every element, or value of an object. A round costs `steps`."""
 
     def evaluate(value: Any) -> Any:
         found = base(value)

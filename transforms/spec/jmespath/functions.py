@@ -168,7 +168,7 @@ class CustomFunction(NamedTuple):
     check: Callable[[Sequence[Any]], None] | None = None
     """Gets the arguments that are literals (None for others); raises SpecError if one cannot be right."""
     shorten: Shorten | None = None
-    """What `call` gives for one text of at most FREE characters, as code."""
+    """The result of `call` for one text of at most FREE characters, as code."""
     is_lazy: bool = False
     """Whether `call` gets functions in place of evaluated arguments, each of which takes the value at hand."""
 

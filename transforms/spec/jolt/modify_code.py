@@ -137,7 +137,7 @@ class ModifyCode:
         self._loops = ModifyLoops(self, limits, moves)
 
     def children(self, child: Child, value: str, place: PathElement | None, body: Block) -> None:
-        """What is below a key whose value is an object or array of the right kind."""
+        """The code below a key whose value is an object or array of the right kind."""
         below = child.below
         if below is None:
             raise ValueError("the child has no children")
@@ -256,7 +256,7 @@ class ModifyCode:
             body += when(is_(name(made), self._missing), rest)
 
     def _call(self, alternative: Alternative, spot: Spot, value: str, made: str, body: Block) -> None:
-        """What an alternative gives: short texts and the like take a short way, where there is one."""
+        """The code of an alternative: short texts and the like take a short way, where there is one."""
         long_way: Block = budgeted(self.code, self._limits) if alternative.pays else []
         long_way.append(assign(made, alternative.make(name(value))))
         if spot.is_watched and not alternative.gives_scalar:

@@ -45,7 +45,7 @@ class Mode(Enum):
 
 
 class ChildShape(Enum):
-    """What the children of a key say its value must be."""
+    """The container kind that the children of a key demand."""
 
     OBJECT = dict
     ARRAY = list
@@ -134,7 +134,7 @@ def lengthen(value: Any, last_index: int, room: Room) -> int:
 
 
 def element(value: list[Any], index: int, size: int) -> Any:
-    """What an array had at an index before it was made longer, else MISSING."""
+    """The element of an array before it was made longer, else MISSING."""
     if index >= len(value):
         return MISSING
     found = value[index]
@@ -164,7 +164,7 @@ def walked(value: Any, over: list[tuple[Any, str]]) -> Iterator[tuple[Any, str]]
 
 
 def slot_value(value: Any, key: Any, size: int) -> Any:
-    """What is at one of the `slots` of a value."""
+    """The element at one of the `slots` of a value."""
     if type(value) is dict:
         return value[key]
     return element(value, key, size) if type(value) is list else MISSING

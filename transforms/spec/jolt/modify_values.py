@@ -55,7 +55,7 @@ class Alternative:
 
 @dataclass(slots=True)
 class Traits:
-    """What the functions of one operation do besides giving values."""
+    """Side effects of one operation's functions."""
 
     placements: int = 0
     """How many references were read so far that may put an object or array of the event, or of the output,

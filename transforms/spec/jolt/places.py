@@ -19,7 +19,7 @@ from transforms.spec.jolt.writers import OutputPath, StepKind
 
 
 class State(Enum):
-    """What is known of a container's variable at one place of the code."""
+    """Facts about a container's variable at one place of the code."""
 
     UNSET = auto()
     MAYBE = auto()

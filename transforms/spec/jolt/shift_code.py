@@ -213,7 +213,7 @@ class LoopCode:
 
 
 def _matched(code: Code, star: Star, key: ast.expr) -> ast.expr:
-    """What the `*` stand for, or None. Most keys can be determined by how they begin or end."""
+    """The texts of the `*`, or None. Most keys can be determined by how they begin or end."""
     found = call(code.bind(star.match), key)
     first, last = star.literals[0], star.literals[-1]
     if last:
@@ -240,7 +240,7 @@ class ShiftCode:
         return self._loops.long_keys
 
     def node(self, node: Node, value: ast.expr | None, body: Block) -> None:
-        """What to do with a value whose key matched `node`. The value must not be dear to evaluate."""
+        """The code for a value whose key matched `node`. The value must not be dear to evaluate."""
         if node.is_leaf:
             self._leaf(node, value, body)
         else:

@@ -42,7 +42,7 @@ class Star:
         return self.groups == 0
 
     def match(self, key: str) -> tuple[str, ...] | None:
-        """What each `*` stands for, or None. Of several ways to match, early `*` get as little as they can."""
+        """The text of each `*`, or None. Of several ways to match, early `*` get as little as they can."""
         if self.groups == 0:
             return ()
         first, *middle, last = self.literals
@@ -70,7 +70,7 @@ class Star:
 
 
 def effort(stars: Iterable[Star]) -> int:
-    """What it takes to try one key with all of these, as `count_steps` counts it."""
+    """The cost of trying one key with all of these, as `count_steps` counts it."""
     return sum(star.groups for star in stars)
 
 

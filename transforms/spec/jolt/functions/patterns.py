@@ -28,7 +28,7 @@ _QUICK_CHARACTERS_A_STEP = 16
 _WIDTH_A_STEP = 64
 _LINE_END = r"\n\r\u0085\u2028\u2029"
 _AS_JAVA = {".": f"[^{_LINE_END}]", "$": rf"(?=\r\n\Z|(?!(?<=\r)\n)[{_LINE_END}]?\Z)"}
-"""What means something else to Java: more characters end a line, and `$` stands before the last one of them too."""
+"""Tokens with another meaning in Java: more characters end a line, and `$` stands before the last one of them too."""
 _TOKEN = re.compile(
     r"(?P<atom>\\[^0-9A-Za-z]|\\[dDsSwWtnrf]|\[\^?(?:\\.|[^\]\\\[&])+\]|[^\\()\[{|*+?^$])"
     r"|(?P<assertion>\\[bB]|[\^$])|(?P<bar>\|)"
