@@ -15,7 +15,7 @@ from idgraph.model.backoff import Backoff
 from idgraph.model.dead_letters import DeadLetter
 from idgraph.model.kafka import kafka_sources
 from idgraph.model.sources import file_sources
-from ingestion.sources.files.records import FileNames, FileRecords
+from ingestion.sources.files.lines import FileNames, FileRecords
 from ingestion.sources.kafka.records import KafkaRecords
 from ingestion.sources.stream import RecordReader, SparkRow
 from ingestion.spark.shuffle_blocks import (

@@ -19,8 +19,7 @@ from ingestion.stages.dead_letters import BatchDeadLetters
 from ingestion.stages.map_output import EventStates, MapOutput, MappedChunk, MappedEvent
 from merge.policies import POLICIES
 from transforms.privacy.blind_index import BlindIndex
-from transforms.privacy.sealing import DataKeys, SealingKey
-from transforms.privacy.sealing_key import UnusableKey
+from transforms.privacy.sealing import DataKeys, SealingKey, UnusableKey
 from transforms.privacy.stored_values import RegisterSealer
 from transforms.schema.attribute_nodes import Leaves
 from transforms.spec.mapping import CompiledSnapshot, MappedPayload

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from idgraph.model.attributes import ReconciliationPolicy
-from merge.policies.extremes import Maximum, Minimum
-from merge.policies.lists import Append, Union
+from merge.policies.extremes import First, Maximum, Minimum, SourcePriority
+from merge.policies.lists import Append, Count, Sum, Union
 from merge.policies.policy import Policy
-from merge.policies.precedence import First, SourcePriority
-from merge.policies.totals import Count, Sum
 
 __all__ = ["POLICIES", "Policy"]
 

@@ -23,8 +23,15 @@ from idgraph.model.queries import (
     Term,
 )
 from sinks.elasticsearch.schema import AFTER, END, column, path_key, text_key, value_key
-from sinks.index_values import ORDERED_CHARACTERS, ValueClass, class_of, words
-from sinks.number_keys import AFTER_BEYOND, INFINITE, number_order
+from sinks.index_values import (
+    AFTER_BEYOND,
+    INFINITE,
+    ORDERED_CHARACTERS,
+    ValueClass,
+    class_of,
+    number_order,
+    words,
+)
 
 Json = dict[str, Any]
 

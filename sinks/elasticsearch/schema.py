@@ -13,8 +13,15 @@ from idgraph.model.errors import ProfileIndexError
 from idgraph.model.index_versions import VersionState
 from idgraph.model.queries import Scalar
 from sinks.elasticsearch.client import ElasticsearchClient, ElasticsearchRefusedError
-from sinks.index_values import ORDERED_CHARACTERS, ValueClass, class_of, in_column, words
-from sinks.number_keys import number_key, number_order
+from sinks.index_values import (
+    ORDERED_CHARACTERS,
+    ValueClass,
+    class_of,
+    in_column,
+    number_key,
+    number_order,
+    words,
+)
 
 END = "\x00"
 """Parts what a key is made of."""

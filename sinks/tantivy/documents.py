@@ -31,8 +31,15 @@ from tantivy import Schema, SchemaBuilder
 from idgraph.model import canonical
 from idgraph.model.index import IndexDocument
 from idgraph.model.queries import Scalar
-from sinks.index_values import ORDERED_CHARACTERS, ValueClass, class_of, composed, in_column
-from sinks.number_keys import number_key, plain_key
+from sinks.index_values import (
+    ORDERED_CHARACTERS,
+    ValueClass,
+    class_of,
+    composed,
+    in_column,
+    number_key,
+    plain_key,
+)
 
 ANALYZER = "words"
 

@@ -12,8 +12,15 @@ from tantivy import Index, Occur
 from tantivy import Query as Compiled
 
 from idgraph.model.queries import All, AnyOf, Condition, Exists, FullText, Not, Prefix, Query, Range, Term
-from sinks.index_values import ORDERED_CHARACTERS, ValueClass, class_of, words
-from sinks.number_keys import AFTER_BEYOND, INFINITE, number_order
+from sinks.index_values import (
+    AFTER_BEYOND,
+    INFINITE,
+    ORDERED_CHARACTERS,
+    ValueClass,
+    class_of,
+    number_order,
+    words,
+)
 from sinks.tantivy.documents import (
     BEHIND,
     NUMBERS,

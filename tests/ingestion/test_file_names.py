@@ -8,8 +8,7 @@ import pytest
 
 from idgraph.model.events import RawRecord
 from idgraph.model.sources import FileSource
-from ingestion.sources.files.lines import read_records
-from ingestion.sources.files.records import FileNames, looks_sensitive
+from ingestion.sources.files.lines import FileNames, looks_sensitive, read_records
 from sinks.keyring.provider import KeyringFile
 from transforms.privacy.blind_index import BlindIndex
 

@@ -35,8 +35,7 @@ from tests.retail import (
     states_of,
 )
 from tests.support.memory.data_keys import MemoryDataKeys
-from transforms.privacy.sealing import DataKeys, SealingKey
-from transforms.privacy.sealing_key import UnusableKey
+from transforms.privacy.sealing import DataKeys, SealingKey, UnusableKey
 from transforms.spec.mapping import MappedPayload, MappingSpec
 
 Reason = DeadLetterReason

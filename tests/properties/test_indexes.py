@@ -26,8 +26,7 @@ from idgraph.model.queries import (
     from_json,
     to_json,
 )
-from sinks.index_values import ordered
-from sinks.number_keys import number_key, number_order
+from sinks.index_values import number_key, number_order, ordered
 from sinks.tantivy.index import TantivyProfileIndex
 from tests.contracts.implementations import reversed_name
 from tests.folders import in_memory

@@ -16,7 +16,7 @@ from idgraph.model.errors import SealError
 from idgraph.model.identifiers import Identifier
 from transforms.privacy.blind_index import BlindIndex, normalise
 from transforms.privacy.keys import Secret, WrappedKey
-from transforms.privacy.sealing_key import SealingKey
+from transforms.privacy.sealing import SealingKey
 
 KEY = bytes(range(64))
 text = st.text(st.characters(exclude_categories=["Cs"]))

@@ -15,10 +15,10 @@ from sinks.index_values import (
     ValueClass,
     class_of,
     exact,
+    number_key,
     ordered,
     words,
 )
-from sinks.number_keys import number_key
 from sinks.tantivy.documents import prepared, text_key, value_key
 
 

@@ -16,8 +16,7 @@ from sinks.keyring.provider import KeyringFile
 from sinks.sqlite.data_keys import SqliteDataKeys
 from tests.support.memory.data_keys import MemoryDataKeys
 from transforms.privacy.keys import WrappedKey
-from transforms.privacy.sealing import DataKeys
-from transforms.privacy.sealing_key import UnusableKey
+from transforms.privacy.sealing import DataKeys, UnusableKey
 
 PLACE = ("identity.email", "shop", "event-1")
 ROOT = Path(__file__).parents[2]

@@ -16,7 +16,7 @@ from merge.policies import POLICIES
 from tests.properties.test_sealing import INDEX, KEY, FixedProvider
 from tests.retail import attribute, snapshot
 from transforms.privacy.blind_index import BlindIndex
-from transforms.privacy.sealing_key import SealingKey
+from transforms.privacy.sealing import SealingKey
 from transforms.privacy.stored_values import RegisterSealer
 from transforms.schema.attribute_nodes import ValueToSeal
 from transforms.schema.policy_tree import PolicyTree

@@ -18,7 +18,7 @@ from idgraph.model.classification import SealedValue
 from idgraph.model.errors import KeyProviderError, SealError
 from tests.transforms.key_canary import shown
 from tests.transforms.siv_reference import siv_encrypt
-from transforms.privacy.sealing_key import SealingKey, UnusableKey
+from transforms.privacy.sealing import SealingKey, UnusableKey
 
 KEY = hashlib.sha512(b"a data key for tests").digest()
 PLACE = ("identity.email", "shop", "event-1")
