@@ -69,14 +69,15 @@ class ProfileIndex(Protocol):
     def writing(self) -> AbstractContextManager[None]:
         """The writers' lock of an index in files: the block can read the store and put, and no other write comes between.
 
-        The lock is reentrant per thread; `put`, `erase` and `compact` take it themselves. It waits for the current
-        writer. An index that orders writes by version has no lock."""
+        The outermost block writes all its documents in one commit when it ends, and none if it fails; until then the
+        block may not see them. The lock is reentrant per thread; `put`, `erase` and `compact` take it themselves. It
+        waits for the current writer. An index that orders writes by version has no lock, and writes at once."""
         ...
 
     def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:
         """Index each document. It replaces an older version, or the same one (after a change of policy); a stale document
         succeeds without effect. Returns the reason by id for refused documents; the others are indexed. Visible to
-        searches of any process when it returns."""
+        searches of any process when it, and the `writing` block around it, has ended."""
         ...
 
     def versions(self, ids: Sequence[str]) -> dict[str, int]:
@@ -90,7 +91,8 @@ class ProfileIndex(Protocol):
 
     def erase(self, versions: Mapping[str, int]) -> int:
         """Remove documents of at most these versions by id, and refuse these versions from then on. Returns the number of
-        removed documents. Searches of any process no longer find them when it returns."""
+        removed documents. Searches of any process no longer find them when it, and the `writing` block around it, has
+        ended."""
         ...
 
     def compact(self) -> None:

@@ -5,7 +5,8 @@ puts their documents, erases the documents of fragments that are gone, and then 
 between leaves the entries, and projecting again changes nothing.
 
 It reads the store within `index.writing()`: nobody can erase or replace a fragment's document between the read and the
-put. Where an index lets several write at once, versions decide.
+commit of the put. Where an index lets several write at once, versions decide. One commit has many slices, since a commit
+costs as much for ten documents as for a thousand; entries are settled behind it.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, starmap
 
 from idgraph.model.batch_size import BatchSize
 from idgraph.model.index import IndexRules, ProfileIndex
@@ -24,8 +26,12 @@ from idgraph.projection.documents import documents_of, put
 
 log = logging.getLogger(__name__)
 
-AT_ONCE = 10_000
-"""Light fragments that are projected at once; of heavy ones fewer, see `BatchSize`."""
+AT_ONCE = 5_000
+"""Light fragments that are in memory at once; of heavy ones fewer, see `BatchSize`."""
+
+COMMITTED_AT_ONCE = 100_000
+COMMIT_SECONDS = 3.0
+"""After so many fragments, or so long, what was put is committed: other writers wait for it."""
 
 FIRST_RETRY_SECONDS = 1.0
 LONGEST_RETRY_SECONDS = 60.0
@@ -88,8 +94,8 @@ class Projection:
         total = Projected()
         remaining = iter(dict.fromkeys(ids))
         while some := list(islice(remaining, self._size.present)):
-            with self._index.writing():
-                total.add(self._take(some))
+            with self._committed() as settled:
+                total.add(self._take(some, settled))
         return total
 
     def sweep(self, seconds: float = math.inf) -> Projected:
@@ -102,15 +108,17 @@ class Projection:
         waiting = {} if started >= self._retry_at else self._refused
         total, after = Projected(is_whole=False), ""
         while not total.is_whole and time.monotonic() < started + seconds:
-            with self._index.writing():
-                # Read inside: what another process has just projected is settled by now.
-                entries = self._store.outbox(self._size.present, after)
-                some = [name for name, version in entries if waiting.get(name) != version]
-                total.postponed += len(entries) - len(some)
-                if some:
-                    total.add(self._take(some))
-            total.is_whole = not entries
-            after = entries[-1].fragment_id if entries else after
+            with self._committed() as settled:
+                ends = time.monotonic() + COMMIT_SECONDS
+                while not total.is_whole and len(settled) < COMMITTED_AT_ONCE and time.monotonic() < ends:
+                    # Read inside: another process has projected what it could.
+                    entries = self._store.outbox(self._size.present, after)
+                    some = [name for name, version in entries if waiting.get(name) != version]
+                    total.postponed += len(entries) - len(some)
+                    if some:
+                        total.add(self._take(some, settled))
+                    total.is_whole = not entries
+                    after = entries[-1].fragment_id if entries else after
         self._plan_retry(waiting is not self._refused)
         return total
 
@@ -125,7 +133,21 @@ class Projection:
             self._retry_at = time.monotonic() + self._pause
             self._pause = min(2 * self._pause, LONGEST_RETRY_SECONDS)
 
-    def _take(self, ids: Sequence[str]) -> Projected:
+    @contextmanager
+    def _committed(self) -> Iterator[dict[str, int]]:
+        """One commit of the index. Versions by id that the block adds are settled behind it: an entry of a later version
+        stays."""
+        settled: dict[str, int] = {}
+        with self._index.writing():
+            yield settled
+        remaining = starmap(OutboxEntry, settled.items())
+        while some := list(islice(remaining, AT_ONCE)):
+            self._store.settle(some)
+        for name in settled if self._refused else ():
+            self._refused.pop(name, None)
+
+    def _take(self, ids: Sequence[str], projected: dict[str, int]) -> Projected:
+        """Put the documents of these fragments; adds the versions that were projected to `projected`."""
         stored = self._store.read(ids)
         self._size.weighed(len(ids), sum(len(each.state) for each in stored.values()))
         done = Projected()
@@ -139,10 +161,7 @@ class Projection:
             # By version: one that comes back is of a later one.
             done.erased = self._index.erase(gone)
             settled |= gone
-        # With the versions that were projected: an entry of a later one stays.
-        self._store.settle([OutboxEntry(*each) for each in settled.items()])
-        for name in settled if self._refused else ():
-            self._refused.pop(name, None)
+        projected |= settled
         done.projected = len(settled)
         return done
 

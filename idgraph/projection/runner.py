@@ -21,6 +21,10 @@ END_SECONDS = 60.0
 """How long the end of a flow waits for what is left."""
 SWEEP_SECONDS = 5.0
 """A sweep that takes longer is broken off and begun again: between two the end of the flow is noticed."""
+MANY = 10_000
+REST_SECONDS = 2.0
+"""After a sweep of so many fragments, which a flow at its limit leaves: few large commits cost the index a third of many
+small ones, and fragments that change again meanwhile are projected once."""
 _COUNTED = 10_000
 
 
@@ -36,6 +40,7 @@ class ProjectionRunner:
         self._lock = threading.Lock()
         self._woken: float | None = None
         self._behind: float | None = None
+        self._is_busy = False
         self._thread = threading.Thread(target=self._run, name="projection", daemon=True)
 
     def __enter__(self) -> ProjectionRunner:
@@ -69,6 +74,8 @@ class ProjectionRunner:
             self._wake.clear()
             if self._sweep(SWEEP_SECONDS):
                 retry = RETRY_SECONDS
+                if self._is_busy:
+                    self._stop.wait(REST_SECONDS)
             else:
                 self._stop.wait(retry)
                 retry = min(2 * retry, LONGEST_RETRY_SECONDS)
@@ -85,6 +92,7 @@ class ProjectionRunner:
             self._report(error, "what is committed waits in the outbox")
             return False
         self._outage.is_over()
+        self._is_busy = swept.is_whole and swept.projected >= MANY
         if swept.is_whole:
             with self._lock:
                 self._behind = None

@@ -12,11 +12,11 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_hex
-from typing import NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 from tantivy import Index, IndexWriter, TextAnalyzerBuilder, Tokenizer
 
@@ -50,6 +50,13 @@ class Version(NamedTuple):
         return int(self.name.removeprefix(_PREFIX))
 
 
+class Uncommitted(NamedTuple):
+    """What a block writes to one version: tantivy's writer, and the stamps of the documents by name."""
+
+    writer: IndexWriter
+    stamps: dict[bytes, int]
+
+
 class IndexFolder:
     """The versions in one folder, made when first used, for the owner only. Safe for several processes and threads.
 
@@ -60,13 +67,16 @@ class IndexFolder:
         self.path = path
         self._lock = WriterLock(path / "lock")
         self._opened: dict[str, Index] = {}
+        self._depth = 0
+        self._writers: dict[str, Uncommitted] = {}
         self._process = os.getpid()
         self._guard = threading.Lock()
         self._is_closed = False
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Until the block ends nobody else writes. The thread that is in it may enter it again."""
+        """Until the block ends nobody else writes. The thread that is in it may enter it again. The outermost block commits
+        what was written when it ends, and nothing if it fails."""
         self._require_open()
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -74,10 +84,18 @@ class IndexFolder:
             lock.__enter__()
         except OSError as error:
             raise ProfileIndexError(f"index {self.path}: {error.strerror}") from None
+        self._depth += 1
         try:
             yield
+            if self._depth == 1:
+                self.commit()
         finally:
-            lock.__exit__(None, None, None)
+            self._depth -= 1
+            try:
+                if self._depth == 0:
+                    self._end("rollback")
+            finally:
+                lock.__exit__(None, None, None)
 
     def versions(self) -> list[Version]:
         """All versions, in the order in which they were made."""
@@ -149,22 +167,36 @@ class IndexFolder:
                     raise
 
     @contextmanager
-    def writer(self, version: Version) -> Iterator[IndexWriter]:
-        """A writer whose documents are there, and durable, when the block ends. Only while `writing`."""
-        index = self.open(version)
-        with self._problems():
-            writer = _writer(index)
-            try:
-                yield writer
-                writer.commit()
-            except BaseException:
-                writer.rollback()
-                raise
-            finally:
-                # Merges in progress come to their end: killed ones would be begun again by each writer.
-                writer.wait_merging_threads()
-                for file in (self.path / version.folder).iterdir():
-                    file.chmod(OWNER_ONLY)
+    def writer(self, version: Version) -> Iterator[Uncommitted]:
+        """What the block that is `writing` writes to a version. An error takes back all of it."""
+        try:
+            with self._problems():
+                if version.folder not in self._writers:
+                    self._writers[version.folder] = Uncommitted(_writer(self.open(version)), {})
+                yield self._writers[version.folder]
+        except BaseException:
+            self._end("rollback")
+            raise
+
+    def uncommitted(self, version: Version) -> Mapping[bytes, int]:
+        """The stamps that the block has written to a version, by name. Only while `writing`."""
+        return self._writers[version.folder].stamps if version.folder in self._writers else {}
+
+    def commit(self) -> None:
+        """What was written is there, and durable. Only while `writing`."""
+        self._end("commit")
+
+    def _end(self, how: Literal["commit", "rollback"]) -> None:
+        while self._writers:
+            folder, (writer, _) = self._writers.popitem()
+            with self._problems():
+                try:
+                    writer.commit() if how == "commit" else writer.rollback()
+                finally:
+                    # Merges in progress come to their end: killed ones would be begun again by each writer.
+                    writer.wait_merging_threads()
+                    for file in (self.path / folder).iterdir():
+                        file.chmod(OWNER_ONLY)
 
     def compact(self, version: Version, copies: Callable[[Index], Iterator[str]]) -> Version:
         """Leave nothing of documents that were replaced or erased: the version in another folder, if there are any.
@@ -172,17 +204,19 @@ class IndexFolder:
         folder = self.path / version.folder
         index = self.open(version)
         with self._problems():
-            with self.writer(version) as writer:
+            with self.writer(version) as (writer, _):
                 writer.garbage_collect_files()
+            self.commit()
             meta = json.loads((folder / "meta.json").read_bytes())
             if not any(each["deletes"] for each in meta["segments"]):
                 return version
             index.reload()
             other = self.new(version.number, version.state)
             other = other._replace(name=version.name, mark=version.mark)
-            with self.writer(other) as writer:
+            with self.writer(other) as (writer, _):
                 for each in copies(index):
                     writer.add_json(each)
+            self.commit()
             return other
 
     def close(self) -> None:

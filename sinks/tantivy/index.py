@@ -119,10 +119,6 @@ def _is_document(present: Present) -> bool:
     return present.stamp % 2 == 0
 
 
-def _stamp(found: Mapping[bytes, Present], name: bytes) -> int:
-    return found[name].stamp if name in found else -1
-
-
 def stamps(searcher: Searcher, names: Iterable[bytes]) -> dict[bytes, Present]:
     """Of those of these names that have a document or a tombstone."""
     by_hash = {hash_of(each): each for each in names}
@@ -158,28 +154,38 @@ def put_into(
 ) -> None:
     """Write to one version what is neither older than what is there nor erased. Only while `writing`."""
     named = {names(each): document for each, document in newest.items()}
-    present = stamps(folder.open(version).searcher(), named)
-    given = {name: document for name, document in named.items() if _stamp(present, name) <= document.stamp}
-    if not given:
-        return
-    with folder.writer(version) as writer:
-        for name, document in given.items():
-            if name in present:
-                writer.delete_documents_by_term("name", name.hex())
-            writer.add_json(document.json(name))
+    present = _present(folder, version, named)
+    given = {name: each for name, each in named.items() if present.get(name, -1) <= each.stamp}
+    if given:
+        with folder.writer(version) as (writer, written):
+            for name, document in given.items():
+                if name in present:
+                    writer.delete_documents_by_term("name", name.hex())
+                writer.add_json(document.json(name))
+                written[name] = document.stamp
 
 
 def erase_from(folder: IndexFolder, version: Version, erased: Mapping[bytes, int]) -> int:
     """Put tombstones, stamps by name, in the place of what is not later; gives how many documents went. Only while
     `writing`."""
-    present = stamps(folder.open(version).searcher(), erased)
-    behind = {name: stamp for name, stamp in erased.items() if _stamp(present, name) < stamp}
+    present = _present(folder, version, erased)
+    behind = {name: stamp for name, stamp in erased.items() if present.get(name, -1) < stamp}
     if behind:
-        with folder.writer(version) as writer:
+        with folder.writer(version) as (writer, written):
             for name, stamp in behind.items():
                 writer.delete_documents_by_term("name", name.hex())
                 writer.add_json(tombstone(name, stamp))
-    return sum(_is_document(present[each]) for each in behind if each in present)
+                written[name] = stamp
+    return sum(present[each] % 2 == 0 for each in behind if each in present)
+
+
+def _present(folder: IndexFolder, version: Version, names: Iterable[bytes]) -> dict[bytes, int]:
+    """The stamps of those of these names that are written, committed or not."""
+    committed = stamps(folder.open(version).searcher(), names)
+    uncommitted = folder.uncommitted(version)
+    return {name: each.stamp for name, each in committed.items()} | {
+        name: uncommitted[name] for name in names if name in uncommitted
+    }
 
 
 def count(searcher: Searcher, query: Compiled) -> int:

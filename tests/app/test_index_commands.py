@@ -37,7 +37,7 @@ def lose_half(idgraph: CommandLine) -> int:
     """As a damaged disk may; gives how many are left."""
     folder = IndexFolder(idgraph.settings().directory / INDEX)
     half = Query.range_query(SCHEMA, "hash", FieldType.Unsigned, 0, 2**63)
-    with folder.writing(), folder.writer(folder.in_use()) as writer:
+    with folder.writing(), folder.writer(folder.in_use()) as (writer, _):
         writer.delete_documents_by_query(half)
     folder.close()
     return documents(idgraph)

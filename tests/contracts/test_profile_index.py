@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -410,6 +411,35 @@ def test_a_thread_that_writes_may_enter_again(index: ProfileIndex) -> None:
         assert index.erase({"a": 1}) == 1
         put(index, b={"x": "word"})
     assert found(index) == ["b"]
+
+
+def test_what_a_block_writes_twice_is_there_once(index: ProfileIndex) -> None:
+    with index.writing():
+        index.put([IndexDocument("a", 2, {"x": "second"}), IndexDocument("b", 1, {"x": "first"})])
+        index.put([IndexDocument("a", 1, {"x": "late"}), IndexDocument("b", 1, {"x": "again"})])
+        index.put([IndexDocument("c", 1, {"x": "word"})])
+        assert index.erase({"c": 1}) == 1
+        index.put([IndexDocument("c", 1, {"x": "late"})])
+    assert index.versions(["a", "b", "c"]) == {"a": 2, "b": 1}
+    assert [found(index, Term("x", each)) for each in ("second", "again", "first", "late")] == [
+        ["a"],
+        ["b"],
+        [],
+        [],
+    ]
+
+
+def test_a_block_that_fails_writes_nothing(durable: Implementation[ProfileIndex], tmp_path: Path) -> None:
+    if not durable.in_files:
+        pytest.skip("each put is a commit")
+    with durable.opened(tmp_path) as index:
+        put(index, a={"x": "before"})
+        with suppress(ZeroDivisionError), index.writing():
+            index.put([IndexDocument("a", 9, {"x": "after"}), IndexDocument("b", 1, {"x": "after"})])
+            raise ZeroDivisionError
+        assert found(index, Term("x", "after")) == []
+        put(index, c={"x": "after"})
+        assert found(index) == ["a", "c"]
 
 
 _WRITE_COUNTED = """

@@ -150,7 +150,7 @@ class IndexedStore:
         """A document that its index has lost, by no doing of ours."""
         if self.kind.in_files:
             folder = IndexFolder(self.folder / "index")
-            with folder.writing(), folder.writer(folder.in_use()) as writer:
+            with folder.writing(), folder.writer(folder.in_use()) as (writer, _):
                 writer.delete_documents_by_term("name", reversed_name(name).hex())
             folder.close()
             return

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -278,6 +279,30 @@ def test_a_crash_between_put_and_settle_is_healed_by_the_next_sweep(step: str, c
     assert sweep(store, index, EVERYTHING) == 0
     assert store.outbox() == []
     assert index.versions(["user_id:1"]) == ({"user_id:1": 2} if change == "written" else {})
+
+
+def test_slices_share_a_commit(store: MemoryProfileStore, tmp_path: Path) -> None:
+    for each in range(4 * UNWEIGHED):
+        written(store, f"user_id:{each}")
+    index = TantivyProfileIndex(tmp_path / "index", hashed_name)
+    assert Projection(store, index, lambda: EVERYTHING).sweep().projected == 4 * UNWEIGHED
+    (meta,) = (tmp_path / "index").glob("index-*/meta.json")
+    (segment,) = json.loads(meta.read_bytes())["segments"]
+    assert segment["max_doc"] == 4 * UNWEIGHED
+    assert store.outbox() == []
+
+
+def test_nothing_is_settled_before_the_commit(store: MemoryProfileStore) -> None:
+    class Index(MemoryProfileIndex):
+        @contextmanager
+        def writing(self) -> Iterator[None]:
+            yield
+            raise ProfileIndexError("no space")
+
+    written(store)
+    with pytest.raises(ProfileIndexError):
+        Projection(store, Index(), lambda: EVERYTHING).sweep()
+    assert len(store.outbox()) == 1
 
 
 def test_an_erasure_waits_for_a_projection_that_has_read_the_fragment(tmp_path: Path) -> None:
