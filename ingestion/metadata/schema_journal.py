@@ -14,102 +14,69 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 from pydantic import ValidationError
 
 from idgraph.files import OWNER_ONLY, replacing, sync_folder
 from idgraph.model.schema_changes import RefusedSchemaChange, SchemaChange
 
-MOST_LINES = 100_000
+log = logging.getLogger(__name__)
+
+MOST_BYTES = 64 << 20
 """A publisher of events can cause any number of refused attributes."""
 
 
 class RefusedChanges:
-    """The file. What was read of it is not read again; others may write to it, or move it away. Not safe for several
-    threads."""
+    """The file, one JSON object a line; after a restart a change may stand in it again. Not safe for several threads."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
         self.left_out = 0
         """How many changes this object did not write because the file had no room."""
-        self._forget(0)
+        self._known: set[bytes] = set()
+        self._is_torn = True
 
     def add(self, refused: Iterable[RefusedSchemaChange]) -> int:
-        """Keep those that are not kept yet, as far as there is room, durably; gives how many there was no room for.
-        Raises OSError: all of it may be done again."""
-        descriptor = os.open(self.file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, OWNER_ONLY)
-        with os.fdopen(descriptor, "a+b") as stream:
-            status = os.fstat(descriptor)
-            if not status.st_size:
-                # Its name is durable before its content is, so that it is so whatever fails next.
+        """Keep those that this object has not kept yet, while there is room, durably; returns the number of those without
+        room. Raises OSError: all of it may be done again."""
+        lines = {
+            _key(change): json.dumps(change.model_dump(mode="json") | {"reason": reason}).encode() + b"\n"
+            for change, reason in refused
+        }
+        new = {key: line for key, line in lines.items() if key not in self._known}
+        descriptor = os.open(self.file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, OWNER_ONLY)
+        with os.fdopen(descriptor, "ab") as stream:
+            size = os.fstat(descriptor).st_size
+            if not size:
                 sync_folder(self.file.parent)
-            if status.st_ino != self._inode or status.st_size < self._read:
-                self._forget(status.st_ino)
-            self._read_on(stream)
-            new = list(self._new(refused))
-            written = new[: MOST_LINES - self._lines]
-            if written:
-                # A crash may have cut the last line short: what follows is a line of its own.
-                stream.write(b"".join([b"\n" if self._is_torn else b"", *written]))
+            if size >= MOST_BYTES:
+                return self._leave_out(len(new))
+            # A crash may have cut the last line short: what follows is a line of its own.
+            stream.write((b"\n" if self._is_torn and size else b"") + b"".join(new.values()))
+            self._is_torn = True
             stream.flush()
-            # Also where nothing is new: an earlier try may have failed just here.
             os.fsync(descriptor)
-        return self._leave_out(len(new) - len(written))
-
-    def _forget(self, inode: int) -> None:
-        self._inode = inode
-        self._read = self._lines = 0
-        self._is_torn = self._is_reported = False
-        self._known: set[bytes] = set()
-
-    def _read_on(self, stream: IO[bytes]) -> None:
-        """Look at the lines that came since, a line in memory at a time. Of a file without room none is looked at: nothing
-        more will be written to it."""
-        stream.seek(self._read)
-        while self._lines < MOST_LINES and (line := stream.readline()):
-            self._read += len(line)
-            self._is_torn = not line.endswith(b"\n")
-            self._lines += 1
-            if (key := _key_of(line)) is not None:
-                self._known.add(key)
-
-    def _new(self, refused: Iterable[RefusedSchemaChange]) -> Iterator[bytes]:
-        """The lines of those that are not in the file, each once."""
-        seen: set[bytes] = set()
-        for change, reason in refused:
-            key = _key(change.path, change.data_type)
-            if key not in self._known and key not in seen:
-                seen.add(key)
-                yield json.dumps(change.model_dump(mode="json") | {"reason": reason}).encode() + b"\n"
+        self._is_torn = False
+        self._known.update(new)
+        return 0
 
     def _leave_out(self, count: int) -> int:
-        self.left_out += count
-        if count and not self._is_reported:
-            self._is_reported = True
+        if count and not self.left_out:
             log.warning(
-                "%s has %s lines and takes no more: repair what refuses them, and move it away; then the next that are "
+                "%s has %d MB and takes no more: repair what refuses them, and move it away; then the next that are "
                 "refused are kept in a new one",
                 self.file,
-                f"{MOST_LINES:,}",
+                MOST_BYTES >> 20,
             )
+        self.left_out += count
         return count
 
 
-def _key(path: str, data_type: str) -> bytes:
-    """A hash of both: paths may be long."""
-    return hashlib.blake2b(json.dumps([path, data_type]).encode(), digest_size=16).digest()
+def _key(change: SchemaChange) -> bytes:
+    """A hash of path and type: paths may be long."""
+    return hashlib.blake2b(json.dumps([change.path, change.data_type]).encode(), digest_size=16).digest()
 
-
-def _key_of(line: bytes) -> bytes | None:
-    try:
-        change = json.loads(line)
-        return _key(change["path"], change["data_type"])
-    except (ValueError, KeyError, TypeError):
-        return None
-
-
-log = logging.getLogger(__name__)
 
 COMPACT_BYTES = 1 << 20
 """Less than this at the front of the file is left there."""

@@ -156,7 +156,7 @@ def test_a_dry_run_says_what_would_go_and_changes_nothing(filled: CommandLine) -
     assert export(filled) == before
     assert not wiring.tombstone_file(filled.settings()).exists()
     (receipt,) = filled.json("erase", *WHOM, "--yes", "--json")
-    assert [each["goes"] for each in reported.pop("letters")] == [True] * 3
+    assert [each["goes"] for each in reported.pop("dead_letters_found")] == [True] * 3
     assert len(reported.pop("found")) == reported["fragments"]
     assert receipt["counts"] == reported
 
@@ -185,15 +185,15 @@ def test_dead_letters_that_may_be_of_others_stay_and_are_told(filled: CommandLin
     process(filled.settings(), [*others, its_own])
     given = ("erase", "customer:480", "--fragment", "customer:480")
     (reported,) = filled.json(*given, "--dry-run", "--json")
-    assert (reported["dead_letters"], reported["possible_letters"]) == (1, 2)
-    assert {(each["position"][-4:], each["goes"]) for each in reported["letters"]} == {
+    assert (reported["dead_letters"], reported["possible_dead_letters"]) == (1, 2)
+    assert {(each["position"][-4:], each["goes"]) for each in reported["dead_letters_found"]} == {
         ("#910", False),
         ("#911", False),
         ("#912", True),
     }
-    kept = {each["id"] for each in reported["letters"] if not each["goes"]}
+    kept = {each["id"] for each in reported["dead_letters_found"] if not each["goes"]}
     shown = filled(*given, "--dry-run").stdout
-    assert all(each["id"] in shown and each["why"] in shown for each in reported["letters"])
+    assert all(each["id"] in shown and each["why"] in shown for each in reported["dead_letters_found"])
     done = filled(*given, "--yes")
     assert "2 dead letters may be" in done.stderr
     assert all(each in done.stderr for each in kept)

@@ -127,7 +127,7 @@ def _erase(
     # Events in progress and dead letters can make a fragment of each given name.
     named = sorted({*ids, *asked})
     found = erasure.preview(named, asked)
-    if not ids and not any(found.counts._replace(possible_letters=0)):
+    if not ids and not any(found.counts._replace(possible_dead_letters=0)):
         forbidden = [each for each in resources.store.tombstones(named).values() if each.until > NO_EPOCH]
         why = (
             "it was erased before, and its events are refused"
@@ -239,7 +239,7 @@ def _show_preview(found: Preview, led_there: dict[str, str], as_json: bool) -> N
             for each in found.dead_letters
         ]
         found_by = [{"id": name, "by": because} for name, because in led_there.items()]
-        print_json({**found.counts._asdict(), "found": found_by, "letters": dead_letters})
+        print_json({**found.counts._asdict(), "found": found_by, "dead_letters_found": dead_letters})
         return
     if led_there:
         print_table(("fragment", "found by"), list(led_there.items()))
@@ -261,9 +261,9 @@ def _show_dead_letters(dead_letters: Iterable[FoundDeadLetter]) -> None:
 
 
 def _report_kept(counts: Erased) -> None:
-    if counts.possible_letters:
+    if counts.possible_dead_letters:
         print(
-            f"{counted(counts.possible_letters, 'dead letter')} may be the person's and will stay: look at them "
+            f"{counted(counts.possible_dead_letters, 'dead letter')} may be the person's and will stay: look at them "
             "with `idgraph dead-letters show ID --reveal`, and remove the person's with "
             "`idgraph dead-letters drop ID`",
             file=sys.stderr,

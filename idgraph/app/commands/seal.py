@@ -101,7 +101,7 @@ def _described(done: Progress, version: int) -> dict[str, Any]:
         "values": dict(sorted(done.parts("values").items())),
         "failed": done.counts["failed"],
         "named": done.notes.get("failed", []),
-        "letters": done.counts["dead_letters"],
+        "dead_letters": done.counts["dead_letters"],
         "renamed": dict(sorted(done.parts("renamed").items())),
         "readable_names": dict(sorted(done.parts("readable").items())),
     }

@@ -49,7 +49,7 @@ class TombstoneKeeper(Protocol):
 
 
 class Erased(NamedTuple):
-    """How many there were, or for a dry run are, in each place. `possible_letters` are kept: nothing but a
+    """How many there were, or for a dry run are, in each place. `possible_dead_letters` are kept: nothing but a
     value that others may have as well says whose they are."""
 
     fragments: int = 0
@@ -58,7 +58,7 @@ class Erased(NamedTuple):
     data_keys: int = 0
     index_documents: int = 0
     dead_letters: int = 0
-    possible_letters: int = 0
+    possible_dead_letters: int = 0
 
 
 class Preview(NamedTuple):
@@ -154,7 +154,7 @@ class Erasure:
         documents = max(documents, rest.index_documents)
         waited = {each.fragment_id for each in summaries if each.in_outbox}
         found = [each._replace(in_outbox=each.fragment_id in waited) for each in erased]
-        return _counted(found, keys, documents, rest.dead_letters, rest.possible_letters)
+        return _counted(found, keys, documents, rest.dead_letters, rest.possible_dead_letters)
 
     def _present_documents(self, ids: Sequence[str]) -> int:
         """How many of these have a document; 0 while the index is away."""
@@ -328,5 +328,5 @@ def _counted(
         data_keys=keys,
         index_documents=documents,
         dead_letters=dead_letters,
-        possible_letters=kept,
+        possible_dead_letters=kept,
     )
