@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -15,19 +14,16 @@ from idgraph.model.errors import IdgraphError
 OWNER_ONLY = 0o600
 _PAGE_SIZE = 8192
 
-Step = str | Callable[[sqlite3.Connection], None]
-"""A statement, or what runs some within the transaction of a migration."""
-
 
 class Schema(NamedTuple):
-    """Tables of one kind of file. `migrations[n]` are the steps that lead from version n to n + 1.
+    """Tables of one kind of file. `migrations[n]` are the statements that lead from version n to n + 1.
 
     `application_id` reports this kind of file from all others, so that no store opens another's file.
     `settings` are statements that run on every connection.
     """
 
     application_id: int
-    migrations: tuple[tuple[Step, ...], ...]
+    migrations: tuple[tuple[str, ...], ...]
     settings: tuple[str, ...] = ()
 
     @property
@@ -93,20 +89,12 @@ def _migrate(connection: sqlite3.Connection, path: Path, schema: Schema, refusal
     connection.execute("BEGIN IMMEDIATE")
     # Looked at again under the lock: another process may have been first.
     version = _check_kind(connection, path, schema, refusal)
-    for steps in schema.migrations[version:]:
-        for step in steps:
-            if isinstance(step, str):
-                connection.execute(step)
-            else:
-                step(connection)
+    for statements in schema.migrations[version:]:
+        for statement in statements:
+            connection.execute(statement)
     connection.execute(f"PRAGMA application_id = {schema.application_id}")
     connection.execute(f"PRAGMA user_version = {schema.version}")
     connection.execute("COMMIT")
-
-
-def modules(connection: sqlite3.Connection) -> set[str]:
-    """The parts that this SQLite was built with and that a table may need."""
-    return {row[0] for row in connection.execute("SELECT name FROM pragma_module_list")}
 
 
 def _number(connection: sqlite3.Connection, query: str) -> int:
