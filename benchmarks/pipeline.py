@@ -59,9 +59,9 @@ class Pipeline:
         """One commit task."""
         return CommitStage(self.tools.store, self._size).run(fragments)
 
-    def project(self) -> None:
-        """What the flow's projection does behind it."""
-        self._projection.sweep()
+    def project(self) -> int:
+        """What the flow's projection does behind it; gives how many fragments."""
+        return self._projection.sweep().projected
 
 
 def wire(outputs: Iterable[MapOutput]) -> Iterator[EncodedChange]:

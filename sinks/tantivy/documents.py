@@ -118,36 +118,33 @@ def restored(document: Mapping[str, list[Any]], stamp: int) -> Prepared:
 def _prepared(name: str, stamp: int, fields: Mapping[str, Any]) -> Prepared:
     keys: list[str] = []
     texts: list[str] = []
-    columns: dict[str, Any] = {}
-    is_changed = False
+    changed: dict[str, Any] = {}
     for path, value in fields.items():
         kind = type(value)
         begin = path_key(path)
         if kind is str:
             keys.append(begin + text_key(value))
-            text = composed(value)
+            text = value if value.isascii() else composed(value)
             texts.append(text)
-            columns[path] = shown_text = _not_a_date(text)
-            is_changed |= shown_text is not value
+            if text is not value or (text[10:11] == "T" and len(text) >= _DATE_CHARACTERS):
+                changed[path] = _not_a_date(text)
         elif kind is bool:
             keys.append(begin + ("b1" if value else "b0"))
-            columns[path] = value
         elif (kind is int or kind is float) and -_EXACT < value < _EXACT:
             keys.append(begin + NUMBERS + plain_key(value))
-            columns[path] = value
         else:
             values = value if kind is list else [value]
-            columns[path] = [_add(path, each, keys, texts) for each in _distinct(path, values)]
-            is_changed = True
-    if "\0" in "".join(columns):
-        columns, is_changed = {column(path): value for path, value in columns.items()}, True
-    source = canonical.encode(_storable(fields))
+            changed[path] = [_add(path, each, keys, texts) for each in _distinct(path, values)]
+    source = canonical.encode(_storable(fields) if changed else fields)
+    data: Any = msgspec.Raw(source)
+    if changed or any("\0" in path for path in fields):
+        data = {column(path): changed.get(path, value) for path, value in fields.items()}
     content = int.from_bytes(hashlib.blake2b(source, digest_size=8).digest(), "big")
     written = {
         "id": name,
         "content": content,
         "keys": keys,
-        "data": columns if is_changed else msgspec.Raw(source),
+        "data": data,
         "words": " ".join(texts),
         "source": source,
     }
