@@ -13,8 +13,9 @@ from hypothesis import settings
 
 from tests import lanes
 
-# How long an example takes says nothing on a machine that others use too; `pytest-timeout` ends what hangs.
-settings.register_profile("idgraph", deadline=None)
+# How long an example takes says nothing on a machine that others use too; `pytest-timeout` ends what hangs. The long lane
+# looks for new examples; elsewhere a commit that changes nothing of a test must not change its result.
+settings.register_profile("idgraph", deadline=None, derandomize=not lanes.is_thorough())
 settings.load_profile("idgraph")
 
 

@@ -27,7 +27,7 @@ from tests.shared_java import shared_java
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 PROGRAM = [sys.executable, "-m", "idgraph.app.cli"]
-RUN_SECONDS = 240
+RUN_SECONDS = 400
 FLOWS = ("run", "backfill")
 """Commands that start Spark."""
 
@@ -210,7 +210,7 @@ def _toml(value: Any) -> str:
     return json.dumps(value)
 
 
-def until(condition: Any, seconds: float = 120, what: str = "it") -> None:
+def until(condition: Any, seconds: float = 240, what: str = "it") -> None:
     """Wait until a condition holds; fails when it does not in time."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -70,9 +70,14 @@ SLOW_FIRST = ("e2e/", "spark/")
 """Begun last, these would leave all cores but one idle."""
 
 
+def is_thorough() -> bool:
+    """Whether properties play all their examples, and other ones in each run."""
+    return os.environ.get(EXAMPLES) == "all"
+
+
 def examples(many: int) -> int:
     """How many examples a property plays: `many` in the long lane, at most 25 elsewhere."""
-    return many if os.environ.get(EXAMPLES) == "all" else min(many, SHORT)
+    return many if is_thorough() else min(many, SHORT)
 
 
 def place(item: pytest.Item) -> str:

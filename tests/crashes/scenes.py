@@ -69,7 +69,9 @@ class Scene:
         marker = self.folder / "died"
         process = self.installation.start("--until-done", **dying(point.death(marker, killed == "machine")))
         try:
-            until(lambda: marker.exists() or process.poll() is not None, 120, f"the point ({point.words})")
+            until(
+                lambda: marker.exists() or process.poll() is not None, PATIENCE, f"the point ({point.words})"
+            )
             assert marker.exists(), f"no process came by: {self._said()}"
             if killed == "worker":
                 assert process.wait(PATIENCE) == 0, self._said()

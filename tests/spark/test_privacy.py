@@ -236,7 +236,7 @@ def test_canaries_are_nowhere(tmp_path: Path, own_shop: tuple[Shop, str]) -> Non
 
     # Workers alone, each as soon as it is there: Spark reports it as it likes.
     process = installation.start("--until-done", SPARK_CONF_DIR=reported)
-    until(lambda: process.poll() is not None or kill_all(workers(process)), 120, "the end")
+    until(lambda: process.poll() is not None or kill_all(workers(process)), what="the end")
     assert process.returncode == 4
     assert_clean()
 
