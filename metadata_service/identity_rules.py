@@ -9,9 +9,9 @@ from sqlalchemy.orm import Session
 
 from idgraph.model.errors import SpecError
 from idgraph.model.identity_rules import DEFAULT_RULES, IdentityRules
+from idgraph.model.records import RulesRecord, RulesVersionRecord
 from idgraph.web.cursors import ListPage, PageRequest
 from idgraph.web.refusals import RefusedRequestError, UnknownSubjectError
-from metadata_service.api.records import RulesRecord, RulesVersionRecord, provenance
 from metadata_service.storage.edits import Edit
 from metadata_service.storage.tables import IdentityRulesRow, SnapshotRow
 
@@ -115,4 +115,4 @@ def _versions(session: Session, before: int | None, limit: int) -> Iterator[Rule
     if before is not None:
         query = query.where(IdentityRulesRow.version < before)
     for row, edit in session.execute(query):
-        yield RulesVersionRecord(**dict(_record(row)), **provenance(edit))
+        yield RulesVersionRecord(**dict(_record(row)), **edit.provenance())

@@ -16,9 +16,9 @@ from idgraph.model.attributes import (
     DataType,
     EncryptionLevel,
 )
+from idgraph.model.records import AttributeVersionRecord
 from idgraph.web.cursors import ListPage, PageRequest
 from idgraph.web.refusals import RefusedRequestError, UnknownSubjectError
-from metadata_service.api.records import AttributeVersionRecord, provenance
 from metadata_service.attributes.rules import check_attribute, classification_levels
 from metadata_service.storage.edits import Edit
 from metadata_service.storage.tables import AttributeRow, AttributeVersionRow, SnapshotRow
@@ -127,7 +127,7 @@ def attribute_versions(session: Session, path: str, paging: PageRequest) -> List
         get_attribute(session, path)
     found = (
         AttributeVersionRecord(
-            metadata=AttributeMetadata.model_validate_json(row.document), **provenance(edit)
+            metadata=AttributeMetadata.model_validate_json(row.document), **edit.provenance()
         )
         for row, edit in session.execute(query)
     )

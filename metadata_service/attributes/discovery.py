@@ -17,10 +17,10 @@ from idgraph.model.attributes import (
     TypeConflict,
 )
 from idgraph.model.classification import Classification, ClassificationLevels, EncryptionLevel, Proposal
+from idgraph.model.records import RefusedChangeRecord, SchemaRecord
 from idgraph.model.schema_changes import SchemaChange
 from idgraph.model.snapshots import DetectionMode
 from idgraph.web.refusals import ClashError
-from metadata_service.api.records import RefusedChangeRecord, SchemaRecord
 from metadata_service.attributes.catalogue import (
     find_attributes,
     first_below,

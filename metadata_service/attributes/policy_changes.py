@@ -21,11 +21,11 @@ from sqlalchemy.orm import Session, aliased
 from idgraph.model import paths
 from idgraph.model.attributes import AttributeDefinition, AttributeMetadata
 from idgraph.model.classification import Classification, ClassificationLevels, EncryptionLevel
+from idgraph.model.records import PolicyChangeRecord, ProvenanceRecord
 from idgraph.model.snapshots import DetectionMode, DiscoveryDefaults, MetadataSnapshot
 from idgraph.web.conditional import etag_of
 from idgraph.web.cursors import ListPage, PageRequest
 from idgraph.web.refusals import ClashError, SamePersonError, UnknownSubjectError
-from metadata_service.api.records import PolicyChangeRecord, ProvenanceRecord, provenance
 from metadata_service.attributes.catalogue import (
     PlannedAttribute,
     carry_out,
@@ -265,6 +265,6 @@ def _record(found: _Found) -> PolicyChangeRecord:
         status="pending" if decision is None else cast(Status, decision.decision),
         weakens=json.loads(row.weakens),
         document=json.loads(row.document),
-        requested=ProvenanceRecord(**provenance(requested)),
-        decided=None if decided is None else ProvenanceRecord(**provenance(decided)),
+        requested=ProvenanceRecord(**requested.provenance()),
+        decided=None if decided is None else ProvenanceRecord(**decided.provenance()),
     )

@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Iterator
 from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
 
+from idgraph.model.records import SpecRecord, SpecVersionRecord
 from idgraph.model.specs import SpecDefinition, SpecDocument, SpecStatus
 from idgraph.web.cursors import ListPage, PageRequest
 from idgraph.web.refusals import ClashError, RefusedRequestError, UnknownSubjectError
-from metadata_service.api.records import SpecRecord, SpecVersionRecord, provenance
 from metadata_service.specs.rules import CompileSpec, check_spec
 from metadata_service.storage.edits import Edit
 from metadata_service.storage.tables import SnapshotRow, SpecRow, SpecVersionRow
@@ -117,7 +117,7 @@ def _versions(session: Session, name: str, before: int | None, limit: int) -> It
     if before is not None:
         query = query.where(SpecVersionRow.version < before)
     for row, edit in session.execute(query):
-        yield SpecVersionRecord(document=_document(row, edit), **provenance(edit))
+        yield SpecVersionRecord(document=_document(row, edit), **edit.provenance())
 
 
 def _document(row: SpecVersionRow, edit: SnapshotRow) -> SpecDocument:

@@ -10,8 +10,8 @@ from typing import Any, Literal
 from sqlalchemy import func, insert, select
 from sqlalchemy.orm import Session
 
+from idgraph.model.records import ChangeRecord
 from idgraph.web.cursors import ListPage, PageRequest
-from metadata_service.api.records import ChangeRecord, provenance
 from metadata_service.storage.tables import ChangeRow, SnapshotRow
 
 
@@ -39,7 +39,7 @@ def list_changes(
             subject=row.subject,
             subject_version=row.subject_version,
             action=row.action,
-            **provenance(edit),
+            **edit.provenance(),
         )
         for row, edit in session.execute(query)
     )

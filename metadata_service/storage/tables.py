@@ -9,6 +9,7 @@ texts.
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -70,6 +71,10 @@ class SnapshotRow(Base):
     at: Mapped[datetime] = mapped_column(UtcTime)
     actor: Mapped[str] = mapped_column(Text)
     reason: Mapped[str] = mapped_column(Text)
+
+    def provenance(self) -> dict[str, Any]:
+        """The fields of a `ProvenanceRecord`."""
+        return {"snapshot_version": self.version, "at": self.at, "actor": self.actor, "reason": self.reason}
 
 
 class ChangeRow(Base):

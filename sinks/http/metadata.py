@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
-from datetime import datetime
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import httpx
 from pydantic import BaseModel
@@ -15,6 +14,14 @@ from pydantic import BaseModel
 from idgraph.model.attributes import AttributeDefinition, AttributeMetadata
 from idgraph.model.errors import MetadataError
 from idgraph.model.identity_rules import IdentityRules
+from idgraph.model.records import (
+    PolicyChangeRecord,
+    RulesRecord,
+    SchemaRecord,
+    SpecCheckRecord,
+    SpecRecord,
+    SpecVersionRecord,
+)
 from idgraph.model.schema_changes import RefusedSchemaChange, SchemaChange
 from idgraph.model.snapshot_changes import SnapshotChanges
 from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
@@ -25,58 +32,6 @@ log = logging.getLogger(__name__)
 
 MAX_CHANGES = 5000
 JSON = {"Content-Type": "application/json"}
-
-
-class SpecSummary(BaseModel):
-    """A spec by name: its latest version, and which version maps events now."""
-
-    name: str
-    latest_version: int
-    active_version: int | None
-    document: SpecDocument
-
-
-class SpecVersion(BaseModel):
-    document: SpecDocument
-
-
-class SpecCheck(BaseModel):
-    warnings: list[str]
-
-
-class RulesSummary(BaseModel):
-    """Identity rules: version 0 are the default ones."""
-
-    version: int
-    document: IdentityRules
-
-
-class RefusedChange(BaseModel):
-    index: int
-    reason: str
-
-
-class SchemaAnswer(BaseModel):
-    problems: list[RefusedChange]
-
-
-class Provenance(BaseModel):
-    at: datetime
-    actor: str
-    reason: str
-
-
-class PolicyChange(BaseModel):
-    """An edit that weakens protection: who asked for it, and what a second person decided."""
-
-    id: int
-    kind: str
-    subject: str
-    status: str
-    weakens: list[str]
-    document: dict[str, Any]
-    requested: Provenance
-    decided: Provenance | None
 
 
 class FetchedSnapshot(NamedTuple):
@@ -138,47 +93,47 @@ class MetadataClient:
         for start in range(0, len(changes), MAX_CHANGES):
             some = changes[start : start + MAX_CHANGES]
             body = {"changes": [change.model_dump(mode="json") for change in some]}
-            answer = self._http.get_model(SchemaAnswer, "PATCH", "/v1/schema", json=body)
+            answer = self._http.get_model(SchemaRecord, "PATCH", "/v1/schema", json=body)
             refused += [
                 RefusedSchemaChange(some[problem.index], problem.reason) for problem in answer.problems
             ]
         return refused
 
-    def put_spec(self, definition: SpecDefinition, reason: str = "", etag: str | None = None) -> SpecSummary:
+    def put_spec(self, definition: SpecDefinition, reason: str = "", etag: str | None = None) -> SpecRecord:
         """Store a new version, also active if its status says so; the same again makes none.
 
         With `etag` only if the spec still has it. Raises SpecError, with the place, for a refused spec.
         """
         path = f"/v1/specs/{quoted(definition.name)}"
-        return self._put(SpecSummary, path, _stated(definition, SpecDefinition), reason, etag)
+        return self._put(SpecRecord, path, _stated(definition, SpecDefinition), reason, etag)
 
     def check(self, definition: SpecDefinition) -> list[str]:
         """Would this spec be accepted? Gives warnings; raises SpecError, with the place, if not."""
         body = _stated(definition, SpecDefinition)
-        answer = self._http.get_model(SpecCheck, "POST", "/v1/specs/check", content=body, headers=JSON)
+        answer = self._http.get_model(SpecCheckRecord, "POST", "/v1/specs/check", content=body, headers=JSON)
         return answer.warnings
 
-    def activate(self, name: str, version: int | None = None, reason: str = "") -> SpecSummary:
+    def activate(self, name: str, version: int | None = None, reason: str = "") -> SpecRecord:
         """Let a version (the latest, if none is given) map events."""
         return self._set_status(name, "active", version, reason)
 
-    def retire(self, name: str, version: int | None = None, reason: str = "") -> SpecSummary:
+    def retire(self, name: str, version: int | None = None, reason: str = "") -> SpecRecord:
         """Let a version (the active one, if none is given) map no more events."""
         return self._set_status(name, "retired", version, reason)
 
-    def get_spec(self, name: str) -> SpecSummary | None:
+    def get_spec(self, name: str) -> SpecRecord | None:
         """None if there is none of this name."""
-        return self._http.find_model(SpecSummary, "GET", f"/v1/specs/{quoted(name)}")
+        return self._http.find_model(SpecRecord, "GET", f"/v1/specs/{quoted(name)}")
 
     def get_spec_version(self, name: str, version: int) -> SpecDocument | None:
         """None if there is no such version."""
         path = f"/v1/specs/{quoted(name)}/versions/{version}"
-        found = self._http.find_model(SpecVersion, "GET", path)
+        found = self._http.find_model(SpecVersionRecord, "GET", path)
         return None if found is None else found.document
 
-    def list_specs(self) -> list[SpecSummary]:
+    def list_specs(self) -> list[SpecRecord]:
         """All specs, by name."""
-        return list(self._http.pages(SpecSummary, "/v1/specs", {}))
+        return list(self._http.pages(SpecRecord, "/v1/specs", {}))
 
     def put_attribute(
         self, definition: AttributeDefinition, reason: str = "", etag: str | None = None
@@ -204,24 +159,26 @@ class MetadataClient:
         place = f"/v1/attributes/{quoted(path)}/proposal"
         return self._http.get_model(AttributeMetadata, "POST", place, json=body)
 
-    def policy_changes(self, status: str | None = None) -> Iterator[PolicyChange]:
+    def policy_changes(self, status: str | None = None) -> Iterator[PolicyChangeRecord]:
         """Edits that weaken protection, the newest first: all, or those `pending`, `approved` or `refused`."""
-        return self._http.pages(PolicyChange, "/v1/policy-changes", {"status": status} if status else {})
+        return self._http.pages(
+            PolicyChangeRecord, "/v1/policy-changes", {"status": status} if status else {}
+        )
 
-    def decide_change(self, number: int, is_approved: bool, reason: str = "") -> PolicyChange:
+    def decide_change(self, number: int, is_approved: bool, reason: str = "") -> PolicyChangeRecord:
         """Approve a policy change, as another person than who asked for it, or refuse it. Raises NotFoundError,
         RefusedError when the service does not take the decision."""
         place = f"/v1/policy-changes/{number}/{'approve' if is_approved else 'refuse'}"
-        return self._http.get_model(PolicyChange, "POST", place, json={"reason": reason})
+        return self._http.get_model(PolicyChangeRecord, "POST", place, json={"reason": reason})
 
-    def get_rules(self, version: int | None = None) -> RulesSummary:
+    def get_rules(self, version: int | None = None) -> RulesRecord:
         """The identity rules in force, or a version of them. Raises NotFoundError."""
         path = "/v1/identity-rules" + ("" if version is None else f"/versions/{version}")
-        return self._http.get_model(RulesSummary, "GET", path)
+        return self._http.get_model(RulesRecord, "GET", path)
 
-    def put_rules(self, rules: IdentityRules, reason: str = "") -> RulesSummary:
+    def put_rules(self, rules: IdentityRules, reason: str = "") -> RulesRecord:
         """Put other identity rules in force; the same again makes no new version. Raises RefusedError."""
-        return self._put(RulesSummary, "/v1/identity-rules", _stated(rules, IdentityRules), reason)
+        return self._put(RulesRecord, "/v1/identity-rules", _stated(rules, IdentityRules), reason)
 
     def get_defaults(self) -> DiscoveryDefaults:
         """The discovery defaults in force."""
@@ -255,9 +212,9 @@ class MetadataClient:
             headers=JSON | ({"If-Match": etag} if etag else {}),
         )
 
-    def _set_status(self, name: str, status: str, version: int | None, reason: str) -> SpecSummary:
+    def _set_status(self, name: str, status: str, version: int | None, reason: str) -> SpecRecord:
         body = {"status": status, "version": version, "reason": reason}
-        return self._http.get_model(SpecSummary, "POST", f"/v1/specs/{quoted(name)}/status", json=body)
+        return self._http.get_model(SpecRecord, "POST", f"/v1/specs/{quoted(name)}/status", json=body)
 
 
 def _stated(definition: BaseModel, kind: type[BaseModel]) -> bytes:

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from idgraph.model.attributes import DataType, TypeConflict
+from idgraph.model.records import SchemaRecord
 from idgraph.web.cursors import PageRequest
-from metadata_service.api.records import SchemaRecord
 from metadata_service.attributes.catalogue import AttributeFilter, search_attributes
 from metadata_service.attributes.discovery import apply_schema_changes
 from metadata_service.storage.database import Database, open_database

@@ -27,7 +27,7 @@ from idgraph.model.errors import ApprovalNeededError, MetadataError, RefusedErro
 if TYPE_CHECKING:
     from idgraph.app.documents.reading import PlacedAttribute
     from idgraph.model.attributes import AttributeMetadata
-    from sinks.http.metadata import PolicyChange
+    from idgraph.model.records import PolicyChangeRecord
     from transforms.schema.protection_in_force import ListedAttribute
 
 Number = Annotated[int, typer.Argument(min=1, help="Number in `idgraph attributes changes`.")]
@@ -186,7 +186,7 @@ def dismiss_proposal(context: typer.Context, path: str, reason: Why = "") -> Non
         )
 
 
-_CHANGE_COLUMNS: dict[str, Callable[[PolicyChange], str]] = {
+_CHANGE_COLUMNS: dict[str, Callable[[PolicyChangeRecord], str]] = {
     "number": lambda change: str(change.id),
     "status": lambda change: change.status,
     "weakens": lambda change: ", ".join(change.weakens),

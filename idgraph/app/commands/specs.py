@@ -16,11 +16,11 @@ from idgraph.app.terminal import escape_control_chars, print_listing, report_war
 from idgraph.model.errors import SpecError
 
 if TYPE_CHECKING:
-    from sinks.http.metadata import SpecSummary
+    from idgraph.model.records import SpecRecord
 
 commands = typer.Typer(no_args_is_help=True, help="Mapping specs in the metadata service.")
 
-_COLUMNS: dict[str, Callable[[SpecSummary], str]] = {
+_COLUMNS: dict[str, Callable[[SpecRecord], str]] = {
     "name": lambda spec: spec.name,
     "latest": lambda spec: str(spec.latest_version),
     "active": lambda spec: str(spec.active_version or "-"),

@@ -16,10 +16,10 @@ from idgraph.model.attributes import (
     DataType,
     EncryptionLevel,
 )
+from idgraph.model.records import AttributeVersionRecord
 from idgraph.web.conditional import IfNoneMatch, Precondition, json_answer
 from idgraph.web.cursors import ListPage
 from idgraph.web.refusals import BadQueryError, RefusedRequestError
-from metadata_service.api.records import AttributeVersionRecord
 from metadata_service.api.routes.policies import ASKED, asked
 from metadata_service.api.service import Actor, Paging, Reason, Service
 from metadata_service.attributes import catalogue as attributes

@@ -7,10 +7,10 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Response
 
 from idgraph.model.identity_rules import IdentityRules
+from idgraph.model.records import RulesRecord, RulesVersionRecord, SpecCheckRecord
 from idgraph.web.conditional import IfNoneMatch, Precondition, json_answer
 from idgraph.web.cursors import ListPage
 from metadata_service import identity_rules as catalogue
-from metadata_service.api.records import RulesRecord, RulesVersionRecord, SpecCheckRecord
 from metadata_service.api.service import Actor, Paging, Reason, Service
 
 router = APIRouter(prefix="/v1/identity-rules", tags=["identity rules"])

@@ -8,11 +8,11 @@ from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
+from idgraph.model.records import SchemaRecord
 from idgraph.model.schema_changes import SchemaChange
 from idgraph.model.snapshot_changes import SnapshotChanges
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.web.conditional import IfNoneMatch, is_listed
-from metadata_service.api.records import SchemaRecord
 from metadata_service.api.service import Actor, Service
 from metadata_service.attributes.discovery import MAX_CHANGES, apply_schema_changes
 from metadata_service.storage.database import Revision

@@ -8,10 +8,10 @@ from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from idgraph.model.classification import ClassificationLevels
+from idgraph.model.records import ChangeRecord, PolicyChangeRecord
 from idgraph.model.snapshots import DiscoveryDefaults
 from idgraph.web.conditional import IfNoneMatch, Precondition, json_answer
 from idgraph.web.cursors import ListPage
-from metadata_service.api.records import ChangeRecord, PolicyChangeRecord
 from metadata_service.api.service import Actor, Paging, Reason, Service
 from metadata_service.attributes import policy_changes
 from metadata_service.attributes.policy_changes import (

@@ -7,11 +7,11 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Path, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from idgraph.model.records import SpecCheckRecord, SpecRecord, SpecVersionRecord
 from idgraph.model.specs import NAME_PATTERN, SpecDefinition, SpecStatus
 from idgraph.web.conditional import IfNoneMatch, Precondition, json_answer
 from idgraph.web.cursors import ListPage
 from idgraph.web.refusals import RefusedRequestError
-from metadata_service.api.records import SpecCheckRecord, SpecRecord, SpecVersionRecord
 from metadata_service.api.service import Actor, Paging, Reason, Service
 from metadata_service.specs import catalogue as spec_edits
 from metadata_service.specs import catalogue as specs

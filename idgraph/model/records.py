@@ -1,4 +1,4 @@
-"""The service's answers, where `model` has no type for them."""
+"""Answers of the metadata service that are no documents of their own, as it gives and its client reads them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pydantic import BaseModel, Field
 from idgraph.model.attributes import AttributeMetadata
 from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.specs import SpecDocument
-from metadata_service.storage.tables import SnapshotRow
 
 
 class SpecRecord(BaseModel):
@@ -29,11 +28,6 @@ class ProvenanceRecord(BaseModel):
     at: datetime
     actor: str
     reason: str
-
-
-def provenance(edit: SnapshotRow) -> dict[str, Any]:
-    """The fields of `ProvenanceRecord` for what an edit made."""
-    return {"snapshot_version": edit.version, "at": edit.at, "actor": edit.actor, "reason": edit.reason}
 
 
 class SpecVersionRecord(ProvenanceRecord):
