@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from idgraph.model.errors import IdgraphError, JobStoppedError, SealError
-from idgraph.model.jobs import JobKind, JobLog, JobRecord, JobState, Point, Progress, Requester
+from idgraph.model.jobs import JobKind, JobLog, JobRecord, JobIdentity, JobState, Point, Progress, Requester
 
 if TYPE_CHECKING:
     from ingestion.stages.dead_letters import PayloadSealer
@@ -179,7 +179,8 @@ class JobRunner:
         self, job: Job, origin: Requester, again: bool = False, pace: Pace | None = None
     ) -> Iterator[Run]:
         """A run of a job whose pages the block does; the job has ended when the block ends. Raises as `run` does."""
-        with self.log.running(job, origin, again) as record:
+        identity = JobIdentity(job.kind, job.target, job.what, job.reopens)
+        with self.log.running(identity, origin, again) as record:
             kept = self.private(record)
             point = kept.get("point", {})
             progress, plan = record.progress, job.plan(point)

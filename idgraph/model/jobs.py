@@ -109,27 +109,21 @@ class JobRecord:
     is_cancel_requested: bool = False
 
 
-class Work(Protocol):
-    """The fields that distinguish jobs; see `JobRecord`."""
+class JobIdentity(NamedTuple):
+    """The fields that distinguish jobs; `JobRecord` has them too. `reopens` says whether a job that is done is taken up
+    again when there is more to do."""
 
-    @property
-    def kind(self) -> JobKind: ...
-
-    @property
-    def target(self) -> str: ...
-
-    @property
-    def what(self) -> Mapping[str, Any]: ...
-
-    @property
-    def reopens(self) -> bool: ...
+    kind: JobKind
+    target: str
+    what: Mapping[str, Any]
+    reopens: bool = False
 
 
 class JobLog(Protocol):
     """All jobs of one installation. A job whose process ended is shown as INTERRUPTED. Raises StoreError."""
 
     def running(
-        self, work: Work, origin: Requester, again: bool = False
+        self, work: JobIdentity, origin: Requester, again: bool = False
     ) -> AbstractContextManager[JobRecord]:
         """The job, which nobody else runs within the block: the last one of its kind, target and parameters if that is
         not done or `reopens`, else, or with `again`, a new one. Whoever leaves the block without having ended it

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 from zlib import crc32
 
 from msgspec import field
@@ -26,64 +26,42 @@ from transforms.schema.attribute_nodes import Leaves
 _BEGUN = crc32(codec.FORMAT)
 
 
-class EventStates(Protocol):
+class EventStates:
     """The states of events by fragment, each as the JSON of its bytes (`merge.codec`), with the event's ordinal if that is
-    a time."""
+    a time. This one keeps lists and joins nothing: it is the reference of `EventStates` in native/states.c."""
 
-    def add(self, fragment_id: str, time: int | None, state: bytes, /) -> None:
-        """Keep one more."""
-        ...
-
-    def fragment_ids(self) -> list[str]:
-        """Of all events, each once."""
-        ...
-
-    def take(self, fragment_id: str, /) -> list[tuple[int | None, bytes]]:
-        """Take out the events of a fragment."""
-        ...
-
-    def join_into(self, fragments: dict[str, bytes], excluded: Mapping[str, object], /) -> list[str]:
-        """Join the events of each fragment that is not `excluded` with its bytes in `fragments`, and put the joined bytes
-        there. Returns the ids of fragments whose states are not of the common form: these are left."""
-        ...
-
-    def join_with(self, fragment_id: str, parts: list[bytes], present: bytes | None, /) -> bytes | None:
-        """The joined bytes of a fragment's events, of `parts` (JSON of states) and of `present` (bytes of a state). None
-        for states that are not of the common form, and where there is nothing to join."""
-        ...
-
-
-class ListedStates:
-    """`EventStates` in lists; joins nothing."""
-
-    # Reference of `EventStates` in native/states.c.
     def __init__(self) -> None:
         self._events: dict[str, list[tuple[int | None, bytes]]] = {}
 
     def add(self, fragment_id: str, time: int | None, state: bytes, /) -> None:
+        """Keep one more."""
         self._events.setdefault(fragment_id, []).append((time, state))
 
     def fragment_ids(self) -> list[str]:
+        """Of all events, each once."""
         return list(self._events)
 
     def take(self, fragment_id: str, /) -> list[tuple[int | None, bytes]]:
+        """Take out the events of a fragment."""
         return self._events.pop(fragment_id, [])
 
-    def join_into(
-        self,
-        fragments: dict[str, bytes],  # noqa: ARG002
-        excluded: Mapping[str, object],
-        /,
-    ) -> list[str]:
+    def join_into(self, fragments: dict[str, bytes], excluded: Mapping[str, object], /) -> list[str]:  # noqa: ARG002
+        """Join the events of each fragment that is not `excluded` with its bytes in `fragments`, and put the joined bytes
+        there. Returns the ids of fragments whose states are not of the common form: these are left."""
         return [name for name in self._events if name not in excluded]
 
     def join_with(self, fragment_id: str, parts: list[bytes], present: bytes | None, /) -> bytes | None:  # noqa: ARG002
+        """The joined bytes of a fragment's events, of `parts` (JSON of states) and of `present` (bytes of a state). None
+        for states that are not of the common form, and where there is nothing to join."""
         return None
 
 
 def event_states() -> EventStates:
     """Without any events yet."""
-    return ListedStates() if native.states is None else native.states.EventStates(crc32, _BEGUN)
+    if native.states is None:
+        return EventStates()
+    made: EventStates = native.states.EventStates(crc32, _BEGUN)
+    return made
 
 
 Record = RawRecord | DamagedRecord

@@ -16,7 +16,7 @@ from typing import Any
 from idgraph.files import file_lock
 from idgraph.model import canonical
 from idgraph.model.errors import AlreadyRunningError, StoreError
-from idgraph.model.jobs import JobKind, JobRecord, JobState, Progress, Requester, Work
+from idgraph.model.jobs import JobKind, JobRecord, JobIdentity, JobState, Progress, Requester
 from sinks.sqlite.database import SqliteFile
 from sinks.sqlite.schema import Schema
 
@@ -59,7 +59,7 @@ class SqliteJobLog:
         self._locks = locks
 
     @contextmanager
-    def running(self, work: Work, origin: Requester, again: bool = False) -> Iterator[JobRecord]:
+    def running(self, work: JobIdentity, origin: Requester, again: bool = False) -> Iterator[JobRecord]:
         what = canonical.encode(dict(work.what)).decode()
 
         def begin(connection: sqlite3.Connection) -> str:
