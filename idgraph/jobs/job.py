@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from idgraph.model.errors import IdgraphError, JobStoppedError, SealError
-from idgraph.model.jobs import JobKind, JobLog, JobRecord, JobIdentity, JobState, Point, Progress, Requester
+from idgraph.model.jobs import JobIdentity, JobKind, JobLog, JobRecord, JobState, Point, Progress, Requester
 
 if TYPE_CHECKING:
     from ingestion.stages.dead_letters import PayloadSealer

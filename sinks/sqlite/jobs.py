@@ -16,7 +16,7 @@ from typing import Any
 from idgraph.files import file_lock
 from idgraph.model import canonical
 from idgraph.model.errors import AlreadyRunningError, StoreError
-from idgraph.model.jobs import JobKind, JobRecord, JobIdentity, JobState, Progress, Requester
+from idgraph.model.jobs import JobIdentity, JobKind, JobRecord, JobState, Progress, Requester
 from sinks.sqlite.database import SqliteFile
 from sinks.sqlite.schema import Schema
 
