@@ -30,7 +30,7 @@ AT_ONCE = 5_000
 """Light fragments that are in memory at once; of heavy ones fewer, see `BatchSize`."""
 
 COMMITTED_AT_ONCE = 100_000
-COMMIT_SECONDS = 3.0
+COMMIT_SECONDS = 5.0
 """After so many fragments, or so long, what was put is committed: other writers wait for it."""
 
 FIRST_RETRY_SECONDS = 1.0
