@@ -112,13 +112,17 @@ class Projection:
                 ends = time.monotonic() + COMMIT_SECONDS
                 while not total.is_whole and len(settled) < COMMITTED_AT_ONCE and time.monotonic() < ends:
                     # Read inside: another process has projected what it could.
-                    entries = self._store.outbox(self._size.present, after)
+                    size = self._size.present
+                    entries = self._store.outbox(size, after)
                     some = [name for name, version in entries if waiting.get(name) != version]
                     total.postponed += len(entries) - len(some)
                     if some:
                         total.add(self._take(some, settled))
                     total.is_whole = not entries
                     after = entries[-1].fragment_id if entries else after
+                    if len(entries) < size:
+                        # What is committed meanwhile is of the next pass, else a steady flow would prolong this one.
+                        break
         self._plan_retry(waiting is not self._refused)
         return total
 
