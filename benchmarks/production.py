@@ -28,9 +28,10 @@ from idgraph.app.settings.document import Settings
 from idgraph.model.events import RawRecord
 from idgraph.model.index import IndexRules
 from idgraph.model.queries import Query
-from idgraph.model.store import scan_pages
 from idgraph.projection.documents import documents_of
 from ingestion.spark.workers import WorkerResources
+from merge.identity.persons import Persons
+from merge.identity.rules import Rules
 from sinks.kafka.topics import make_topics
 from tests.support.machine import PARTITIONS, MachineShape, started
 
@@ -213,7 +214,9 @@ def _bare(settings: Settings, lines: Lines, fragments: int, resources: WorkerRes
 def _bulk(url: str, count: int, resources: WorkerResources) -> int:
     rules = IndexRules(lambda _: True)
     documents = [
-        each for page in scan_pages(resources.store, BATCH) for each in documents_of(page, rules).documents
+        each
+        for page in Persons(resources.store, Rules(rules.identity)).scan(page=BATCH)
+        for each in documents_of(page.persons, rules).documents
     ][:count]
     with closing(BareBulk(url)) as bare:
         bodies = [bare.body(documents[at : at + BATCH]) for at in range(0, len(documents), BATCH)]

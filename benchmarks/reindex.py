@@ -24,9 +24,11 @@ from idgraph.model.index import IndexDocument, IndexRules, ProfileIndex
 from idgraph.model.index_versions import IndexVersions
 from idgraph.model.jobs import Progress
 from idgraph.model.stamps import SpecRef, Stamp
-from idgraph.model.store import NEW, FragmentWrite, ProfileStore, scan_pages
+from idgraph.model.store import NEW, FragmentWrite, ProfileStore
 from idgraph.projection.documents import IndexPolicy, documents_of
 from merge.fragments import FragmentState
+from merge.identity.persons import Persons
+from merge.identity.rules import Rules
 from sinks.keyring.provider import KeyringFile
 from sinks.sqlite.profiles import SqliteProfileStore
 from sinks.tantivy.index import TantivyProfileIndex
@@ -69,7 +71,8 @@ def measure(profiles: int = PROFILES) -> dict[str, Any]:
 
 
 def _measured(kind: _Kind, store: ProfileStore, profiles: int) -> dict[str, Any]:
-    pages = [documents_of(page, POLICY.rules).documents for page in scan_pages(store, BATCH)]
+    persons = Persons(store, Rules(POLICY.rules.identity))
+    pages = [documents_of(page.persons, POLICY.rules).documents for page in persons.scan(page=BATCH)]
     bare = profiles / _seconds(kind.put_bare(pages))
     policy = lambda: POLICY  # noqa: E731 - what is asked for each page
     cpu = time.process_time()

@@ -7,7 +7,8 @@ damaged state is seen as one and not read as another. Then canonical JSON (`idgr
     [origins:     [[priority, ordinal, source, event id, spec name, spec version], ...] sorted,
      registers:   {path: [origin, kind, value]},
      markers:     [[source, scope, [priority, ordinal, source, event id]], ...] sorted,
-     identifiers: {identifier: origin}]
+     identifiers: {identifier: origin},
+     sightings:   {shown identifiers: [oldest origin, newest origin]}]
 
 and behind it, in format 2, the cells (`merge.cell_codec`):
 
@@ -45,6 +46,7 @@ class _Wire(msgspec.Struct, array_like=True):
     registers: dict[str, tuple[int, int, Any]]
     markers: list[tuple[str, str, tuple[int, int, str, str]]]
     identifiers: dict[str, int]
+    sightings: dict[str, tuple[int, int]]
     makers: list[cell_codec.Maker] = []
     cells: cell_codec.Cells = {}
 
@@ -55,12 +57,13 @@ _decoder = msgspec.json.Decoder(_Wire, float_hook=canonical.exact_number)
 @dataclass(slots=True)
 class Parts:
     """The content of a state: `registers` by attribute path, `cells` by path and policy, `markers` by (source, scope),
-    `identifiers` by text form."""
+    `identifiers` by text form, `sightings` by key (`merge.identity.evidence.shown_key`)."""
 
     registers: dict[str, Register] = field(default_factory=dict)
     cells: dict[str, dict[ReconciliationPolicy, Cell]] = field(default_factory=dict)
     markers: dict[tuple[str, str], Stamp] = field(default_factory=dict)
     identifiers: dict[str, Origin] = field(default_factory=dict)
+    sightings: dict[str, tuple[Origin, Origin]] = field(default_factory=dict)
 
 
 def encode(parts: Parts) -> bytes:
@@ -81,15 +84,20 @@ def body(data: bytes) -> bytes:
     return data[_HEADER:]
 
 
-def body_of(registers: dict[str, Register], identifiers: dict[str, Origin] | None = None) -> bytes:
-    """The JSON of a state of nothing but registers and identifiers."""
-    return _body(Parts(registers, {}, {}, identifiers or {}))
+def body_of(
+    registers: dict[str, Register],
+    identifiers: dict[str, Origin] | None = None,
+    sightings: dict[str, tuple[Origin, Origin]] | None = None,
+) -> bytes:
+    """The JSON of a state of nothing but registers, identifiers and sightings."""
+    return _body(Parts(registers, {}, {}, identifiers or {}, sightings or {}))
 
 
 def _body(parts: Parts) -> bytes:
     # The values of one event share its origin, the very object: distinguished by identity, few are compared.
     distinct = {id(register[0]): register[0] for register in parts.registers.values()}
     distinct |= {id(origin): origin for origin in parts.identifiers.values()}
+    distinct |= {id(origin): origin for span in parts.sightings.values() for origin in span}
     place: dict[int, int] = {}
     origins: list[Origin] = []
     for origin in sorted(distinct.values()):
@@ -105,6 +113,10 @@ def _body(parts: Parts) -> bytes:
             },
             sorted((source, scope, stamp) for (source, scope), stamp in parts.markers.items()),
             {identifier: place[id(origin)] for identifier, origin in parts.identifiers.items()},
+            {
+                key: (place[id(oldest)], place[id(newest)])
+                for key, (oldest, newest) in parts.sightings.items()
+            },
         ]
     )
 
@@ -134,6 +146,9 @@ def decode(data: bytes) -> Parts:
         origins, parts.registers = _read(wire)
         parts.markers = {(source, scope): Stamp(*stamp) for source, scope, stamp in wire.markers}
         parts.identifiers = {identifier: origins[origin] for identifier, origin in wire.identifiers.items()}
+        parts.sightings = {
+            key: (origins[oldest], origins[newest]) for key, (oldest, newest) in wire.sightings.items()
+        }
         if wire.cells:
             parts.cells = cell_codec.decode(wire.makers, wire.cells)
     except (*canonical.MalformedJSON, LookupError, ValueError) as error:

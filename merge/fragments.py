@@ -1,8 +1,9 @@
 """The state of a fragment: a join-semilattice of registers.
 
 `join` is commutative, associative and idempotent, so the order, the duplication and the batching of events
-cannot show in the result (law 1). Three things are joined: registers by path (the later one wins),
-snapshot markers (the later one wins), and the identifiers seen (the earliest evidence is kept).
+cannot show in the result (law 1). Four things are joined: registers by path (the later one wins),
+snapshot markers (the later one wins), the identifiers seen (the earliest event is kept), and what events showed
+together (the earliest and the latest event are kept).
 
 What a profile shows is a function of the joined state:
 
@@ -35,6 +36,7 @@ from idgraph.model.stamps import Stamp
 from idgraph.model.tombstones import NO_EPOCH
 from merge import codec
 from merge.cells import Cell, Removals
+from merge.identity.evidence import shown_key
 from merge.policies import POLICIES
 from merge.policies.policy import tie_break
 
@@ -103,6 +105,11 @@ class FragmentState:
     def identifiers(self) -> dict[str, Origin]:
         return self._content.identifiers
 
+    @property
+    def sightings(self) -> dict[str, tuple[Origin, Origin]]:
+        """What events showed together, by key, with the oldest and the newest of them."""
+        return self._content.sightings
+
     def apply(self, change: FragmentChange) -> None:
         """Join in what one event asks. Call `normalise` before the state is shown or stored."""
         registers = self.registers
@@ -118,6 +125,9 @@ class FragmentState:
             self._write_cells(change)
         for kind, value in change.identifiers:
             self._join_identifier(f"{kind}:{value}", origin)
+        if len(change.identifiers) > 1:
+            key = shown_key(origin.stamp.source, change.identifiers, change.evidence)
+            self._join_sighting(key, origin, origin)
         if change.scope is not None:
             self._join_markers([((origin.stamp.source, change.scope), origin.stamp)])
 
@@ -132,6 +142,8 @@ class FragmentState:
             changed |= self._join_cells(other)
         for identifier, origin in other.identifiers.items():
             changed |= self._join_identifier(identifier, origin)
+        for key, span in other.sightings.items():
+            changed |= self._join_sighting(key, *span)
         changed |= self._join_markers(other.markers.items())
         if changed:
             self.encoded = None
@@ -193,6 +205,14 @@ class FragmentState:
         self.identifiers[identifier] = origin
         return True
 
+    def _join_sighting(self, key: str, oldest: Origin, newest: Origin) -> bool:
+        mine = self.sightings.get(key)
+        span = (oldest, newest) if mine is None else (min(mine[0], oldest), max(mine[1], newest))
+        if mine == span:
+            return False
+        self.sightings[key] = span
+        return True
+
     def _join_markers(self, markers: Iterable[tuple[tuple[str, str], Stamp]]) -> bool:
         changed = False
         for place, stamp in markers:
@@ -214,6 +234,8 @@ class FragmentState:
         """The origins of all that is there; the values of one event mostly share one, the very object."""
         yield from (register[0] for register in self.registers.values())
         yield from self.identifiers.values()
+        for span in self.sightings.values():
+            yield from span
         for cells in self.cells.values():
             for cell in cells.values():
                 yield from cell.origins()

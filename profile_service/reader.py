@@ -1,13 +1,14 @@
 """Profiles as product teams see them: found by any identifier or by search, protected values masked.
 
-Until identity resolution is there, **a profile is a fragment**: this module is the only one that says so.
-A profile's id is its fragment's id.
+Persons are resolved when they are read, from their fragments and the rules of the snapshot: an answer never waits for the
+projection. A profile's id is that of its oldest fragment; each id of a fragment leads to the profile.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from idgraph.model.attributes import DataType, ReconciliationPolicy
@@ -29,8 +30,8 @@ from idgraph.model.queries import (
     rewritten,
 )
 from idgraph.model.snapshots import MetadataSnapshot
-from idgraph.model.store import FragmentStore, StoredFragment, sorted_all
-from merge.fragments import FragmentState
+from merge.identity.persons import Owners, Person, Persons, PersonStore
+from merge.identity.rules import Rules
 from merge.resolution import Shown, shown, tree
 from transforms.privacy.blind_index import BlindIndex
 from transforms.privacy.protected_names import StoredNames
@@ -100,7 +101,7 @@ class ProfileReader:
 
     def __init__(
         self,
-        store: FragmentStore,
+        store: PersonStore,
         index: ProfileIndex,
         data_keys: DataKeys,
         blind_index: BlindIndex,
@@ -119,15 +120,29 @@ class ProfileReader:
         sealed, what is stored under today's name is another profile of the same id."""
         self.unreadable = 0
         """How many protected values were to be revealed and could not be opened."""
+        self.shared: list[Identifier] = []
+        """Identifiers that were looked up and belong to no profile, as the rules have it: what was given shares them."""
         self._declared_types = declared_types(snapshot)
+        self._rules = Rules(snapshot.identity_rules)
+        self._persons = Persons(store, self._rules, name=self._names.identifier)
 
     def lookup(self, identifier: Identifier, reveal: bool = False) -> list[Profile]:
-        """All profiles that carry an identifier, sorted by id."""
-        # Both names are looked for: values stored before the type was protected keep their old one.
-        names = {str(identifier), str(self._blind_index.identifier(identifier))}
-        ids = sorted({fragment_id for name in names for fragment_id in self._store.find(name)})
-        stored = self._store.read(ids)
-        return list(self._profiles((stored[name] for name in ids if name in stored), reveal))
+        """The profile of an identifier, or of a fragment of this id. Of an identifier that the rules give to nobody, because
+        too many share it, some of the profiles whose events showed it."""
+        found = self.owning(self.stored_forms(identifier))
+        self._report(found.unreadable)
+        if found.sharing:
+            self.shared.append(identifier)
+        return list(self._profiles(found.persons or found.sharing, reveal))
+
+    def owning(self, forms: Collection[str]) -> Owners:
+        """Whose an identifier is, given in its stored forms."""
+        return self._persons.owning(forms)
+
+    def stored_forms(self, identifier: Identifier) -> set[str]:
+        """The forms in which an identifier may be stored: as given and normalised, plain and hashed."""
+        forms = {identifier, self._rules.identifier(*identifier) or identifier}
+        return {str(each) for form in forms for each in (form, self._blind_index.identifier(form))}
 
     def search(
         self,
@@ -142,9 +157,12 @@ class ProfileReader:
         if order is not None:
             self._require_open(order.path, "sorted by")
         page = self._index.search(self._rewrite(query), limit, cursor, order)
-        stored = self._store.read(page.ids)
-        found = list(self._profiles((stored[name] for name in page.ids if name in stored), reveal))
-        return SearchResult(found, page.cursor)
+        persons = self._persons.around(page.ids)
+        self._report(persons.unreadable)
+        # The index may know a profile by the id that it had a moment ago.
+        of_fragment = {each.stored.id: person for person in persons.persons() for each in person.members}
+        found = {of_fragment[name].id: of_fragment[name] for name in page.ids if name in of_fragment}
+        return SearchResult(list(self._profiles(found.values(), reveal)), page.cursor)
 
     def facets(self, query: Query, path: str, limit: int = 10) -> list[FacetCount]:
         """The most frequent values of an attribute among profiles that match. Raises QueryError as `search` does."""
@@ -167,14 +185,19 @@ class ProfileReader:
 
     def scan(self, reveal: bool = False) -> Iterator[Profile]:
         """All profiles, sorted by the id that is stored, a page in memory at a time."""
-        yield from self._profiles(sorted_all(self._store), reveal)
+        for named in self._persons.scan():
+            self._report(named.unreadable)
+            yield from self._profiles(named.persons, reveal)
 
-    def _profiles(self, fragments: Iterable[StoredFragment], reveal: bool) -> Iterator[Profile]:
-        for fragment in fragments:
+    def _report(self, unreadable: Iterable[str]) -> None:
+        self.damaged += sorted(unreadable)
+
+    def _profiles(self, persons: Iterable[Person], reveal: bool) -> Iterator[Profile]:
+        for person in persons:
             try:
-                yield self._profile(fragment, reveal)
+                yield self._profile(person, reveal)
             except DamagedStateError:
-                self.damaged.append(fragment.id)
+                self.damaged.append(person.id)
 
     def _require_open(self, path: str, use: str) -> None:
         if self._attributes.policy(path).is_protected:
@@ -202,52 +225,56 @@ class ProfileReader:
         token = self._blind_index.token(clause.path, clause.value, read_as)
         return Term(clause.path, token)
 
-    def _profile(self, fragment: StoredFragment, reveal: bool) -> Profile:
-        state = FragmentState.decode(fragment.state)
-        escape_control_chars = sorted(shown(state, self._attributes.policies), key=lambda each: each.path)
-        leaves = self._leaves(fragment.id, escape_control_chars, reveal)
+    def _profile(self, person: Person, reveal: bool) -> Profile:
+        leaves = sorted(shown(person.state(), self._attributes.policies), key=lambda each: each.path)
         # Names are shown as today's events have them: one that was stored before policy protected it is hidden.
         name = self._names.identifier
         evidence: dict[str, Origin] = {}
-        for text, said in state.identifiers.items():
-            origin = self._names.origin(said)
-            # Stored under both names, it shows the earlier evidence, which `seal` keeps.
-            evidence[name(text)] = min(origin, evidence.get(name(text), origin))
-        identifiers = sorted(Identifier.parse(text) for text in evidence)
-        shown_id = name(fragment.id)
-        self.stale += shown_id != fragment.id
-        return Profile(shown_id, fragment.version, tuple(identifiers), tuple(leaves), evidence)
+        for member in person.members:
+            for text, said in member.state.identifiers.items():
+                origin = self._names.origin(said)
+                # Stored under both names, it shows the earlier evidence, which `seal` keeps.
+                evidence[name(text)] = min(origin, evidence.get(name(text), origin))
+        shown_id = name(person.id)
+        self.stale += shown_id != person.id
+        return Profile(
+            shown_id,
+            person.version,
+            person.identifiers,
+            tuple(self._leaves(person, leaves, reveal)),
+            evidence,
+        )
 
-    def _leaves(
-        self, fragment_id: str, escape_control_chars: list[Shown], reveal: bool
-    ) -> Iterator[ProfileLeaf]:
-        sealed = any(each.is_sealed for each in escape_control_chars)
-        keys = self._data_keys.fetch([fragment_id], create=False) if reveal and sealed else {}
-        for each in escape_control_chars:
+    def _leaves(self, person: Person, leaves: Sequence[Shown], reveal: bool) -> Iterator[ProfileLeaf]:
+        opens = reveal and any(each.is_sealed for each in leaves)
+        keys = (
+            self._data_keys.fetch([each.stored.id for each in person.members], create=False) if opens else {}
+        )
+        for each in leaves:
             # Protected and not sealed means: stored before policy protected it, or a count.
             protected = each.is_sealed or self._attributes.policy(each.path).is_protected
             masked = protected and not reveal
-            value = MASK if masked else self._value(keys.get(fragment_id), each)
+            value = MASK if masked else self._value(keys, each)
             self.unreadable += value is UNREADABLE
             yield ProfileLeaf(each.path, value, protected, each.named(self._names.origin))
 
-    def _value(self, key: Any, each: Shown) -> Any:
+    def _value(self, keys: Mapping[str, Any], each: Shown) -> Any:
         values: list[Any] = []
         for part in each.parts:
-            value = self._open(key, each.path, part) if part.kind is Kind.SEALED else part.value
+            value = _opened(keys, each.path, part) if part.kind is Kind.SEALED else part.value
             if value is UNREADABLE:
                 return UNREADABLE
             values.append(value)
         return each.value(values)
 
-    def _open(self, key: Any, path: str, register: Register) -> Any:
-        if key is None:
-            return UNREADABLE
-        try:
+
+def _opened(keys: Mapping[str, Any], path: str, register: Register) -> Any:
+    """A sealed value, by the key of the fragment that it came with: the one key that opens it."""
+    for key in keys.values():
+        with suppress(SealError, KeyProviderError):
             sealed = SealedValue.parse(register.value).ciphertext
             return key.open(sealed, path, register.stamp.source, register.stamp.event_id)
-        except (SealError, KeyProviderError):
-            return UNREADABLE
+    return UNREADABLE
 
 
 def _provenance(leaf: ProfileLeaf) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from idgraph.model import canonical
 from idgraph.model.attributes import AttributeDefinition, AttributeMetadata
 from idgraph.model.errors import ProfileIndexError
 from idgraph.model.events import RawRecord
+from idgraph.model.identity_rules import DEFAULT_RULES
 from idgraph.model.index import IndexRules, ProfileIndex
 from idgraph.model.snapshots import DetectionMode, DiscoveryDefaults, MetadataSnapshot
 from idgraph.model.sources import FlowConfig
@@ -33,6 +34,8 @@ from ingestion.stages.map_output import MapOutput
 from ingestion.stages.map_stage import MapStage
 from ingestion.stages.orphaned_keys import KeyGuard, OrphanedKeys
 from merge.fragments import FragmentState
+from merge.identity.persons import Person, Persons
+from merge.identity.rules import Rules
 from profile_service.reader import ProfileReader
 from sinks.keyring.content import BARE, Envelope
 from sinks.keyring.provider import KeyringFile
@@ -250,3 +253,9 @@ def declared() -> list[AttributeDefinition]:
     """The attributes of the example as their author writes them."""
     content = json.loads((EXAMPLE / "attributes.json").read_bytes())
     return [AttributeDefinition.model_validate(item) for item in content]
+
+
+def persons_of(store: ProfileStore, rules: Rules | None = None) -> list[Person]:
+    """All persons of a store, by the default rules."""
+    persons = Persons(store, rules or Rules(DEFAULT_RULES))
+    return [person for named in persons.scan(resolves_all=False) for person in named.persons]

@@ -122,7 +122,8 @@ class Reader:
         self._read_at = 0.0
 
     def lookup(self, identifier: str | Identifier, *, reveal: bool = False) -> Profiles:
-        """The profiles that carry an identifier, such as `user_id:480`. Raises QueryError for text that is none."""
+        """The profile of an identifier such as `user_id:480`; several where they share it and it belongs to nobody. Raises
+        QueryError for text that is no identifier."""
         try:
             wanted = Identifier.parse(identifier) if isinstance(identifier, str) else identifier
         except ValueError as error:

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
+from itertools import islice
 
 from idgraph.jobs.job import PagedJob, Plan
-from idgraph.model.batch_size import BatchSize
 from idgraph.model.index import IndexDocument, Indexed, ProfileIndex, SearchPage, search_pages
 from idgraph.model.jobs import JobKind, Point, Progress
 from idgraph.model.queries import Query
-from idgraph.model.store import ProfileStore, StoredFragment, read_pages, scan_pages
+from idgraph.model.store import ProfileStore, StoredFragment, scan_pages
 from idgraph.projection.documents import IndexPolicy, documents_of
 from idgraph.projection.projection import Projection
+from merge.identity.persons import Named, Person, Persons
+from merge.identity.rules import Rules
 
 PAGE = 1000
 
@@ -32,7 +34,7 @@ class Drift(StrEnum):
     DIFFERENT = "different"
     """In the index in this version, with another content than policy gives it now."""
     ORPHANED = "orphaned"
-    """In the index, and not stored."""
+    """In the index, and no profile of the store."""
     AHEAD = "ahead"
     """In the index in a later version: the store was restored. Only another version of the index repairs it."""
 
@@ -59,7 +61,6 @@ class IndexReconciliation(PagedJob):
         self._repairs = repairs
         self._page = page
         self._projection = Projection(store, index, lambda: policy().rules, PAGE)
-        self._size = BatchSize(PAGE)
 
     def plan(self, point: Point) -> Plan:
         total = self._store.count() + self._index.count(Query())
@@ -80,58 +81,66 @@ class IndexReconciliation(PagedJob):
                 yield {"index": index, "cursor": found.cursor}
 
     def _look_at_stored(self, fragments: Sequence[StoredFragment], progress: Progress) -> None:
-        documents, unreadable = documents_of(fragments, self._policy().rules)
+        named = self._named(each.id for each in fragments)
+        documents, unreadable = documents_of(named.persons, self._policy().rules)
         found = self._index.compare(documents)
         suspects = [each.id for each in documents if _drift(each, found.get(each.id))]
         if suspects:
             self._judge(suspects, progress)
-        progress.counts["unreadable"] += len(unreadable)
+        progress.counts["unreadable"] += len(unreadable) + len(named.unreadable)
         progress.counts["stored"] += len(fragments)
         progress.done += len(fragments)
 
     def _judge(self, suspects: Sequence[str], progress: Progress) -> None:
         """Drift among fragments that looked like it."""
-        stored = self._store.read(suspects)
+        persons = {each.id: each for each in self._named(suspects).persons}
+        stored = {
+            member.stored.id: (person.id, member.stored.version)
+            for person in persons.values()
+            for member in person.members
+        }
         under_way = {
-            each.fragment_id
+            stored[each.fragment_id][0]
             for each in self._store.summaries(list(stored))
-            if each.in_outbox or each.version != stored[each.fragment_id].version
+            if each.in_outbox or each.version != stored[each.fragment_id][1]
         }
         progress.counts["waiting"] += len(under_way)
-        settled = [each for each in stored.values() if each.id not in under_way]
-        drift = self._compared(settled)
+        drift = self._compared(each for each in persons.values() if each.id not in under_way)
         # One that went meanwhile, or continues at this moment, is neither missing nor behind.
-        now = self._versions(drift)
+        now = {each.id: each.version for each in self._named(drift).persons}
         drift = {
             each: kind
             for each, kind in drift.items()
-            if each in now and (kind is not Drift.AHEAD or now[each] == stored[each].version)
+            if each in now and (kind is not Drift.AHEAD or now[each] == persons[each].version)
         }
         for kind in Drift:
             _take(progress, kind, [each for each, its in drift.items() if its is kind])
-        self._repair([stored[each] for each, kind in drift.items() if kind is not Drift.AHEAD], progress)
+        self._repair([persons[each] for each, kind in drift.items() if kind is not Drift.AHEAD], progress)
         progress.counts["left"] += sum(kind is Drift.AHEAD for kind in drift.values())
 
-    def _compared(self, fragments: Iterable[StoredFragment]) -> dict[str, Drift]:
-        documents, _ = documents_of(fragments, self._policy().rules)
+    def _named(self, ids: Iterable[str]) -> Named:
+        return Persons(self._store, Rules(self._policy().rules.identity)).named(ids, resolves_all=False)
+
+    def _compared(self, persons: Iterable[Person]) -> dict[str, Drift]:
+        documents, _ = documents_of(persons, self._policy().rules)
         found = self._index.compare(documents)
         kinds = ((each.id, _drift(each, found.get(each.id))) for each in documents)
         return {name: kind for name, kind in kinds if kind is not None}
 
-    def _repair(self, fragments: Sequence[StoredFragment], progress: Progress) -> None:
+    def _repair(self, persons: Sequence[Person], progress: Progress) -> None:
         """By the projection; then compared again, since the index may hold on to an erasure of a later version."""
-        if not fragments or not self._repairs:
-            progress.counts["left"] += len(fragments)
+        if not persons or not self._repairs:
+            progress.counts["left"] += len(persons)
             return
-        self._projection.project(each.id for each in fragments)
-        unrepaired = self._compared(fragments)
+        self._projection.project(each.id for each in persons)
+        unrepaired = self._compared(persons)
         # Later than what was read here is well: others wrote meanwhile.
         left = sum(kind is not Drift.AHEAD for kind in unrepaired.values())
         progress.counts["left"] += left
-        progress.counts["repaired"] += len(fragments) - left
+        progress.counts["repaired"] += len(persons) - left
 
     def _look_at_indexed(self, page: SearchPage, progress: Progress) -> None:
-        stored = self._versions(page.ids)
+        stored = self._profiles(page.ids)
         gone = [each for each in page.ids if each not in stored]
         if gone:
             self._judge_gone(gone, progress)
@@ -154,15 +163,19 @@ class IndexReconciliation(PagedJob):
             progress.counts["repaired"] += len(orphans) - len(left)
 
     def _orphans(self, ids: Iterable[str]) -> dict[str, int]:
-        """Those that are in the index, by their version there, and then are not stored."""
+        """Those that are in the index, by their version there, and then name no profile."""
         present = self._index.versions(list(ids))
-        stored = self._versions(present)
+        stored = self._profiles(present)
         return {name: version for name, version in present.items() if name not in stored}
 
-    def _versions(self, ids: Iterable[str]) -> dict[str, int]:
-        """Of those that are stored. What they hold need not be in memory all at once."""
-        pages = read_pages(self._store, ids, self._size)
-        return {name: each.version for _, found in pages for name, each in found.items()}
+    def _profiles(self, ids: Iterable[str]) -> set[str]:
+        """Those that name a profile. Ones with a damaged state count: nobody can say what they name."""
+        found: set[str] = set()
+        remaining = iter(ids)
+        while some := list(islice(remaining, self._page)):
+            named = self._named(some)
+            found |= {each.id for each in named.persons} | named.unreadable.keys()
+        return found
 
 
 def _take(progress: Progress, kind: Drift, ids: Sequence[str]) -> None:

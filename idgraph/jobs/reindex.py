@@ -2,7 +2,7 @@
 
 1. Another version of the index is begun. From here on everybody who puts into the index or erases there does so in both.
 2. Tombstones are brought into it.
-3. All fragments are read, page by page, and indexed under the newest snapshot.
+3. All fragments are read, page by page, and the profiles that they name are indexed under the newest snapshot.
 4. The version takes the place of the one in use, in one step; the replaced one is deleted.
 
 How far the third step came is the job's resume point. A document is decided by its version, so whichever way it comes, and however
@@ -19,6 +19,8 @@ from idgraph.model.index_versions import IndexVersions
 from idgraph.model.jobs import JobKind, Point, Progress
 from idgraph.model.store import ProfileStore, StoredFragment, scan_pages
 from idgraph.projection.documents import IndexPolicy, documents_of, put
+from merge.identity.persons import Persons
+from merge.identity.rules import Rules
 
 log = logging.getLogger(__name__)
 
@@ -90,11 +92,14 @@ class Reindex(PagedJob):
                 return
 
     def _put(self, fragments: Sequence[StoredFragment], policy: IndexPolicy, progress: Progress) -> None:
-        found = documents_of(fragments, policy.rules)
+        named = Persons(self._store, Rules(policy.rules.identity)).named(
+            (each.id for each in fragments), resolves_all=False
+        )
+        found = documents_of(named.persons, policy.rules)
         refused = put(self._versions, found.documents)
         for name, reason in refused.items():
             log.warning("the index refused %s: %s", name, reason)
-        failed = refused.keys() | found.unreadable
+        failed = refused.keys() | found.unreadable | named.unreadable.keys()
         progress.counts["refused"] += len(failed)
         progress.note("refused", sorted(failed))
-        progress.counts["indexed"] += len(fragments) - len(failed)
+        progress.counts["indexed"] += len(named.persons) - len(refused) - len(found.unreadable)

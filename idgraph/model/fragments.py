@@ -58,7 +58,8 @@ class FragmentChange(NamedTuple):
     not among `mutations` are deleted.
 
     `policies` are those of the mapping snapshot, for paths with another policy than `latest`. `entries` are kept values
-    that a mutation does not contain: the elements of a sealed array.
+    that a mutation does not contain: the elements of a sealed array. `evidence` is what the spec says of the event's
+    identifiers.
     """
 
     fragment_id: str
@@ -68,3 +69,4 @@ class FragmentChange(NamedTuple):
     scope: str | None = None
     policies: Mapping[str, Reconciliation] = LATEST_ONLY
     entries: Mapping[str, Sequence[Register]] = NO_ENTRIES
+    evidence: str = ""

@@ -11,18 +11,20 @@ from typing import NamedTuple, Protocol
 
 from idgraph.model.attributes import Reconciliation
 from idgraph.model.fragments import LATEST_ONLY
+from idgraph.model.identity_rules import DEFAULT_RULES, IdentityRules
 from idgraph.model.queries import Order, Query, Scalar
 
 
 class IndexRules(NamedTuple):
     """`is_indexable` answers for a path whether policy lets its plaintext into the index; `policies` are the
-    reconciliation policies of paths that have another than `latest`.
+    reconciliation policies of paths that have another than `latest`; `identity` says which fragments are one profile.
 
     The same `is_indexable` always gives the same answers, so that they may be kept: where one changes it is another
     object."""
 
     is_indexable: Callable[[str], bool]
     policies: Mapping[str, Reconciliation] = LATEST_ONLY
+    identity: IdentityRules = DEFAULT_RULES
 
 
 class IndexDocument(NamedTuple):

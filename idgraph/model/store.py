@@ -10,18 +10,39 @@ from itertools import chain, islice
 from typing import NamedTuple, Protocol
 
 from idgraph.model.batch_size import BatchSize
-from idgraph.model.tombstones import NO_EPOCH, Tombstone, Tombstones, Withdrawals
+from idgraph.model.pins import Pins
+from idgraph.model.tombstones import EPOCH_BITS, NO_EPOCH, Tombstone, Tombstones, Withdrawals
 
 NEW = 0
 """The version of a fragment that does not exist yet; the first write makes version 1."""
 
 
 class StoredFragment(NamedTuple):
-    """A fragment as the store keeps it. `state` is opaque here (see `merge.codec`)."""
+    """A fragment as the store keeps it. `state` is opaque here (see `merge.codec`).
+
+    `profile_id` is the profile that it was last projected into, empty for a profile of its own id. `epoch` counts how
+    often that changed, of the fragment that names a profile also how often the profile's other fragments did.
+    """
 
     id: str
     version: int
     state: bytes
+    profile_id: str = ""
+    epoch: int = 0
+
+
+class Assignment(NamedTuple):
+    """Records into which profile a fragment was projected, if its epoch is still the expected one."""
+
+    fragment_id: str
+    expected_epoch: int
+    profile_id: str
+
+
+def document_version(epoch: int, versions: Iterable[int] = ()) -> int:
+    """The version of a profile's document: `epoch` of the fragment that names it, then the sum of its fragments' versions.
+    So it grows whenever a fragment is written, joins the profile or leaves it."""
+    return (epoch << EPOCH_BITS) + sum(versions)
 
 
 class FragmentWrite(NamedTuple):
@@ -82,6 +103,16 @@ class FragmentStore(Protocol):
         """Ids of all fragments with an identifier (`type:value`), sorted."""
         ...
 
+    def find_all(self, identifiers: Sequence[str], limit: int) -> dict[str, list[str]]:
+        """Ids of the fragments with each of these identifiers, in no order, at most `limit` of each. Identifiers that no
+        fragment has can be absent."""
+        ...
+
+    def assign(self, assignments: Sequence[Assignment]) -> set[str]:
+        """Record each assignment whose fragment exists in the expected epoch, as the next epoch, and put it into the outbox;
+        at most one per fragment. Returns the ids that were NOT recorded. No version changes. Durable when it returns."""
+        ...
+
     def identifiers(self, fragment_id: str) -> frozenset[str]:
         """All identifiers that a fragment can be found by."""
         ...
@@ -111,6 +142,11 @@ class Outbox(Protocol):
         version that is no longer the newest."""
         ...
 
+    def enqueue(self, ids: Sequence[str]) -> None:
+        """Add an entry for each of these fragments that exists, in its present version: what else decides about its profile
+        has changed."""
+        ...
+
     def settle(self, entries: Sequence[OutboxEntry]) -> None:
         """Remove entries that were projected. An entry of a later version stays."""
         ...
@@ -126,7 +162,7 @@ class StoreMarks(Protocol):
     def remembers(self, mark: str) -> bool: ...
 
 
-class ProfileStore(FragmentStore, Outbox, Tombstones, Withdrawals, StoreMarks, Protocol):
+class ProfileStore(FragmentStore, Outbox, Pins, Tombstones, Withdrawals, StoreMarks, Protocol):
     """All protocols of one store: what an adapter implements and the wiring opens. Users take the part they need."""
 
 

@@ -11,6 +11,9 @@ from typing import NamedTuple, Protocol
 
 from idgraph.model.stamps import ORDINAL_MIN
 
+EPOCH_BITS = 40
+"""Versions of documents begin with the epoch of their fragment: see `idgraph.model.store.document_version`."""
+
 NO_EPOCH = ORDINAL_MIN
 """The erasure epoch of an event whose fragment had no tombstone; also `until` of a cancelled tombstone."""
 
@@ -26,10 +29,11 @@ class Tombstone(NamedTuple):
     version: int
 
     @classmethod
-    def behind(cls, version: int, until: int = NO_EPOCH) -> Tombstone:
+    def behind(cls, version: int, until: int = NO_EPOCH, document: int = 0) -> Tombstone:
         """The tombstone of a fragment whose last version this was, 0 if there was none. A writer that read the fragment
-        before the erasure expects this version and is refused, even after a cancellation."""
-        return cls(until, version + 1 if version else version)
+        before the erasure expects this version and is refused, even after a cancellation. `document` is later than any
+        version of the fragment's document."""
+        return cls(until, max(version + 1 if version else version, document))
 
     def covers(self, version: int) -> bool:
         """Whether a fragment of this version was erased, so that a restored backup brought it back."""
@@ -47,6 +51,11 @@ class FragmentSummary(NamedTuple):
     version: int
     identifiers: frozenset[str]
     in_outbox: bool
+    epoch: int = 0
+
+    def tombstone(self, until: int = NO_EPOCH) -> Tombstone:
+        """What takes the fragment's place: behind its version, and behind any version of its document."""
+        return Tombstone.behind(self.version, until, (self.epoch + 1) << EPOCH_BITS if self.epoch else 0)
 
 
 class Tombstones(Protocol):

@@ -1,4 +1,4 @@
-"""Stored fragments to documents of the index, by the policy of now: what the projection, a rebuild and a repair share."""
+"""Persons to documents of the index, by the policy of now: what the projection, a rebuild and a repair share."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from idgraph.model.attributes import AttributeMetadata, AttributeStatus, Encrypt
 from idgraph.model.errors import DamagedStateError, IdgraphError, StoreError
 from idgraph.model.index import IndexDocument, IndexRules
 from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
-from idgraph.model.store import StoredFragment
 from merge.documents import document
-from merge.fragments import FragmentState
+from merge.identity.persons import Person
 from transforms.schema.diff import AttributeTree
 
 
@@ -56,6 +55,7 @@ def fingerprint(snapshot: MetadataSnapshot) -> str:
             if not _is_as_undeclared(each, snapshot.defaults)
         ),
         [str(snapshot.defaults.encryption), snapshot.defaults.indexable],
+        snapshot.identity_rules.model_dump(mode="json"),
     ]
     return hashlib.sha256(canonical.encode(decides)).hexdigest()
 
@@ -72,26 +72,25 @@ def _is_as_undeclared(each: AttributeMetadata, defaults: DiscoveryDefaults) -> b
 
 
 class Documents(NamedTuple):
-    """Documents of stored fragments; and by id why no document could be made of the others, without any value."""
+    """Documents of persons; and by id of the profile why no document could be made of the others, without any value."""
 
     documents: list[IndexDocument]
     unreadable: dict[str, str]
 
 
-def documents_of(fragments: Iterable[StoredFragment], rules: IndexRules) -> Documents:
-    """What the index may know of each fragment. Raises StoreError for a state of a later idgraph."""
+def documents_of(persons: Iterable[Person], rules: IndexRules) -> Documents:
+    """What the index may know of each person. Raises StoreError for a state of a later idgraph."""
     found = Documents([], {})
-    for fragment in fragments:
+    for person in persons:
         try:
-            state = FragmentState.checked(fragment.state)
-            found.documents.append(document(fragment.id, fragment.version, state, rules))
+            found.documents.append(document(person.id, person.version, person.state(), rules))
         except DamagedStateError:
-            found.unreadable[fragment.id] = "its stored state is damaged"
+            found.unreadable[person.id] = "its stored state is damaged"
         except (StoreError, MemoryError):
             raise
         except Exception as error:
             # Only the type: the message of a stranger's exception may quote a value.
-            found.unreadable[fragment.id] = type(error).__name__
+            found.unreadable[person.id] = type(error).__name__
     return found
 
 

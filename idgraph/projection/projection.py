@@ -20,9 +20,12 @@ from dataclasses import dataclass, field
 from itertools import islice, starmap
 
 from idgraph.model.batch_size import BatchSize
+from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.index import IndexRules, ProfileIndex
-from idgraph.model.store import OutboxEntry, ProfileStore
+from idgraph.model.store import Assignment, OutboxEntry, ProfileStore, StoredFragment, document_version
 from idgraph.projection.documents import documents_of, put
+from merge.identity.persons import Person, Persons
+from merge.identity.rules import Rules
 
 log = logging.getLogger(__name__)
 
@@ -82,6 +85,7 @@ class Projection:
         self._index = index
         self._rules = rules
         self._size = BatchSize(at_once)
+        self._identity: tuple[IdentityRules, Persons] | None = None
         self._refused: dict[str, int] = {}
         self._pause = FIRST_RETRY_SECONDS
         self._retry_at = math.inf
@@ -151,23 +155,86 @@ class Projection:
             self._refused.pop(name, None)
 
     def _take(self, ids: Sequence[str], projected: dict[str, int]) -> Projected:
-        """Put the documents of these fragments; adds the versions that were projected to `projected`."""
-        stored = self._store.read(ids)
-        self._size.weighed(len(ids), sum(len(each.state) for each in stored.values()))
+        """Put the documents of the persons of these fragments; adds the versions that were projected to `projected`."""
+        rules = self._rules()
+        found = self._persons(rules).around(ids, resolves_all=False)
+        members = {each.stored.id: each.stored for person in found.persons() for each in person.members}
+        self._size.weighed(len(ids), sum(len(each.state) for each in members.values()))
         done = Projected()
-        if stored:
-            documents, done.refused = documents_of(stored.values(), self._rules())
-            done.refused |= put(self._index, documents)
-        self._remember({name: stored[name].version for name in done.refused}, done.refused)
-        settled = {name: each.version for name, each in stored.items() if name not in done.refused}
-        if len(stored) < len(ids):
-            gone = self._gone([each for each in ids if each not in stored])
+        missing = [each for each in ids if each not in members and each not in found.unreadable]
+        if members:
+            persons, overtaken = self._assigned(found.persons(), members, set(ids))
+            documents, refused = documents_of(persons, rules)
+            refused |= put(self._index, documents)
+            for person in persons if refused else ():
+                if person.id in refused:
+                    reason = refused[person.id]
+                    done.refused |= dict.fromkeys((each.stored.id for each in person.members), reason)
+            for name in overtaken:
+                del members[name]
+        versions = {name: each.version for name, each in members.items()}
+        settled = {name: version for name, version in versions.items() if name not in done.refused}
+        if found.unreadable:
+            done.refused |= found.unreadable
+            versions |= {
+                name: each.version for name, each in self._store.read(list(found.unreadable)).items()
+            }
+        self._remember({name: versions[name] for name in done.refused if name in versions}, done.refused)
+        if missing:
+            gone = self._gone(missing)
             # By version: one that comes back is of a later one.
             done.erased = self._index.erase(gone)
             settled |= gone
         projected |= settled
         done.projected = len(settled)
         return done
+
+    def _persons(self, rules: IndexRules) -> Persons:
+        if self._identity is None or self._identity[0] is not rules.identity:
+            self._identity = rules.identity, Persons(self._store, Rules(rules.identity))
+        return self._identity[1]
+
+    def _assigned(
+        self, persons: Sequence[Person], members: dict[str, StoredFragment], asked: set[str]
+    ) -> tuple[list[Person], set[str]]:
+        """Record which fragments belong to which profile now, and erase documents of profiles that are part of another
+        one. Returns the persons in their new epochs, without those that another projection was faster at, and the
+        fragments of these, which stay in the outbox.
+
+        An assignment leaves an entry in the outbox, so that a crash before the index's commit leaves no document behind."""
+        wanted = {each.stored.id: person.id for person in persons for each in person.members}
+        moved = {name for name, profile in wanted.items() if (members[name].profile_id or name) != profile}
+        overtaken: set[str] = set()
+        if moved:
+            profiles = {wanted[name] for name in moved} | {members[name].profile_id or name for name in moved}
+            changed = sorted(moved | (profiles & wanted.keys()))
+            refused = self._store.assign(
+                [
+                    Assignment(name, members[name].epoch, wanted[name] if wanted[name] != name else "")
+                    for name in changed
+                ]
+            )
+            for name in changed:
+                members[name] = members[name]._replace(epoch=members[name].epoch + 1)
+            overtaken = {
+                each.stored.id
+                for person in persons
+                if any(each.stored.id in refused for each in person.members)
+                for each in person.members
+            }
+            persons = [
+                person._replace(
+                    members=tuple(each._replace(stored=members[each.stored.id]) for each in person.members)
+                )
+                for person in persons
+                if person.id not in overtaken
+            ]
+        absorbed = [
+            name for name in (moved | asked) & wanted.keys() if wanted[name] != name and name not in overtaken
+        ]
+        if absorbed:
+            self._index.erase({name: document_version(members[name].epoch) for name in sorted(absorbed)})
+        return list(persons), overtaken
 
     def _remember(self, refused: Mapping[str, int], reasons: Mapping[str, str]) -> None:
         """Log refused documents once, and let them wait."""

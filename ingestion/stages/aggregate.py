@@ -15,6 +15,7 @@ from ingestion.stages.map_output import EventStates, Fault, MapOutput, MappedEve
 from ingestion.stages.protect import ProtectedChunk, Sealed
 from merge import codec
 from merge.fragments import FragmentState, join_all
+from merge.identity.evidence import shown_key
 
 
 class Aggregator:
@@ -72,7 +73,11 @@ class Aggregator:
             registers |= sealed.registers
             if self._is_joined_as_bytes(event, registers):
                 identifiers = {str(each): event.origin for each in event.identifiers}
-                parts.append(codec.body_of(registers, identifiers))
+                sightings = {}
+                if len(identifiers) > 1:
+                    key = shown_key(event.origin.stamp.source, event.identifiers, event.evidence)
+                    sightings[key] = event.origin, event.origin
+                parts.append(codec.body_of(registers, identifiers, sightings))
                 continue
             change = FragmentChange(
                 name,
@@ -82,6 +87,7 @@ class Aggregator:
                 event.scope,
                 self._policies,
                 sealed.entries,
+                event.evidence,
             )
             self._state(name, output).apply(change)
         if name not in self._states:

@@ -22,6 +22,7 @@ from ingestion.sources.payload_formats import NOT_OF_THE_EVENT, PayloadFormats
 from ingestion.stages.dead_letters import BatchDeadLetters
 from ingestion.stages.map_output import MapOutput, MappedChunk, MappedEvent, Record, event_states
 from ingestion.stages.protect import Protector
+from merge.identity.evidence import options_of
 from transforms.schema.attribute_nodes import Leaves
 from transforms.spec.mapping import MAX_CACHED_ROUTES, CompiledSnapshot, MappedPayload, MappingSpec
 
@@ -104,7 +105,8 @@ class EventMapper:
         signs = None if spec is None else self._snapshot.protected_names.signs_in_event_ids(spec.document.id)
         found = None
         is_harmless = self._snapshot.attributes.sensitive(source) is None
-        if spec is not None and spec.scope is None and signs is not None and is_harmless:
+        is_plain = spec is not None and spec.scope is None and spec.document.evidence is None
+        if spec is not None and is_plain and signs is not None and is_harmless:
             found = spec.map, spec.ref, signs
         if len(self._routes) < MAX_CACHED_ROUTES:
             self._routes[source, event_type] = found
@@ -140,7 +142,7 @@ class EventMapper:
             leaves = self._snapshot.attributes.leaves(mapped.output, Origin(mapped.stamp, spec_ref))
             self._snapshot.attributes.refuse_value_keys(leaves, lambda: spec.is_value_of(event))
             stage = "encrypt"
-            names = self._protector.names(mapped, spec.document.id, leaves)
+            names = self._protector.names(mapped, spec.document.id, leaves, spec.naming)
         except EventError as error:
             self._dead_letters.add(
                 output, record, stage, DeadLetterReason(error.reason), error.message, spec_ref
@@ -169,6 +171,7 @@ class EventMapper:
                 names.identifiers,
                 leaves,
                 spec.scope,
+                evidence=_options(spec),
             )
         if leaves is not None:
             self._snapshot.attributes.take_back(leaves)
@@ -189,6 +192,11 @@ class EventMapper:
     def is_timed(self, record: RawRecord) -> bool:
         """Whether the ordinals of its source are times."""
         return record.source in self._timed
+
+
+def _options(spec: MappingSpec) -> str:
+    evidence = spec.document.evidence
+    return "" if evidence is None else options_of(evidence.strength, evidence.links)
 
 
 def _mapped(spec: MappingSpec, event: Event) -> MappedPayload | None:

@@ -78,6 +78,8 @@ class MappedEvent(NamedTuple):
     scope: str | None
     state: bytes | None = None
     """The state of its plain values and identifiers, as JSON (`merge.codec`); then `leaves` has no plain values."""
+    evidence: str = ""
+    """What the spec says of its identifiers (`merge.identity.evidence.shown_key`)."""
 
 
 class MappedChunk(NamedTuple):

@@ -1,4 +1,4 @@
-"""Protect: identifiers are hashed and values are sealed, as policy says; nothing else does either.
+"""Protect: identifiers are normalised and hashed, and values are sealed, as rules and policy say; nothing else does either.
 
 Plaintext that policy protects does not leave this stage (law 3). An event whose values cannot be sealed becomes a dead
 letter and hurts no other (law 5).
@@ -6,7 +6,7 @@ letter and hurts no other (law 5).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from itertools import repeat
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from idgraph.model.identifiers import MOST_BYTES, Identifier
 from idgraph.model.stamps import Stamp
 from ingestion.stages.dead_letters import BatchDeadLetters
 from ingestion.stages.map_output import EventStates, MapOutput, MappedChunk, MappedEvent
+from merge.identity.rules import Rules
 from merge.policies import POLICIES
 from transforms.privacy.blind_index import BlindIndex
 from transforms.privacy.sealing import DataKeys, SealingKey, UnusableKey
@@ -76,6 +77,18 @@ class _Hashes(dict[Identifier, Identifier]):
         return hashed
 
 
+class _Normalised(dict[Identifier, Identifier | None]):
+    """The normalised form of the identifiers of a chunk; None for blocked ones."""
+
+    def __init__(self, rules: Rules) -> None:
+        super().__init__()
+        self._rules = rules
+
+    def __missing__(self, identifier: Identifier) -> Identifier | None:
+        normal = self[identifier] = self._rules.identifier(*identifier)
+        return normal
+
+
 class Protector:
     """Protects the events of one map task under one snapshot. Not safe for several threads."""
 
@@ -97,17 +110,27 @@ class Protector:
         self._dead_letters = dead_letters
         self._stops_without_keys = stops_without_keys
         self._hashes = _Hashes(blind_index)
-        self.identifiers = self._names.protector(self._hashes.__getitem__)
-        """The identifiers of an event, those hashed that are matched by keyed hash."""
+        self._normalised = _Normalised(Rules(snapshot.snapshot.identity_rules))
+        self._protect = self._names.protector(self._hashes.__getitem__)
 
     def forget_identifiers(self) -> None:
         """Drop the plaintext of the identifiers that were hashed. A chunk ends with it."""
         self._hashes.clear()
+        self._normalised.clear()
 
-    def names(self, mapped: MappedPayload, id_place: str | None, leaves: Leaves) -> EventNames:
+    def identifiers(self, identifiers: tuple[Identifier, ...]) -> tuple[Identifier, ...]:
+        """The identifiers of an event, normalised, those hashed that are matched by keyed hash. Nothing if the first, which
+        names the fragment, is blocked."""
+        normal = tuple([self._normalised[each] for each in identifiers])
+        return self._protect(normal if None not in normal else _unblocked(normal))  # type: ignore[arg-type]
+
+    def names(
+        self, mapped: MappedPayload, id_place: str | None, leaves: Leaves, naming: Container[str]
+    ) -> EventNames:
         """The protected names of an event, whose id was read from `id_place`. `leaves` take over the protected stamp.
-        Raises EventError for a primary identifier that no store takes."""
-        identifiers = self.identifiers(mapped.identifiers)
+        Identifiers of the types `naming` can name the fragment. Raises EventError for a primary identifier that no store
+        takes, or where the rules block all that can name it."""
+        identifiers = self.identifiers(mapped.identifiers) or self._renamed(mapped.identifiers, naming)
         fragment_id = str(identifiers[0])
         if len(fragment_id) > _SURELY_SHORT and len(fragment_id.encode(errors="surrogatepass")) > MOST_BYTES:
             raise EventError(
@@ -122,6 +145,17 @@ class Protector:
             for path, register in leaves.plain.items():
                 leaves.plain[path] = register._replace(origin=register.origin._replace(stamp=stamp))
         return EventNames(fragment_id, identifiers, stamp)
+
+    def _renamed(self, identifiers: tuple[Identifier, ...], naming: Container[str]) -> tuple[Identifier, ...]:
+        """An event whose primary identifier is blocked is named by the next one that can name it."""
+        others = [each for each in identifiers if self._normalised[each] is not None]
+        for each in others:
+            if each.type in naming:
+                return self.identifiers((each, *(other for other in others if other != each)))
+        raise EventError(
+            DeadLetterReason.MISSING_IDENTIFIER,
+            f"the identity rules block the {identifiers[0].type}, and no other identifier can name the profile",
+        )
 
     def seal(self, chunk: MappedChunk, output: MapOutput) -> ProtectedChunk:
         """Seal the values of a chunk's events. Raises StoreError when the key store is away, and KeyServiceError when
@@ -198,6 +232,10 @@ class Protector:
                         key, event.origin, what, elements, policy.bound
                     )
         return found
+
+
+def _unblocked(normal: Sequence[Identifier | None]) -> tuple[Identifier, ...]:
+    return () if normal[0] is None else tuple(each for each in normal if each is not None)
 
 
 def _key(keys: FetchedKeys, fragment_id: str) -> SealingKey:

@@ -6,7 +6,7 @@ by entry, a retraction before a sighting. So it is the same in whatever order an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
@@ -47,17 +47,14 @@ class Class(NamedTuple):
 
 
 class Span(NamedTuple):
-    """The oldest and the newest of some sightings, and how many there are."""
+    """The oldest and the newest of some sightings."""
 
     oldest: Moment
     newest: Moment
-    sightings: int = 1
 
     def join(self, other: Span) -> Span:
-        """Both, of disjoint sets of sightings."""
-        return Span(
-            min(self.oldest, other.oldest), max(self.newest, other.newest), self.sightings + other.sightings
-        )
+        """The span of the sightings of both."""
+        return Span(min(self.oldest, other.oldest), max(self.newest, other.newest))
 
 
 class Link(NamedTuple):
@@ -102,6 +99,66 @@ def linked(identifiers: Iterable[Identifier], types: Iterable[tuple[str, str]]) 
     known = {frozenset(pair) for pair in types}
     pairs = combinations(sorted(set(identifiers)), 2)
     return tuple(Pair(*pair) for pair in pairs if frozenset(each.type for each in pair) in known)
+
+
+class Shown(NamedTuple):
+    """What events of one source showed together: identifiers beside the one that names their fragment. `options` are what
+    the spec says of them, empty where every pair is evidence of the source's own strength."""
+
+    source: str
+    options: str
+    others: tuple[str, ...]
+
+    def pairs(self, primary: Identifier, others: Sequence[Identifier]) -> tuple[Class, list[Pair]]:
+        """What may be told apart of these events, and the pairs that are evidence. `primary` names the fragment, `others`
+        are those shown beside it, in the form in which they are compared."""
+        identifiers = sorted({primary, *others})
+        names = [each.type for each in identifiers]
+        repeated = tuple(sorted({name for name in names if names.count(name) > 1}))
+        strength, links = _read_options(self.options)
+        pairs = [Pair(*each) for each in combinations(identifiers, 2)]
+        return Class(self.source, strength, repeated), (
+            pairs if links is None else list(linked(identifiers, links))
+        )
+
+
+def shown_key(source: str, identifiers: Sequence[Identifier], options: str = "") -> str:
+    """The key of what an event shows, whose first identifier names the fragment: source, options and the text forms of the
+    others in their order, joined by `|`; in each, `%` and `|` are escaped as in a URL."""
+    # Reference of `put_sighting` in native/leaves/state.h.
+    others = sorted({f"{kind}:{value}" for kind, value in identifiers[1:]})
+    return "|".join(map(_escaped, (source, options, *others)))
+
+
+def read_key(key: str) -> Shown:
+    """What `shown_key` made a key of."""
+    source, options, *others = map(_unescaped, key.split("|"))
+    return Shown(source, options, tuple(others))
+
+
+def options_of(strength: float | None, links: Iterable[tuple[str, str]] | None) -> str:
+    """What a spec says of its events' identifiers as options of `Shown`: the strength of their evidence, None for that of
+    the source; and the pairs of types that are evidence for each other, None for all."""
+    if strength is None and links is None:
+        return ""
+    pairs = None if links is None else ",".join(sorted("+".join(sorted(each)) for each in links))
+    return f"{'' if strength is None else repr(strength)};{'*' if pairs is None else pairs}"
+
+
+def _read_options(options: str) -> tuple[float | None, list[tuple[str, str]] | None]:
+    if not options:
+        return None, None
+    strength, _, links = options.partition(";")
+    pairs = [(one, other) for one, _, other in (each.partition("+") for each in links.split(","))]
+    return (float(strength) if strength else None), (None if links == "*" else pairs)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("%", "%25").replace("|", "%7C") if "%" in text or "|" in text else text
+
+
+def _unescaped(text: str) -> str:
+    return text.replace("%7C", "|").replace("%25", "%") if "%" in text else text
 
 
 def links(sightings: Iterable[tuple[Pair, Sighting]]) -> list[Link]:

@@ -58,8 +58,10 @@ def resolve(
     first_seen: Mapping[Identifier, int],
     pins: Iterable[Pin] = (),
     rules: Rules | None = None,
+    hubs: Iterable[Identifier] = (),
 ) -> Resolution:
-    """Partition the identifiers of `first_seen`, each with the ordinal of its first sighting.
+    """Partition the identifiers of `first_seen`, each with the ordinal of its first sighting. `hubs` are known to have
+    more neighbours than these links show.
 
     Pure. The order of the arguments' content makes no difference. O(n log n) for n links, repeated for each class of
     strength that the size limit refuses.
@@ -68,7 +70,7 @@ def resolve(
     known = list(links)
     ordered = sorted(order for link in known if (order := rules.order(link)) is not None)
     pinned = _in_force(pins, first_seen)
-    refused = _hubs(known, rules)
+    refused = _hubs(known, rules, hubs)
     while True:
         attempt = _Attempt(first_seen, rules, refused)
         attempt.run(ordered, pinned)
@@ -92,9 +94,9 @@ def _age(pin: Pin) -> tuple[int, str, str, str]:
     return pin.at_ms, pin.decision.value, pin.who, pin.why
 
 
-def _hubs(links: Sequence[Link], rules: Rules) -> dict[Pair, str]:
+def _hubs(links: Sequence[Link], rules: Rules, known: Iterable[Identifier]) -> dict[Pair, str]:
     neighbours = Counter(each for link in links for each in link.pair)
-    hubs = set()
+    hubs = set(known)
     for identifier, count in neighbours.items():
         limit = rules.hub_limit(identifier.type)
         if limit is not None and count > limit:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import NamedTuple
 
 from idgraph.model.identifiers import HASHED_PREFIX, Identifier
@@ -104,7 +103,6 @@ class Rules:
         self._unique = frozenset(
             name for name, rules in self.document.namespaces.items() if rules.largest == 1
         )
-        self.identifier = lru_cache(65_536)(self._identifier)
 
     def _make_limits(self) -> None:
         for name, rules in self.document.namespaces.items():
@@ -125,7 +123,7 @@ class Rules:
         """Places in `limits` of those that count a namespace."""
         return self._limits_of.get(namespace, [])
 
-    def _identifier(self, namespace: str, value: str) -> Identifier | None:
+    def identifier(self, namespace: str, value: str) -> Identifier | None:
         """An identifier as events bring it, normalised; None where it is empty or blocked."""
         rules = self.document.namespace(namespace)
         stripped, normal = value.strip(), normalise(value, rules)

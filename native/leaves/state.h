@@ -134,6 +134,52 @@ static int put_names(struct output *output, const struct names *names, PyObject 
     return put_character(output, '}');
 }
 
+/* What separates and escapes names in the key of a sighting. */
+static bool is_separator(char each)
+{
+    return each == '|' || each == '%';
+}
+
+static char *add_name(char *end, const char *text, Py_ssize_t size)
+{
+    for (Py_ssize_t each = 0; each < size; each++) {
+        if (is_separator(text[each])) {
+            return NULL;
+        }
+    }
+    memcpy(end, text, (size_t)size);
+    return end + size;
+}
+
+/* merge.identity.evidence.shown_key: the source, no options, and the names but the first one given, which is the primary.
+ * 1, 0 for the reference to do, -1 with an exception. */
+static int put_sighting(struct output *output, const struct names *names, PyObject *source, PyObject *encode)
+{
+    if (names->size < 2) {
+        return put(output, "{}", 2) ? -1 : 1;
+    }
+    if (!is_ascii(source) || PyUnicode_GET_LENGTH(source) > MOST_NAMED) {
+        return 0;
+    }
+    char key[2 * MOST_NAMED + MOST_IDENTIFIERS + 2];
+    char *end = add_name(key, (const char *)PyUnicode_1BYTE_DATA(source), PyUnicode_GET_LENGTH(source));
+    if (end != NULL) {
+        *end++ = '|';
+    }
+    for (int each = 0; end != NULL && each < names->size; each++) {
+        if (names->of[each].text != names->room) {
+            *end++ = '|';
+            end = add_name(end, names->of[each].text, names->of[each].size);
+        }
+    }
+    if (end == NULL) {
+        return 0;
+    }
+    struct entry whole = {key, end - key, NULL, NULL};
+    int done = put_character(output, '{') ? -1 : put_text(output, whole.text, whole.size);
+    return done < 0 || (!done && put_escaped(output, &whole, encode)) || put(output, ":[0,0]}", 7) ? -1 : 1;
+}
+
 /* Room to write in that nobody uses now. */
 #define MOST_SPARED (64 << 10)
 static struct output spare;
@@ -147,8 +193,15 @@ static PyObject *write_state(const struct walk *walk, const struct names *names,
     output.size = 0;
     if (!put(&output, "[[", 2) && !put_origin(&output, walk->origin, encode) && !put(&output, "],", 2) &&
         !put_leaves(&output, walk->collected, encode) && !put(&output, ",[],", 4) &&
-        !put_names(&output, names, encode) && !put_character(&output, ']')) {
-        made = PyBytes_FromStringAndSize(output.bytes, (Py_ssize_t)output.size);
+        !put_names(&output, names, encode) && !put_character(&output, ',')) {
+        PyObject *source = PyTuple_GET_ITEM(PyTuple_GET_ITEM(walk->origin, 0), 2);
+        int done = put_sighting(&output, names, source, encode);
+        if (!done) {
+            made = Py_NewRef(Py_None);
+        }
+        else if (done > 0 && !put_character(&output, ']')) {
+            made = PyBytes_FromStringAndSize(output.bytes, (Py_ssize_t)output.size);
+        }
     }
     if (spare.bytes != NULL || output.room > MOST_SPARED) {
         PyMem_Free(output.bytes);
@@ -174,7 +227,10 @@ static PyObject *collected_state(const struct walk *walk, PyObject *identifiers,
         return stop_collecting(walk) ? NULL : Py_NewRef(Py_None);
     }
     PyObject *made = write_state(walk, &names, encode);
-    if (made != NULL) {
+    if (made == Py_None && stop_collecting(walk)) {
+        Py_CLEAR(made);
+    }
+    if (made != NULL && made != Py_None) {
         PyDict_Clear(walk->plain);
     }
     return made;

@@ -13,10 +13,11 @@ static PyObject *identifiers(PyObject *Py_UNUSED(module), PyObject *data)
         return NULL;
     }
     struct named found[MOST_IDENTIFIERS];
-    int size;
+    struct sighting sightings[MOST_SIGHTINGS];
+    int size, sightings_size;
     const char *start = PyBytes_AS_STRING(data), *end = start + PyBytes_GET_SIZE(data);
-    /* They come last, and neither a brace nor a quotation mark stands in the places behind them: so the last
-     * `},[],{` that parses to the end is where they begin, unless one stands in an identifier. */
+    /* They and the sightings come last: the last `},[],{` that parses to the end is where they begin, unless one stands
+     * in a text. */
     struct reader reader = {NULL, end};
     for (const char *at = end - 2; at - 5 > start + HEADER; at--) {
         if (!memcmp(at - 5, "},[],{", 6)) {
@@ -24,7 +25,9 @@ static PyObject *identifiers(PyObject *Py_UNUSED(module), PyObject *data)
             break;
         }
     }
-    if (reader.at == NULL || !read_identifiers(&reader, MOST_ORIGINS, found, &size) || !take(&reader, ']') ||
+    if (reader.at == NULL || !read_identifiers(&reader, MOST_ORIGINS, found, &size) ||
+        !take(&reader, ',') || !read_sightings(&reader, MOST_ORIGINS, sightings, &sightings_size) ||
+        !take(&reader, ']') ||
         reader.at != end) {
         Py_RETURN_NONE;
     }

@@ -76,6 +76,24 @@ static char *put_identifiers(char *end, const struct join *join)
         end = put_key(end, each ? ',' : '{', &joined->identifiers[each].name);
         end = put_place(end, join->places[joined->identifiers[each].origin]);
     }
+    return copied(end, "},", 2);
+}
+
+static char *put_sightings(char *end, const struct join *join)
+{
+    const struct state *joined = &join->joined;
+    if (!joined->sightings_size) {
+        *end++ = '{';
+    }
+    for (int each = 0; each < joined->sightings_size; each++) {
+        const struct sighting *sighting = &joined->sightings[each];
+        end = put_key(end, each ? ',' : '{', &sighting->key);
+        *end++ = '[';
+        end = put_place(end, join->places[sighting->oldest]);
+        *end++ = ',';
+        end = put_place(end, join->places[sighting->newest]);
+        *end++ = ']';
+    }
     return copied(end, "}]", 2);
 }
 
@@ -83,7 +101,8 @@ static char *put_identifiers(char *end, const struct join *join)
 static PyObject *write_joined(struct join *join, Py_ssize_t all)
 {
     /* Nothing is written that is not in one of them, but for places of up to three digits in place of one. */
-    Py_ssize_t most = all + 2 * (join->joined.registers_size + join->joined.identifiers_size) + 16;
+    const struct state *joined = &join->joined;
+    Py_ssize_t most = all + 2 * (joined->registers_size + joined->identifiers_size + 2 * joined->sightings_size) + 16;
     PyObject *made = PyBytes_FromStringAndSize(NULL, most);
     if (made == NULL) {
         return NULL;
@@ -91,6 +110,7 @@ static PyObject *write_joined(struct join *join, Py_ssize_t all)
     char *end = put_origins(PyBytes_AS_STRING(made), join);
     end = put_registers(end, join);
     end = put_identifiers(end, join);
+    end = put_sightings(end, join);
     _PyBytes_Resize(&made, end - PyBytes_AS_STRING(made));
     return made;
 }

@@ -93,6 +93,33 @@ static bool join_identifiers(struct join *join)
     return true;
 }
 
+static bool join_sightings(struct join *join)
+{
+    const struct state *one = &join->sides[0], *other = &join->sides[1];
+    struct state *joined = &join->joined;
+    int i = 0, j = 0;
+    joined->sightings_size = 0;
+    while (i < one->sightings_size || j < other->sightings_size) {
+        const struct sighting *a = &one->sightings[i], *b = &other->sightings[j];
+        int order = i == one->sightings_size     ? 1
+                    : j == other->sightings_size ? -1
+                                                 : compare_texts(&a->key, &b->key);
+        if (joined->sightings_size == MOST_SIGHTINGS) {
+            return false;
+        }
+        int oldest = order <= 0 ? join->ranks[0][a->oldest] : INT_MAX;
+        int oldest_of_other = order >= 0 ? join->ranks[1][b->oldest] : INT_MAX;
+        int newest = order <= 0 ? join->ranks[0][a->newest] : -1;
+        int newest_of_other = order >= 0 ? join->ranks[1][b->newest] : -1;
+        joined->sightings[joined->sightings_size++] =
+            (struct sighting){order <= 0 ? a->key : b->key, oldest <= oldest_of_other ? oldest : oldest_of_other,
+                              newest >= newest_of_other ? newest : newest_of_other};
+        i += order <= 0;
+        j += order >= 0;
+    }
+    return true;
+}
+
 /* Gives each origin that something still comes from its place, the others -1; gives how many there are. */
 static int place_origins(struct join *join)
 {
@@ -104,6 +131,10 @@ static int place_origins(struct join *join)
     }
     for (int each = 0; each < joined->identifiers_size; each++) {
         join->places[joined->identifiers[each].origin] = 1;
+    }
+    for (int each = 0; each < joined->sightings_size; each++) {
+        join->places[joined->sightings[each].oldest] = 1;
+        join->places[joined->sightings[each].newest] = 1;
     }
     for (int rank = 0; rank < join->ranked_size; rank++) {
         join->places[rank] = join->places[rank] ? size++ : -1;
@@ -126,7 +157,7 @@ static struct join *room_to_join(void)
 static bool join_sides(struct join *join)
 {
     rank_origins(join);
-    return join_registers(join) && join_identifiers(join);
+    return join_registers(join) && join_identifiers(join) && join_sightings(join);
 }
 
 /* Makes the joined state the first side of the next join, with those of its origins that something comes from. */
@@ -146,7 +177,9 @@ static bool go_on(struct join *join)
     memcpy(side->origins, origins, (size_t)size * sizeof *origins);
     memcpy(side->registers, joined->registers, (size_t)joined->registers_size * sizeof *joined->registers);
     memcpy(side->identifiers, joined->identifiers, (size_t)joined->identifiers_size * sizeof *joined->identifiers);
+    memcpy(side->sightings, joined->sightings, (size_t)joined->sightings_size * sizeof *joined->sightings);
     side->origins_size = size;
+    side->sightings_size = joined->sightings_size;
     side->registers_size = joined->registers_size;
     side->identifiers_size = joined->identifiers_size;
     for (int each = 0; each < side->registers_size; each++) {
@@ -154,6 +187,11 @@ static bool go_on(struct join *join)
     }
     for (int each = 0; each < side->identifiers_size; each++) {
         side->identifiers[each].origin = join->places[side->identifiers[each].origin];
+    }
+    for (int each = 0; each < side->sightings_size; each++) {
+        struct sighting *sighting = &side->sightings[each];
+        sighting->oldest = join->places[sighting->oldest];
+        sighting->newest = join->places[sighting->newest];
     }
     return true;
 }

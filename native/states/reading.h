@@ -9,6 +9,7 @@
 /* Fragments of people have some ten of each; others go to the reference. An event may have 10,000 leaves. */
 #define MOST_ORIGINS 64
 #define MOST_IDENTIFIERS 32
+#define MOST_SIGHTINGS 64
 #define MOST_REGISTERS 16384
 /* `"":[0,0,0]` */
 #define SHORTEST_REGISTER 10
@@ -39,11 +40,18 @@ struct named {
     int origin;
 };
 
+/* What events showed together, with the oldest and the newest of them. */
+struct sighting {
+    struct text key;
+    int oldest, newest;
+};
+
 /* `room` is how many registers there is memory for: in one that `new_state` gave for no more than its JSON can have. */
 struct state {
-    int origins_size, registers_size, identifiers_size, room;
+    int origins_size, registers_size, identifiers_size, sightings_size, room;
     struct origin origins[MOST_ORIGINS];
     struct named identifiers[MOST_IDENTIFIERS];
+    struct sighting sightings[MOST_SIGHTINGS];
     struct entry registers[MOST_REGISTERS];
 };
 
@@ -259,6 +267,27 @@ static bool read_identifiers(struct reader *reader, int origins_size, struct nam
     return take(reader, '}');
 }
 
+/* Into as many as MOST_SIGHTINGS; `found` is how many there are. */
+static bool read_sightings(struct reader *reader, int origins_size, struct sighting *sightings, int *found)
+{
+    *found = 0;
+    if (!take(reader, '{')) {
+        return false;
+    }
+    while (!is_next(reader, '}')) {
+        int size = *found;
+        struct sighting *sighting = &sightings[size];
+        if (size == MOST_SIGHTINGS || (size && !take(reader, ',')) || !take_text(reader, &sighting->key) ||
+            !take(reader, ':') || !take(reader, '[') || !take_place(reader, origins_size, &sighting->oldest) ||
+            !take(reader, ',') || !take_place(reader, origins_size, &sighting->newest) || !take(reader, ']') ||
+            (size && compare_texts(&sighting[-1].key, &sighting->key) >= 0)) {
+            return false;
+        }
+        ++*found;
+    }
+    return take(reader, '}');
+}
+
 /* Whether some path lies below another one: it begins with that and a dot. What begins alike stands together. */
 static bool is_nested(const struct entry *registers, int size)
 {
@@ -309,6 +338,8 @@ static bool read_state(struct text json, struct state *state)
            read_registers(&reader, state) && take(&reader, ',') && take(&reader, '[') && take(&reader, ']') &&
            take(&reader, ',') &&
            read_identifiers(&reader, state->origins_size, state->identifiers, &state->identifiers_size) &&
+           take(&reader, ',') &&
+           read_sightings(&reader, state->origins_size, state->sightings, &state->sightings_size) &&
            take(&reader, ']') &&
            reader.at == reader.end && !is_nested(state->registers, state->registers_size);
 }

@@ -48,7 +48,7 @@ class DynamoErasure:
         found = self._fragments.client.get(
             FRAGMENTS,
             [items.key(name) for name in sorted(set(names.values()))],
-            "pk, revision, identifiers, waiting",
+            "pk, revision, epoch, identifiers, waiting",
         )
         by_name = {bytes(item["pk"]["B"]): item for item in found}
         return [_summary(each, by_name.get(names[each], {})) for each in ids]
@@ -75,7 +75,7 @@ class DynamoErasure:
         found = self._fragments.client.get(
             FRAGMENTS,
             [items.key(name) for name in tombstones],
-            "pk, tombstone_until, tombstone_version, revision, unfinished, withdrawn",
+            "pk, tombstone_until, tombstone_version, revision, epoch, unfinished, withdrawn",
         )
         by_name = {bytes(item["pk"]["B"]): item for item in found}
         for name, tombstone in tombstones.items():
@@ -99,7 +99,7 @@ class DynamoErasure:
         while True:
             item = self._fragments.item(name)
             found = _summary(fragment_id, item)
-            kept = tombstone_of(item).joined(Tombstone.behind(found.version, until))
+            kept = tombstone_of(item).joined(found.tombstone(until))
             # An erasure that was interrupted took the rest: maybe this one, before the answer to its update was lost.
             noted = _note(item).identifiers if "unfinished" in item else frozenset()
             erased = found._replace(version=kept.version, identifiers=found.identifiers | noted)
@@ -144,7 +144,9 @@ class DynamoErasure:
 
 def _summary(fragment_id: str, item: Item) -> FragmentSummary:
     version = int(item["revision"]["N"]) if "revision" in item else NEW
-    return FragmentSummary(fragment_id, version, items.identifiers(item), "waiting" in item)
+    return FragmentSummary(
+        fragment_id, version, items.identifiers(item), "waiting" in item, items.epoch(item)
+    )
 
 
 def _note(item: Item) -> FragmentSummary:

@@ -17,7 +17,7 @@ _ANY = b"there are tombstones"
 _NONE = Tombstone(NO_EPOCH, NEW)
 
 
-GONE = "fragment=:f, waiting=:w REMOVE identifiers, revision, body"
+GONE = "fragment=:f, waiting=:w REMOVE identifiers, revision, body, profile, epoch"
 """The end of a SET that takes a fragment out of its item. The id stays as long as the outbox has it."""
 
 
@@ -76,7 +76,14 @@ class DynamoFragments:
         """Change an item if what decides about it is still what was seen."""
         conditions = []
         expected: Item = {}
-        for attribute in ("revision", "tombstone_until", "tombstone_version", "unfinished", "withdrawn"):
+        for attribute in (
+            "revision",
+            "epoch",
+            "tombstone_until",
+            "tombstone_version",
+            "unfinished",
+            "withdrawn",
+        ):
             if attribute in seen:
                 conditions.append(f"{attribute} = :seen_{attribute}")
                 expected[f":seen_{attribute}"] = seen[attribute]

@@ -3,6 +3,7 @@
 pk          keyed hash of the fragment's id; what an erasure leaves stands under it too
 fragment    the id                            identifiers  what it is found by
 revision    the version                       body         the state, compressed where that helps
+profile     the profile of the projection     epoch        how often that changed
 waiting     shard of the outbox, while this version, or that it is gone, is not projected
 tombstone_until      `until` of its tombstone          tombstone_version           the version of its tombstone
 erased      shard of the list of tombstones   unfinished   what an erasure found, as JSON, until it is finished
@@ -18,7 +19,7 @@ import zlib
 from typing import Any
 
 from idgraph.model.errors import UnstorableError
-from idgraph.model.store import NEW, FragmentWrite, OutboxEntry, StoredFragment
+from idgraph.model.store import NEW, Assignment, FragmentWrite, OutboxEntry, StoredFragment
 from idgraph.model.tombstones import NO_EPOCH, TombstoneNames
 from sinks.dynamodb.client import Item, Statement
 from sinks.dynamodb.schema import SHARDS
@@ -87,7 +88,31 @@ def unpack(body: bytes) -> bytes:
 
 def stored(item: Item) -> StoredFragment:
     """The fragment of an item that has one."""
-    return StoredFragment(item["fragment"]["S"], int(item["revision"]["N"]), unpack(item["body"]["B"]))
+    return StoredFragment(
+        item["fragment"]["S"],
+        int(item["revision"]["N"]),
+        unpack(item["body"]["B"]),
+        item["profile"]["S"] if "profile" in item else "",
+        epoch(item),
+    )
+
+
+def epoch(item: Item) -> int:
+    """How often the fragment's profile changed."""
+    return int(item["epoch"]["N"]) if "epoch" in item else 0
+
+
+def assignment(table: str, name: bytes, assigned: Assignment) -> Statement:
+    """What records the profile of a fragment that has the expected epoch."""
+    _, expected, profile = assigned
+    # There is none before the first.
+    here = "epoch=?" if expected else "epoch IS MISSING"
+    text = (
+        f'UPDATE "{table}" SET profile=? SET epoch=? SET waiting=? '  # noqa: S608 - our names
+        f"WHERE pk=? AND revision>? AND {here}"
+    )
+    parameters = [{"S": profile}, number(expected + 1), shard(name), {"B": name}, number(NEW)]
+    return Statement(text, [*parameters, number(expected)] if expected else parameters)
 
 
 def entry(item: Item) -> OutboxEntry:

@@ -7,19 +7,25 @@ in the fragment's own item, by the statement that writes it.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain, islice
 
 from idgraph.model.errors import UnstorableError
-from idgraph.model.store import FragmentWrite, OutboxEntry, StoredFragment
+from idgraph.model.pins import PinRecord
+from idgraph.model.store import NEW, Assignment, FragmentWrite, OutboxEntry, StoredFragment
 from idgraph.model.tombstones import FragmentSummary, Tombstone, TombstoneNames
 from sinks.dynamodb import items
 from sinks.dynamodb.client import REFUSED, TOO_LARGE, DynamoClient, Item, Statement
 from sinks.dynamodb.connection import Capacity, TablesLocation
 from sinks.dynamodb.erasure import DynamoErasure
 from sinks.dynamodb.fragments import DynamoFragments, raise_refused, tombstone_of
+from sinks.dynamodb.pins import DynamoPins
 from sinks.dynamodb.schema import FRAGMENTS, LINKS, OUTBOX, SHARDS
 from sinks.dynamodb.withdrawal import DynamoWithdrawal, RefusedLinks
+
+_LINKS_AT_ONCE = 1000
 
 _LEAST_SCANNED = 100
 """Items that a request of a scan looks at: a limit counts tombstones too, so that a smaller one may make a request for
@@ -35,6 +41,7 @@ class DynamoProfileStore:
         self._names = items.checked(names)
         self._table = self._client.table(FRAGMENTS)
         self._fragments = DynamoFragments(self._client, self._names)
+        self._pins = DynamoPins(self._client, self._names)
         self._erasure = DynamoErasure(self._fragments)
         self._withdrawal = DynamoWithdrawal(self._fragments)
         self._links_of_refused = RefusedLinks(self._fragments)
@@ -44,7 +51,7 @@ class DynamoProfileStore:
         return self._client.consumed()
 
     def read(self, ids: Sequence[str]) -> dict[str, StoredFragment]:
-        found = self._items(ids, "fragment, revision, body")
+        found = self._items(ids, "fragment, revision, body, profile, epoch")
         return {item["fragment"]["S"]: items.stored(item) for item in found if "body" in item}
 
     def read_with_tombstones(
@@ -54,7 +61,7 @@ class DynamoProfileStore:
         found = self._client.get(
             FRAGMENTS,
             [items.key(name) for name in ids_of],
-            "pk, fragment, revision, body, tombstone_until, tombstone_version",
+            "pk, fragment, revision, body, profile, epoch, tombstone_until, tombstone_version",
         )
         tombstoned = {
             ids_of[bytes(item["pk"]["B"])]: tombstone_of(item) for item in found if "tombstone_until" in item
@@ -98,6 +105,9 @@ class DynamoProfileStore:
         return refused
 
     def find(self, identifier: str) -> list[str]:
+        return sorted(self._find(identifier, sys.maxsize))
+
+    def _find(self, identifier: str, limit: int) -> list[str]:
         name = self._names(identifier)
         links = self._client.query(
             "query",
@@ -106,12 +116,31 @@ class DynamoProfileStore:
             ExpressionAttributeValues={":pk": {"B": name}},
             ConsistentRead=True,
         )
-        # A fragment's own id needs no link.
-        candidates = {name} | {bytes(link["sk"]["B"][:-8]) for link in links}
-        found = self._client.get(
-            FRAGMENTS, [items.key(each) for each in sorted(candidates)], "fragment, identifiers"
-        )
-        return sorted(item["fragment"]["S"] for item in found if identifier in items.identifiers(item))
+        # A fragment's own id needs no link. A fragment has one for each version that added the identifier.
+        candidates = chain([name], (bytes(link["sk"]["B"][:-8]) for link in links))
+        found: dict[str, None] = {}
+        while len(found) < limit and (some := set(islice(candidates, min(limit + 1, _LINKS_AT_ONCE)))):
+            there = self._client.get(
+                FRAGMENTS, [items.key(each) for each in sorted(some)], "fragment, identifiers"
+            )
+            found |= {i["fragment"]["S"]: None for i in there if identifier in items.identifiers(i)}
+        return list(islice(found, limit))
+
+    def find_all(self, identifiers: Sequence[str], limit: int) -> dict[str, list[str]]:
+        found = self._client.each(lambda each: self._find(each, limit), identifiers)
+        return dict(zip(identifiers, found, strict=True))
+
+    def assign(self, assignments: Sequence[Assignment]) -> set[str]:
+        statements = [
+            items.assignment(self._table, self._names(each.fragment_id), each) for each in assignments
+        ]
+        refusals = self._client.execute(FRAGMENTS, statements)
+        raise_refused(self._table, refusals)
+        return {
+            each.fragment_id
+            for each, refusal in zip(assignments, refusals, strict=True)
+            if refusal is not None
+        }
 
     def identifiers(self, fragment_id: str) -> frozenset[str]:
         (found,) = self._items([fragment_id], "identifiers") or ({},)
@@ -120,7 +149,9 @@ class DynamoProfileStore:
     def scan(self, after: str = "", limit: int = 1000) -> list[StoredFragment]:
         start = {"ExclusiveStartKey": items.key(self._names(after))} if after else {}
         page: list[StoredFragment] = []
-        for item in self._scan("fragment, revision, body", Limit=max(limit, _LEAST_SCANNED), **start):
+        for item in self._scan(
+            "fragment, revision, body, profile, epoch", Limit=max(limit, _LEAST_SCANNED), **start
+        ):
             page.append(items.stored(item))
             if len(page) == limit:
                 break
@@ -140,6 +171,27 @@ class DynamoProfileStore:
         parts = self._client.each(partial(self._waiting, limit, behind), range(SHARDS))
         waiting = sorted((item for part in parts for item in part), key=lambda item: bytes(item["pk"]["B"]))
         return [items.entry(item) for item in waiting[:limit]]
+
+    def enqueue(self, ids: Sequence[str]) -> None:
+        text = f'UPDATE "{self._table}" SET waiting=? WHERE pk=? AND revision>?'  # noqa: S608 - a table's name
+        names = sorted({self._names(each) for each in ids})
+        refusals = self._client.execute(
+            FRAGMENTS,
+            [Statement(text, [items.shard(name), {"B": name}, items.number(NEW)]) for name in names],
+        )
+        raise_refused(self._table, refusals)
+
+    def add_pins(self, pins: Sequence[PinRecord]) -> None:
+        self._pins.add(pins)
+
+    def pins_of(self, identifiers: Sequence[str]) -> list[PinRecord]:
+        return self._pins.of(identifiers)
+
+    def pins(self) -> Iterator[PinRecord]:
+        return self._pins.all()
+
+    def drop_pins(self, identifiers: Sequence[str]) -> None:
+        self._pins.drop(identifiers)
 
     def settle(self, entries: Sequence[OutboxEntry]) -> None:
         # The same fragment twice in one request is an error.

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from idgraph.model.errors import StoreError
 from idgraph.model.store import FragmentWrite
-from idgraph.model.tombstones import Tombstone
+from idgraph.model.tombstones import FragmentSummary
 from sinks.aws_connection import Retry
 from sinks.dynamodb import items
 from sinks.dynamodb.client import Item
@@ -81,7 +81,8 @@ class DynamoWithdrawal:
                 return True
             if int(item["revision"]["N"]) != version:
                 return False
-            kept = tombstone_of(item).joined(Tombstone.behind(version))
+            found = FragmentSummary(fragment_id, version, frozenset(), False, items.epoch(item))
+            kept = tombstone_of(item).joined(found.tombstone())
             noted = _note(item)[2] if "withdrawn" in item else []
             note = json.dumps([fragment_id, version, sorted({*noted, *items.identifiers(item)})])
             if self._fragments.update(

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from idgraph.model.store import NEW
-from idgraph.model.tombstones import NO_EPOCH, FragmentSummary, Tombstone
+from idgraph.model.tombstones import NO_EPOCH, FragmentSummary
 from sinks.sqlite import outbox as sqlite_outbox
 from sinks.sqlite.tombstones import SqliteTombstones
 
@@ -25,14 +25,14 @@ WITHDRAWN_TABLE = """CREATE TABLE withdrawn (
 def summary(connection: sqlite3.Connection, fragment_id: str) -> FragmentSummary:
     """A fragment in the file."""
     waits = sqlite_outbox.waits(connection, fragment_id)
-    query = "SELECT number, version, named FROM fragments WHERE id = ?"
+    query = "SELECT number, version, named, epoch FROM fragments WHERE id = ?"
     row = connection.execute(query, (fragment_id,)).fetchone()
     if row is None:
         return FragmentSummary(fragment_id, NEW, frozenset(), waits)
-    number, version, named = row
+    number, version, named, epoch = row
     carried = _column(connection, "SELECT identifier FROM identifiers WHERE fragment = ?", number)
     return FragmentSummary(
-        fragment_id, version, frozenset(carried) | ({fragment_id} if named else set()), waits
+        fragment_id, version, frozenset(carried) | ({fragment_id} if named else set()), waits, epoch
     )
 
 
@@ -41,7 +41,7 @@ def erase(
 ) -> list[FragmentSummary]:
     """Remove fragments, set their tombstones, note them as unfinished; gives what there was, and what was noted."""
     found = [summary(connection, each) for each in ids]
-    tombstones.join(connection, {each.fragment_id: Tombstone.behind(each.version, until) for each in found})
+    tombstones.join(connection, {each.fragment_id: each.tombstone(until) for each in found})
     kept = tombstones.find(connection, ids)
     erased = [
         each._replace(
@@ -79,15 +79,15 @@ def withdraw(
     connection: sqlite3.Connection, tombstones: SqliteTombstones, versions: Mapping[str, int]
 ) -> set[str]:
     """Remove fragments that have these versions, and note them; gives those that have another."""
-    present = {each: summary(connection, each).version for each in versions}
-    gone = {each: version for each, version in versions.items() if present[each] == version}
-    tombstones.join(connection, {each: Tombstone.behind(version) for each, version in gone.items()})
+    present = {each: summary(connection, each) for each in versions}
+    gone = {each: version for each, version in versions.items() if present[each].version == version}
+    tombstones.join(connection, {each: present[each].tombstone() for each in gone})
     for each in gone:
         _remove(connection, each)
     removed = tombstones.find(connection, gone).items()
     sqlite_outbox.add(connection, [(name, tombstone.version) for name, tombstone in removed])
     connection.executemany("INSERT OR REPLACE INTO withdrawn VALUES (?, ?)", sorted(gone.items()))
-    return {each for each in versions if each not in gone and present[each] != NEW}
+    return {each for each in versions if each not in gone and present[each].version != NEW}
 
 
 def _remove(connection: sqlite3.Connection, fragment_id: str) -> None:

@@ -10,10 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from idgraph.model.errors import StoreError, UnstorableError
-from idgraph.model.store import NEW, FragmentWrite, OutboxEntry, StoredFragment
+from idgraph.model.pins import PinRecord
+from idgraph.model.store import NEW, Assignment, FragmentWrite, OutboxEntry, StoredFragment
 from idgraph.model.tombstones import NO_EPOCH, FragmentSummary, Tombstone, TombstoneNames
 from sinks.sqlite import erasure as sqlite_erasure
 from sinks.sqlite import outbox as sqlite_outbox
+from sinks.sqlite import pins as sqlite_pins
 from sinks.sqlite import tombstones as sqlite_tombstones
 from sinks.sqlite.database import SqliteFile, chunks, marks
 from sinks.sqlite.schema import Schema
@@ -40,6 +42,11 @@ _SCHEMA = Schema(
         (sqlite_tombstones.TABLE, sqlite_erasure.UNFINISHED_TABLE),
         (sqlite_erasure.WITHDRAWN_TABLE,),
         ("CREATE TABLE marks (mark TEXT PRIMARY KEY) WITHOUT ROWID",),
+        (
+            "ALTER TABLE fragments ADD COLUMN profile TEXT NOT NULL DEFAULT ''",
+            "ALTER TABLE fragments ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0",
+            *sqlite_pins.TABLES,
+        ),
     ),
     # Megabytes of log between checkpoints (pages of 8 KiB): a page written often is moved home once.
     settings=("PRAGMA wal_autocheckpoint = 4000", "PRAGMA cache_size = -32768"),
@@ -78,6 +85,12 @@ class SqliteProfileStore:
             ORDER BY id"""
         return [row[0] for row in self._rows(query, {"name": identifier})]
 
+    def find_all(self, identifiers: Sequence[str], limit: int) -> dict[str, list[str]]:
+        return self._file.read(lambda connection: _find_all(connection, identifiers, limit)) if limit else {}
+
+    def assign(self, assignments: Sequence[Assignment]) -> set[str]:
+        return self._file.write(lambda connection: _assign(connection, assignments)) if assignments else set()
+
     def identifiers(self, fragment_id: str) -> frozenset[str]:
         query = """
             SELECT id FROM fragments WHERE id = :name AND named
@@ -85,7 +98,7 @@ class SqliteProfileStore:
         return frozenset(row[0] for row in self._rows(query, {"name": fragment_id}))
 
     def scan(self, after: str = "", limit: int = 1000) -> list[StoredFragment]:
-        query = "SELECT id, version, state FROM fragments WHERE id > ? ORDER BY id LIMIT ?"
+        query = "SELECT id, version, state, profile, epoch FROM fragments WHERE id > ? ORDER BY id LIMIT ?"
         return [StoredFragment._make(row) for row in self._rows(query, (after, limit))]
 
     def ids(self) -> Iterator[str]:
@@ -99,6 +112,35 @@ class SqliteProfileStore:
 
     def outbox(self, limit: int = 1000, after: str = "") -> list[OutboxEntry]:
         return self._file.read(lambda connection: sqlite_outbox.entries(connection, limit, after))
+
+    def enqueue(self, ids: Sequence[str]) -> None:
+        def work(connection: sqlite3.Connection) -> None:
+            query = "SELECT id, version FROM fragments WHERE id = ?"
+            found = [connection.execute(query, (each,)).fetchone() for each in ids]
+            sqlite_outbox.add(connection, [row for row in found if row is not None])
+
+        if ids:
+            self._file.write(work)
+
+    def add_pins(self, pins: Sequence[PinRecord]) -> None:
+        if pins:
+            self._file.write(lambda connection: sqlite_pins.add(connection, pins))
+
+    def pins_of(self, identifiers: Sequence[str]) -> list[PinRecord]:
+        return self._file.read(lambda connection: sqlite_pins.of(connection, identifiers))
+
+    def pins(self) -> Iterator[PinRecord]:
+        last: PinRecord | None = None
+        while page := self._page_of_pins(last):
+            yield from page
+            last = page[-1]
+
+    def _page_of_pins(self, last: PinRecord | None) -> list[PinRecord]:
+        return self._file.read(lambda connection: sqlite_pins.after(connection, last, 1000))
+
+    def drop_pins(self, identifiers: Sequence[str]) -> None:
+        if identifiers:
+            self._file.write(lambda connection: sqlite_pins.drop(connection, identifiers))
 
     def settle(self, entries: Sequence[OutboxEntry]) -> None:
         if entries:
@@ -190,10 +232,37 @@ def _read(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str, Store
         row[0]: StoredFragment._make(row)
         for chunk in chunks(ids)
         for row in connection.execute(
-            f"SELECT id, version, state FROM fragments WHERE id IN ({marks(len(chunk))})",  # noqa: S608 - marks only
+            f"SELECT id, version, state, profile, epoch FROM fragments WHERE id IN ({marks(len(chunk))})",  # noqa: S608 - marks only
             chunk,
         )
     }
+
+
+def _find_all(connection: sqlite3.Connection, identifiers: Sequence[str], limit: int) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {
+        name: [name]
+        for chunk in chunks(identifiers)
+        for (name,) in connection.execute(
+            f"SELECT id FROM fragments WHERE named AND id IN ({marks(len(chunk))})",  # noqa: S608 - marks only
+            chunk,
+        )
+    }
+    query = "SELECT id FROM identifiers JOIN fragments ON number = fragment WHERE identifier = ? LIMIT ?"
+    for name in identifiers:
+        own = found.get(name, [])
+        if others := connection.execute(query, (name, limit - len(own))).fetchall():
+            found[name] = own + [other for (other,) in others]
+    return found
+
+
+def _assign(connection: sqlite3.Connection, assignments: Sequence[Assignment]) -> set[str]:
+    query = "UPDATE fragments SET profile = ?, epoch = epoch + 1 WHERE id = ? AND epoch = ? RETURNING version"
+    found = {
+        name: connection.execute(query, (profile, name, epoch)).fetchone()
+        for name, epoch, profile in assignments
+    }
+    sqlite_outbox.add(connection, [(name, row[0]) for name, row in found.items() if row is not None])
+    return {name for name, row in found.items() if row is None}
 
 
 def _write(

@@ -120,10 +120,9 @@ def test_a_damaged_profile_is_left_out_and_logged(filled: CommandLine, caplog: A
 
     with library.open(filled.folder) as profiles:
         before = len(list(profiles.scan()))
+        single = next(each.id for each in profiles.scan() if len(each.identifiers) == 1)
         with sqlite3.connect(filled.folder / ".idgraph" / "profiles.db") as database:
-            database.execute(
-                "UPDATE fragments SET state = x'00' WHERE rowid = (SELECT min(rowid) FROM fragments)"
-            )
+            database.execute("UPDATE fragments SET state = x'00' WHERE id = ?", (single,))
         assert len(list(profiles.scan())) == before - 1
     assert "damaged" in caplog.text
 

@@ -12,10 +12,12 @@ import pytest
 from idgraph.model.errors import StoreError, UnstorableError
 from idgraph.model.store import (
     NEW,
+    Assignment,
     FragmentWrite,
     OutboxEntry,
     ProfileStore,
     StoredFragment,
+    document_version,
     scan_all,
     sorted_all,
 )
@@ -101,6 +103,51 @@ def test_fragments_are_found_by_each_identifier_they_carry(store: ProfileStore) 
     assert store.find("b:1") == ["b:1"]
     assert store.find("a:1") == ["a:2"], "a fragment's id is an identifier only if it was given as one"
     assert store.identifiers("b:1") == {"b:1", "mail:x"}
+
+
+def test_many_identifiers_are_looked_for_at_once_and_hubs_up_to_a_limit(store: ProfileStore) -> None:
+    store.write([new("b:1", b"", "b:1", "mail:x"), new("a:1", b"", "mail:x"), new("a:2", b"", "a:1")])
+    store.write([new(f"c:{number}", b"", f"c:{number}", "hub:1") for number in range(20)])
+    found = store.find_all(["mail:x", "b:1", "nobody:1", "hub:1"], 5)
+    assert {name: sorted(ids) for name, ids in found.items() if ids and name != "hub:1"} == {
+        "mail:x": ["a:1", "b:1"],
+        "b:1": ["b:1"],
+    }
+    assert len(set(found["hub:1"])) == 5
+    assert store.find_all([], 5) == {}
+
+
+def test_an_assignment_counts_if_nobody_was_faster(store: ProfileStore) -> None:
+    store.write([new("a:1", b"one"), new("a:2", b"two")])
+    store.settle(store.outbox())
+    assert store.assign(
+        [Assignment("a:1", 0, "a:2"), Assignment("a:2", 1, "x"), Assignment("a:3", 0, "x")]
+    ) == {
+        "a:2",
+        "a:3",
+    }
+    assert store.assign([Assignment("a:1", 0, "a:3")]) == {"a:1"}
+    assert store.assign([Assignment("a:1", 1, "")]) == set()
+    store.write([FragmentWrite("a:1", 1, b"three", frozenset())])
+    assert store.read(["a:1", "a:2"]) == {
+        "a:1": StoredFragment("a:1", 2, b"three", "", 2),
+        "a:2": StoredFragment("a:2", 1, b"two"),
+    }
+    assert store.scan()[0] == StoredFragment("a:1", 2, b"three", "", 2)
+    assert [entry.fragment_id for entry in store.outbox()] == ["a:1"], "for what a crash leaves to do"
+
+
+def test_what_comes_after_a_fragment_is_later_than_its_documents(store: ProfileStore) -> None:
+    store.write([new("a:1"), new("a:2"), new("a:3")])
+    store.assign([Assignment("a:1", 0, ""), Assignment("a:2", 0, "a:1")])
+    latest = document_version(1, [1, 1, 1_000])
+    (erased,) = store.erase(["a:1"], 5)
+    store.withdraw({"a:2": 1})
+    versions = {name: each.version for name, each in store.tombstones(["a:1", "a:2", "a:3"]).items()}
+    assert min(versions.values()) > latest
+    assert erased.version == versions["a:1"]
+    assert store.write([FragmentWrite("a:1", versions["a:1"], b"new", frozenset(), 5)]) == set()
+    assert store.read(["a:1"]) == {"a:1": StoredFragment("a:1", versions["a:1"] + 1, b"new")}
 
 
 def test_a_write_adds_identifiers_and_takes_none_away(store: ProfileStore) -> None:

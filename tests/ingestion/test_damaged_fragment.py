@@ -17,7 +17,7 @@ from merge.fragments import FragmentState
 from merge.isolation import CommitFailure
 from tests.projecting import sweep
 from tests.replaying import replay
-from tests.retail import Pipeline, records, states_of
+from tests.retail import Pipeline, persons_of, records, states_of
 
 
 @pytest.fixture
@@ -46,7 +46,8 @@ def test_its_changes_are_set_aside_and_joined_once_it_is_restored(
     pipeline = Pipeline(tmp_path, straight.key_store)
     half = given[::2]
     pipeline.process(half)
-    victim = pipeline.store.scan()[0].id
+    singles = [each.id for each in persons_of(straight.store) if len(each.members) == 1]
+    victim = min(pipeline.store.read(singles))
     kept = overwrite(pipeline, victim, b'{"half a sta')
     output = pipeline.process(given)
     assert [failure.fragment_id for failure in output.failed] == [victim]

@@ -261,7 +261,7 @@ def test_a_document_that_the_index_fails_on_waits_alone() -> None:
 
 @pytest.mark.parametrize("is_embedded", [False, True], ids=["in memory", "embedded"])
 @pytest.mark.parametrize(
-    "body", [b'[[],{"age":[0,1,1]},[],{}]', b'[[[0,1,"s","e","m",1]],{"a":[0,1,?]},[],{}]']
+    "body", [b'[[],{"age":[0,1,1]},[],{},{}]', b'[[[0,1,"s","e","m",1]],{"a":[0,1,?]},[],{},{}]']
 )
 def test_a_state_that_is_damaged_under_its_checksum_waits_alone(
     body: bytes, is_embedded: bool, tmp_path: Path

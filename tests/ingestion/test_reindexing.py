@@ -15,6 +15,8 @@ from idgraph.model.errors import ProfileIndexError
 from idgraph.model.index import IndexRules
 from idgraph.model.store import FragmentWrite
 from idgraph.projection.documents import IndexPolicies, documents_of, fingerprint
+from merge.identity.persons import Persons
+from merge.identity.rules import Rules
 from tests.ingestion.indexed_stores import KINDS, IndexedStore, Rebuilt, allowing, empty_store, indexed_store
 from tests.ingestion.weighed_stores import HEAVY, WeighedStore
 from tests.projecting import sweep
@@ -78,10 +80,10 @@ def test_what_flows_write_and_erase_meanwhile_is_in_it_as_they_left_it(kept: Ind
 
 def test_what_was_erased_before_does_not_come_with_a_writer_that_is_late(kept: IndexedStore) -> None:
     kept.fill(3)
-    late = kept.store.read(["p:001"])["p:001"]
+    late = Persons(kept.store, Rules()).named(["p:001"]).persons
     kept.erase("p:001")
     ended(kept.reindexing())
-    kept.index.put(documents_of([late], kept.policy.rules).documents)
+    kept.index.put(documents_of(late, kept.policy.rules).documents)
     assert kept.ids() == ["p:000", "p:002"]
 
 

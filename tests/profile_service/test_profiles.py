@@ -15,7 +15,7 @@ from idgraph.model.queries import Clause, FullText, Prefix, Query, Range, Term
 from idgraph.model.store import FragmentWrite
 from merge.fragments import FragmentState
 from profile_service.reader import MASK, UNREADABLE, Profile
-from tests.retail import UNDETECTED, Pipeline, attribute, order, raw, records, snapshot, spec
+from tests.retail import UNDETECTED, Pipeline, attribute, order, persons_of, raw, records, snapshot, spec
 from tests.sealing import sealed
 
 USER = Identifier("user_id", "4493")
@@ -154,7 +154,7 @@ def test_every_clause_on_plain_attributes(pipeline: Pipeline) -> None:
         assert str(USER) in ids(found(pipeline, clause)), clause
     assert str(USER) not in ids(found(pipeline, Range("demographics.age", 38)))
     everybody = found(pipeline)
-    assert len(everybody) == pipeline.store.count() == pipeline.reader().count(Query())
+    assert len(everybody) == len(list(pipeline.reader().scan())) == pipeline.reader().count(Query())
 
 
 def test_a_searchable_attribute_is_found_by_its_value_in_any_case(pipeline: Pipeline) -> None:
@@ -265,7 +265,7 @@ def test_a_person_is_still_found_by_a_name_stored_before_its_type_was_protected(
     after.process([order(1, 2)])
     reader = after.reader()
     found = reader.lookup(Identifier("email", "p1@example.com"))
-    assert [each.id for each in found] == [profile.id] * 2, "one id twice, until it is sealed"
+    assert [each.id for each in found] == [profile.id], "one person, also before it is sealed"
     assert reader.stale == 1
     sealed(after)
     reader = after.reader()
@@ -279,7 +279,7 @@ def test_a_person_is_still_found_by_a_name_stored_before_its_type_was_protected(
 def test_profiles_come_sorted_whatever_the_page(pipeline: Pipeline) -> None:
     scanned = [profile.id for profile in pipeline.reader().scan()]
     assert scanned == sorted(scanned)
-    assert len(scanned) == pipeline.store.count()
+    assert len(scanned) == len(set(scanned)) == len(persons_of(pipeline.store))
 
 
 def test_a_plain_value_that_is_written_like_a_mask_is_reported_from_one_by_its_leaf(tmp_path: Path) -> None:

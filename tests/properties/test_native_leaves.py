@@ -185,7 +185,7 @@ def test_an_event_of_the_common_form_makes_no_registers() -> None:
     assert (leaves.plain, [each.value for each in leaves.to_seal]) == ({}, ["s"])
     assert state == (
         b'[[[0,1,"shop","e","spec",1]],{"a":[0,0,null],"b.a":[0,1,"x"],"b.c":[0,1,1],"f":[0,1,1.5],"l":[0,1,[1]]},'
-        b'[],{"a:x\\"y":0,"u:1":0}]'
+        b'[],{"a:x\\"y":0,"u:1":0},{"shop||a:x\\"y":[0,0]}]'
     )
 
 

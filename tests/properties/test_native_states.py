@@ -200,7 +200,7 @@ def test_fields_of_odd_states(state: FragmentState) -> None:
 
 
 def state_with(registers: bytes) -> bytes:
-    return codec.framed(b'[[[0,1,"s","e","m",1]],{%b},[],{}]' % registers)
+    return codec.framed(b'[[[0,1,"s","e","m",1]],{%b},[],{},{}]' % registers)
 
 
 COMMON = state_with(b'"a":[0,1,"Zoe 5b6e1f0c-7a54-4a1b-9c55-0123456789ab"],"b":[0,1,249.97000000000003]')
@@ -220,11 +220,11 @@ def test_fields_of_common_and_of_odd_states() -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        b'[[[0,1,"s","e","m",1]],{"\xff":[0,1,"x"]},[],{}]',
-        b'[[[0,1,"s","e","m",1]],{"a":[0,1,"\xff"]},[],{}]',
-        b'[[[0,1,"s","e","m",1]],{"a":[0,1,"x"y"]},[],{}]',
-        b'[[[0,1,"s","e","m",1]],{"a":[0,1,nonsense]},[],{}]',
-        b'[[[0,1,"s","e","m",1]],{"a":[1,1,"x"]},[],{}]',
+        b'[[[0,1,"s","e","m",1]],{"\xff":[0,1,"x"]},[],{},{}]',
+        b'[[[0,1,"s","e","m",1]],{"a":[0,1,"\xff"]},[],{},{}]',
+        b'[[[0,1,"s","e","m",1]],{"a":[0,1,"x"y"]},[],{},{}]',
+        b'[[[0,1,"s","e","m",1]],{"a":[0,1,nonsense]},[],{},{}]',
+        b'[[[0,1,"s","e","m",1]],{"a":[1,1,"x"]},[],{},{}]',
     ],
 )
 def test_fields_of_what_is_no_state_are_refused_as_damaged(body: bytes) -> None:

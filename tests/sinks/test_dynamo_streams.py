@@ -12,12 +12,14 @@ from typing import Any
 
 import pytest
 
+from tests.retail import persons_of
+
 pytest.importorskip("boto3", reason="boto3 is not installed: pip install -e .[dynamodb]")
 
 from idgraph.model.errors import ProfileIndexError, StoreError, TrimmedStreamError
 from idgraph.model.index import IndexDocument, ProfileIndex
 from idgraph.model.queries import Query
-from idgraph.model.store import ProfileStore, scan_all
+from idgraph.model.store import ProfileStore
 from idgraph.projection.documents import documents_of
 from idgraph.projection.projection import Projection
 from idgraph.projection.stream_following import FollowProgress, StreamFollowing, StreamPlaces
@@ -100,7 +102,7 @@ def some_history(followed: Followed) -> None:
 def same(index: ProfileIndex, store: ProfileStore, folder: Path) -> None:
     """The index is what the side output of a flow makes of the store."""
     by_flow = TantivyProfileIndex(folder / "by-flow", hashed_name)
-    documents = documents_of(scan_all(store), POLICY.rules).documents
+    documents = documents_of(persons_of(store), POLICY.rules).documents
     by_flow.put(documents)
     assert index.search(Query(), 1000).ids == by_flow.search(Query(), 1000).ids
     assert index.compare(documents) == by_flow.compare(documents)

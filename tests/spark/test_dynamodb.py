@@ -10,9 +10,9 @@ import pytest
 from idgraph.app import wiring
 from idgraph.app.settings.document import load
 from idgraph.model.queries import Query
-from idgraph.model.store import scan_all
 from idgraph.projection.documents import documents_of
 from tests.installation import Installation, Shop
+from tests.retail import persons_of
 from tests.servers.dynamodb import require_dynamodb
 from tests.spark.conftest import FIRST, publish_first
 from transforms.schema.diff import AttributeTree
@@ -53,7 +53,7 @@ def same_index_by_the_stream(streamed: Installation, by_flow: Installation) -> N
     settings = load(by_flow.config)
     rules = AttributeTree(wiring.snapshot_to_read_by(settings).snapshot).index_rules
     with wiring.opened(settings) as theirs, wiring.opened(load(streamed.config)) as ours:
-        documents = documents_of(scan_all(theirs.store), rules).documents
+        documents = documents_of(persons_of(theirs.store), rules).documents
         assert ours.index.count(Query()) == theirs.index.count(Query()) == len(documents)
         for index in (ours.index, theirs.index):
             assert all(each.is_same for each in index.compare(documents).values())

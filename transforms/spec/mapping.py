@@ -54,6 +54,10 @@ class MappingSpec:
         self._ordinal = paths.split(document.ordinal) if document.ordinal else None
         primary = next(place for place in document.identifiers if place.primary)
         others = [place for place in document.identifiers if not place.primary]
+        self.naming = frozenset(
+            place.type for place in document.identifiers if place.primary or place.fallback
+        )
+        """Types of identifiers that can name a fragment."""
         self._places = [
             (
                 place.type,
@@ -202,7 +206,11 @@ class CompiledSnapshot:
 
         Raises MetadataError for changes of another snapshot."""
         snapshot = changes.applied_to(self.snapshot)
-        are_alike = snapshot.defaults == self.snapshot.defaults and snapshot.levels == self.snapshot.levels
+        are_alike = (
+            snapshot.defaults == self.snapshot.defaults
+            and snapshot.levels == self.snapshot.levels
+            and snapshot.identity_rules is self.snapshot.identity_rules
+        )
         if not are_alike or not self.attributes.take(changes.attributes):
             return CompiledSnapshot(snapshot, self)
         newer = copy(self)

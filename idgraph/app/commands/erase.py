@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from idgraph.model.jobs import Requester
     from idgraph.model.tombstones import FragmentSummary
     from ingestion.spark.workers import WorkerResources
-    from transforms.privacy.blind_index import BlindIndex
+    from profile_service.reader import ProfileReader
 
 
 def erase(
     context: typer.Context,
     identifiers: Annotated[
         list[str] | None,
-        typer.Argument(help="TYPE:VALUE; erases all fragments with one of them.", show_default=False),
+        typer.Argument(help="TYPE:VALUE; erases the whole profile of each.", show_default=False),
     ] = None,
     fragments: Annotated[
         list[str] | None,
@@ -81,8 +81,10 @@ def erase(
                 _show(done, as_json)
                 _report_kept(done)
                 return
-            asked = _names(identifiers or [], resources.blind_index)
-            ids = sorted({*(fragments or []), *(i for name in asked for i in resources.store.find(name))})
+            reader = wiring.profile_reader(settings, resources)
+            forms = {text: reader.stored_forms(_parsed(text)) for text in identifiers or ()}
+            asked = {form: text for text, several in forms.items() for form in several}
+            ids = sorted({*(fragments or ()), *_fragments(reader, forms)})
             if not (asked or ids):
                 raise QueryError("name whom to erase: TYPE:VALUE, or --fragment ID")
             if cancel:
@@ -209,10 +211,19 @@ def _parsed(text: str) -> Identifier:
         raise QueryError(str(error)) from None
 
 
-def _names(identifiers: list[str], blind_index: BlindIndex) -> dict[str, str]:
-    """The possible stored forms of the identifiers, plain and hashed, with the text of the command line."""
-    parsed = [(text, _parsed(text)) for text in identifiers]
-    return {str(each): text for text, i in parsed for each in (i, blind_index.identifier(i))}
+def _fragments(reader: ProfileReader, named: dict[str, set[str]]) -> Iterator[str]:
+    """The fragments of the persons of these identifiers, given by the text of the command line with their stored forms."""
+    for text, forms in named.items():
+        found = reader.owning(forms)
+        if found.sharing:
+            print(
+                f"{escape_control_chars(text)} is shared by {counted(len(found.sharing), 'profile')} and belongs to none: "
+                "name each person by an identifier of their own",
+                file=sys.stderr,
+            )
+        yield from (each.stored.id for person in found.persons for each in person.members)
+        # Whose they are nobody can say; they carry the identifier.
+        yield from found.unreadable
 
 
 def _show(counts: Erased, as_json: bool, to_people: bool = False) -> None:

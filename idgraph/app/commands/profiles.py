@@ -37,7 +37,11 @@ def lookup(
     reveal: Reveal = False,
     as_json: Json = False,
 ) -> None:
-    """Show the profiles with an identifier. Exit code 3: there is none."""
+    """Show the profile of an identifier, whichever of its systems it is from. Exit code 3: there is none.
+
+    An identifier that too many persons share belongs to nobody: then the profiles whose events showed it are shown, and a
+    line on standard error says so.
+    """
     from idgraph.model.identifiers import Identifier
 
     with error_handler():
@@ -218,6 +222,11 @@ def export(
 
 
 def _report_exceptions(reader: ProfileReader) -> None:
+    for each in reader.shared:
+        print(
+            f"{escape_control_chars(each.type)} is shared, and belongs to none of these profiles: `idgraph explain` says why",
+            file=sys.stderr,
+        )
     if reader.stale:
         print(
             f"{counted(reader.stale, 'profile')} stored under an identifier that is protected now; until a flow or "

@@ -26,6 +26,7 @@ from ingestion.sources.kafka.envelope import envelope_reader
 from ingestion.sources.payload_formats import NOT_OF_THE_EVENT, PayloadFormats
 from ingestion.stages.dead_letters import read_changes
 from ingestion.stages.decrypt import Decryption, Decryptors
+from merge.identity.rules import Rules
 from transforms.privacy.blind_index import BlindIndex
 from transforms.spec.mapping import CompiledSnapshot
 
@@ -120,6 +121,7 @@ class DeadLetterSearch:
         readable = formats or PayloadFormats()
         self._readers = {name: envelope_reader(config, readable) for name, config in sources.items()}
         self._compiled = CompiledSnapshot(snapshot) if snapshot else None
+        self._rules = Rules(snapshot.identity_rules if snapshot else None)
         self._blind_index = blind_index
         self._open_payload = open_payload
         stopping = {name: _stopping(config) for name, config in sources.items()}
@@ -203,7 +205,8 @@ class DeadLetterSearch:
             return []
         try:
             spec = self._compiled.spec_for(event.source, event.type)
-            return spec.identifiers_in(event) if spec else []
+            found = spec.identifiers_in(event) if spec else []
+            return [self._rules.identifier(*each) or each for each in found]
         except (IdgraphError, ArithmeticError, LookupError, TypeError, ValueError):
             return []
 

@@ -34,6 +34,7 @@ from ingestion.spark.workers import WorkerResources
 log = logging.getLogger(__name__)
 
 _PAGE = 1000
+_MOST_CARRIERS = 10_000
 
 
 class TombstoneKeeper(Protocol):
@@ -260,6 +261,7 @@ class Erasure:
             # First: while the index is away later events may be set aside, and their dead letters, which go with the keys,
             # may be replayed.
             documents = self._projection.project(ids).erased
+            self._project_rest(found)
             # A fragment that came back since, by later events, has a key of its own by now.
             keys = self._guard.erase_unused(ids)
             dead_letters = self._dead_letters_of(found, identifiers)
@@ -276,6 +278,12 @@ class Erasure:
         self._store.forget_withdrawn(ids)
         self._store.finish(ids)
         return _counted(found, keys, documents, dropped, kept)
+
+    def _project_rest(self, found: Sequence[FragmentSummary]) -> None:
+        """Project the profiles that these fragments were a part of."""
+        identifiers = sorted({name for each in found for name in each.identifiers})
+        carriers = self._store.find_all(identifiers, _MOST_CARRIERS)
+        self._projection.project({name for names in carriers.values() for name in names})
 
     def _dead_letters_of(
         self, found: Sequence[FragmentSummary], identifiers: Iterable[str]

@@ -16,6 +16,7 @@ from idgraph.jobs.reencrypt.stale import StaleFragment
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import KeyProviderError, KeyServiceError, SealError
 from idgraph.model.fragments import Kind, Origin, Register
+from idgraph.model.identifiers import Identifier
 from idgraph.model.stamps import Stamp
 from idgraph.model.store import FragmentWrite
 from idgraph.projection.projection import Projection
@@ -23,6 +24,7 @@ from ingestion.spark.workers import WorkerResources
 from ingestion.stages.commit import CommitStage
 from merge.cells import Cell
 from merge.fragments import FragmentState
+from merge.identity.evidence import read_key, shown_key
 from transforms.privacy.keys import NotPicklable
 from transforms.privacy.protected_names import StoredNames
 from transforms.privacy.sealing import SealingKey
@@ -134,6 +136,14 @@ class Renaming(NotPicklable):
             stamps[evidence.stamp] = origin.stamp
             # Stored under both names, it is kept by the earlier evidence, as any identifier is.
             renamed.identifiers[name] = min(origin, renamed.identifiers.get(name, origin))
+        for key, (oldest, newest) in state.sightings.items():
+            shown = read_key(key)
+            others = [Identifier.parse(self._names.identifier(each)) for each in shown.others]
+            # The first one names the fragment, and is not in the key.
+            renamed_key = shown_key(shown.source, [others[0], *others], shown.options)
+            stamps[oldest.stamp], stamps[newest.stamp] = origins[oldest].stamp, origins[newest].stamp
+            span = renamed.sightings.get(renamed_key, (origins[oldest], origins[newest]))
+            renamed.sightings[renamed_key] = min(origins[oldest], span[0]), max(origins[newest], span[1])
         for (source, scope), stamp in state.markers.items():
             renamed.markers[source, scope] = stamps.get(stamp) or self._names.marker(scope, stamp)
         renamed.erasure_epoch = state.erasure_epoch

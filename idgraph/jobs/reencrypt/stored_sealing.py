@@ -191,7 +191,7 @@ class StoredSealing:
         changes: dict[str, _Resealed] = {}
         writes: list[FragmentWrite] = []
         for each in stale:
-            name, version, _ = each.stored
+            name, version = each.stored.id, each.stored.version
             changed = self._changed(each, keys[name], progress)
             if changed:
                 changes[name] = changed

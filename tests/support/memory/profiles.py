@@ -6,7 +6,8 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from idgraph.model.errors import StoreError, UnstorableError
-from idgraph.model.store import NEW, FragmentWrite, OutboxEntry, StoredFragment
+from idgraph.model.pins import PinRecord
+from idgraph.model.store import NEW, Assignment, FragmentWrite, OutboxEntry, StoredFragment
 from idgraph.model.tombstones import NO_EPOCH, FragmentSummary, Tombstone, TombstoneNames
 
 
@@ -19,6 +20,7 @@ class MemoryProfileStore:
         self._unfinished: dict[str, FragmentSummary] = {}
         self._withdrawn: dict[str, int] = {}
         self._marks: set[str] = set()
+        self._pins: set[PinRecord] = set()
         self._fragments: dict[str, StoredFragment] = {}
         self._identifiers: dict[str, set[str]] = {}
         self._carriers: dict[str, set[str]] = {}
@@ -55,7 +57,8 @@ class MemoryProfileStore:
             return False
         if present and tombstone.covers(version):
             return False
-        self._fragments[write.id] = StoredFragment(write.id, write.expected_version + 1, write.state)
+        profile = present[3:] if present else ()
+        self._fragments[write.id] = StoredFragment(write.id, version + 1, write.state, *profile)
         self._identifiers.setdefault(write.id, set()).update(write.identifiers)
         for identifier in write.identifiers:
             self._carriers.setdefault(identifier, set()).add(write.id)
@@ -68,6 +71,23 @@ class MemoryProfileStore:
     def find(self, identifier: str) -> list[str]:
         with self._lock():
             return sorted(self._carriers.get(identifier, ()))
+
+    def find_all(self, identifiers: Sequence[str], limit: int) -> dict[str, list[str]]:
+        with self._lock():
+            return {each: sorted(self._carriers.get(each, ()))[:limit] for each in identifiers}
+
+    def assign(self, assignments: Sequence[Assignment]) -> set[str]:
+        with self._lock():
+            return {each.fragment_id for each in assignments if not self._is_assigned(each)}
+
+    def _is_assigned(self, assignment: Assignment) -> bool:
+        name, epoch, profile = assignment
+        present = self._fragments.get(name)
+        if present is None or present.epoch != epoch:
+            return False
+        self._fragments[name] = present._replace(profile_id=profile, epoch=epoch + 1)
+        self._outbox[name] = present.version
+        return True
 
     def identifiers(self, fragment_id: str) -> frozenset[str]:
         with self._lock():
@@ -91,6 +111,30 @@ class MemoryProfileStore:
         with self._lock():
             later = sorted(each for each in self._outbox if each > after)
             return [OutboxEntry(each, self._outbox[each]) for each in later[:limit]]
+
+    def enqueue(self, ids: Sequence[str]) -> None:
+        with self._lock():
+            for each in ids:
+                if each in self._fragments:
+                    self._outbox[each] = self._fragments[each].version
+
+    def add_pins(self, pins: Sequence[PinRecord]) -> None:
+        with self._lock():
+            self._pins.update(pins)
+
+    def pins_of(self, identifiers: Sequence[str]) -> list[PinRecord]:
+        wanted = set(identifiers)
+        with self._lock():
+            return [each for each in self._pins if not wanted.isdisjoint(each[:2])]
+
+    def pins(self) -> Iterator[PinRecord]:
+        with self._lock():
+            return iter(sorted(self._pins))
+
+    def drop_pins(self, identifiers: Sequence[str]) -> None:
+        wanted = set(identifiers)
+        with self._lock():
+            self._pins = {each for each in self._pins if wanted.isdisjoint(each[:2])}
 
     def settle(self, entries: Sequence[OutboxEntry]) -> None:
         with self._lock():
@@ -134,7 +178,7 @@ class MemoryProfileStore:
         if present is None or present.version != version:
             return present is None
         name = self._names(fragment_id)
-        behind = Tombstone.behind(version)
+        behind = self._summary(fragment_id).tombstone()
         self._tombstones[name] = self._tombstones.get(name, _NONE).joined(behind)
         self._withdrawn[fragment_id] = version
         self._remove(fragment_id, self._tombstones[name].version)
@@ -184,12 +228,12 @@ class MemoryProfileStore:
     def _summary(self, fragment_id: str) -> FragmentSummary:
         present = self._fragments.get(fragment_id)
         identifiers = frozenset(self._identifiers.get(fragment_id, ()))
-        version = present.version if present else NEW
-        return FragmentSummary(fragment_id, version, identifiers, fragment_id in self._outbox)
+        version, epoch = (present.version, present.epoch) if present else (NEW, 0)
+        return FragmentSummary(fragment_id, version, identifiers, fragment_id in self._outbox, epoch)
 
     def _erased(self, fragment_id: str, until: int) -> FragmentSummary:
         found, name = self._summary(fragment_id), self._names(fragment_id)
-        kept = self._tombstones.get(name, _NONE).joined(Tombstone.behind(found.version, until))
+        kept = self._tombstones.get(name, _NONE).joined(found.tombstone(until))
         self._tombstones[name] = kept
         noted = self._unfinished.get(fragment_id, found)
         erased = found._replace(version=kept.version, identifiers=found.identifiers | noted.identifiers)

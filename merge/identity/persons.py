@@ -1,0 +1,334 @@
+"""Persons of a store: stored fragments, grouped by the rules.
+
+A component is read around some fragments: all that share an identifier with them, with those, and so on. An identifier
+that more fragments carry than its hub limit allows joins nothing, so nothing is read behind it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import NamedTuple, Protocol
+
+from idgraph.model.batch_size import BatchSize
+from idgraph.model.errors import DamagedStateError
+from idgraph.model.fragments import Origin
+from idgraph.model.identifiers import Identifier
+from idgraph.model.pins import Pins
+from idgraph.model.stamps import ORDINAL_MAX
+from idgraph.model.store import FragmentStore, StoredFragment, document_version
+from merge.fragments import FragmentState
+from merge.identity.evidence import Class, Link, Moment, Pair, Span, read_key
+from merge.identity.resolve import Decision, Pin, Resolution, resolve
+from merge.identity.rules import Rules
+
+UNLIMITED = 1 << 31
+MOST_SHARING = 100
+"""Persons that are named of those that share an identifier."""
+_READ_AT_ONCE = 10_000
+
+
+class Member(NamedTuple):
+    """A fragment of a person."""
+
+    stored: StoredFragment
+    state: FragmentState
+
+
+class Person(NamedTuple):
+    """A profile: its fragments, the oldest first, whose id is the profile's; its identifiers, sorted (none where they were
+    not asked for)."""
+
+    id: str
+    members: tuple[Member, ...]
+    identifiers: tuple[Identifier, ...]
+
+    @property
+    def version(self) -> int:
+        """The version of its document, once its fragments are assigned to it."""
+        return document_version(self.members[0].stored.epoch, (each.stored.version for each in self.members))
+
+    def bytes(self) -> int:
+        """How many its fragments have in the store."""
+        return sum(len(each.stored.state) for each in self.members)
+
+    def state(self) -> FragmentState:
+        """The join of its fragments."""
+        if len(self.members) == 1:
+            return self.members[0].state
+        return joined([each.state for each in self.members])
+
+
+class Component(NamedTuple):
+    """Fragments that evidence joins, the persons that the rules make of them, and how they came to them. `resolution` is
+    None for a single fragment of which nothing is asked but its document."""
+
+    persons: tuple[Person, ...]
+    resolution: Resolution | None
+
+
+class Found(NamedTuple):
+    """Components, and by id why fragments could not be read, without any value."""
+
+    components: list[Component]
+    unreadable: dict[str, str]
+
+    def persons(self) -> list[Person]:
+        """All persons, sorted by id."""
+        return sorted(person for each in self.components for person in each.persons)
+
+
+class Named(NamedTuple):
+    """Persons sorted by id, and by id why fragments could not be read, without any value."""
+
+    persons: list[Person]
+    unreadable: dict[str, str]
+
+
+class Owners(NamedTuple):
+    """The persons that an identifier belongs to, sorted by id: one, or several where it is stored in several forms. Where
+    it belongs to nobody, `sharing` are those whose events showed it, at most `MOST_SHARING`."""
+
+    persons: list[Person]
+    sharing: list[Person]
+    unreadable: dict[str, str]
+
+
+def joined(states: Sequence[FragmentState]) -> FragmentState:
+    """The join of the normalised states of several fragments. A snapshot event covers its own fragment alone."""
+    whole = FragmentState()
+    for each in states:
+        part = FragmentState.decode(each.encode())
+        part.markers.clear()
+        whole.join(part)
+    whole.normalise()
+    return whole
+
+
+class PersonStore(FragmentStore, Pins, Protocol):
+    """What persons are read from."""
+
+
+class Persons:
+    """Reads persons from a store. One per thread."""
+
+    def __init__(self, store: PersonStore, rules: Rules, name: Callable[[str], str] = str) -> None:
+        """`name` returns the form in which a stored identifier is compared."""
+        self._store = store
+        self._rules = rules
+        self._name = name
+        self._size = BatchSize(_READ_AT_ONCE)
+
+    def around(self, ids: Iterable[str], resolves_all: bool = True) -> Found:
+        """The persons of these fragments, with all others that the rules compared them with. Fragments that are gone are
+        left out. Raises StoreError.
+
+        Without `resolves_all` the identifiers of a fragment that shares none are not resolved.
+        """
+        read = _Neighbourhood(self._store, self._rules, self._name, self._size)
+        read.extend(ids)
+        components = [
+            Component((Person(members[0].stored.id, (members[0],), ()),), None)
+            if len(members) == 1 and not resolves_all
+            else self._resolved(members, read)
+            for members in read.components()
+        ]
+        return Found(components, read.unreadable)
+
+    def named(self, ids: Iterable[str], resolves_all: bool = True) -> Named:
+        """The persons whose id is one of these: over pages of all fragments, each person once. Raises StoreError."""
+        wanted = set(ids)
+        found = self.around(wanted, resolves_all)
+        persons = [person for person in found.persons() if person.id in wanted]
+        return Named(persons, {name: why for name, why in found.unreadable.items() if name in wanted})
+
+    def owning(self, names: Collection[str]) -> Owners:
+        """Whose an identifier is, given in all forms in which it may be stored; also of a fragment of this id. Raises
+        StoreError."""
+        carriers = self._store.find_all(sorted(names), MOST_SHARING)
+        carrying = set(names).union(*carriers.values())
+        found = self.around(carrying)
+        persons = found.persons()
+        owners = [
+            person
+            for person in persons
+            if not {str(each) for each in person.identifiers}.isdisjoint(names)
+            or any(each.stored.id in names for each in person.members)
+        ]
+        sharing = [person for person in persons if any(each.stored.id in carrying for each in person.members)]
+        return Owners(owners, [] if owners else sharing, found.unreadable)
+
+    def scan(self, resolves_all: bool = True, page: int = 1000) -> Iterator[Named]:
+        """All persons in the order of their ids, a page in memory at a time. Raises StoreError."""
+        remaining, size = iter(self._store.ids()), BatchSize(page)
+        while some := list(islice(remaining, size.present)):
+            found = self.named(some, resolves_all)
+            size.weighed(len(some), sum(map(Person.bytes, found.persons)))
+            yield found
+
+    def _resolved(self, members: Sequence[Member], read: _Neighbourhood) -> Component:
+        shown = {each.stored.id: self._shown(each) for each in members}
+        first: dict[Identifier, int] = {}
+        links: dict[Pair, dict[Class, Span]] = {}
+        for fragment_id, origins in shown.items():
+            own = Identifier.parse(self._name(fragment_id))
+            for identifier, origin in origins.items():
+                ordinal = origin.stamp.ordinal
+                first[identifier] = min(first.get(identifier, ordinal), ordinal)
+            first.setdefault(own, min((origin.stamp.ordinal for origin in origins.values()), default=0))
+        for each in members:
+            self._add_links(links, each)
+        resolution = resolve(
+            [Link(pair, classes) for pair, classes in links.items()],
+            first,
+            read.pins,
+            self._rules,
+            read.hubs,
+        )
+        by_identifier: dict[Identifier, list[Member]] = defaultdict(list)
+        for each in members:
+            by_identifier[Identifier.parse(self._name(each.stored.id))].append(each)
+        persons = []
+        for part in resolution.partition:
+            of_part = [member for identifier in part for member in by_identifier.get(identifier, ())]
+            if of_part:
+                of_part.sort(key=lambda member: _age(member, shown[member.stored.id]))
+                persons.append(Person(of_part[0].stored.id, tuple(of_part), part))
+        return Component(tuple(persons), resolution)
+
+    def _add_links(self, links: dict[Pair, dict[Class, Span]], member: Member) -> None:
+        own = Identifier.parse(self._name(member.stored.id))
+        for key, (oldest, newest) in member.state.sightings.items():
+            shown = read_key(key)
+            others = [Identifier.parse(self._name(text)) for text in shown.others]
+            kind, pairs = shown.pairs(own, others)
+            span = Span(_moment(oldest), _moment(newest))
+            for pair in pairs:
+                classes = links.setdefault(pair, {})
+                classes[kind] = classes[kind].join(span) if kind in classes else span
+
+    def _shown(self, member: Member) -> dict[Identifier, Origin]:
+        """The identifiers that a fragment's events showed, with the earliest event of each."""
+        found: dict[Identifier, Origin] = {}
+        for text, origin in member.state.identifiers.items():
+            identifier = Identifier.parse(self._name(text))
+            found[identifier] = min(origin, found.get(identifier, origin))
+        return found
+
+
+def _moment(origin: Origin) -> Moment:
+    _, ordinal, source, event_id = origin.stamp
+    return Moment(ordinal, source, event_id)
+
+
+def _age(member: Member, shown: Mapping[Identifier, Origin]) -> tuple[Moment, str]:
+    return min(map(_moment, shown.values()), default=_NEVER), member.stored.id
+
+
+_NEVER = Moment(ORDINAL_MAX, "", "")
+
+
+class _Neighbourhood:
+    """Fragments and all that share identifiers with them, which are no hubs."""
+
+    def __init__(self, store: PersonStore, rules: Rules, name: Callable[[str], str], size: BatchSize) -> None:
+        self._store = store
+        self._rules = rules
+        self._name = name
+        self._size = size
+        self._members: dict[str, Member] = {}
+        self._above: dict[str, str] = {}
+        self._asked: set[str] = set()
+        self._pinned_together: list[tuple[str, str]] = []
+        self._first_carrier: dict[str, str] = {}
+        self.hubs: set[Identifier] = set()
+        self.pins: list[Pin] = []
+        self.unreadable: dict[str, str] = {}
+
+    def extend(self, ids: Iterable[str]) -> None:
+        """Read these fragments and all around them."""
+        known = set(waiting := list(dict.fromkeys(ids)))
+        while waiting:
+            some, waiting = waiting[: self._size.present], waiting[self._size.present :]
+            carried = self._read(some)
+            # The profile that a fragment leaves changes too.
+            left = {self._members[each].stored.profile_id for each in some if each in self._members}
+            waiting += sorted(left - known - {""})
+            known |= left
+            carried += self._pinned(carried)
+            for identifier, carriers in self._carriers(carried).items():
+                for carrier in carriers:
+                    if carrier not in known:
+                        known.add(carrier)
+                        waiting.append(carrier)
+                    if carrier not in self._members:
+                        self._above.setdefault(carrier, carrier)
+                    self._join(self._first_carrier.setdefault(self._name(identifier), carrier), carrier)
+
+    def _read(self, ids: Sequence[str]) -> list[str]:
+        """Read fragments; the identifiers that were not known before."""
+        found: set[str] = set()
+        stored = self._store.read(ids)
+        self._size.weighed(len(ids), sum(len(each.state) for each in stored.values()))
+        for each in stored.values():
+            try:
+                state = FragmentState.checked(each.state)
+                names = state.names()
+            except DamagedStateError:
+                self.unreadable[each.id] = "its stored state is damaged"
+                continue
+            self._members[each.id] = Member(each, state)
+            self._above.setdefault(each.id, each.id)
+            found |= names
+            found.update(map(self._name, names))
+        found -= self._asked
+        self._asked |= found
+        return sorted(found)
+
+    def _pinned(self, identifiers: Sequence[str]) -> list[str]:
+        """Note the decisions on these identifiers; those that are pinned to them and were not known before."""
+        found: set[str] = set()
+        for low, high, at_ms, decision, who, why in self._store.pins_of(identifiers) if identifiers else ():
+            one, other = self._name(low), self._name(high)
+            pair = Pair.of(Identifier.parse(one), Identifier.parse(other))
+            self.pins.append(Pin(pair, Decision(decision), at_ms, who, why))
+            if decision == Decision.ALWAYS:
+                self._pinned_together.append((one, other))
+                found.update((low, high, one, other))
+        found -= self._asked
+        self._asked |= found
+        return [*sorted(found), *self._pinned(sorted(found))] if found else []
+
+    def _carriers(self, identifiers: Sequence[str]) -> dict[str, list[str]]:
+        by_limit: dict[int, list[str]] = defaultdict(list)
+        for text in identifiers:
+            limit = self._rules.hub_limit(Identifier.parse(text).type)
+            by_limit[UNLIMITED if limit is None else limit + 2].append(text)
+        found: dict[str, list[str]] = {}
+        for limit, some in by_limit.items():
+            for text, carriers in self._store.find_all(some, limit).items():
+                if len(carriers) < limit:
+                    found[text] = carriers
+                else:
+                    self.hubs.add(Identifier.parse(self._name(text)))
+        return found
+
+    def _root(self, fragment_id: str) -> str:
+        above = self._above
+        while (parent := above[fragment_id]) != fragment_id:
+            above[fragment_id] = fragment_id = above[parent]
+        return fragment_id
+
+    def _join(self, one: str, other: str) -> None:
+        self._above[self._root(other)] = self._root(one)
+
+    def components(self) -> list[list[Member]]:
+        """The readable fragments of each component."""
+        for one, other in self._pinned_together:
+            if one in self._first_carrier and other in self._first_carrier:
+                self._join(self._first_carrier[one], self._first_carrier[other])
+        found: dict[str, list[Member]] = defaultdict(list)
+        for fragment_id, member in self._members.items():
+            found[self._root(fragment_id)].append(member)
+        return list(found.values())

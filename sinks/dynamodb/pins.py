@@ -1,0 +1,72 @@
+"""Pins in DynamoDB: in the links table, under either identifier, and once in a list of all.
+
+A decision is put under its identifiers first: one that is in the list is found by both. What a crash leaves between is put
+again by the same command.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+
+from idgraph.model.pins import PinRecord
+from idgraph.model.tombstones import TombstoneNames
+from sinks.dynamodb.client import DynamoClient, Item
+from sinks.dynamodb.schema import LINKS
+
+_LIST = b"all pins beside links: "
+"""Key of the list: longer than a keyed hash, hence no identifier's."""
+
+
+class DynamoPins:
+    """Of one links table. What the methods promise stands in `Pins`."""
+
+    def __init__(self, client: DynamoClient, names: TombstoneNames) -> None:
+        self._client = client
+        self._names = names
+
+    def add(self, pins: Sequence[PinRecord]) -> None:
+        of_identifiers = [
+            self._item(self._key(identifier), each) for each in pins for identifier in (each.low, each.high)
+        ]
+        self._client.put(LINKS, [{"PutRequest": {"Item": item}} for item in of_identifiers])
+        self._client.put(LINKS, [{"PutRequest": {"Item": self._item(_LIST, each)}} for each in pins])
+
+    def of(self, identifiers: Sequence[str]) -> list[PinRecord]:
+        if not any(True for _ in self._query(_LIST, 1)):
+            return []
+        found = self._client.each(lambda each: list(self._query(self._key(each))), identifiers)
+        return list({pin for some in found for pin in some})
+
+    def all(self) -> Iterator[PinRecord]:
+        return self._query(_LIST)
+
+    def drop(self, identifiers: Sequence[str]) -> None:
+        for pin in self.of(identifiers):
+            keys = [
+                {"pk": {"B": each}, "sk": {"B": _sort_key(pin)}}
+                for each in (_LIST, self._key(pin.low), self._key(pin.high))
+            ]
+            self._client.put(LINKS, [{"DeleteRequest": {"Key": key}} for key in keys])
+
+    def _key(self, identifier: str) -> bytes:
+        return b"pins: " + self._names(identifier)
+
+    def _item(self, name: bytes, pin: PinRecord) -> Item:
+        return {"pk": {"B": name}, "sk": {"B": _sort_key(pin)}, "pin": {"S": json.dumps(pin)}}
+
+    def _query(self, name: bytes, limit: int | None = None) -> Iterator[PinRecord]:
+        found = self._client.query(
+            "query",
+            LINKS,
+            KeyConditionExpression="pk = :pk",
+            ExpressionAttributeValues={":pk": {"B": name}},
+            ConsistentRead=True,
+            **({} if limit is None else {"Limit": limit}),
+        )
+        return (PinRecord._make(json.loads(item["pin"]["S"])) for item in found)
+
+
+def _sort_key(pin: PinRecord) -> bytes:
+    return hashlib.sha256(json.dumps(pin).encode()).digest()

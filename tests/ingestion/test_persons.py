@@ -1,0 +1,144 @@
+"""Persons of a store: incremental equals from scratch, over every documented scenario."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
+from idgraph.model.identifiers import Identifier
+from idgraph.model.identity_events import IdentityEvent, PinDocument, epoch_ms
+from idgraph.model.identity_rules import IdentityRules
+from idgraph.model.index import IndexRules
+from idgraph.model.pins import PinRecord
+from idgraph.model.queries import Query
+from idgraph.model.stamps import SpecRef, Stamp
+from idgraph.projection.documents import documents_of
+from idgraph.projection.projection import Projection
+from merge.commit import Committer
+from merge.fragments import FragmentState
+from merge.identity.evidence import options_of
+from merge.identity.persons import Persons
+from merge.identity.rules import Rules
+from tests.support.memory.index import MemoryProfileIndex
+from tests.support.memory.profiles import MemoryProfileStore
+
+CASES = [
+    json.loads(line)
+    for line in (Path(__file__).parents[1] / "merge" / "identity" / "cases.jsonl").read_text().splitlines()
+]
+
+
+def options(event: IdentityEvent) -> str | None:
+    """The options of a spec that says what the event says of itself; None if types cannot say it."""
+    links = None
+    if event.links is not None:
+        types = {tuple(sorted((one[0], other[0]))) for one, other in event.links}
+        every = {
+            frozenset(pair)
+            for pair in combinations(event.ids, 2)
+            if tuple(sorted((pair[0][0], pair[1][0]))) in types
+        }
+        if every != {frozenset(pair) for pair in event.links}:
+            return None
+        links = sorted((one, other) for one, other in types)
+    return options_of(event.strength, links)
+
+
+class Installation:
+    """A store with its projection, under the rules of a case."""
+
+    def __init__(self, case: dict[str, Any]) -> None:
+        document = IdentityRules.model_validate(case["rules"])
+        self.rules = Rules(document)
+        self.index_rules = IndexRules(lambda _: True, identity=document)
+        self.store, self.index = MemoryProfileStore(), MemoryProfileIndex()
+        self.projection = Projection(self.store, self.index, lambda: self.index_rules, 3)
+
+    def take(self, events: Iterable[IdentityEvent]) -> None:
+        """Commit events as one batch."""
+        changes: dict[str, FragmentState] = {}
+        for event in events:
+            identifiers = self.rules.identifiers(event.ids)
+            if not identifiers:
+                continue
+            origin = Origin(Stamp(0, epoch_ms(event.t), event.source, event.id), SpecRef("s", 1))
+            values = {f"seen.{event.source}": Register(origin, Kind.PLAIN, event.id)}
+            change = FragmentChange(
+                str(identifiers[0]), origin, values, identifiers, evidence=options(event) or ""
+            )
+            changes.setdefault(change.fragment_id, FragmentState()).apply(change)
+        Committer(self.store).commit(changes)
+
+    def pin(self, pins: Sequence[PinDocument]) -> None:
+        """Store decisions, as `idgraph links` does."""
+        records = []
+        for each in pins:
+            found = self.rules.identifiers(each.pair)
+            if len(found) == 2:
+                low, high = map(str, sorted(found))
+                records.append(PinRecord(low, high, epoch_ms(each.t), each.decision, each.who, each.why))
+        self.store.add_pins(records)
+        named = sorted({name for each in records for name in each[:2]})
+        self.store.enqueue([one for ids in self.store.find_all(named, 1000).values() for one in ids])
+
+    def persons(self) -> dict[str, list[Identifier]]:
+        """By profile id, resolved from all that is stored."""
+        found = Persons(self.store, self.rules).scan()
+        return {each.id: list(each.identifiers) for page in found for each in page.persons}
+
+    def check_index(self) -> None:
+        """The index has what a projection of everything would write."""
+        self.projection.sweep()
+        assert self.store.outbox() == []
+        persons = [each for page in Persons(self.store, self.rules).scan() for each in page.persons]
+        documents = documents_of(persons, self.index_rules).documents
+        assert self.index.search(Query(), 1000).ids == sorted(each.id for each in documents)
+        found = self.index.compare(documents)
+        assert all(found[each.id].is_same for each in documents)
+
+
+def usable(case: dict[str, Any]) -> bool:
+    """Whether fragments and specs can say it."""
+    if not case["expressible"] or any("retracts" in event for event in case["events"]):
+        return False
+    events = [IdentityEvent.model_validate(each) for each in case["events"]]
+    return all(options(each) is not None for each in events)
+
+
+def expected(case: dict[str, Any], rules: Rules) -> list[list[Identifier]]:
+    """The persons that have a profile: an identifier that never names a fragment and joins nobody has none."""
+    events = (IdentityEvent.model_validate(each) for each in case["events"])
+    naming = {found[0] for each in events if (found := rules.identifiers(each.ids))}
+    parts = [sorted(Identifier(*each) for each in part) for part in case["expected"]]
+    return sorted(part for part in parts if not naming.isdisjoint(part))
+
+
+@pytest.mark.parametrize("case", [each for each in CASES if usable(each)], ids=lambda case: str(case["name"]))
+def test_incremental_equals_from_scratch(case: dict[str, Any]) -> None:
+    events = [IdentityEvent.model_validate(each) for each in case["events"]]
+    pins = [PinDocument.model_validate(each) for each in case.get("pins", ())]
+    shuffled = random.Random(case["name"])
+    found = []
+    for _ in range(3):
+        order: list[IdentityEvent | PinDocument] = [*events, *events, *pins]
+        shuffled.shuffle(order)
+        installation = Installation(case)
+        for each in order:
+            if isinstance(each, PinDocument):
+                installation.pin([each])
+            else:
+                installation.take([each])
+            if shuffled.random() < 0.5:
+                installation.check_index()
+        installation.pin(pins)
+        installation.check_index()
+        found.append(installation.persons())
+    assert found[0] == found[1] == found[2]
+    assert sorted(found[0].values()) == expected(case, installation.rules)
