@@ -11,6 +11,7 @@ costs as much for ten documents as for a thousand; entries are settled behind it
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import math
 import time
@@ -45,6 +46,15 @@ SHOWN = 5
 
 MOST_REMEMBERED = 10_000
 """Refused documents that wait for their retry. Of more, the others are put again by each sweep."""
+
+
+NO_HUB = "hub no more"
+"""The mark that takes the place of a hub's, once some of its fragments are erased."""
+
+
+def hub_mark(identifier: str, limit: int) -> str:
+    """The mark of the store that says that an identifier was found to be a hub beyond a limit."""
+    return f"hub {limit} {hashlib.sha256(identifier.encode()).hexdigest()}"
 
 
 @dataclass(slots=True)
@@ -87,6 +97,8 @@ class Projection:
         self._size = BatchSize(at_once)
         self._identity: tuple[IdentityRules, Persons] | None = None
         self._refused: dict[str, int] = {}
+        self._hubs: set[str] = set()
+        self._has_split = False
         self._pause = FIRST_RETRY_SECONDS
         self._retry_at = math.inf
 
@@ -109,6 +121,7 @@ class Projection:
         Raises as `project` does.
         """
         started = time.monotonic()
+        self._hubs.clear()
         waiting = {} if started >= self._retry_at else self._refused
         total, after = Projected(is_whole=False), ""
         while not total.is_whole and time.monotonic() < started + seconds:
@@ -127,6 +140,9 @@ class Projection:
                     if len(entries) < size:
                         # What is committed meanwhile is of the next pass, else a steady flow would prolong this one.
                         break
+            if total.is_whole and self._has_split:
+                # Entries before the place where the sweep is.
+                total.is_whole, self._has_split, after = False, False, ""
         self._plan_retry(waiting is not self._refused)
         return total
 
@@ -160,6 +176,7 @@ class Projection:
         found = self._persons(rules).around(ids, resolves_all=False)
         members = {each.stored.id: each.stored for person in found.persons() for each in person.members}
         self._size.weighed(len(ids), sum(len(each.state) for each in members.values()))
+        self._split(found.hubs)
         done = Projected()
         missing = [each for each in ids if each not in members and each not in found.unreadable]
         if members:
@@ -188,6 +205,17 @@ class Projection:
         projected |= settled
         done.projected = len(settled)
         return done
+
+    def _split(self, hubs: Mapping[str, int]) -> None:
+        """Put all that an identifier joined into the outbox, once it is a hub and joins nothing."""
+        for identifier, limit in hubs.items():
+            mark = hub_mark(identifier, limit)
+            if mark not in self._hubs:
+                if not self._store.remembers(mark):
+                    self._store.enqueue(self._store.find(identifier))
+                    self._store.remember(mark)
+                    self._has_split = True
+                self._hubs.add(mark)
 
     def _persons(self, rules: IndexRules) -> Persons:
         if self._identity is None or self._identity[0] is not rules.identity:

@@ -69,10 +69,12 @@ class Component(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Components, and by id why fragments could not be read, without any value."""
+    """Components; by id why fragments could not be read, without any value; and the identifiers, as they are stored, that
+    more fragments carry than their hub limit allows, with that limit."""
 
     components: list[Component]
     unreadable: dict[str, str]
+    hubs: dict[str, int]
 
     def persons(self) -> list[Person]:
         """All persons, sorted by id."""
@@ -134,7 +136,7 @@ class Persons:
             else self._resolved(members, read)
             for members in read.components()
         ]
-        return Found(components, read.unreadable)
+        return Found(components, read.unreadable, read.stored_hubs)
 
     def named(self, ids: Iterable[str], resolves_all: bool = True) -> Named:
         """The persons whose id is one of these: over pages of all fragments, each person once. Raises StoreError."""
@@ -243,6 +245,7 @@ class _Neighbourhood:
         self._pinned_together: list[tuple[str, str]] = []
         self._first_carrier: dict[str, str] = {}
         self.hubs: set[Identifier] = set()
+        self.stored_hubs: dict[str, int] = {}
         self.pins: list[Pin] = []
         self.unreadable: dict[str, str] = {}
 
@@ -312,6 +315,7 @@ class _Neighbourhood:
                     found[text] = carriers
                 else:
                     self.hubs.add(Identifier.parse(self._name(text)))
+                    self.stored_hubs[text] = limit - 2
         return found
 
     def _root(self, fragment_id: str) -> str:

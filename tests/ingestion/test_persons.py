@@ -142,3 +142,52 @@ def test_incremental_equals_from_scratch(case: dict[str, Any]) -> None:
         found.append(installation.persons())
     assert found[0] == found[1] == found[2]
     assert sorted(found[0].values()) == expected(case, installation.rules)
+
+
+HUB = {
+    "name": "hub",
+    "rules": {"namespaces": {"user": {"priority": 1}, "email": {"priority": 2}}, "hub_limit": 3},
+}
+
+
+def shared(number: int, email: str = "info@shop.example") -> IdentityEvent:
+    """One person's event with an e-mail address that others use too."""
+    return IdentityEvent.model_validate(
+        {
+            "id": f"{email} {number}",
+            "t": f"2026-03-02T{number:02}:00:00Z",
+            "source": "web",
+            "ids": [["user", str(number)], ["email", email]],
+        }
+    )
+
+
+def test_an_identifier_that_becomes_a_hub_lets_go_of_all_that_it_joined() -> None:
+    installation = Installation(HUB)
+    for number in range(3):
+        installation.take([shared(number)])
+        installation.check_index()
+    assert len(installation.persons()) == 1
+    for number in range(3, 8):
+        installation.take([shared(number)])
+        installation.check_index()
+    assert {name: [str(i) for i in found] for name, found in installation.persons().items()} == {
+        f"user:{number}": [f"user:{number}"] for number in range(8)
+    }
+
+
+def test_a_hub_costs_the_same_however_many_it_joins() -> None:
+    installation = Installation(HUB)
+    installation.take(map(shared, range(20)))
+    installation.check_index()
+    read: list[int] = []
+    through = installation.store.read
+
+    def counted(ids: Sequence[str]) -> dict[str, Any]:
+        read.append(len(ids))
+        return through(ids)
+
+    installation.store.read = counted  # type: ignore[method-assign]
+    installation.take([shared(20)])
+    installation.projection.sweep()
+    assert sum(read) <= 3, "its own fragment, for the commit and for the projection"

@@ -29,7 +29,9 @@ from idgraph.model.index import IndexRules, search_pages
 from idgraph.model.jobs import JobKind, Point, Progress
 from idgraph.model.store import scan_pages
 from idgraph.model.tombstones import NO_EPOCH, FragmentSummary, Tombstone, TombstoneNames
+from idgraph.projection.projection import NO_HUB, hub_mark
 from ingestion.spark.workers import WorkerResources
+from merge.identity.rules import Rules
 
 log = logging.getLogger(__name__)
 
@@ -109,6 +111,7 @@ class Erasure:
         back meanwhile: both need a snapshot."""
         self._store = resources.store
         self._index = resources.index
+        self._rules = rules
         self._projection = resources.projection(rules)
         self._data_keys = resources.data_keys
         self._guard = resources.key_guard()
@@ -282,6 +285,12 @@ class Erasure:
     def _project_rest(self, found: Sequence[FragmentSummary]) -> None:
         """Project the profiles that these fragments were a part of."""
         identifiers = sorted({name for each in found for name in each.identifiers})
+        rules = Rules(self._rules().identity)
+        for each in identifiers:
+            # Without these fragments it may join others again.
+            mark = hub_mark(each, rules.hub_limit(Identifier.parse(each).type) or 0)
+            if self._store.remembers(mark):
+                self._store.remember(NO_HUB, instead_of=mark)
         carriers = self._store.find_all(identifiers, _MOST_CARRIERS)
         self._projection.project({name for names in carriers.values() for name in names})
 
