@@ -41,6 +41,8 @@ class Export(Job):
             if run.progress.done % PAGE == 0:
                 show(run)
                 run.page({})
+        # Of several fragments there may be one profile.
+        run.progress.total = run.progress.done
 
 
 def require_place(path: Path) -> None:

@@ -24,7 +24,7 @@ import time
 from binascii import Error as Base64Error
 from binascii import a2b_base64, b2a_base64
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -213,6 +213,14 @@ class DataKeys(NotPicklable):
     def existing(self, fragment_ids: Collection[str]) -> set[str]:
         """Those that the store has a key of now, in one read; none is unwrapped. Raises StoreError."""
         return set(self._store.get(sorted(fragment_ids))) if fragment_ids else set()
+
+    def fragments(self) -> Iterator[list[str]]:
+        """The fragments that have a data key, in pages. Raises StoreError."""
+        for version in self._store.counts():
+            after = ""
+            while page := self._store.wrapped_by(version, after, 1000):
+                yield list(page)
+                after = next(reversed(page))
 
     def forget(self, fragment_ids: Iterable[str]) -> None:
         """Drop keys from the cache: the next fetch reads them from the store."""

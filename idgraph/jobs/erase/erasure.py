@@ -19,6 +19,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from itertools import chain
 from typing import NamedTuple, Protocol
 
 from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch, FoundDeadLetter
@@ -316,12 +317,14 @@ class Erasure:
         """Of those that have no row only the documents, and keys that a restored backup brought back: the person may
         be there under another name, as whoever was renamed while the index was away, and so may be the dead letters'.
         Gives how many documents there were."""
-        restored: list[str] = []
-        for page in search_pages(self._index, _PAGE):
-            stored = self._store.read(page.ids)
-            gone = [each for each in page.ids if each not in stored]
-            tombstoned = self._store.tombstones(gone)
-            restored += [name for name, each in tombstoned.items() if each.until != NO_EPOCH]
+        restored: dict[str, None] = {}
+        # A fragment that was a part of a profile had a key, and no document of its own.
+        for ids in chain(
+            (page.ids for page in search_pages(self._index, _PAGE)), self._data_keys.fragments()
+        ):
+            stored = self._store.read(ids)
+            tombstoned = self._store.tombstones([each for each in ids if each not in stored])
+            restored |= {name: None for name, each in tombstoned.items() if each.until != NO_EPOCH}
         if not restored:
             return 0
         if self._orphaned_keys.erase(restored):
