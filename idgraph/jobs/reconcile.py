@@ -88,7 +88,7 @@ class IndexReconciliation(PagedJob):
         if suspects:
             self._judge(suspects, progress)
         progress.counts["unreadable"] += len(unreadable) + len(named.unreadable)
-        progress.counts["stored"] += len(fragments)
+        progress.counts["stored"] += len(named.persons) + len(named.unreadable)
         progress.done += len(fragments)
 
     def _judge(self, suspects: Sequence[str], progress: Progress) -> None:

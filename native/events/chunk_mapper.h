@@ -206,9 +206,13 @@ static int keep_plain(const struct gathering *gathering, PyObject *record, const
 
 static int keep_other(const struct gathering *gathering, PyObject *record, const struct steps *steps)
 {
+    /* A spec that says something of its evidence is not mapped here. */
+    PyObject *evidence = PyUnicode_FromStringAndSize("", 0);
     PyObject *fields[] = {record, steps->fragment_id, steps->origin, steps->identifiers,
-                          gathering->found, Py_None, steps->state};
-    PyObject *made = new_tuple((PyTypeObject *)type_of(gathering, MAPPED_EVENT_TYPE), fields, 7);
+                          gathering->found, Py_None, steps->state, evidence};
+    PyObject *made =
+        evidence == NULL ? NULL : new_tuple((PyTypeObject *)type_of(gathering, MAPPED_EVENT_TYPE), fields, 8);
+    Py_XDECREF(evidence);
     int failed = made == NULL || append_to(gathering->others, steps->fragment_id, made);
     Py_XDECREF(made);
     if (!failed && PyList_GET_SIZE(PyTuple_GET_ITEM(gathering->found, TO_SEAL))) {

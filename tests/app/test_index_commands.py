@@ -219,8 +219,8 @@ def test_drift_is_reported_mended_and_then_gone(filled: CommandLine) -> None:
 
 def test_what_cannot_be_mended_is_reported_with_what_can(filled: CommandLine) -> None:
     with wiring.opened(filled.settings()) as resources:
-        (first,) = resources.store.scan(limit=1)
-        resources.index.put([IndexDocument(first.id, first.version + 5, {})])
+        (first,) = resources.index.search(queries.Query(), 1).ids
+        resources.index.put([IndexDocument(first, resources.index.versions([first])[first] + 5, {})])
     result = filled("reconcile", "--repair")
     assert result.exit_code == 6
     assert "`idgraph reindex` repairs it" in result.stderr

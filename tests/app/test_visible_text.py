@@ -24,8 +24,8 @@ from tests.retail import UNDETECTED, Pipeline, durable_keys, raw, snapshot, spec
 
 ROOT = Path(__file__).parents[2]
 
-HOSTILE = "\x1b[31mred\x1b]0;t\x07\r\nnext\x7f\x9b2J\u202ecod\u2066\u2028"
-SHOWN = r"\u001b[31mred\u001b]0;t\u0007\u000d\u000anext\u007f\u009b2J\u202ecod\u2066\u2028"
+HOSTILE = "\x1b[31mred\x1b]0;t\x07\r\nnext\x7f\x9b2J\u202ecod\u2028\u2066"
+SHOWN = r"\u001b[31mred\u001b]0;t\u0007\u000d\u000anext\u007f\u009b2J\u202ecod\u2028\u2066"
 RAW = sorted(set(HOSTILE) - set("[31mred]0;tnext2Jco\n"))
 
 

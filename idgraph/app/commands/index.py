@@ -62,7 +62,7 @@ def reindex(
                     "version": job.version,
                     "replaced": job.replaced,
                     "deleted": [] if keep_old else [job.replaced],
-                    "profiles": done.done,
+                    "profiles": done.counts["indexed"] + refused,
                     "resumed": done.resumed,
                     "refused": refused,
                     "fragments": named,
@@ -79,7 +79,7 @@ def reindex(
 
 
 def _show_report(done: Progress, job: Reindex, is_kept: bool) -> None:
-    print(f"{counted(done.done, 'profile')} indexed; {job.version} is in use")
+    print(f"{counted(done.counts['indexed'], 'profile')} indexed; {job.version} is in use")
     if is_kept:
         say(f"{job.replaced} is kept: `idgraph index delete {job.replaced}` removes it")
     else:
