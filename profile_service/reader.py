@@ -112,7 +112,7 @@ class ProfileReader:
         self._data_keys = data_keys
         self._blind_index = blind_index
         self._attributes = PolicyTree(snapshot)
-        self._names = StoredNames(snapshot, blind_index)
+        self.names = StoredNames(snapshot, blind_index)
         self.damaged: list[str] = []
         """Ids of fragments that were left out because their stored state cannot be read."""
         self.stale = 0
@@ -123,8 +123,8 @@ class ProfileReader:
         self.shared: list[Identifier] = []
         """Identifiers that were looked up and belong to no profile, as the rules have it: what was given shares them."""
         self._declared_types = declared_types(snapshot)
-        self._rules = Rules(snapshot.identity_rules)
-        self._persons = Persons(store, self._rules, name=self._names.identifier)
+        self.rules = Rules(snapshot.identity_rules)
+        self._persons = Persons(store, self.rules, name=self.names.identifier)
 
     def lookup(self, identifier: Identifier, reveal: bool = False) -> list[Profile]:
         """The profile of an identifier, or of a fragment of this id. Of an identifier that the rules give to nobody, because
@@ -141,7 +141,7 @@ class ProfileReader:
 
     def stored_forms(self, identifier: Identifier) -> set[str]:
         """The forms in which an identifier may be stored: as given and normalised, plain and hashed."""
-        forms = {identifier, self._rules.identifier(*identifier) or identifier}
+        forms = {identifier, self.rules.identifier(*identifier) or identifier}
         return {str(each) for form in forms for each in (form, self._blind_index.identifier(form))}
 
     def search(
@@ -228,11 +228,11 @@ class ProfileReader:
     def _profile(self, person: Person, reveal: bool) -> Profile:
         leaves = sorted(shown(person.state(), self._attributes.policies), key=lambda each: each.path)
         # Names are shown as today's events have them: one that was stored before policy protected it is hidden.
-        name = self._names.identifier
+        name = self.names.identifier
         evidence: dict[str, Origin] = {}
         for member in person.members:
             for text, said in member.state.identifiers.items():
-                origin = self._names.origin(said)
+                origin = self.names.origin(said)
                 # Stored under both names, it shows the earlier evidence, which `seal` keeps.
                 evidence[name(text)] = min(origin, evidence.get(name(text), origin))
         shown_id = name(person.id)
@@ -256,7 +256,7 @@ class ProfileReader:
             masked = protected and not reveal
             value = MASK if masked else self._value(keys, each)
             self.unreadable += value is UNREADABLE
-            yield ProfileLeaf(each.path, value, protected, each.named(self._names.origin))
+            yield ProfileLeaf(each.path, value, protected, each.named(self.names.origin))
 
     def _value(self, keys: Mapping[str, Any], each: Shown) -> Any:
         values: list[Any] = []

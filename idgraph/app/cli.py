@@ -35,6 +35,8 @@ COMMANDS = {
     "lookup": "profiles:lookup",
     "search": "profiles:search",
     "export": "profiles:export",
+    "explain": "links:explain",
+    "links": "links:commands",
     "erase": "erase:erase",
     "seal": "seal:seal",
     "reindex": "index:reindex",

@@ -281,7 +281,6 @@ def erasure(settings: Settings, resources: WorkerResources) -> Erasure:
     from idgraph.jobs.erase.erasure import Erasure
     from sinks.tombstone_file import TombstoneFile
     from transforms.privacy.protected_names import TombstoneNames
-    from transforms.schema.diff import AttributeTree
 
     def dead_letters() -> DeadLetterSearch:
         pinned = newest_snapshot(settings)
@@ -294,11 +293,16 @@ def erasure(settings: Settings, resources: WorkerResources) -> Erasure:
             resources.decryptors,
         )
 
-    def rules() -> IndexRules:
-        return AttributeTree(snapshot_to_read_by(settings).snapshot).index_rules
-
     names = TombstoneNames(provider_of(settings))
-    return Erasure(resources, TombstoneFile(tombstone_file(settings)), names, dead_letters, rules)
+    file = TombstoneFile(tombstone_file(settings))
+    return Erasure(resources, file, names, dead_letters, lambda: index_rules(settings))
+
+
+def index_rules(settings: Settings) -> IndexRules:
+    """The rules of a projection under the newest snapshot to be had."""
+    from transforms.schema.diff import AttributeTree
+
+    return AttributeTree(snapshot_to_read_by(settings).snapshot).index_rules
 
 
 @contextmanager

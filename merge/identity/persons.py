@@ -15,7 +15,7 @@ from idgraph.model.batch_size import BatchSize
 from idgraph.model.errors import DamagedStateError
 from idgraph.model.fragments import Origin
 from idgraph.model.identifiers import Identifier
-from idgraph.model.pins import Pins
+from idgraph.model.pins import PinRecord, Pins
 from idgraph.model.stamps import ORDINAL_MAX
 from idgraph.model.store import FragmentStore, StoredFragment, document_version
 from merge.fragments import FragmentState
@@ -122,13 +122,16 @@ class Persons:
         self._name = name
         self._size = BatchSize(_READ_AT_ONCE)
 
-    def around(self, ids: Iterable[str], resolves_all: bool = True) -> Found:
+    def around(
+        self, ids: Iterable[str], resolves_all: bool = True, supposed: Sequence[PinRecord] = ()
+    ) -> Found:
         """The persons of these fragments, with all others that the rules compared them with. Fragments that are gone are
         left out. Raises StoreError.
 
-        Without `resolves_all` the identifiers of a fragment that shares none are not resolved.
+        Without `resolves_all` the identifiers of a fragment that shares none are not resolved. `supposed` decisions count as
+        if they were stored.
         """
-        read = _Neighbourhood(self._store, self._rules, self._name, self._size)
+        read = _Neighbourhood(self._store, self._rules, self._name, self._size, supposed)
         read.extend(ids)
         components = [
             Component((Person(members[0].stored.id, (members[0],), ()),), None)
@@ -200,12 +203,8 @@ class Persons:
         return Component(tuple(persons), resolution)
 
     def _add_links(self, links: dict[Pair, dict[Class, Span]], member: Member) -> None:
-        own = Identifier.parse(self._name(member.stored.id))
-        for key, (oldest, newest) in member.state.sightings.items():
-            shown = read_key(key)
-            others = [Identifier.parse(self._name(text)) for text in shown.others]
-            kind, pairs = shown.pairs(own, others)
-            span = Span(_moment(oldest), _moment(newest))
+        for kind, pairs, oldest, newest in sightings(member, self._name):
+            span = Span(moment_of(oldest), moment_of(newest))
             for pair in pairs:
                 classes = links.setdefault(pair, {})
                 classes[kind] = classes[kind].join(span) if kind in classes else span
@@ -219,13 +218,25 @@ class Persons:
         return found
 
 
-def _moment(origin: Origin) -> Moment:
+def sightings(
+    member: Member, name: Callable[[str], str]
+) -> Iterator[tuple[Class, list[Pair], Origin, Origin]]:
+    """What a fragment's events showed together, with the oldest and the newest of these events. `name` as of `Persons`."""
+    own = Identifier.parse(name(member.stored.id))
+    for key, (oldest, newest) in member.state.sightings.items():
+        shown = read_key(key)
+        kind, pairs = shown.pairs(own, [Identifier.parse(name(text)) for text in shown.others])
+        yield kind, pairs, oldest, newest
+
+
+def moment_of(origin: Origin) -> Moment:
+    """When the event happened."""
     _, ordinal, source, event_id = origin.stamp
     return Moment(ordinal, source, event_id)
 
 
 def _age(member: Member, shown: Mapping[Identifier, Origin]) -> tuple[Moment, str]:
-    return min(map(_moment, shown.values()), default=_NEVER), member.stored.id
+    return min(map(moment_of, shown.values()), default=_NEVER), member.stored.id
 
 
 _NEVER = Moment(ORDINAL_MAX, "", "")
@@ -234,8 +245,16 @@ _NEVER = Moment(ORDINAL_MAX, "", "")
 class _Neighbourhood:
     """Fragments and all that share identifiers with them, which are no hubs."""
 
-    def __init__(self, store: PersonStore, rules: Rules, name: Callable[[str], str], size: BatchSize) -> None:
+    def __init__(
+        self,
+        store: PersonStore,
+        rules: Rules,
+        name: Callable[[str], str],
+        size: BatchSize,
+        supposed: Sequence[PinRecord],
+    ) -> None:
         self._store = store
+        self._supposed = supposed
         self._rules = rules
         self._name = name
         self._size = size
@@ -292,7 +311,10 @@ class _Neighbourhood:
     def _pinned(self, identifiers: Sequence[str]) -> list[str]:
         """Note the decisions on these identifiers; those that are pinned to them and were not known before."""
         found: set[str] = set()
-        for low, high, at_ms, decision, who, why in self._store.pins_of(identifiers) if identifiers else ():
+        asked = set(identifiers)
+        known = self._store.pins_of(identifiers) if identifiers else []
+        known += [each for each in self._supposed if not asked.isdisjoint(each[:2])]
+        for low, high, at_ms, decision, who, why in known:
             one, other = self._name(low), self._name(high)
             pair = Pair.of(Identifier.parse(one), Identifier.parse(other))
             self.pins.append(Pin(pair, Decision(decision), at_ms, who, why))

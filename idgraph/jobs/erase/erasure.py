@@ -284,16 +284,20 @@ class Erasure:
         return _counted(found, keys, documents, dropped, kept)
 
     def _project_rest(self, found: Sequence[FragmentSummary]) -> None:
-        """Project the profiles that these fragments were a part of."""
-        identifiers = sorted({name for each in found for name in each.identifiers})
+        """Project the profiles that these fragments were a part of, and forget decisions on identifiers that nobody has any
+        more."""
+        identifiers = {name for each in found for name in (each.fragment_id, *each.identifiers)}
         rules = Rules(self._rules().identity)
         for each in identifiers:
             # Without these fragments it may join others again.
             mark = hub_mark(each, rules.hub_limit(Identifier.parse(each).type) or 0)
             if self._store.remembers(mark):
                 self._store.remember(NO_HUB, instead_of=mark)
-        carriers = self._store.find_all(identifiers, _MOST_CARRIERS)
+        pinned = {name for pin in self._store.pins_of(sorted(identifiers)) for name in pin[:2]}
+        carriers = self._store.find_all(sorted(identifiers | pinned), _MOST_CARRIERS)
         self._projection.project({name for names in carriers.values() for name in names})
+        # Last: what an interrupted run has not projected is found by them.
+        self._store.drop_pins(sorted(each for each in identifiers if not carriers.get(each)))
 
     def _dead_letters_of(
         self, found: Sequence[FragmentSummary], identifiers: Iterable[str]

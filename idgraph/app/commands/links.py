@@ -1,0 +1,265 @@
+"""`idgraph links` and `idgraph explain`: why identifiers are one person, and decisions on them."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from idgraph.app import wiring
+from idgraph.app.adapters.key_providers import ensure_keyring
+from idgraph.app.commands.context import JobWho, Json, origin_of, settings_of
+from idgraph.app.exits import Exit, error_handler
+from idgraph.app.terminal import counted, escape_control_chars, print_json
+from idgraph.model.errors import ConfigError, ProfileIndexError, QueryError
+from idgraph.model.identifiers import Identifier
+
+if TYPE_CHECKING:
+    from idgraph.app.settings.document import Settings
+    from idgraph.model.jobs import Requester
+    from idgraph.projection.projection import Projection
+    from profile_service.links import Change, Explanation, Links, StoredIdentifier
+
+commands = typer.Typer(no_args_is_help=True, help="Links between identifiers, and decisions on them.")
+
+One = Annotated[str | None, typer.Argument(metavar="A", help="TYPE:VALUE", show_default=False)]
+Other = Annotated[str | None, typer.Argument(metavar="B", help="TYPE:VALUE", show_default=False)]
+PairsFile = Annotated[
+    Path | None,
+    typer.Option("--file", help="One pair per line, in place of A and B: two words, or a JSON array of two."),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change; change nothing.")]
+LinkWhy = Annotated[str, typer.Option("--why", help="Why; kept with the decision, and readable.")]
+
+
+class PinDecision(StrEnum):
+    """What can be pinned."""
+
+    ALWAYS = "always"
+    NEVER = "never"
+
+
+class ExplainFormat(StrEnum):
+    """Format of an explanation; `dot` is Graphviz's."""
+
+    TEXT = "text"
+    JSON = "json"
+    DOT = "dot"
+    MERMAID = "mermaid"
+
+
+@commands.command("show")
+def show_links(
+    context: typer.Context,
+    identifier: Annotated[str, typer.Argument(help="TYPE:VALUE")],
+    as_json: Json = False,
+) -> None:
+    """Show the links of an identifier's profile: accepted ones, refused ones, and pins. Exit code 3: no profile has it.
+
+    Protected identifiers are shown as keyed hashes, which the commands take as well. With --json: one object per profile.
+    """
+    from idgraph.app.link_views import explanation_document, print_links
+
+    with error_handler(), _opened(settings_of(context)) as links:
+        for each in _explained(links, identifier):
+            if as_json:
+                print_json(explanation_document(each))
+            else:
+                print_links(each)
+
+
+@commands.command("pin")
+def pin(
+    context: typer.Context,
+    decision: Annotated[
+        PinDecision, typer.Option(help="`always`: one person; `never`: two persons, whatever joins them.")
+    ],
+    one: One = None,
+    other: Other = None,
+    file: PairsFile = None,
+    dry_run: DryRun = False,
+    who: JobWho = "",
+    why: LinkWhy = "",
+    as_json: Json = False,
+) -> None:
+    """Decide that two identifiers are one person, or never are. The newest decision on a pair counts, over all rules.
+
+    With --json: one object with `pins`, and the profiles that change, `before` and `after`. Exit code 3: an identifier is
+    unknown, and nothing was decided.
+    """
+    _decide(context, (one, other), file, decision.value, dry_run, origin_of(who, why), as_json)
+
+
+@commands.command("unlink")
+def unlink(
+    context: typer.Context,
+    one: One = None,
+    other: Other = None,
+    file: PairsFile = None,
+    dry_run: DryRun = False,
+    who: JobWho = "",
+    why: LinkWhy = "",
+    as_json: Json = False,
+) -> None:
+    """Keep two identifiers apart for good: `pin --decision never`. `unpin` takes it back."""
+    _decide(context, (one, other), file, "never", dry_run, origin_of(who, why), as_json)
+
+
+@commands.command("unpin")
+def unpin(
+    context: typer.Context,
+    one: One = None,
+    other: Other = None,
+    file: PairsFile = None,
+    dry_run: DryRun = False,
+    who: JobWho = "",
+    why: LinkWhy = "",
+    as_json: Json = False,
+) -> None:
+    """Take the decision on two identifiers back: evidence and rules decide again. Exit code 3: there was none."""
+    _decide(context, (one, other), file, "none", dry_run, origin_of(who, why), as_json)
+
+
+def explain(
+    context: typer.Context,
+    profile: Annotated[str, typer.Argument(help="TYPE:VALUE; any identifier of the profile.")],
+    one: One = None,
+    other: Other = None,
+    form: Annotated[ExplainFormat, typer.Option("--format", help="Format of the explanation.")] = (
+        ExplainFormat.TEXT
+    ),
+) -> None:
+    """Explain why identifiers are one profile, or why not: the evidence of each link, and the links that were refused.
+
+    With A and B: the path between these two. Otherwise, from the profile's id to each of its identifiers. Exit code 3: no
+    profile has an identifier.
+    """
+    from idgraph.app.link_views import print_explanation
+
+    if (one is None) != (other is None):
+        raise typer.BadParameter("give A and B, or neither")
+    with error_handler(), _opened(settings_of(context)) as links:
+        found = _explained(links, profile)
+        ends = None
+        if one is not None and other is not None:
+            ends = _known(links, one, "A").identifier, _known(links, other, "B").identifier
+        for each in found:
+            print_explanation(each, form.value, ends)
+
+
+@contextmanager
+def _opened(settings: Settings) -> Iterator[Links]:
+    """The links of the store, to read."""
+    from profile_service.links import Links
+
+    ensure_keyring(settings)
+    with wiring.opened_to_read(settings) as resources:
+        yield Links(resources.store, wiring.profile_reader(settings, resources))
+
+
+def _explained(links: Links, text: str) -> list[Explanation]:
+    found = links.explain(_parsed(text, "IDENTIFIER"))
+    if not found:
+        print("no profile has this identifier", file=sys.stderr)
+        raise typer.Exit(Exit.NOT_FOUND)
+    return found
+
+
+def _parsed(text: str, place: str) -> Identifier:
+    try:
+        return Identifier.parse(text)
+    except ValueError as error:
+        raise QueryError(f"{place}: {error}") from None
+
+
+def _known(links: Links, text: str, place: str) -> StoredIdentifier:
+    """An identifier that somebody carries, as it is stored."""
+    found = links.stored(_parsed(text, place))
+    if found is None:
+        print(f"{place}: no profile has this identifier", file=sys.stderr)
+        raise typer.Exit(Exit.NOT_FOUND)
+    return found
+
+
+def _decide(
+    context: typer.Context,
+    given: tuple[str | None, str | None],
+    file: Path | None,
+    decision: str,
+    dry_run: bool,
+    origin: Requester,
+    as_json: bool,
+) -> None:
+    from idgraph.app.link_views import print_change
+    from merge.identity.resolve import Decision
+    from profile_service.links import Links
+
+    one, other = given
+    if (file is None) == (one is None or other is None) or (file is not None and one is not None):
+        raise typer.BadParameter("give A and B, or --file")
+    with error_handler():
+        settings = settings_of(context)
+        ensure_keyring(settings)
+        words = [("A", "B", one or "", other or "")] if file is None else list(_pairs(file))
+        with wiring.opened(settings) as resources:
+            wiring.require_own_keyring(settings, resources, notes=not dry_run)
+            links = Links(resources.store, wiring.profile_reader(settings, resources))
+            pairs = []
+            for first, second, low, high in words:
+                pair = _known(links, low, first), _known(links, high, second)
+                if pair[0].identifier == pair[1].identifier:
+                    raise QueryError(f"{first} and {second} are the same identifier")
+                pairs.append(pair)
+            now = time.time_ns() // 1_000_000
+            change = links.decide(pairs, Decision(decision), now, origin.who, origin.why)
+            if not change.pins:
+                print("there is no pin to take back", file=sys.stderr)
+                raise typer.Exit(Exit.NOT_FOUND)
+            print_change(links, change, dry_run, as_json)
+            if not dry_run:
+                links.keep(change)
+                _project(lambda: resources.projection(lambda: wiring.index_rules(settings)), change)
+
+
+def _project(projection: Callable[[], Projection], change: Change) -> None:
+    """Bring the index up to date, so that a search shows the decision when the command returns."""
+    try:
+        left = projection().project(sorted(change.carriers)).left()
+    except ProfileIndexError as error:
+        print(
+            f"{escape_control_chars(str(error))}; the decision is stored, and searches show it once a flow, or "
+            "`idgraph reindex`, has projected the outbox",
+            file=sys.stderr,
+        )
+        return
+    if left:
+        print(f"the index has not taken {counted(left, 'fragment')}: the outbox keeps them", file=sys.stderr)
+
+
+def _pairs(file: Path) -> Iterator[tuple[str, str, str, str]]:
+    """The pairs of a file, each behind the two places of its identifiers."""
+    try:
+        lines = file.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: {getattr(error, 'strerror', None) or 'is no UTF-8'}") from None
+    found = [(number, line.strip()) for number, line in enumerate(lines, 1) if line.strip()]
+    if not found:
+        raise ConfigError(f"{file}: there is no pair in it")
+    for number, line in found:
+        try:
+            words: Any = json.loads(line) if line.startswith("[") else line.split()
+        except ValueError:
+            words = None
+        match words:
+            case [str(one), str(other)]:
+                place = f"{file}:{number}"
+                yield f"{place}: the first identifier", f"{place}: the second identifier", one, other
+            case _:
+                raise ConfigError(f"{file}:{number}: expected two words, or a JSON array of two texts")

@@ -1,0 +1,223 @@
+"""Links and explanations for people, for scripts, and as pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from idgraph.app.terminal import counted, escape_control_chars, print_json
+from idgraph.model import canonical
+from idgraph.model.fragments import Origin
+from idgraph.model.identifiers import Identifier
+from idgraph.model.pins import PinRecord
+from merge.identity.persons import Person
+from profile_service.links import Change, Explanation, Links, ShownLink
+
+Ends = tuple[Identifier, Identifier]
+
+
+def print_change(links: Links, change: Change, dry_run: bool, as_json: bool) -> None:
+    """Print decisions, and the profiles that they change."""
+    before, after = ([_person(links, each) for each in some] for some in (change.before, change.after))
+    if as_json:
+        pins = [_pin(each) for each in change.pins]
+        print_json({"pins": pins, "before": before, "after": after, "dry_run": dry_run})
+        return
+    for each in change.pins:
+        verb = "would be pinned" if dry_run else "pinned"
+        verb = verb.replace("pinned", "unpinned") if each.decision == "none" else f"{verb} {each.decision}"
+        _line(f"{each.low} - {each.high}: {verb}")
+    if not (before or after):
+        print("no profile changes")
+    for title, persons in (("before", before), ("after", after)):
+        for person in persons:
+            _line(f"{title}  {person['id']}: {', '.join(person['identifiers'])}")
+
+
+def _person(links: Links, person: Person) -> dict[str, Any]:
+    return {"id": links.id_of(person), "identifiers": [str(each) for each in person.identifiers]}
+
+
+def explanation_document(found: Explanation) -> dict[str, Any]:
+    """An explanation as JSON shows it."""
+    return {
+        "id": found.id,
+        "identifiers": [str(each) for each in found.identifiers],
+        "accepted": [_link(each) for each in found.accepted],
+        "refused": [_link(each) for each in found.refused],
+        "pins": [_pin(each) for each in found.pins],
+    }
+
+
+def print_links(found: Explanation) -> None:
+    """Print the links of one profile as lists."""
+    _line(found.id)
+    _section("identifier", [str(each) for each in found.identifiers])
+    _section("accepted link", [f"{_ends(each)}: {_why(each)}" for each in found.accepted])
+    _print_refused(found.refused)
+    _section("pin", [f"{each.low} - {each.high}: {_decided(each)}" for each in found.pins])
+
+
+def print_explanation(found: Explanation, form: str, ends: Ends | None) -> None:
+    """Print why some identifiers are one profile: `form` is `text`, `json`, `dot` or `mermaid`. With `ends` only the path
+    between these two."""
+    if ends is None:
+        root = Identifier.parse(found.id)
+        steps = list(found.tree(root))
+    else:
+        root = ends[0]
+        steps = [(depth, *step) for depth, step in enumerate(found.path(*ends), 1)]
+    match form:
+        case "json":
+            path = [{"to": str(there), **_link(link)} for _, there, link in steps]
+            refused = [_link(each) for each in found.refused]
+            print_json({"id": found.id, "from": str(root), "path": path, "refused": refused})
+        case "dot":
+            _print_dot(root, [link for _, _, link in steps], found.refused)
+        case "mermaid":
+            _print_mermaid(root, [link for _, _, link in steps], found.refused)
+        case _:
+            _line(str(root))
+            for depth, there, link in steps:
+                _line(f"{'  ' * depth}{there}: {_why(link)}")
+            if ends is not None and not steps:
+                _line(f"  no accepted link leads from here to {ends[1]}")
+            _print_refused(found.refused)
+
+
+def _print_refused(refused: Iterable[ShownLink]) -> None:
+    _section("refused link", [f"{_ends(each)}: {each.rule}: {_why(each)}" for each in refused])
+
+
+def _section(title: str, lines: Sequence[str]) -> None:
+    _line(counted(len(lines), title))
+    for line in lines:
+        _line(f"  {line}")
+
+
+def _line(text: str) -> None:
+    print(escape_control_chars(text))
+
+
+def _ends(link: ShownLink) -> str:
+    return f"{link.pair.low} - {link.pair.high}"
+
+
+def _why(link: ShownLink) -> str:
+    return "; ".join(_reasons(link)) or "no evidence"
+
+
+def _reasons(link: ShownLink) -> Iterator[str]:
+    if link.pin is not None:
+        yield _decided(link.pin)
+    for each in link.evidence:
+        events = _event(each.oldest)
+        if each.newest != each.oldest:
+            events = f"{events} to {_event(each.newest)}"
+        yield f"{each.source}, strength {each.strength:g}, {events}"
+
+
+def _event(origin: Origin) -> str:
+    stamp, spec = origin
+    return f"event {stamp.event_id} (ordinal {stamp.ordinal}, spec {spec})"
+
+
+def _decided(pin: PinRecord) -> str:
+    verb = "unpinned" if pin.decision == "none" else f"pinned {pin.decision}"
+    return f"{verb} by {pin.who or 'unknown'} at {_time(pin)}{f': {pin.why}' if pin.why else ''}"
+
+
+def _time(pin: PinRecord) -> str:
+    return datetime.fromtimestamp(pin.at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def _link(link: ShownLink) -> dict[str, Any]:
+    document: dict[str, Any] = {"pair": [str(each) for each in link.pair]}
+    if link.rule:
+        document["rule"] = link.rule
+    document["evidence"] = [
+        {
+            "source": each.source,
+            "strength": each.strength,
+            "oldest": _origin(each.oldest),
+            "newest": _origin(each.newest),
+        }
+        for each in link.evidence
+    ]
+    if link.pin is not None:
+        document["pin"] = _pin(link.pin)
+    return document
+
+
+def _origin(origin: Origin) -> dict[str, Any]:
+    stamp, spec = origin
+    return {
+        "event": stamp.event_id,
+        "ordinal": stamp.ordinal,
+        "spec": spec.name,
+        "spec_version": spec.version,
+    }
+
+
+def _pin(pin: PinRecord) -> dict[str, Any]:
+    return {
+        "pair": [pin.low, pin.high],
+        "decision": pin.decision,
+        "who": pin.who,
+        "why": pin.why,
+        "at": _time(pin),
+    }
+
+
+def _print_dot(root: Identifier, path: Sequence[ShownLink], refused: Sequence[ShownLink]) -> None:
+    print("graph {")
+    _print_edges(
+        root,
+        path,
+        refused,
+        lambda name, label: f"  {name} [label={_quoted(label)}];",
+        lambda one, other, label, joined: (
+            f"  {one} -- {other} [label={_quoted(label)}{'' if joined else ', style=dashed'}];"
+        ),
+    )
+    print("}")
+
+
+def _print_mermaid(root: Identifier, path: Sequence[ShownLink], refused: Sequence[ShownLink]) -> None:
+    print("flowchart LR")
+    _print_edges(
+        root,
+        path,
+        refused,
+        lambda name, label: f"  {name}[{_entities(label)}]",
+        lambda one, other, label, joined: f"  {one} {'---' if joined else '-.-'}|{_entities(label)}| {other}",
+    )
+
+
+def _print_edges(
+    root: Identifier,
+    path: Sequence[ShownLink],
+    refused: Sequence[ShownLink],
+    node: Callable[[str, str], str],
+    edge: Callable[[str, str, str, bool], str],
+) -> None:
+    numbers: dict[Identifier, str] = {}
+    for each in (root, *(end for link in (*path, *refused) for end in link.pair)):
+        if each not in numbers:
+            numbers[each] = f"n{len(numbers)}"
+            print(node(numbers[each], str(each)))
+    for link in (*path, *refused):
+        sources = ", ".join(dict.fromkeys(each.source for each in link.evidence))
+        label = link.rule or (f"pinned {link.pin.decision}" if link.pin else sources)
+        print(edge(numbers[link.pair.low], numbers[link.pair.high], label, not link.rule))
+
+
+def _quoted(text: str) -> str:
+    return canonical.encode(escape_control_chars(text)).decode()
+
+
+def _entities(text: str) -> str:
+    """A text that Mermaid takes for no markup."""
+    escaped = "".join(each if each.isalnum() or each in " :.-_@+~" else f"#{ord(each)};" for each in text)
+    return f'"{escaped}"'

@@ -1,0 +1,238 @@
+"""Links of persons: the evidence of each, what the rules made of it, and the decisions of people.
+
+Identifiers are in the form in which they are compared: of protected ones only the keyed hash is known here.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from idgraph.model.fragments import Origin
+from idgraph.model.identifiers import Identifier
+from idgraph.model.pins import PinRecord
+from idgraph.model.store import Outbox
+from merge.identity.evidence import Class, Link, Pair, Span
+from merge.identity.persons import UNLIMITED, Component, Person, Persons, PersonStore, moment_of, sightings
+from merge.identity.resolve import Decision
+from profile_service.reader import ProfileReader
+
+
+class LinkStore(PersonStore, Outbox, Protocol):
+    """What links are read from, and decisions are written to."""
+
+
+class Evidence(NamedTuple):
+    """What events of one source showed of a pair: its strength by the rules, the oldest and the newest of the events."""
+
+    source: str
+    strength: float
+    oldest: Origin
+    newest: Origin
+
+
+class ShownLink(NamedTuple):
+    """A pair of identifiers. `rule` says why it joins nothing, and is empty where it joined. `pin` is the decision in force;
+    of a pair that is pinned alone there is no evidence."""
+
+    pair: Pair
+    rule: str
+    evidence: tuple[Evidence, ...]
+    pin: PinRecord | None
+
+
+class Explanation(NamedTuple):
+    """Why some identifiers are one person. `accepted` links are a tree; `refused` ones lead to other persons, or join
+    too little. `pins` are all decisions on the identifiers, those taken back too, the oldest first."""
+
+    id: str
+    identifiers: tuple[Identifier, ...]
+    accepted: tuple[ShownLink, ...]
+    refused: tuple[ShownLink, ...]
+    pins: tuple[PinRecord, ...]
+
+    def tree(self, root: Identifier) -> Iterator[tuple[int, Identifier, ShownLink]]:
+        """The accepted links from an identifier on, each with its depth from 1 and the identifier that it leads to."""
+        links: dict[Identifier, list[ShownLink]] = defaultdict(list)
+        for link in self.accepted:
+            for each in link.pair:
+                links[each].append(link)
+        seen = {root}
+        waiting: list[tuple[int, Identifier, ShownLink]] = []
+
+        def reach(depth: int, here: Identifier) -> None:
+            for link in reversed(links[here]):
+                there = link.pair.high if link.pair.low == here else link.pair.low
+                if there not in seen:
+                    seen.add(there)
+                    waiting.append((depth, there, link))
+
+        reach(1, root)
+        while waiting:
+            depth, here, link = waiting.pop()
+            yield depth, here, link
+            reach(depth + 1, here)
+
+    def path(self, one: Identifier, other: Identifier) -> list[tuple[Identifier, ShownLink]]:
+        """The accepted links between two identifiers, each with the one that it leads to; none where they are not joined."""
+        path: list[tuple[Identifier, ShownLink]] = []
+        for depth, there, link in self.tree(one):
+            path[depth - 1 :] = [(there, link)]
+            if there == other:
+                return path
+        return []
+
+
+class StoredIdentifier(NamedTuple):
+    """An identifier as it is stored, and the fragments that carry it."""
+
+    identifier: Identifier
+    carriers: frozenset[str]
+
+
+class Change(NamedTuple):
+    """Decisions that are not stored yet, and the persons that they change, as they are and as they would be."""
+
+    pins: tuple[PinRecord, ...]
+    carriers: frozenset[str]
+    before: tuple[Person, ...]
+    after: tuple[Person, ...]
+
+
+class Links:
+    """Reads and decides links. Every method blocks, and raises StoreError."""
+
+    def __init__(self, store: LinkStore, reader: ProfileReader) -> None:
+        """`reader` says how identifiers are compared."""
+        self._store = store
+        self._reader = reader
+        self._name = reader.names.identifier
+        self._persons = Persons(store, reader.rules, name=self._name)
+
+    def stored(self, identifier: Identifier) -> StoredIdentifier | None:
+        """An identifier as somebody asks for it; None where no fragment carries it."""
+        found = self._store.find_all(sorted(self._reader.stored_forms(identifier)), UNLIMITED)
+        carried = {self._name(form) for form, carriers in found.items() if carriers}
+        if not carried:
+            return None
+        today = self._name(str(self._reader.rules.identifier(*identifier) or identifier))
+        chosen = today if today in carried else min(carried)
+        return StoredIdentifier(Identifier.parse(chosen), frozenset().union(*found.values()))
+
+    def explain(self, identifier: Identifier) -> list[Explanation]:
+        """The persons of an identifier; where it belongs to nobody, some of those whose events showed it."""
+        owners = self._reader.owning(self._reader.stored_forms(identifier))
+        wanted = {each.id for each in owners.persons or owners.sharing}
+        return [
+            self._explained(person, component)
+            for component in self._persons.around(wanted).components
+            for person in component.persons
+            if person.id in wanted
+        ]
+
+    def decide(
+        self,
+        pairs: Iterable[tuple[StoredIdentifier, StoredIdentifier]],
+        decision: Decision,
+        at_ms: int,
+        who: str,
+        why: str,
+    ) -> Change:
+        """Find what a decision on pairs of different identifiers would change; changes nothing. Nothing is taken back
+        where nothing is decided."""
+        carriers: set[str] = set()
+        pins: list[PinRecord] = []
+        for one, other in pairs:
+            pair = Pair.of(one.identifier, other.identifier)
+            known = [each for each in self._pins(map(str, pair)) if _pair(each) == pair]
+            if decision is Decision.NONE and (not known or known[-1].decision == Decision.NONE):
+                continue
+            # The newest decision counts, also where an earlier one is of a clock that is ahead.
+            moment = max(at_ms, known[-1].at_ms + 1) if known else at_ms
+            pins.append(PinRecord(str(pair.low), str(pair.high), moment, decision.value, who, why))
+            carriers |= one.carriers | other.carriers
+        before = self._persons.around(carriers).persons()
+        after = self._persons.around(carriers, supposed=pins).persons()
+        return Change(tuple(pins), frozenset(carriers), _without(before, after), _without(after, before))
+
+    def keep(self, change: Change) -> None:
+        """Store the decisions, and put the fragments that they are about into the outbox."""
+        self._store.add_pins(change.pins)
+        self._store.enqueue(sorted(change.carriers))
+
+    def id_of(self, person: Person) -> str:
+        """The id of a profile as it is shown."""
+        return self._name(person.id)
+
+    def _pins(self, names: Iterable[str]) -> list[PinRecord]:
+        found = set()
+        for each in self._store.pins_of(sorted(set(names))):
+            pair = _pair(each._replace(low=self._name(each.low), high=self._name(each.high)))
+            found.add(each._replace(low=str(pair.low), high=str(pair.high)))
+        return sorted(found, key=_age)
+
+    def _explained(self, person: Person, component: Component) -> Explanation:
+        own = set(person.identifiers)
+        names = {str(each) for each in own}.union(*(each.state.names() for each in person.members))
+        pins = self._pins(names)
+        in_force = _in_force(pins)
+        evidence = self._evidence(component)
+
+        def shown(pair: Pair, rule: str = "") -> ShownLink:
+            of_pair = evidence.get(pair, {})
+            strength = self._reader.rules.strength
+            found = sorted(Evidence(kind.source, strength(kind), *span) for kind, span in of_pair.items())
+            return ShownLink(pair, rule, tuple(found), in_force.get(pair))
+
+        resolution = component.resolution
+        accepted = resolution.accepted if resolution else ()
+        refused = {each.pair: each.rule for each in resolution.violations} if resolution else {}
+        for pair, spans in evidence.items():
+            if not own.issuperset(pair):
+                refused.setdefault(pair, self._untried(pair, spans))
+        return Explanation(
+            self._name(person.id),
+            person.identifiers,
+            tuple(shown(pair) for pair in sorted(accepted) if own.issuperset(pair)),
+            tuple(shown(pair, refused[pair]) for pair in sorted(refused) if not own.isdisjoint(pair)),
+            tuple(pins),
+        )
+
+    def _untried(self, pair: Pair, spans: Mapping[Class, tuple[Origin, Origin]]) -> str:
+        """Why a link between two persons was not even tried."""
+        classes = {kind: Span(*map(moment_of, span)) for kind, span in spans.items()}
+        return "contradicts" if self._reader.rules.order(Link(pair, classes)) is None else "least_strength"
+
+    def _evidence(self, component: Component) -> dict[Pair, dict[Class, tuple[Origin, Origin]]]:
+        found: dict[Pair, dict[Class, tuple[Origin, Origin]]] = defaultdict(dict)
+        origin = self._reader.names.origin
+        for member in (each for person in component.persons for each in person.members):
+            for kind, pairs, oldest, newest in sightings(member, self._name):
+                for pair in pairs:
+                    first, last = found[pair].get(kind, (origin(oldest), origin(newest)))
+                    found[pair][kind] = min(first, origin(oldest)), max(last, origin(newest))
+        return found
+
+
+def _pair(pin: PinRecord) -> Pair:
+    return Pair.of(Identifier.parse(pin.low), Identifier.parse(pin.high))
+
+
+def _age(pin: PinRecord) -> tuple[int, str, str, str]:
+    return pin.at_ms, pin.decision, pin.who, pin.why
+
+
+def _in_force(pins: Iterable[PinRecord]) -> dict[Pair, PinRecord]:
+    newest = {_pair(each): each for each in sorted(pins, key=_age)}
+    return {pair: each for pair, each in newest.items() if each.decision != Decision.NONE}
+
+
+def _without(persons: Sequence[Person], others: Sequence[Person]) -> tuple[Person, ...]:
+    """Those that are not the same among the others."""
+    same = {_key(each) for each in others}
+    return tuple(each for each in persons if _key(each) not in same)
+
+
+def _key(person: Person) -> tuple[object, ...]:
+    return person.identifiers, tuple(each.stored.id for each in person.members)

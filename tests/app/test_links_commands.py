@@ -1,0 +1,244 @@
+"""`idgraph links` and `idgraph explain`: decisions on pairs of identifiers, and why they are one person."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from idgraph.app import wiring
+from idgraph.files import write_atomically
+from idgraph.model.errors import ProfileIndexError
+from idgraph.model.events import RawRecord
+from sinks.tantivy.index import TantivyProfileIndex
+from tests.app.conftest import CommandLine
+from tests.retail import Pipeline, durable_keys, order, raw, records, snapshot
+
+MAIL, USER, OTHER = "canary.one@example.com", "user_id:canary-user-4711", "user_id:canary-user-4712"
+EMAIL = f"email:{MAIL}"
+PAIR = (USER, EMAIL)
+
+
+def visit(number: int, user: str = USER, mail: str = MAIL) -> RawRecord:
+    """A customer logs in, and her address is known."""
+    content = {
+        "type": "identify",
+        "userId": user.partition(":")[2],
+        "messageId": f"canary-{number}",
+        "timestamp": f"2024-03-0{number}T00:00:00Z",
+        "platform": "canary-platform",
+        "traits": {"email": f" {mail.upper()} ", "name": "Zitronengelb", "age": 30},
+    }
+    return raw(content, 1000 + number, "segment")
+
+
+def purchase(number: int = 1, mail: str = MAIL) -> RawRecord:
+    """An order without a customer's number."""
+    customer = {"email": mail, "name": {"first": "Zitronengelb", "last": "Lee"}}
+    return order(number, 900 + number, customer=customer, created_at="2024-03-05T00:00:00Z")
+
+
+def process(settings: Any, given: Iterable[RawRecord]) -> None:
+    with wiring.opened(settings) as resources:
+        keys = durable_keys(settings.directory)
+        pipeline = Pipeline(settings.directory, keys, resources.store, resources.index, snapshot=snapshot())
+        pipeline.process(given)
+        pipeline.data_keys.close()
+
+
+@pytest.fixture
+def filled(with_keys: CommandLine) -> CommandLine:
+    """One person of two fragments, among others."""
+    settings = with_keys.settings()
+    kept = {"etag": '"1"', "snapshot": snapshot().model_dump(mode="json")}
+    settings.flow_state().mkdir(parents=True, exist_ok=True)
+    write_atomically(wiring.snapshot_file(settings), json.dumps(kept).encode())
+    process(settings, [*records(8), visit(1), visit(2), purchase()])
+    return with_keys
+
+
+def ids(idgraph: CommandLine, *words: str) -> list[str]:
+    return [each["id"] for each in idgraph.json(*words, "--json")]
+
+
+def found(idgraph: CommandLine) -> tuple[list[str], list[str], list[str], list[str]]:
+    """The profiles that look-up finds by either identifier, and search by what each fragment brought."""
+    return (
+        ids(idgraph, "lookup", USER),
+        ids(idgraph, "lookup", EMAIL),
+        ids(idgraph, "search", "activity.platform=canary-platform"),
+        ids(idgraph, "search", f"identity.email={MAIL}"),
+    )
+
+
+def test_unlink_splits_and_unpin_restores_every_byte(filled: CommandLine) -> None:
+    before, export = found(filled), filled("export", "--provenance", "--reveal").stdout
+    assert before == ([USER], [USER], [USER], [USER])
+    (done,) = filled.json("links", "unlink", *PAIR, "--who", "jo", "--why", "her brother's", "--json")
+    assert [each["id"] for each in done["before"]] == [USER]
+    assert len(done["after"]) == 2
+    split = found(filled)
+    (hashed,) = split[1]
+    assert split[0] == split[2] == [USER]
+    assert split[3] == sorted([USER, hashed])
+    assert hashed.startswith("email:~")
+    assert sorted(each["id"] for each in done["after"]) == sorted([USER, hashed])
+    lines = [json.loads(line) for line in filled("export").stdout.splitlines()]
+    assert {USER, hashed} <= {each["id"] for each in lines}
+    assert len(lines) == len(export.splitlines()) + 1
+    # Later events show the pair again.
+    process(filled.settings(), [visit(3)])
+    assert ids(filled, "lookup", EMAIL) == [hashed]
+    assert filled("reconcile").exit_code == 0
+    # The keyed hash names it as well.
+    assert filled("links", "unpin", USER, hashed).exit_code == 0
+    assert found(filled) == before
+    assert filled("reconcile").exit_code == 0
+
+
+def test_unpin_gives_the_bytes_of_before(filled: CommandLine) -> None:
+    before = filled("export", "--provenance", "--reveal").stdout_bytes
+    filled.json("links", "unlink", *PAIR, "--json")
+    assert filled("export", "--provenance", "--reveal").stdout_bytes != before
+    filled.json("links", "unpin", *PAIR, "--json")
+    assert filled("export", "--provenance", "--reveal").stdout_bytes == before
+    again = filled("links", "unpin", *PAIR)
+    assert (again.exit_code, "no pin" in again.stderr) == (3, True)
+
+
+def test_a_pin_joins_what_no_event_does(filled: CommandLine) -> None:
+    process(filled.settings(), [visit(1, OTHER, "canary.two@example.com")])
+    (done,) = filled.json("links", "pin", USER, OTHER, "--decision", "always", "--who", "jo", "--json")
+    assert [each["id"] for each in done["after"]] == [USER]
+    assert {USER, OTHER} <= set(done["after"][0]["identifiers"])
+    assert ids(filled, "lookup", OTHER) == ids(filled, "lookup", USER) == [USER]
+    assert ids(filled, "search", "activity.platform=canary-platform") == [USER]
+    shown = filled("explain", USER, USER, OTHER).stdout
+    assert f"  {OTHER}: pinned always by jo at " in shown
+    # The newest decision counts.
+    assert filled("links", "unlink", OTHER, USER).exit_code == 0
+    assert ids(filled, "lookup", OTHER) == [OTHER]
+
+
+def test_a_dry_run_changes_nothing(filled: CommandLine) -> None:
+    before, export = found(filled), filled("export", "--provenance").stdout
+    (wet,) = filled.json("links", "unlink", *PAIR, "--dry-run", "--json")
+    assert (wet["dry_run"], len(wet["before"]), len(wet["after"])) == (True, 1, 2)
+    assert "would be pinned never" in filled("links", "unlink", *PAIR, "--dry-run").stdout
+    assert (found(filled), filled("export", "--provenance").stdout) == (before, export)
+    with wiring.opened_to_read(filled.settings()) as resources:
+        assert list(resources.store.pins()) == resources.store.outbox() == []
+    (done,) = filled.json("links", "unlink", *PAIR, "--json")
+    assert (done["before"], done["after"]) == (wet["before"], wet["after"])
+
+
+def test_pairs_of_a_file(filled: CommandLine, tmp_path: Path) -> None:
+    process(filled.settings(), [visit(1, OTHER, "canary.two@example.com")])
+    file = tmp_path / "pairs.txt"
+    file.write_text(f'{USER} {EMAIL}\n\n["{OTHER}", "email:Canary.Two@example.com"]\n')
+    (done,) = filled.json("links", "unlink", "--file", file, "--json")
+    assert len(done["pins"]) == 2
+    assert MAIL not in json.dumps(done)
+    file.write_text(f"{USER} {EMAIL}\n{USER} email:nobody@example.com\n")
+    unknown = filled("links", "unpin", "--file", file)
+    assert unknown.exit_code == 3
+    assert f"{file}:2: the second identifier: no profile has this identifier" in unknown.stderr
+    file.write_text(f"{USER}\n")
+    assert filled("links", "unpin", "--file", file).exit_code == 2
+    assert filled("links", "unpin", USER, "--file", file).exit_code == 2
+    with wiring.opened_to_read(filled.settings()) as resources:
+        assert {each.decision for each in resources.store.pins()} == {"never"}
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("links", "show", "user_id:nobody"), 3),
+        (("links", "unlink", USER, "user_id:nobody"), 3),
+        (("links", "unlink", USER, USER), 2),
+        (("links", "unlink", USER, "nobody"), 2),
+        (("links", "unlink", USER), 2),
+        (("explain", "user_id:nobody"), 3),
+        (("explain", USER, EMAIL), 2),
+    ],
+)
+def test_what_cannot_be_done(words: tuple[str, ...], code: int, filled: CommandLine) -> None:
+    assert filled(*words).exit_code == code
+
+
+def test_links_show_evidence_refusals_and_pins(filled: CommandLine) -> None:
+    # A second customer with the same address: a person has one number.
+    process(filled.settings(), [visit(4, OTHER)])
+    filled.json("links", "unlink", USER, OTHER, "--who", "jo", "--why", "two people", "--json")
+    (shown,) = filled.json("links", "show", USER, "--json")
+    (accepted,) = [each for each in shown["accepted"] if USER in each["pair"]]
+    (evidence,) = accepted["evidence"]
+    assert (evidence["source"], evidence["strength"]) == ("segment", 1)
+    assert evidence["oldest"]["event"] == "canary-1"
+    assert evidence["newest"] == {
+        "event": "canary-2",
+        "ordinal": 1709337600000,
+        "spec": "shop-segment",
+        "spec_version": 1,
+    }
+    (refused,) = shown["refused"]
+    assert refused["rule"] == "never"
+    assert [(each["who"], each["why"]) for each in shown["pins"]] == [("jo", "two people")]
+    text = filled("links", "show", USER).stdout
+    assert "1 refused link" in text
+    assert "pinned never by jo" in text
+    assert MAIL not in text
+
+
+def test_explain_in_every_format(filled: CommandLine) -> None:
+    process(filled.settings(), [visit(4, OTHER)])
+    text = filled("explain", USER).stdout
+    assert text.startswith(f"{USER}\n  email:~")
+    assert "event canary-1 (ordinal 1709251200000, spec shop-segment@1) to event canary-2" in text
+    assert "max:user_id" in text
+    (path,) = filled.json("explain", USER, EMAIL, USER, "--format", "json")
+    assert [each["to"] for each in path["path"]] == [USER]
+    (apart,) = filled.json("explain", USER, USER, OTHER, "--format", "json")
+    assert apart["path"] == []
+    assert apart["refused"][0]["rule"] == "max:user_id"
+    assert "no accepted link leads from here" in filled("explain", USER, USER, OTHER).stdout
+    dot = filled("explain", USER, "--format", "dot").stdout
+    assert dot.startswith("graph {\n")
+    assert '[label="max:user_id", style=dashed];' in dot
+    mermaid = filled("explain", USER, "--format", "mermaid").stdout
+    assert mermaid.startswith("flowchart LR\n")
+    assert '-.-|"max:user_id"|' in mermaid
+    assert MAIL not in text + dot + mermaid
+
+
+def test_with_the_index_away_the_outbox_has_it(filled: CommandLine, monkeypatch: Any) -> None:
+    def away(*_: object) -> Any:
+        raise ProfileIndexError("the index is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TantivyProfileIndex, "writing", away)
+        result = filled("links", "unlink", *PAIR)
+    assert result.exit_code == 0
+    assert "the decision is stored" in result.stderr
+    with wiring.opened_to_read(filled.settings()) as resources:
+        assert len(resources.store.outbox()) == 2
+    (hashed,) = ids(filled, "lookup", EMAIL)
+    assert hashed != USER
+    process(filled.settings(), [])
+    assert ids(filled, "search", f"identity.email={MAIL}") == sorted([hashed, USER])
+
+
+def test_an_erasure_forgets_pins_of_the_person(filled: CommandLine) -> None:
+    process(
+        filled.settings(), [visit(1, OTHER, "canary.two@example.com"), purchase(2, "canary.two@example.com")]
+    )
+    filled.json("links", "unlink", USER, OTHER, "--why", "two people", "--json")
+    filled.json("links", "unlink", OTHER, "email:canary.two@example.com", "--json")
+    assert filled("erase", USER, "--yes").exit_code == 0
+    with wiring.opened_to_read(filled.settings()) as resources:
+        (kept,) = resources.store.pins()
+    assert OTHER in kept[:2]
+    assert "two people" not in kept
