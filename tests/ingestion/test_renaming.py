@@ -10,6 +10,7 @@ import pytest
 from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch
 from idgraph.jobs.erase.erasure import Erased, Erasure
 from idgraph.model.dead_letters import DeadLetter
+from idgraph.model.pins import PinRecord
 from idgraph.model.queries import Query, Term
 from idgraph.model.specs import IdentifierPlace, SpecDocument
 from idgraph.model.store import FragmentWrite
@@ -52,6 +53,20 @@ def test_a_fragment_goes_to_its_new_name_with_all_there_is_of_it(pipeline: Pipel
     assert pipeline.index.versions([PLAIN, hashed(pipeline)]).keys() == {hashed(pipeline)}
     assert pipeline.index.count(Query((Term("address.shipping.city", "Springfield"),))) == 2
     assert sealed(pipeline).fragments == 0
+
+
+def test_decisions_on_its_identifiers_are_renamed(pipeline: Pipeline) -> None:
+    pin = PinRecord(PLAIN, OTHER, 1, "always", "jo", "one household")
+    pipeline.store.add_pins([pin])
+    pipeline.store.enqueue([PLAIN, OTHER])
+    pipeline.project()
+    joined = pipeline.export(reveal=True)
+    sealed(pipeline)
+    low, high = sorted((hashed(pipeline), hashed(pipeline, OTHER)))
+    assert list(pipeline.store.pins()) == [pin._replace(low=low, high=high)]
+    assert pipeline.export(reveal=True) == joined
+    (person,) = pipeline.index.search(Query()).ids
+    assert person in (low, high)
 
 
 def test_what_is_there_under_the_new_name_is_joined(pipeline: Pipeline) -> None:

@@ -17,6 +17,7 @@ from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import KeyProviderError, KeyServiceError, SealError
 from idgraph.model.fragments import Kind, Origin, Register
 from idgraph.model.identifiers import Identifier
+from idgraph.model.pins import PinRecord
 from idgraph.model.stamps import Stamp
 from idgraph.model.store import FragmentWrite
 from idgraph.projection.projection import Projection
@@ -67,6 +68,7 @@ class Renaming(NotPicklable):
     def rename(self, found: Sequence[StaleFragment]) -> Renamed:
         """Rename fragments, each page of them durable in the store when it returns."""
         result = Renamed()
+        self._rename_pins(found)
         states = self._states(found, result)
         ready = [each for each in found if each.stored.id in states]
         self._move([each for each in ready if each.name != each.stored.id], states, result)
@@ -75,6 +77,18 @@ class Renaming(NotPicklable):
             if each.stored.id in result.done:
                 result.values.update(_sealed_paths(each.state, states[each.stored.id]))
         return result
+
+    def _rename_pins(self, found: Sequence[StaleFragment]) -> None:
+        """Before the fragments: they are found again after a crash, and their pins would not be."""
+        names = {name for each in found for name in (each.stored.id, *each.state.identifiers)}
+        stale = sorted(each for each in names if self._names.identifier(each) != each)
+        renamed: list[PinRecord] = []
+        for pin in self._store.pins_of(stale):
+            low, high = sorted(Identifier.parse(self._names.identifier(each)) for each in (pin.low, pin.high))
+            renamed.append(pin._replace(low=str(low), high=str(high)))
+        if renamed:
+            self._store.add_pins(renamed)
+            self._store.drop_pins(stale)
 
     def renamed_change(self, fragment_id: str, change: FragmentState) -> tuple[str, FragmentState]:
         """A change that is yet to be written, with the fragment that it is for today. Raises SealError or
