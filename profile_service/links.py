@@ -23,7 +23,7 @@ class LinkStore(PersonStore, Outbox, Protocol):
     """What links are read from, and decisions are written to."""
 
 
-class Evidence(NamedTuple):
+class SourceEvidence(NamedTuple):
     """What events of one source showed of a pair: its strength by the rules, the oldest and the newest of the events."""
 
     source: str
@@ -38,7 +38,7 @@ class ShownLink(NamedTuple):
 
     pair: Pair
     rule: str
-    evidence: tuple[Evidence, ...]
+    evidence: tuple[SourceEvidence, ...]
     pin: PinRecord | None
 
 
@@ -91,7 +91,7 @@ class StoredIdentifier(NamedTuple):
     carriers: frozenset[str]
 
 
-class Change(NamedTuple):
+class PinChange(NamedTuple):
     """Decisions that are not stored yet, and the persons that they change, as they are and as they would be."""
 
     pins: tuple[PinRecord, ...]
@@ -138,7 +138,7 @@ class Links:
         at_ms: int,
         who: str,
         why: str,
-    ) -> Change:
+    ) -> PinChange:
         """Find what a decision on pairs of different identifiers would change; changes nothing. Nothing is taken back
         where nothing is decided."""
         carriers: set[str] = set()
@@ -154,9 +154,9 @@ class Links:
             carriers |= one.carriers | other.carriers
         before = self._persons.around(carriers).persons()
         after = self._persons.around(carriers, supposed=pins).persons()
-        return Change(tuple(pins), frozenset(carriers), _without(before, after), _without(after, before))
+        return PinChange(tuple(pins), frozenset(carriers), _without(before, after), _without(after, before))
 
-    def keep(self, change: Change) -> None:
+    def keep(self, change: PinChange) -> None:
         """Store the decisions, and put the fragments that they are about into the outbox."""
         self._store.add_pins(change.pins)
         self._store.enqueue(sorted(change.carriers))
@@ -182,7 +182,9 @@ class Links:
         def shown(pair: Pair, rule: str = "") -> ShownLink:
             of_pair = evidence.get(pair, {})
             strength = self._reader.rules.strength
-            found = sorted(Evidence(kind.source, strength(kind), *span) for kind, span in of_pair.items())
+            found = sorted(
+                SourceEvidence(kind.source, strength(kind), *span) for kind, span in of_pair.items()
+            )
             return ShownLink(pair, rule, tuple(found), in_force.get(pair))
 
         resolution = component.resolution

@@ -12,12 +12,12 @@ from idgraph.model.fragments import Origin
 from idgraph.model.identifiers import Identifier
 from idgraph.model.pins import PinRecord
 from merge.identity.persons import Person
-from profile_service.links import Change, Explanation, Links, ShownLink
+from profile_service.links import Explanation, Links, PinChange, ShownLink
 
 Ends = tuple[Identifier, Identifier]
 
 
-def print_change(links: Links, change: Change, dry_run: bool, as_json: bool) -> None:
+def print_change(links: Links, change: PinChange, dry_run: bool, as_json: bool) -> None:
     """Print decisions, and the profiles that they change."""
     before, after = ([_person(links, each) for each in some] for some in (change.before, change.after))
     if as_json:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from idgraph.model.errors import ProfileIndexError
 from idgraph.model.events import RawRecord
 from sinks.tantivy.index import TantivyProfileIndex
 from tests.app.conftest import CommandLine
+from tests.docs.shell_pages import matches, steps
 from tests.retail import Pipeline, durable_keys, order, raw, records, snapshot
 
 MAIL, USER, OTHER = "canary.one@example.com", "user_id:canary-user-4711", "user_id:canary-user-4712"
@@ -27,7 +30,7 @@ def visit(number: int, user: str = USER, mail: str = MAIL) -> RawRecord:
     content = {
         "type": "identify",
         "userId": user.partition(":")[2],
-        "messageId": f"canary-{number}",
+        "messageId": f"visit-{number}",
         "timestamp": f"2024-03-0{number}T00:00:00Z",
         "platform": "canary-platform",
         "traits": {"email": f" {mail.upper()} ", "name": "Zitronengelb", "age": 30},
@@ -130,7 +133,8 @@ def test_a_dry_run_changes_nothing(filled: CommandLine) -> None:
     assert "would be pinned never" in filled("links", "unlink", *PAIR, "--dry-run").stdout
     assert (found(filled), filled("export", "--provenance").stdout) == (before, export)
     with wiring.opened_to_read(filled.settings()) as resources:
-        assert list(resources.store.pins()) == resources.store.outbox() == []
+        assert list(resources.store.pins()) == []
+        assert resources.store.outbox() == []
     (done,) = filled.json("links", "unlink", *PAIR, "--json")
     assert (done["before"], done["after"]) == (wet["before"], wet["after"])
 
@@ -177,9 +181,9 @@ def test_links_show_evidence_refusals_and_pins(filled: CommandLine) -> None:
     (accepted,) = [each for each in shown["accepted"] if USER in each["pair"]]
     (evidence,) = accepted["evidence"]
     assert (evidence["source"], evidence["strength"]) == ("segment", 1)
-    assert evidence["oldest"]["event"] == "canary-1"
+    assert evidence["oldest"]["event"] == "visit-1"
     assert evidence["newest"] == {
-        "event": "canary-2",
+        "event": "visit-2",
         "ordinal": 1709337600000,
         "spec": "shop-segment",
         "spec_version": 1,
@@ -197,7 +201,7 @@ def test_explain_in_every_format(filled: CommandLine) -> None:
     process(filled.settings(), [visit(4, OTHER)])
     text = filled("explain", USER).stdout
     assert text.startswith(f"{USER}\n  email:~")
-    assert "event canary-1 (ordinal 1709251200000, spec shop-segment@1) to event canary-2" in text
+    assert "event visit-1 (ordinal 1709251200000, spec shop-segment@1) to event visit-2" in text
     assert "max:user_id" in text
     (path,) = filled.json("explain", USER, EMAIL, USER, "--format", "json")
     assert [each["to"] for each in path["path"]] == [USER]
@@ -212,6 +216,23 @@ def test_explain_in_every_format(filled: CommandLine) -> None:
     assert mermaid.startswith("flowchart LR\n")
     assert '-.-|"max:user_id"|' in mermaid
     assert MAIL not in text + dot + mermaid
+
+
+def test_the_page_shows_what_they_print(filled: CommandLine) -> None:
+    ann = "ann@x.org"
+    given = [
+        visit(1, "user_id:7", ann),
+        visit(2, "user_id:7", ann),
+        purchase(7, ann),
+        visit(4, "user_id:8", ann),
+    ]
+    process(filled.settings(), given)
+    shown = [each for each in steps("identity.md") if re.match("idgraph (links|explain) ", each.commands)]
+    assert len(shown) == 4
+    for each in shown:
+        result = filled(*shlex.split(each.commands)[1:])
+        assert result.exit_code == 0
+        assert matches(each.output, result.stdout), result.stdout
 
 
 def test_with_the_index_away_the_outbox_has_it(filled: CommandLine, monkeypatch: Any) -> None:

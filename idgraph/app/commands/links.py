@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings
     from idgraph.model.jobs import Requester
     from idgraph.projection.projection import Projection
-    from profile_service.links import Change, Explanation, Links, StoredIdentifier
+    from profile_service.links import Explanation, Links, PinChange, StoredIdentifier
 
 commands = typer.Typer(no_args_is_help=True, help="Links between identifiers, and decisions on them.")
 
@@ -228,7 +228,7 @@ def _decide(
                 _project(lambda: resources.projection(lambda: wiring.index_rules(settings)), change)
 
 
-def _project(projection: Callable[[], Projection], change: Change) -> None:
+def _project(projection: Callable[[], Projection], change: PinChange) -> None:
     """Bring the index up to date, so that a search shows the decision when the command returns."""
     try:
         left = projection().project(sorted(change.carriers)).left()
