@@ -101,7 +101,7 @@ def linked(identifiers: Iterable[Identifier], types: Iterable[tuple[str, str]]) 
     return tuple(Pair(*pair) for pair in pairs if frozenset(each.type for each in pair) in known)
 
 
-class Shown(NamedTuple):
+class ShownTogether(NamedTuple):
     """What events of one source showed together: identifiers beside the one that names their fragment. `options` are what
     the spec says of them, empty where every pair is evidence of the source's own strength."""
 
@@ -130,14 +130,14 @@ def shown_key(source: str, identifiers: Sequence[Identifier], options: str = "")
     return "|".join(map(_escaped, (source, options, *others)))
 
 
-def read_key(key: str) -> Shown:
+def read_key(key: str) -> ShownTogether:
     """What `shown_key` made a key of."""
     source, options, *others = map(_unescaped, key.split("|"))
-    return Shown(source, options, tuple(others))
+    return ShownTogether(source, options, tuple(others))
 
 
 def options_of(strength: float | None, links: Iterable[tuple[str, str]] | None) -> str:
-    """What a spec says of its events' identifiers as options of `Shown`: the strength of their evidence, None for that of
+    """What a spec says of its events' identifiers as options of `ShownTogether`: the strength of their evidence, None for that of
     the source; and the pairs of types that are evidence for each other, None for all."""
     if strength is None and links is None:
         return ""
