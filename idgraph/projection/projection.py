@@ -102,8 +102,9 @@ class Projection:
         self._pause = FIRST_RETRY_SECONDS
         self._retry_at = math.inf
 
-    def project(self, ids: Iterable[str]) -> Projected:
-        """Bring the documents of these fragments up to date, and settle their outbox entries.
+    def project(self, ids: Iterable[str], has_lost: bool = False) -> Projected:
+        """Bring the documents of these fragments up to date, and settle their outbox entries. With `has_lost` fragments of
+        their profiles are gone, whose versions count no more.
 
         Raises ProfileIndexError when the index is away, StoreError when the store is: safe to repeat.
         """
@@ -111,7 +112,7 @@ class Projection:
         remaining = iter(dict.fromkeys(ids))
         while some := list(islice(remaining, self._size.present)):
             with self._committed() as settled:
-                total.add(self._take(some, settled))
+                total.add(self._take(some, settled, has_lost))
         return total
 
     def sweep(self, seconds: float = math.inf) -> Projected:
@@ -170,7 +171,7 @@ class Projection:
         for name in settled if self._refused else ():
             self._refused.pop(name, None)
 
-    def _take(self, ids: Sequence[str], projected: dict[str, int]) -> Projected:
+    def _take(self, ids: Sequence[str], projected: dict[str, int], has_lost: bool = False) -> Projected:
         """Put the documents of the persons of these fragments; adds the versions that were projected to `projected`."""
         rules = self._rules()
         found = self._persons(rules).around(ids, resolves_all=False)
@@ -180,7 +181,7 @@ class Projection:
         done = Projected()
         missing = [each for each in ids if each not in members and each not in found.unreadable]
         if members:
-            persons, overtaken = self._assigned(found.persons(), members, set(ids))
+            persons, overtaken = self._assigned(found.persons(), members, set(ids), has_lost)
             documents, refused = documents_of(persons, rules)
             refused |= put(self._index, documents)
             for person in persons if refused else ():
@@ -223,7 +224,7 @@ class Projection:
         return self._identity[1]
 
     def _assigned(
-        self, persons: Sequence[Person], members: dict[str, StoredFragment], asked: set[str]
+        self, persons: Sequence[Person], members: dict[str, StoredFragment], asked: set[str], has_lost: bool
     ) -> tuple[list[Person], set[str]]:
         """Record which fragments belong to which profile now, and erase documents of profiles that are part of another
         one. Returns the persons in their new epochs, without those that another projection was faster at, and the
@@ -233,8 +234,11 @@ class Projection:
         wanted = {each.stored.id: person.id for person in persons for each in person.members}
         moved = {name for name, profile in wanted.items() if (members[name].profile_id or name) != profile}
         overtaken: set[str] = set()
-        if moved:
-            profiles = {wanted[name] for name in moved} | {members[name].profile_id or name for name in moved}
+        if moved or has_lost:
+            profiles = {person.id for person in persons} if has_lost else set[str]()
+            profiles |= {wanted[name] for name in moved} | {
+                members[name].profile_id or name for name in moved
+            }
             changed = sorted(moved | (profiles & wanted.keys()))
             refused = self._store.assign(
                 [

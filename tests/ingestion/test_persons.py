@@ -144,6 +144,22 @@ def test_incremental_equals_from_scratch(case: dict[str, Any]) -> None:
     assert sorted(found[0].values()) == expected(case, installation.rules)
 
 
+def test_what_was_a_part_of_a_profile_and_is_erased_leaves_its_document() -> None:
+    installation = Installation(
+        {"rules": {"namespaces": {"user": {"priority": 1}, "email": {"priority": 2}}}}
+    )
+    installation.take([shared(number, "a@x.example") for number in range(1, 4)])
+    installation.check_index()
+    (profile,) = installation.persons()
+    last = "user:3"
+    assert profile != last
+    installation.store.erase([last], 0)
+    installation.projection.project([last])
+    installation.projection.project(["user:1", "user:2"], has_lost=True)
+    installation.check_index()
+    assert list(installation.persons()) == [profile]
+
+
 HUB = {
     "name": "hub",
     "rules": {"namespaces": {"user": {"priority": 1}, "email": {"priority": 2}}, "hub_limit": 3},

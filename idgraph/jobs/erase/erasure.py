@@ -295,7 +295,7 @@ class Erasure:
                 self._store.remember(NO_HUB, instead_of=mark)
         pinned = {name for pin in self._store.pins_of(sorted(identifiers)) for name in pin[:2]}
         carriers = self._store.find_all(sorted(identifiers | pinned), _MOST_CARRIERS)
-        self._projection.project({name for names in carriers.values() for name in names})
+        self._projection.project({name for names in carriers.values() for name in names}, has_lost=True)
         # Last: what an interrupted run has not projected is found by them.
         self._store.drop_pins(sorted(each for each in identifiers if not carriers.get(each)))
 
