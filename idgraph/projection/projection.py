@@ -181,14 +181,14 @@ class Projection:
         done = Projected()
         missing = [each for each in ids if each not in members and each not in found.unreadable]
         if members:
-            persons, overtaken = self._assigned(found.persons(), members, set(ids), has_lost)
+            persons, left = self._assigned(found.persons(), members, set(ids), has_lost)
             documents, refused = documents_of(persons, rules)
             refused |= put(self._index, documents)
             for person in persons if refused else ():
                 if person.id in refused:
                     reason = refused[person.id]
                     done.refused |= dict.fromkeys((each.stored.id for each in person.members), reason)
-            for name in overtaken:
+            for name in left:
                 del members[name]
         versions = {name: each.version for name, each in members.items()}
         settled = {name: version for name, version in versions.items() if name not in done.refused}
@@ -227,8 +227,8 @@ class Projection:
         self, persons: Sequence[Person], members: dict[str, StoredFragment], asked: set[str], has_lost: bool
     ) -> tuple[list[Person], set[str]]:
         """Record which fragments belong to which profile now, and erase documents of profiles that are part of another
-        one. Returns the persons in their new epochs, without those that another projection was faster at, and the
-        fragments of these, which stay in the outbox.
+        one. Returns the persons in their new epochs, without those that another projection was faster at; and the
+        fragments that stay in the outbox: of these persons, and those whose own document nobody has looked for here.
 
         An assignment leaves an entry in the outbox, so that a crash before the index's commit leaves no document behind."""
         wanted = {each.stored.id: person.id for person in persons for each in person.members}
@@ -261,12 +261,11 @@ class Projection:
                 for person in persons
                 if person.id not in overtaken
             ]
-        absorbed = [
-            name for name in (moved | asked) & wanted.keys() if wanted[name] != name and name not in overtaken
-        ]
-        if absorbed:
-            self._index.erase({name: document_version(members[name].epoch) for name in sorted(absorbed)})
-        return list(persons), overtaken
+        absorbed = {name for name, profile in wanted.items() if profile != name} - overtaken
+        erased = absorbed & (moved | asked)
+        if erased:
+            self._index.erase({name: document_version(members[name].epoch) for name in sorted(erased)})
+        return list(persons), overtaken | (absorbed - erased)
 
     def _remember(self, refused: Mapping[str, int], reasons: Mapping[str, str]) -> None:
         """Log refused documents once, and let them wait."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from idgraph.model.errors import ProfileIndexError
 from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
 from idgraph.model.identifiers import Identifier
 from idgraph.model.identity_events import IdentityEvent, PinDocument, epoch_ms
@@ -158,6 +159,36 @@ def test_what_was_a_part_of_a_profile_and_is_erased_leaves_its_document() -> Non
     installation.projection.project(["user:1", "user:2"], has_lost=True)
     installation.check_index()
     assert list(installation.persons()) == [profile]
+
+
+class Failing(MemoryProfileIndex):
+    """An index that is away for one erasure."""
+
+    is_away = False
+
+    def erase(self, versions: Mapping[str, int]) -> int:
+        if self.is_away:
+            self.is_away = False
+            raise ProfileIndexError("away")
+        return super().erase(versions)
+
+
+def test_a_document_that_an_interrupted_merge_left_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by the end-to-end run on a slow machine: the entry of the absorbed fragment was settled with its profile."""
+    monkeypatch.setattr("idgraph.projection.projection.COMMITTED_AT_ONCE", 1)
+    installation = Installation(
+        {"rules": {"namespaces": {"user": {"priority": 1}, "email": {"priority": 2}}}}
+    )
+    installation.index = index = Failing()
+    installation.projection = Projection(installation.store, index, lambda: installation.index_rules, 1)
+    installation.take([shared(1, "a@x.example"), shared(2, "b@x.example"), shared(3, "c@x.example")])
+    installation.check_index()
+    installation.take([shared(number, "d@x.example") for number in (3, 2, 1)])
+    index.is_away = True
+    with pytest.raises(ProfileIndexError):
+        installation.projection.sweep()
+    installation.check_index()
+    assert len(installation.persons()) == 1
 
 
 HUB = {
