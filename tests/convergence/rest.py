@@ -8,12 +8,14 @@ from idgraph.model.fragments import Kind
 from idgraph.model.index import IndexDocument, Indexed, IndexRules
 from idgraph.model.queries import FullText, Query, Range, Term
 from idgraph.model.snapshots import MetadataSnapshot
-from merge.documents import document
+from idgraph.projection.documents import documents_of
 from merge.fragments import FragmentState
+from merge.identity.rules import Rules
 from tests.convergence.events import BIG, COMPOSED
 from tests.convergence.protected import is_protected
 from tests.convergence.sites import Site
 from tests.projecting import project
+from tests.retail import persons_of
 
 QUERIES = (
     Term("a", 1),
@@ -69,8 +71,7 @@ def _indexed(site: Site, rules: Iterable[IndexRules]) -> Iterator[str]:
 
 
 def _documents(site: Site, rules: IndexRules) -> list[IndexDocument]:
-    stored = site.store.scan(limit=1000)
-    return [document(each.id, each.version, FragmentState.decode(each.state), rules) for each in stored]
+    return documents_of(persons_of(site.store, Rules(rules.identity)), rules).documents
 
 
 def _unlinked(site: Site) -> Iterator[str]:
