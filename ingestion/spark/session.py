@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from secrets import randbits
 
 from pyspark.sql import SparkSession
 
@@ -75,6 +76,8 @@ def start_session(
             raise FlowStoppedError(f"Spark did not start: {reported}; more in {log_file}") from None
         session.sparkContext.setLogLevel("ERROR")
     _report_no_tracebacks(session)
+    # Java may collect a callback of an earlier process late, by its id: ours are no earlier one's.
+    session.sparkContext._gateway.gateway_property.pool.next_id = randbits(62)
     return session
 
 
