@@ -183,9 +183,9 @@ class ProfileReader:
         found = [kind for kind, clause in kinds.items() if self._index.count(Query((clause,)))]
         return found[0] if len(found) == 1 else DataType.ARRAY if found else None
 
-    def scan(self, reveal: bool = False) -> Iterator[Profile]:
-        """All profiles, sorted by the id that is stored, a page in memory at a time."""
-        for named in self._persons.scan():
+    def scan(self, reveal: bool = False, by_fragment: bool = False) -> Iterator[Profile]:
+        """All profiles, sorted by the id that is stored, a page in memory at a time; `by_fragment` each fragment as one."""
+        for named in self._persons.fragments() if by_fragment else self._persons.scan():
             self._report(named.unreadable)
             yield from self._profiles(named.persons, reveal)
 

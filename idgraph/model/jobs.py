@@ -31,6 +31,7 @@ class JobKind(StrEnum):
     ROTATE = "rotate"
     ERASE = "erase"
     EXPORT = "export"
+    PREVIEW = "preview"
 
 
 class JobState(StrEnum):

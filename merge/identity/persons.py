@@ -17,7 +17,7 @@ from idgraph.model.fragments import Origin
 from idgraph.model.identifiers import Identifier
 from idgraph.model.pins import PinRecord, Pins
 from idgraph.model.stamps import ORDINAL_MAX
-from idgraph.model.store import FragmentStore, StoredFragment, document_version
+from idgraph.model.store import FragmentStore, StoredFragment, document_version, read_pages
 from merge.fragments import FragmentState
 from merge.identity.evidence import Class, Link, Moment, Pair, Span, read_key
 from merge.identity.resolve import Decision, Pin, Resolution, resolve
@@ -170,6 +170,21 @@ class Persons:
         while some := list(islice(remaining, size.present)):
             found = self.named(some, resolves_all)
             size.weighed(len(some), sum(map(Person.bytes, found.persons)))
+            yield found
+
+    def fragments(self, page: int = 1000) -> Iterator[Named]:
+        """All fragments in the order of their ids, each as if it were a person of its own. Raises StoreError."""
+        for ids, stored in read_pages(self._store, self._store.ids(), BatchSize(page)):
+            found = Named([], {})
+            for each in (stored[name] for name in ids if name in stored):
+                try:
+                    member = Member(each, FragmentState.decode(each.state))
+                except DamagedStateError:
+                    found.unreadable[each.id] = "its stored state is damaged"
+                    continue
+                own = Identifier.parse(self._name(each.id))
+                identifiers = tuple(sorted({own, *self._shown(member)}))
+                found.persons.append(Person(each.id, (member,), identifiers))
             yield found
 
     def _resolved(self, members: Sequence[Member], read: _Neighbourhood) -> Component:

@@ -17,7 +17,7 @@ from idgraph.model.errors import ProfileIndexError
 from idgraph.model.events import RawRecord
 from sinks.tantivy.index import TantivyProfileIndex
 from tests.app.conftest import CommandLine
-from tests.docs.shell_pages import matches, steps
+from tests.docs.shell_pages import DOCS, matches, steps
 from tests.retail import Pipeline, durable_keys, order, raw, records, snapshot
 
 MAIL, USER, OTHER = "canary.one@example.com", "user_id:canary-user-4711", "user_id:canary-user-4712"
@@ -110,6 +110,24 @@ def test_unpin_gives_the_bytes_of_before(filled: CommandLine) -> None:
     assert filled("export", "--provenance", "--reveal").stdout_bytes == before
     again = filled("links", "unpin", *PAIR)
     assert (again.exit_code, "no pin" in again.stderr) == (3, True)
+
+
+def test_an_export_of_fragments_knows_no_persons(filled: CommandLine) -> None:
+    persons = {each["id"]: each for each in filled.json("export", "--provenance")}
+    output = filled.folder / "fragments.jsonl"
+    assert filled("export", "--fragments", "--provenance", "--output", output).exit_code == 0
+    lines = output.read_text().splitlines()
+    assert lines == filled("export", "--fragments", "--provenance").stdout.splitlines()
+    fragments = {each["id"]: each for each in map(json.loads, lines)}
+    with wiring.opened_to_read(filled.settings()) as resources:
+        assert list(fragments) == list(resources.store.ids())
+    assert len(fragments) == len(persons) + 1
+    (other,) = fragments.keys() - persons.keys()
+    of_order = fragments[other]["attributes"]
+    assert "orders" in of_order
+    assert "orders" not in fragments[USER]["attributes"]
+    assert persons[USER]["attributes"]["orders"] == of_order["orders"]
+    assert [each["type"] for each in fragments[other]["identifiers"]] == ["email"]
 
 
 def test_a_pin_joins_what_no_event_does(filled: CommandLine) -> None:
@@ -227,8 +245,13 @@ def test_the_page_shows_what_they_print(filled: CommandLine) -> None:
         visit(4, "user_id:8", ann),
     ]
     process(filled.settings(), given)
-    shown = [each for each in steps("identity.md") if re.match("idgraph (links|explain) ", each.commands)]
-    assert len(shown) == 4
+    (rules,) = re.findall(
+        r"```json\n([^`]*)```\n\n```sh\nidgraph rules preview", (DOCS / "identity.md").read_text()
+    )
+    Path("rules.json").write_text(rules)
+    pattern = "idgraph (links|explain|rules preview) "
+    shown = [each for each in steps("identity.md") if re.match(pattern, each.commands)]
+    assert len(shown) == 5
     for each in shown:
         result = filled(*shlex.split(each.commands)[1:])
         assert result.exit_code == 0

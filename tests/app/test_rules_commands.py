@@ -213,3 +213,27 @@ def test_a_record_takes_another_back(idgraph: CommandLine) -> None:
     )
     (found,) = idgraph.json("rules", "try", rules, records, "--spec", spec, "--json")
     assert found["persons"] == [[["user_id", "8"]]]
+
+
+def test_rules_are_previewed(filled: CommandLine) -> None:
+    """By new rules without the e-mail address as evidence."""
+    before = filled("export", "--provenance").stdout
+    rules = written(filled.folder, "rules.json", {"least_strength": 2})
+    (found,) = filled.json("rules", "preview", rules, "--json")
+    assert found["errors"] is None
+    assert found["fragments"] == found["looked_at"] == found["profiles_after"]
+    assert found["profiles_before"] == len(before.splitlines())
+    assert found["splits"] >= 1
+    assert found["merges"] == 0
+    text = filled("rules", "preview", rules)
+    assert f"splits: {found['splits']}\n" in text.stdout
+    assert "the preview begins" in text.stderr
+    assert "normalise" in text.stderr
+    assert "@" not in text.stdout + json.dumps(found)
+    (sampled,) = filled.json("rules", "preview", rules, "--sample", "5", "--json")
+    assert sampled["looked_at"] == 5
+    assert sampled["errors"]["splits"] > 0
+    assert "estimated from 5 of" in filled("rules", "preview", rules, "--sample", "5").stdout
+    assert filled("export", "--provenance").stdout == before
+    assert {each["kind"] for each in filled.json("jobs", "list", "--json")} >= {"preview"}
+    assert filled("rules", "preview", written(filled.folder, "rules.json", {"hub": 1})).exit_code == 1

@@ -184,6 +184,9 @@ def export(
     provenance: Annotated[
         bool, typer.Option("--provenance", help="With each value's stamp and spec version.")
     ] = False,
+    fragments: Annotated[
+        bool, typer.Option("--fragments", help="One line per fragment: as if no evidence joined any.")
+    ] = False,
     reveal: Reveal = False,
     who: JobWho = "",
     why: JobWhy = "",
@@ -204,9 +207,11 @@ def export(
             require_export(output)
         with wiring.opened(settings) as resources, wiring.job_runner(settings) as runner:
             reader = wiring.profile_reader(settings, resources)
-            job = Export(resources.store.count(), output, {"provenance": provenance, "reveal": reveal})
+            options = {"provenance": provenance, "reveal": reveal, "fragments": fragments}
+            job = Export(resources.store.count(), output, options)
             profiles = (
-                canonical.encode(profile.canonical(provenance)) + b"\n" for profile in reader.scan(reveal)
+                canonical.encode(profile.canonical(provenance)) + b"\n"
+                for profile in reader.scan(reveal, fragments)
             )
             with runner.started(job, origin_of(who, why)) as run:
                 if output is None:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from idgraph.app import wiring
-from idgraph.app.commands.context import Json, Why, settings_of
+from idgraph.app.commands.context import JobWho, JobWhy, Json, Why, origin_of, settings_of
 from idgraph.app.exits import Exit, error_handler
+from idgraph.app.observation.json_logs import say
 from idgraph.app.terminal import (
     counted,
     escape_control_chars,
@@ -95,6 +96,38 @@ def apply_rules(context: typer.Context, file: RulesFile, reason: Why = "", as_js
             print_json({"version": saved.version, "saved": is_new})
         else:
             print(f"identity rules: version {saved.version} {'saved' if is_new else 'unchanged'}")
+
+
+@commands.command("preview")
+def preview_rules(
+    context: typer.Context,
+    file: RulesFile,
+    sample: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Look at so many fragments, drawn at random. Default: all.", show_default=False
+        ),
+    ] = None,
+    who: JobWho = "",
+    why: JobWhy = "",
+    as_json: Json = False,
+) -> None:
+    """Show what new identity rules would make of the stored profiles: merges, splits, violations, changed attributes.
+
+    It changes nothing. With --sample the numbers are estimates, each with its error at 95 % confidence. Protected
+    identifiers are shown as keyed hashes.
+    """
+    from idgraph.app.documents.identity import read_rules
+    from idgraph.app.jobs.rules_preview import previewing, print_preview
+    from idgraph.app.jobs.view import run_shown
+
+    with error_handler():
+        rules = read_rules(file)
+        with previewing(settings_of(context), rules, sample) as (runner, job, notes):
+            for note in notes:
+                say(note)
+            done = run_shown(runner, job, origin_of(who, why))
+        print_preview(job, done, as_json)
 
 
 @commands.command("try")

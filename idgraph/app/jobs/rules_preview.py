@@ -1,0 +1,127 @@
+"""The resources of `idgraph rules preview`, and its result for people and for scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from idgraph.app import wiring
+from idgraph.app.adapters.key_providers import ensure_keyring
+from idgraph.app.terminal import counted, escape_control_chars, print_json
+from idgraph.jobs.rules_preview import CountEstimate, RulesPreview
+from idgraph.model.identity_rules import IdentityRules
+from merge.identity.rules import Rules
+
+if TYPE_CHECKING:
+    from idgraph.app.settings.document import Settings
+    from idgraph.jobs.job import JobRunner
+    from idgraph.model.jobs import Progress
+
+MOST_PATHS = 20
+"""Changed attributes that are printed for people."""
+_TOTALS = (
+    "profiles_before",
+    "profiles_after",
+    "merges",
+    "splits",
+    "changed",
+    "violations_before",
+    "violations_after",
+)
+_BY_PART = {
+    "violations_new": "violations_new",
+    "violations_gone": "violations_gone",
+    "changed_attributes": "attribute",
+}
+
+
+@contextmanager
+def previewing(
+    settings: Settings, rules: IdentityRules, sample: int | None
+) -> Iterator[tuple[JobRunner, RulesPreview, list[str]]]:
+    """The job that compares these rules with those in force, its runner, and what it cannot show."""
+    from transforms.privacy.protected_names import StoredNames
+    from transforms.schema.policy_tree import PolicyTree
+
+    ensure_keyring(settings)
+    wiring.prepare_directory(settings)
+    with wiring.opened_to_read(settings) as resources, wiring.job_runner(settings) as runner:
+        wiring.require_own_keyring(settings, resources, notes=False)
+        snapshot = wiring.snapshot_to_read_by(settings).snapshot
+        name = StoredNames(snapshot, resources.blind_index).identifier
+        both = Rules(snapshot.identity_rules), Rules(rules)
+        job = RulesPreview(resources.store, both, name, PolicyTree(snapshot).policies, sample)
+        yield runner, job, list(_unseen(snapshot.identity_rules, rules))
+
+
+def _unseen(before: IdentityRules, after: IdentityRules) -> Iterator[str]:
+    """Changes that are of no account for events of before."""
+    names = before.namespaces.keys() | after.namespaces.keys()
+    forms = [[(n, r.namespace(n).normalise, r.namespace(n).country) for n in names] for r in (before, after)]
+    if forms[0] != forms[1] or before.blocked != after.blocked:
+        yield "`normalise` and `blocked` hold for later events: the preview has stored identifiers as they are"
+
+
+def preview_document(job: RulesPreview, done: Progress) -> dict[str, Any]:
+    """The result as JSON shows it. `errors` has the same keys as the numbers where these are estimates."""
+    numbers: dict[str, Any] = {}
+    errors: dict[str, Any] = {}
+    for name in _TOTALS:
+        numbers[name], errors[name] = job.estimate(done, name)
+    for shown, name in _BY_PART.items():
+        found = {part: job.estimate(done, f"{name}/{part}") for part in sorted(done.parts(name))}
+        numbers[shown] = {part: each.number for part, each in found.items()}
+        errors[shown] = {part: each.error for part, each in found.items()}
+    is_whole = done.done >= job.fragments
+    return {
+        "fragments": job.fragments,
+        "looked_at": done.done,
+        **numbers,
+        "errors": None if is_whole else errors,
+        "unreadable": done.counts["unreadable"],
+        "examples": job.examples,
+    }
+
+
+def print_preview(job: RulesPreview, done: Progress, as_json: bool) -> None:
+    """Print the result."""
+    if as_json:
+        print_json(preview_document(job, done))
+        return
+
+    def of(name: str) -> str:
+        return _number(job.estimate(done, name))
+
+    if done.done < job.fragments:
+        print(
+            f"estimated from {done.done:,} of {counted(job.fragments, 'fragment')}, errors at 95 % confidence"
+        )
+    print(f"profiles: {of('profiles_before')} today, {of('profiles_after')} by the new rules")
+    for title, name, key in (("merges", "merges", "of"), ("splits", "splits", "into")):
+        print(f"{title}: {of(name)}")
+        for each in job.examples[name]:
+            _example(f"{each['id']} {key} {', '.join(each[key])}")
+    print(f"violations: {of('violations_before')} today, {of('violations_after')} by the new rules")
+    for title, name in (("new", "violations_new"), ("gone", "violations_gone")):
+        for rule in sorted(done.parts(name)):
+            print(f"  {title} {escape_control_chars(rule)}: {of(f'{name}/{rule}')}")
+        for each in job.examples[name]:
+            _example(f"  {' - '.join(each['pair'])}: {each['rule']}")
+    print(f"profiles of today that have other fragments: {of('changed')}")
+    found = done.parts("attribute")
+    paths = sorted(found, key=lambda path: (-found[path], path))
+    for path in paths[:MOST_PATHS]:
+        _example(f"{path}: another value in {of(f'attribute/{path}')}")
+    if len(paths) > MOST_PATHS:
+        print(f"  and {counted(len(paths) - MOST_PATHS, 'attribute')} more: --json has all")
+    if unreadable := done.counts["unreadable"]:
+        print(f"{counted(unreadable, 'fragment')} left out, whose stored state is damaged")
+
+
+def _number(found: CountEstimate) -> str:
+    return f"{found.number:,.0f}" + (f" (± {found.error:,.0f})" if found.error else "")
+
+
+def _example(text: str) -> None:
+    print(f"  {escape_control_chars(text)}")

@@ -1,0 +1,221 @@
+"""What new identity rules would make of the profiles that are stored; changes nothing.
+
+Each profile is counted with the fragment that names it, each violation with the first fragment that shows its pair. So
+pages count everything once, and a sample of fragments estimates the whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+from idgraph.jobs.job import PagedJob, Plan
+from idgraph.model.attributes import Reconciliation
+from idgraph.model.batch_size import BatchSize
+from idgraph.model.jobs import SHOWN, JobKind, Point, Progress
+from merge.identity.evidence import Pair
+from merge.identity.persons import Component, Person, Persons, PersonStore, sightings
+from merge.identity.resolve import Violation
+from merge.identity.rules import Rules
+from merge.resolution import shown
+
+PAGE = 1000
+NORMAL_95 = 1.96
+RULE_OF_THREE = 3.0
+"""What did not occur in n draws has, with 95 % confidence, at most a share of 3 / n."""
+
+Name = Callable[[str], str]
+
+
+class CountEstimate(NamedTuple):
+    """A number, and how far the true one may be from it with 95 % confidence: 0 where all was looked at."""
+
+    number: float
+    error: float
+
+
+class RulesPreview(PagedJob):
+    """Counts `profiles_before` and `profiles_after`, `merges` and `splits`, profiles with other fragments (`changed`),
+    `violations_before` and `violations_after`, by rule those that are new and gone, and `attribute` by path where a changed
+    profile would show another value, or a protected one of another event. `sample`: of so many fragments; None for all."""
+
+    kind = JobKind.PREVIEW
+
+    def __init__(
+        self,
+        store: PersonStore,
+        rules: tuple[Rules, Rules],
+        name: Name,
+        policies: Mapping[str, Reconciliation],
+        sample: int | None = None,
+        page: int = PAGE,
+    ) -> None:
+        """`rules` are those of now and the new ones; `name` and `policies` as readers of profiles have them."""
+        self.what = {"sample": sample}
+        self._store = store
+        self._persons = tuple(Persons(store, each, name) for each in rules)
+        self._name = name
+        self._policies = policies
+        self._sample = sample
+        self._size = BatchSize(page)
+        self._squares: Counter[str] = Counter()
+        self.fragments = 0
+        """How many are stored."""
+        self.examples: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        """A few of each: `merges`, `splits`, `violations_new` and `violations_gone`."""
+
+    def plan(self, _point: Point) -> Plan:
+        self.fragments = self._store.count()
+        total = self.fragments if self._sample is None else min(self._sample, self.fragments)
+        return Plan("the preview", total, "fragment")
+
+    def pages(self, progress: Progress, _point: Point) -> Iterator[Point]:
+        ids: Iterator[str] = self._store.ids()
+        if self._sample is not None and self._sample < self.fragments:
+            ids = iter(heapq.nsmallest(self._sample, ids, key=_drawn))
+        while some := list(islice(ids, self._size.present)):
+            self._look_at(some, progress)
+            progress.done += len(some)
+            yield {}
+
+    def estimate(self, progress: Progress, name: str) -> CountEstimate:
+        """A count of the whole store."""
+        drawn, whole = progress.done, max(self.fragments, progress.done)
+        if drawn in (0, whole):
+            return CountEstimate(progress.counts[name], 0.0)
+        mean = progress.counts[name] / drawn
+        variance = max(0.0, self._squares[name] / drawn - mean * mean)
+        error = max(NORMAL_95 * math.sqrt(variance / drawn * (1 - drawn / whole)), RULE_OF_THREE / drawn)
+        return CountEstimate(round(mean * whole), round(error * whole, 1))
+
+    def _look_at(self, ids: Sequence[str], progress: Progress) -> None:
+        before, after = (_Side(each, ids) for each in self._persons)
+        self._size.weighed(len(ids), before.bytes() + after.bytes())
+        wanted = set(ids)
+        old, new = before.named(wanted), after.named(wanted)
+        after.cover(member.stored.id for person in old for member in person.members)
+        before.cover(member.stored.id for person in new for member in person.members)
+        self._tally(progress, "profiles_before", [each.id for each in old])
+        self._tally(progress, "profiles_after", [each.id for each in new])
+        self._compare_members(old, after, "splits", "into", progress)
+        self._compare_members(new, before, "merges", "of", progress)
+        for person in new:
+            self._compare_values(before.of.get(person.id), person, progress)
+        self._compare_violations(
+            before.violations(wanted, self._name), after.violations(wanted, self._name), progress
+        )
+        progress.counts["unreadable"] += len(before.unreadable & wanted)
+
+    def _compare_members(
+        self, persons: Iterable[Person], others: _Side, what: str, key: str, progress: Progress
+    ) -> None:
+        """Count persons whose fragments are several on the other side."""
+        found: list[str] = []
+        for person in persons:
+            parts = sorted({others.of[name].id for name in _members(person) if name in others.of})
+            if len(parts) > 1:
+                found.append(person.id)
+                self._show(what, {"id": self._name(person.id), key: list(map(self._name, parts))})
+        self._tally(progress, what, found)
+
+    def _compare_values(self, before: Person | None, after: Person, progress: Progress) -> None:
+        if before is None or before.id != after.id or _members(before) == _members(after):
+            return
+        self._tally(progress, "changed", [after.id])
+        old, new = (self._values(each) for each in (before, after))
+        for path in old.keys() | new.keys():
+            if old.get(path) != new.get(path):
+                self._tally(progress, f"attribute/{path}", [after.id])
+
+    def _values(self, person: Person) -> dict[str, Any]:
+        """What shows, by path. Of a sealed value the ciphertext, in which each event's is another one."""
+        found: dict[str, Any] = {}
+        for each in shown(person.state(), self._policies):
+            parts = [part.value for part in each.parts]
+            found[each.path] = parts if each.is_sealed else each.value(parts)
+        return found
+
+    def _compare_violations(
+        self, before: Mapping[Violation, str], after: Mapping[Violation, str], progress: Progress
+    ) -> None:
+        self._tally(progress, "violations_before", before.values())
+        self._tally(progress, "violations_after", after.values())
+        for what, found, others in (
+            ("violations_new", after, before),
+            ("violations_gone", before, after),
+        ):
+            by_rule: dict[str, list[str]] = defaultdict(list)
+            for each in sorted(found.keys() - others.keys()):
+                by_rule[each.rule].append(found[each])
+                self._show(what, {"pair": list(map(str, each.pair)), "rule": each.rule})
+            for rule, owners in by_rule.items():
+                self._tally(progress, f"{what}/{rule}", owners)
+
+    def _tally(self, progress: Progress, name: str, fragments: Iterable[str]) -> None:
+        """Count one for each, given the fragment that it is counted with."""
+        for number in Counter(fragments).values():
+            progress.counts[name] += number
+            self._squares[name] += number * number
+
+    def _show(self, what: str, example: dict[str, Any]) -> None:
+        if len(self.examples[what]) < SHOWN:
+            self.examples[what].append(example)
+
+
+class _Side:
+    """Persons around some fragments by one set of rules; `of` is the person of each fragment."""
+
+    def __init__(self, persons: Persons, ids: Sequence[str]) -> None:
+        self._persons = persons
+        self.of: dict[str, Person] = {}
+        self.unreadable: set[str] = set()
+        self._components = self._read(ids)
+
+    def _read(self, ids: Iterable[str]) -> list[Component]:
+        found = self._persons.around(ids)
+        self.of |= {name: person for person in found.persons() for name in _members(person)}
+        self.unreadable |= found.unreadable.keys()
+        return found.components
+
+    def named(self, ids: set[str]) -> list[Person]:
+        """The persons that these fragments name."""
+        return [self.of[each] for each in sorted(ids) if each in self.of and self.of[each].id == each]
+
+    def bytes(self) -> int:
+        """How many these persons have in the store."""
+        return sum(map(Person.bytes, {each.id: each for each in self.of.values()}.values()))
+
+    def cover(self, ids: Iterable[str]) -> None:
+        """Have the persons of these fragments too."""
+        missing = sorted(set(ids) - self.of.keys() - self.unreadable)
+        if missing:
+            self._read(missing)
+
+    def violations(self, ids: set[str], name: Name) -> dict[Violation, str]:
+        """Those that are counted with one of these fragments, with it."""
+        found: dict[Violation, str] = {}
+        for component in self._components:
+            refused = (
+                {each.pair: each for each in component.resolution.violations} if component.resolution else {}
+            )
+            first: dict[Pair, str] = {}
+            for member in (each for person in component.persons for each in person.members if refused):
+                for _, pairs, _, _ in sightings(member, name):
+                    for pair in refused.keys() & pairs:
+                        first[pair] = min(member.stored.id, first.get(pair, member.stored.id))
+            found |= {refused[pair]: fragment for pair, fragment in first.items() if fragment in ids}
+        return found
+
+
+def _members(person: Person) -> list[str]:
+    return [each.stored.id for each in person.members]
+
+
+def _drawn(fragment_id: str) -> bytes:
+    """A place in an order that has nothing to do with the ids': the first n are a random sample, each time the same."""
+    return hashlib.blake2b(fragment_id.encode(), digest_size=16).digest()
