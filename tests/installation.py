@@ -28,7 +28,7 @@ from tests.shared_java import shared_java
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 PROGRAM = [sys.executable, "-m", "idgraph.app.cli"]
 RUN_SECONDS = 400
-FLOWS = ("run", "backfill")
+FLOWS = ("run", "backfill", "resolve")
 """Commands that start Spark."""
 
 

@@ -41,6 +41,7 @@ COMMANDS = {
     "seal": "seal:seal",
     "reindex": "index:reindex",
     "reconcile": "reconcile:reconcile",
+    "resolve": "resolve:resolve",
     "bench": "bench:bench",
     "jobs": "jobs:commands",
     "dead-letters": "dead_letters:commands",

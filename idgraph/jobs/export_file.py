@@ -56,18 +56,19 @@ def require_place(path: Path) -> None:
         raise ConfigError(f"{path}: {error.strerror}") from None
 
 
-def require_export(path: Path) -> None:
-    """Raises ConfigError where a file stands that is no export, as a keyring or a database: to write one would replace it."""
+def require_export(path: Path, begins: bytes = _EXPORT) -> None:
+    """Raises ConfigError where a file stands that is no export, as a keyring or a database: to write one would replace it.
+    An export `begins` so."""
     try:
         if not path.is_file():
             return
         if path.absolute().is_relative_to("/dev") or path.absolute().is_relative_to("/proc"):
             raise ConfigError(f"{path}: leave out --output to write to standard output")
         with path.open("rb") as stream:
-            beginning = stream.read(len(_EXPORT))
+            beginning = stream.read(len(begins))
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
-    if beginning not in (b"", _EXPORT):
+    if beginning not in (b"", begins):
         raise ConfigError(
             f"{path}: holds something else than an export, and is not replaced; remove it first"
         )

@@ -32,6 +32,7 @@ class JobKind(StrEnum):
     ERASE = "erase"
     EXPORT = "export"
     PREVIEW = "preview"
+    RESOLVE = "resolve"
 
 
 class JobState(StrEnum):

@@ -221,19 +221,21 @@ class MicroBatchRunner:
     def _stages(self, batch: DataFrame, tasks: int, order: BatchOrder) -> DataFrame:
         plan = self._plan
         if plan.flow.strategy == "low_latency":
-            return _map_in_arrow(batch, quick_task(plan, order))
+            return map_in_arrow(batch, quick_task(plan, order))
         if tasks <= 1:
-            return _map_in_arrow(batch, whole_task(plan, order))
+            return map_in_arrow(batch, whole_task(plan, order))
         fewer = batch.coalesce(_fewer(tasks, self._session.sparkContext.defaultParallelism))
-        mapped = _map_in_arrow(fewer, map_task(plan, order))
-        return _map_in_arrow(mapped.repartitionById(plan.flow.partitions, "part"), commit_task(plan, order))
+        mapped = map_in_arrow(fewer, map_task(plan, order))
+        return map_in_arrow(mapped.repartitionById(plan.flow.partitions, "part"), commit_task(plan, order))
 
 
-def _map_in_arrow(
-    rows: DataFrame, task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+def map_in_arrow(
+    rows: DataFrame,
+    task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    schema: str = ROW_SCHEMA,
 ) -> DataFrame:
-    """`rows.mapInArrow(task, ROW_SCHEMA)` without its demand for pandas, which nothing on the way of Arrow batches uses."""
-    function = vectorized_udf(task, ROW_SCHEMA, PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
+    """`rows.mapInArrow(task, schema)` without its demand for pandas, which nothing on the way of Arrow batches uses."""
+    function = vectorized_udf(task, schema, PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
     column = function(*[rows[name] for name in rows.columns])
     mapped = rows._jdf.mapInArrow(column._jc, False, rows._build_java_profile(None))
     return DataFrame(mapped, rows.sparkSession)

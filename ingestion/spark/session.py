@@ -35,9 +35,10 @@ def start_session(
     log_file: Path,
     archives: Path,
     jars: Sequence[Path] = (),
+    seals_rows: bool = True,
 ) -> SparkSession:
     """A session for one flow. `scratch` holds Spark's own temporary files, `archives` outlives the run,
-    `jars` are added to Spark's own.
+    `jars` are added to Spark's own. Unless the tasks seal their rows, Spark encrypts what it writes to disk.
 
     What the JVM and its workers write to standard error goes to `log_file`, not between the lines of a
     progress bar. Raises FlowStoppedError with the reason when Spark does not start.
@@ -60,7 +61,7 @@ def start_session(
     builder = SparkSession.builder.master(flow.master).appName(f"idgraph-{flow.name}")
     if jars:
         builder = builder.config("spark.jars", ",".join(jar.as_uri() for jar in jars))
-    for key, value in session_options(flow, spark, scratch, archives).items():
+    for key, value in session_options(flow, spark, scratch, archives, seals_rows).items():
         builder = builder.config(key, value)
     further = {name: value.get_secret_value() for name, value in spark.options.items()}
     with _standard_error_to(log_file), given_by_file(further, scratch / "further.properties"):

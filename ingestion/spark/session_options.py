@@ -26,9 +26,11 @@ _LONGEST_SOCKETS_FOLDER = 55
 _QUICK_JAVA = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
-def session_options(flow: FlowConfig, spark: SparkSettings, scratch: Path, archives: Path) -> dict[str, str]:
+def session_options(
+    flow: FlowConfig, spark: SparkSettings, scratch: Path, archives: Path, seals_rows: bool = True
+) -> dict[str, str]:
     """By name, without the configuration's further ones, which may replace none of these. `scratch` holds the driver's
-    temporary files, `archives` those of Spark's classes."""
+    temporary files, `archives` those of Spark's classes. `seals_rows`: the tasks seal what Spark writes to disk."""
     log4j = Path(__file__).with_name("log4j2.properties")
     here = is_local(flow.master)
     # To executors it encrypts, code too: without the best compiler at a tenth of the speed.
@@ -63,7 +65,7 @@ def session_options(flow: FlowConfig, spark: SparkSettings, scratch: Path, archi
         "spark.shuffle.compress": "false",
         "spark.shuffle.spill.compress": "false",
         # Of a cluster the reports as well. Here it would be most of what the JVM does, which has no better compiler.
-        "spark.io.encryption.enabled": str(not here).lower(),
+        "spark.io.encryption.enabled": str(not (here and seals_rows)).lower(),
     }
 
 

@@ -136,7 +136,7 @@ class Persons:
         components = [
             Component((Person(members[0].stored.id, (members[0],), ()),), None)
             if len(members) == 1 and not resolves_all
-            else self._resolved(members, read)
+            else resolved(members, self._rules, read.pins, read.hubs, self._name)
             for members in read.components()
         ]
         return Found(components, read.unreadable, read.stored_hubs)
@@ -183,54 +183,66 @@ class Persons:
                     found.unreadable[each.id] = "its stored state is damaged"
                     continue
                 own = Identifier.parse(self._name(each.id))
-                identifiers = tuple(sorted({own, *self._shown(member)}))
+                identifiers = tuple(sorted({own, *_shown(member, self._name)}))
                 found.persons.append(Person(each.id, (member,), identifiers))
             yield found
 
-    def _resolved(self, members: Sequence[Member], read: _Neighbourhood) -> Component:
-        shown = {each.stored.id: self._shown(each) for each in members}
-        first: dict[Identifier, int] = {}
-        links: dict[Pair, dict[Class, Span]] = {}
-        for fragment_id, origins in shown.items():
-            own = Identifier.parse(self._name(fragment_id))
-            for identifier, origin in origins.items():
-                ordinal = origin.stamp.ordinal
-                first[identifier] = min(first.get(identifier, ordinal), ordinal)
-            first.setdefault(own, min((origin.stamp.ordinal for origin in origins.values()), default=0))
-        for each in members:
-            self._add_links(links, each)
-        resolution = resolve(
-            [Link(pair, classes) for pair, classes in links.items()],
-            first,
-            read.pins,
-            self._rules,
-            read.hubs,
-        )
-        by_identifier: dict[Identifier, list[Member]] = defaultdict(list)
-        for each in members:
-            by_identifier[Identifier.parse(self._name(each.stored.id))].append(each)
-        persons = []
-        for part in resolution.partition:
-            of_part = [member for identifier in part for member in by_identifier.get(identifier, ())]
-            if of_part:
-                of_part.sort(key=lambda member: _age(member, shown[member.stored.id]))
-                persons.append(Person(of_part[0].stored.id, tuple(of_part), part))
-        return Component(tuple(persons), resolution)
 
-    def _add_links(self, links: dict[Pair, dict[Class, Span]], member: Member) -> None:
-        for kind, pairs, oldest, newest in sightings(member, self._name):
-            span = Span(moment_of(oldest), moment_of(newest))
-            for pair in pairs:
-                classes = links.setdefault(pair, {})
-                classes[kind] = classes[kind].join(span) if kind in classes else span
+def resolved(
+    members: Sequence[Member],
+    rules: Rules,
+    pins: Sequence[Pin],
+    hubs: Collection[Identifier],
+    name: Callable[[str], str] = str,
+) -> Component:
+    """The persons of all fragments of a component. `hubs` are those of its identifiers that more fragments carry than their
+    hub limit allows. `name` as of `Persons`."""
+    shown = {each.stored.id: _shown(each, name) for each in members}
+    first: dict[Identifier, int] = {}
+    links: dict[Pair, dict[Class, Span]] = {}
+    for fragment_id, origins in shown.items():
+        own = Identifier.parse(name(fragment_id))
+        for identifier, origin in origins.items():
+            ordinal = origin.stamp.ordinal
+            first[identifier] = min(first.get(identifier, ordinal), ordinal)
+        first.setdefault(own, min((origin.stamp.ordinal for origin in origins.values()), default=0))
+    for each in members:
+        _add_links(links, each, name)
+    known = [Link(pair, classes) for pair, classes in links.items()]
+    resolution = resolve(known, first, pins, rules, hubs)
+    by_identifier: dict[Identifier, list[Member]] = defaultdict(list)
+    for each in members:
+        by_identifier[Identifier.parse(name(each.stored.id))].append(each)
+    persons = []
+    for part in resolution.partition:
+        of_part = [member for identifier in part for member in by_identifier.get(identifier, ())]
+        if of_part:
+            of_part.sort(key=lambda member: _age(member, shown[member.stored.id]))
+            persons.append(Person(of_part[0].stored.id, tuple(of_part), part))
+    return Component(tuple(persons), resolution)
 
-    def _shown(self, member: Member) -> dict[Identifier, Origin]:
-        """The identifiers that a fragment's events showed, with the earliest event of each."""
-        found: dict[Identifier, Origin] = {}
-        for text, origin in member.state.identifiers.items():
-            identifier = Identifier.parse(self._name(text))
-            found[identifier] = min(origin, found.get(identifier, origin))
-        return found
+
+def _add_links(links: dict[Pair, dict[Class, Span]], member: Member, name: Callable[[str], str]) -> None:
+    for kind, pairs, oldest, newest in sightings(member, name):
+        span = Span(moment_of(oldest), moment_of(newest))
+        for pair in pairs:
+            classes = links.setdefault(pair, {})
+            classes[kind] = classes[kind].join(span) if kind in classes else span
+
+
+def _shown(member: Member, name: Callable[[str], str]) -> dict[Identifier, Origin]:
+    """The identifiers that a fragment's events showed, with the earliest event of each."""
+    found: dict[Identifier, Origin] = {}
+    for text, origin in member.state.identifiers.items():
+        identifier = Identifier.parse(name(text))
+        found[identifier] = min(origin, found.get(identifier, origin))
+    return found
+
+
+def too_many(rules: Rules, identifier: str) -> int:
+    """As many fragments carry an identifier that joins nothing."""
+    limit = rules.hub_limit(Identifier.parse(identifier).type)
+    return UNLIMITED if limit is None else limit + 2
 
 
 def sightings(
@@ -343,8 +355,7 @@ class _Neighbourhood:
     def _carriers(self, identifiers: Sequence[str]) -> dict[str, list[str]]:
         by_limit: dict[int, list[str]] = defaultdict(list)
         for text in identifiers:
-            limit = self._rules.hub_limit(Identifier.parse(text).type)
-            by_limit[UNLIMITED if limit is None else limit + 2].append(text)
+            by_limit[too_many(self._rules, text)].append(text)
         found: dict[str, list[str]] = {}
         for limit, some in by_limit.items():
             for text, carriers in self._store.find_all(some, limit).items():

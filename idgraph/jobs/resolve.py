@@ -1,0 +1,86 @@
+"""All persons resolved again, compared with those that the projection recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+
+from idgraph.jobs.job import Job, Plan, Run
+from idgraph.model.index import ProfileIndex
+from idgraph.model.jobs import SHOWN, JobKind, Point, Progress
+from idgraph.model.store import ProfileStore
+from ingestion.stages.resolve import ResolvedProfile, profile_of, unreadable
+from merge.identity.persons import Persons
+
+PAGE = 1000
+
+
+def read_profiles(persons: Persons, show: Callable[[str], str]) -> Iterator[ResolvedProfile]:
+    """All persons as readers resolve them, in this process. Raises StoreError."""
+    for named in persons.scan():
+        found = [profile_of(each, show) for each in named.persons]
+        yield from sorted(found + [unreadable(each) for each in named.unreadable])
+
+
+class ResolveAll(Job):
+    """Counts `profiles`, `unreadable` fragments, those that are recorded for another profile (`misplaced`), and with
+    `checks` profiles whose document in the index is missing or of another version (`documents`). Profiles on their way into
+    the index are `waiting`. Without `checks` misplaced fragments are put into the outbox. The first of each are in the
+    notes."""
+
+    kind = JobKind.RESOLVE
+
+    def __init__(
+        self,
+        store: ProfileStore,
+        index: ProfileIndex,
+        show: Callable[[str], str],
+        checks: bool,
+        rebuilds: bool,
+    ) -> None:
+        """`show` returns the form in which a stored id may be shown."""
+        self.what = {"check": checks, "rebuild": rebuilds}
+        self._store = store
+        self._index = index
+        self._show = show
+        self._checks = checks
+
+    def plan(self, _point: Point) -> Plan:
+        return Plan("resolving", self._store.count(), "fragment")
+
+    def lines(
+        self, run: Run, profiles: Iterable[ResolvedProfile], show: Callable[[Run], None]
+    ) -> Iterator[bytes]:
+        """Look at all profiles; gives the line of each. Raises JobStoppedError when the job must end."""
+        remaining = iter(profiles)
+        while some := list(islice(remaining, PAGE)):
+            run.progress.done += sum(len(each.fragments) for each in some)
+            run.progress.counts["unreadable"] += sum(not each.line for each in some)
+            self._look_at(run.progress, [each for each in some if each.line])
+            yield from (each.line for each in some)
+            show(run)
+            run.page({})
+
+    def _look_at(self, progress: Progress, profiles: Sequence[ResolvedProfile]) -> None:
+        progress.counts["profiles"] += len(profiles)
+        suspects = [each for each in profiles if each.misplaced]
+        stale: list[ResolvedProfile] = []
+        if self._checks:
+            versions = self._index.versions([each.id for each in profiles])
+            stale = [e for e in profiles if not e.misplaced and versions.get(e.id) != e.version]
+        under_way = self._under_way([*suspects, *stale])
+        progress.counts["waiting"] += len(under_way)
+        misplaced = [name for each in suspects if each.id not in under_way for name in each.misplaced]
+        self._count(progress, "misplaced", misplaced)
+        self._count(progress, "documents", [each.id for each in stale if each.id not in under_way])
+        if misplaced and not self._checks:
+            self._store.enqueue(misplaced)
+
+    def _under_way(self, profiles: Sequence[ResolvedProfile]) -> set[str]:
+        """Those with a fragment that waits for the projection."""
+        of = {name: each.id for each in profiles for name in each.fragments}
+        return {of[each.fragment_id] for each in self._store.summaries(list(of)) if each.in_outbox}
+
+    def _count(self, progress: Progress, name: str, ids: Sequence[str]) -> None:
+        progress.counts[name] += len(ids)
+        progress.note(name, list(map(self._show, ids[:SHOWN])))
