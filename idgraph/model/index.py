@@ -17,7 +17,8 @@ from idgraph.model.queries import Order, Query, Scalar
 
 class IndexRules(NamedTuple):
     """`is_indexable` answers for a path whether policy lets its plaintext into the index; `policies` are the
-    reconciliation policies of paths that have another than `latest`; `identity` says which fragments are one profile.
+    reconciliation policies of paths that have another than `latest`; `identity` says which fragments are one profile, in which
+    version; 0 are the default rules.
 
     The same `is_indexable` always gives the same answers, so that they may be kept: where one changes it is another
     object."""
@@ -25,6 +26,7 @@ class IndexRules(NamedTuple):
     is_indexable: Callable[[str], bool]
     policies: Mapping[str, Reconciliation] = LATEST_ONLY
     identity: IdentityRules = DEFAULT_RULES
+    identity_version: int = 0
 
 
 class IndexDocument(NamedTuple):

@@ -44,6 +44,9 @@ LONGEST_RETRY_SECONDS = 60.0
 SHOWN = 5
 """How many refused documents are named where more are meant."""
 
+FOLLOW_SECONDS = 0.5
+"""After new identity rules, so long of each pass is for finding fragments whose profile changes: commits wait meanwhile."""
+
 MOST_REMEMBERED = 10_000
 """Refused documents that wait for their retry. Of more, the others are put again by each sweep."""
 
@@ -55,6 +58,12 @@ NO_HUB = "hub no more"
 def hub_mark(identifier: str, limit: int) -> str:
     """The mark of the store that says that an identifier was found to be a hub beyond a limit."""
     return f"hub {limit} {hashlib.sha256(identifier.encode()).hexdigest()}"
+
+
+def rules_mark(rules: IndexRules) -> str:
+    """The mark of the store that says that all fragments were looked through after these identity rules came."""
+    content = rules.identity.model_dump_json(exclude_defaults=True)
+    return f"identity rules {rules.identity_version} {hashlib.sha256(content.encode()).hexdigest()}"
 
 
 @dataclass(slots=True)
@@ -99,6 +108,8 @@ class Projection:
         self._refused: dict[str, int] = {}
         self._hubs: set[str] = set()
         self._has_split = False
+        self._followed: IdentityRules | None = None
+        self._following, self._place = "", ""
         self._pause = FIRST_RETRY_SECONDS
         self._retry_at = math.inf
 
@@ -141,9 +152,11 @@ class Projection:
                     if len(entries) < size:
                         # What is committed meanwhile is of the next pass, else a steady flow would prolong this one.
                         break
-            if total.is_whole and self._has_split:
+            is_followed = not total.is_whole or self._follow()
+            if total.is_whole and (self._has_split or not is_followed):
                 # Entries before the place where the sweep is.
                 total.is_whole, self._has_split, after = False, False, ""
+                total.postponed = 0
         self._plan_retry(waiting is not self._refused)
         return total
 
@@ -206,6 +219,38 @@ class Projection:
         projected |= settled
         done.projected = len(settled)
         return done
+
+    def _follow(self) -> bool:
+        """Put fragments into the outbox that new identity rules give to another profile. Returns whether all that is stored
+        was looked through, in this pass and those before."""
+        rules = self._rules()
+        if rules.identity is self._followed:
+            return True
+        mark = rules_mark(rules)
+        if rules.identity_version and not self._store.remembers(mark):
+            if mark != self._following:
+                self._following, self._place = mark, ""
+            persons, ends = self._persons(rules), time.monotonic() + FOLLOW_SECONDS
+            while page := self._store.scan(self._place, self._size.present):
+                self._enqueue_moved(persons, [each.id for each in page])
+                self._place = page[-1].id
+                if time.monotonic() >= ends:
+                    return False
+            self._store.remember(mark)
+        self._followed = rules.identity
+        return True
+
+    def _enqueue_moved(self, persons: Persons, ids: Sequence[str]) -> None:
+        asked = set(ids)
+        moved = [
+            member.stored.id
+            for person in persons.around(ids, resolves_all=False).persons()
+            for member in person.members
+            if member.stored.id in asked and (member.stored.profile_id or member.stored.id) != person.id
+        ]
+        if moved:
+            self._store.enqueue(moved)
+            self._has_split = True
 
     def _split(self, hubs: Mapping[str, int]) -> None:
         """Put all that an identifier joined into the outbox, once it is a hub and joins nothing."""

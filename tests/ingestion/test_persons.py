@@ -191,7 +191,7 @@ def test_a_document_that_an_interrupted_merge_left_goes(monkeypatch: pytest.Monk
     assert len(installation.persons()) == 1
 
 
-HUB = {
+HUB: dict[str, Any] = {
     "name": "hub",
     "rules": {"namespaces": {"user": {"priority": 1}, "email": {"priority": 2}}, "hub_limit": 3},
 }
@@ -238,3 +238,54 @@ def test_a_hub_costs_the_same_however_many_it_joins() -> None:
     installation.take([shared(20)])
     installation.projection.sweep()
     assert sum(read) <= 3, "its own fragment, for the commit and for the projection"
+
+
+def follow(installation: Installation, document: dict[str, Any], version: int) -> None:
+    """New rules are in force, and the projection sweeps as it always does."""
+    rules = IdentityRules.model_validate(document)
+    installation.rules = Rules(rules)
+    installation.index_rules = IndexRules(lambda _: True, identity=rules, identity_version=version)
+    installation.check_index()
+
+
+@pytest.mark.parametrize(
+    "case", [each for each in CASES if usable(each)][::4], ids=lambda case: str(case["name"])
+)
+def test_documents_follow_new_rules_and_old_ones_again(
+    case: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # One page of three fragments in each pass.
+    monkeypatch.setattr("idgraph.projection.projection.FOLLOW_SECONDS", -1)
+    installation = Installation(case)
+    installation.take(IdentityEvent.model_validate(each) for each in case["events"])
+    installation.check_index()
+    before = installation.persons()
+    follow(installation, {"least_strength": 2}, 1)
+    assert all(len(found) == 1 for found in installation.persons().values())
+    # Another process, after a crash.
+    installation.projection = Projection(
+        installation.store, installation.index, lambda: installation.index_rules, 3
+    )
+    follow(installation, {}, 2)
+    follow(installation, case["rules"], 3)
+    assert installation.persons() == before
+
+
+def test_rules_that_are_followed_are_not_looked_for_again() -> None:
+    installation = Installation(HUB)
+    installation.take(map(shared, range(3)))
+    follow(installation, HUB["rules"], 1)
+    read: list[str] = []
+    through = installation.store.scan
+
+    def counted(after: str = "", limit: int = 1000) -> Any:
+        read.append(after)
+        return through(after, limit)
+
+    installation.store.scan = counted  # type: ignore[method-assign]
+    for projection in (
+        installation.projection,
+        Projection(installation.store, installation.index, lambda: installation.index_rules),
+    ):
+        projection.sweep()
+    assert read == []

@@ -42,14 +42,14 @@ class PolicyTree:
             level: policy_of(snapshot.levels.policy(level))
             for level in (Classification if mode is DetectionMode.SEAL else ())
         }
-        self._identity = snapshot.identity_rules
+        self._identity = snapshot.identity_rules, snapshot.identity_rules_version
         self._root = AttributeNode("", 0, self._default, None)
         self.policies: dict[str, Reconciliation] = {}
         """How values are reconciled, by path; of those that are not by `latest`."""
         self.declared_types: dict[str, DataType] = {}
         """As `transforms.schema.data_types.declared_types` gives them."""
         self._unknown = 0
-        self.index_rules = IndexRules(_Indexable(self).__getitem__, self.policies, self._identity)
+        self.index_rules = IndexRules(_Indexable(self).__getitem__, self.policies, *self._identity)
         """Others after `take` if an answer may be another one."""
         # Parents come before children, so that a child finds what it inherits.
         for attribute in sorted(snapshot.attributes, key=_keys):
@@ -86,7 +86,7 @@ class PolicyTree:
         if _protect_way(way) or is_concerned or own.indexable != before.indexable:
             # Another object: an index keeps what the one before answered, perhaps in another thread, as one that is
             # overdue.
-            self.index_rules = IndexRules(_Indexable(self).__getitem__, self.policies, self._identity)
+            self.index_rules = IndexRules(_Indexable(self).__getitem__, self.policies, *self._identity)
         return True
 
     def _way(self, path: str) -> list[AttributeNode]:

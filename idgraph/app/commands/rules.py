@@ -96,6 +96,8 @@ def apply_rules(context: typer.Context, file: RulesFile, reason: Why = "", as_js
             print_json({"version": saved.version, "saved": is_new})
         else:
             print(f"identity rules: version {saved.version} {'saved' if is_new else 'unchanged'}")
+        if is_new:
+            say("search follows while a flow runs; without one, run `idgraph resolve`")
 
 
 @commands.command("preview")
