@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import msgspec
@@ -52,6 +52,24 @@ class _Wire(msgspec.Struct, array_like=True):
 
 
 _decoder = msgspec.json.Decoder(_Wire, float_hook=canonical.exact_number)
+
+
+class _EvidenceWire(msgspec.Struct, array_like=True):
+    origins: list[_Origin]
+    registers: msgspec.Raw
+    markers: msgspec.Raw
+    identifiers: dict[str, int]
+    sightings: dict[str, tuple[int, int]]
+
+
+_evidence_decoder = msgspec.json.Decoder(_EvidenceWire)
+
+
+class Evidence(NamedTuple):
+    """Of `Parts` what says who it is."""
+
+    identifiers: dict[str, Origin]
+    sightings: dict[str, tuple[Origin, Origin]]
 
 
 @dataclass(slots=True)
@@ -143,28 +161,45 @@ def decode(data: bytes) -> Parts:
     parts = Parts()
     try:
         wire = _decoder.decode(body(data))
-        origins, parts.registers = _read(wire)
-        parts.markers = {(source, scope): Stamp(*stamp) for source, scope, stamp in wire.markers}
-        parts.identifiers = {identifier: origins[origin] for identifier, origin in wire.identifiers.items()}
-        parts.sightings = {
-            key: (origins[oldest], origins[newest]) for key, (oldest, newest) in wire.sightings.items()
+        origins = _origins(wire)
+        parts.registers = {
+            path: _new(Register, (origins[origin], _KINDS[kind], value))
+            for path, (origin, kind, value) in wire.registers.items()
         }
+        parts.markers = {(source, scope): Stamp(*stamp) for source, scope, stamp in wire.markers}
+        parts.identifiers, parts.sightings = _evidence(wire, origins)
         if wire.cells:
             parts.cells = cell_codec.decode(wire.makers, wire.cells)
     except (*canonical.MalformedJSON, LookupError, ValueError) as error:
-        raise DamagedStateError(f"a fragment's stored state is damaged: {type(error).__name__}") from None
+        raise _damaged(error) from None
     return parts
 
 
-def _read(wire: _Wire) -> tuple[list[Origin], dict[str, Register]]:
-    origins = [
+def evidence(data: bytes) -> Evidence:
+    """As `decode`, but the rest is not read."""
+    try:
+        wire = _evidence_decoder.decode(body(data))
+        return _evidence(wire, _origins(wire))
+    except (*canonical.MalformedJSON, LookupError, ValueError) as error:
+        raise _damaged(error) from None
+
+
+def _origins(wire: _Wire | _EvidenceWire) -> list[Origin]:
+    return [
         _new_origin(Origin, (_new_stamp(Stamp, origin[:4]), _new_spec(SpecRef, origin[4:])))
         for origin in wire.origins
     ]
-    return origins, {
-        path: _new(Register, (origins[origin], _KINDS[kind], value))
-        for path, (origin, kind, value) in wire.registers.items()
-    }
+
+
+def _evidence(wire: _Wire | _EvidenceWire, origins: list[Origin]) -> Evidence:
+    return Evidence(
+        {identifier: origins[origin] for identifier, origin in wire.identifiers.items()},
+        {key: (origins[oldest], origins[newest]) for key, (oldest, newest) in wire.sightings.items()},
+    )
+
+
+def _damaged(error: Exception) -> DamagedStateError:
+    return DamagedStateError(f"a fragment's stored state is damaged: {type(error).__name__}")
 
 
 def _foreign(data: bytes) -> StoreError:

@@ -110,6 +110,12 @@ class FragmentState:
         """What events showed together, by key, with the oldest and the newest of them."""
         return self._content.sightings
 
+    def evidence(self) -> codec.Evidence:
+        """Identifiers and sightings. They are read from the bytes where the rest is not needed."""
+        if self._parts is None and self.encoded is not None:
+            return codec.evidence(self.encoded)
+        return codec.Evidence(self.identifiers, self.sightings)
+
     def apply(self, change: FragmentChange) -> None:
         """Join in what one event asks. Call `normalise` before the state is shown or stored."""
         registers = self.registers
@@ -330,11 +336,8 @@ def join_all(states: Sequence[FragmentState]) -> FragmentState:
     first, *others = states
     if not others:
         return first
-    encoded = [each.encoded for each in states]
-    if native.states is not None and all(map(_is_common, encoded)):
-        body = native.states.join_all(tuple(codec.body(each) for each in encoded if each is not None))
-        if body is not None:
-            return FragmentState(codec.framed(body))
+    if (joined := joined_natively(states)) is not None:
+        return joined
     whole = FragmentState.decode(first.encode())
     # Joined as objects, so that each of the others costs its own size and not the size of the whole.
     whole.encoded = None
@@ -342,6 +345,15 @@ def join_all(states: Sequence[FragmentState]) -> FragmentState:
         whole.join(other)
     whole.normalise()
     return whole
+
+
+def joined_natively(states: Sequence[FragmentState]) -> FragmentState | None:
+    """`join_all` on the bytes of the states; None where native code does not join them, as where one has markers."""
+    encoded = [each.encoded for each in states]
+    if native.states is None or not all(map(_is_common, encoded)):
+        return None
+    body = native.states.join_all(tuple(codec.body(each) for each in encoded if each is not None))
+    return None if body is None else FragmentState(codec.framed(body))
 
 
 def _is_common(encoded: bytes | None) -> TypeGuard[bytes]:

@@ -18,7 +18,7 @@ from idgraph.model.identifiers import Identifier
 from idgraph.model.pins import PinRecord, Pins
 from idgraph.model.stamps import ORDINAL_MAX
 from idgraph.model.store import FragmentStore, StoredFragment, document_version, read_pages
-from merge.fragments import FragmentState
+from merge.fragments import FragmentState, joined_natively
 from merge.identity.evidence import Class, Link, Moment, Pair, Span, read_key
 from merge.identity.resolve import Decision, Pin, Resolution, resolve
 from merge.identity.rules import Rules
@@ -99,6 +99,8 @@ class Owners(NamedTuple):
 
 def joined(states: Sequence[FragmentState]) -> FragmentState:
     """The join of the normalised states of several fragments. A snapshot event covers its own fragment alone."""
+    if (quickly := joined_natively(states)) is not None:
+        return quickly
     whole = FragmentState()
     for each in states:
         part = FragmentState.decode(each.encode())
@@ -233,7 +235,7 @@ def _add_links(links: dict[Pair, dict[Class, Span]], member: Member, name: Calla
 def _shown(member: Member, name: Callable[[str], str]) -> dict[Identifier, Origin]:
     """The identifiers that a fragment's events showed, with the earliest event of each."""
     found: dict[Identifier, Origin] = {}
-    for text, origin in member.state.identifiers.items():
+    for text, origin in member.state.evidence().identifiers.items():
         identifier = Identifier.parse(name(text))
         found[identifier] = min(origin, found.get(identifier, origin))
     return found
@@ -250,7 +252,7 @@ def sightings(
 ) -> Iterator[tuple[Class, list[Pair], Origin, Origin]]:
     """What a fragment's events showed together, with the oldest and the newest of these events. `name` as of `Persons`."""
     own = Identifier.parse(name(member.stored.id))
-    for key, (oldest, newest) in member.state.sightings.items():
+    for key, (oldest, newest) in member.state.evidence().sightings.items():
         shown = read_key(key)
         kind, pairs = shown.pairs(own, [Identifier.parse(name(text)) for text in shown.others])
         yield kind, pairs, oldest, newest
