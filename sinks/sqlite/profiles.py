@@ -5,6 +5,7 @@ See docs/adr/0002-profile-store.md for the tables and what they cost.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -238,6 +239,14 @@ def _read(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str, Store
     }
 
 
+_CARRIERS = """
+SELECT value, (
+  SELECT json_group_array(id)
+  FROM (SELECT id FROM identifiers JOIN fragments ON number = fragment WHERE identifier = value LIMIT ?)
+) FROM json_each(?)
+"""
+
+
 def _find_all(connection: sqlite3.Connection, identifiers: Sequence[str], limit: int) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {
         name: [name]
@@ -247,11 +256,12 @@ def _find_all(connection: sqlite3.Connection, identifiers: Sequence[str], limit:
             chunk,
         )
     }
-    query = "SELECT id FROM identifiers JOIN fragments ON number = fragment WHERE identifier = ? LIMIT ?"
-    for name in identifiers:
-        own = found.get(name, [])
-        if others := connection.execute(query, (name, limit - len(own))).fetchall():
-            found[name] = own + [other for (other,) in others]
+    # One statement: most identifiers that are asked for have no fragment but their own.
+    carriers = connection.execute(_CARRIERS, (limit, json.dumps(identifiers)))
+    for name, others in carriers:
+        if others != "[]":
+            own = found.get(name, [])
+            found[name] = own + json.loads(others)[: limit - len(own)]
     return found
 
 
