@@ -16,7 +16,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice, starmap
 
@@ -125,6 +125,10 @@ class Projection:
             with self._committed() as settled:
                 total.add(self._take(some, settled, has_lost))
         return total
+
+    def many(self) -> AbstractContextManager[None]:
+        """Several calls, each of which commits. Nobody else writes to the index meanwhile. Raises as `project` does."""
+        return self._index.writing(stays_open=True)
 
     def sweep(self, seconds: float = math.inf) -> Projected:
         """Project once all that has an entry in the outbox, or what so many `seconds` are enough for. A document that

@@ -21,6 +21,9 @@ END_SECONDS = 60.0
 """How long the end of a flow waits for what is left."""
 SWEEP_SECONDS = 5.0
 """A sweep that takes longer is broken off and begun again: between two the end of the flow is noticed."""
+TOGETHER_SECONDS = 3.0
+IDLE_SECONDS = 0.5
+"""How long others may wait for the index while micro-batches follow each other, and how far these are apart at most."""
 MANY = 10_000
 REST_SECONDS = 2.0
 """After a sweep of so many fragments, which a flow at its limit leaves: few large commits cost the index a third of many
@@ -71,8 +74,7 @@ class ProjectionRunner:
         retry = RETRY_SECONDS
         while not self._stop.is_set():
             self._wake.wait(POLL_SECONDS)
-            self._wake.clear()
-            if self._sweep(SWEEP_SECONDS):
+            if self._sweep_many():
                 retry = RETRY_SECONDS
                 if self._is_busy:
                     self._stop.wait(REST_SECONDS)
@@ -80,6 +82,23 @@ class ProjectionRunner:
                 self._stop.wait(retry)
                 retry = min(2 * retry, LONGEST_RETRY_SECONDS)
         self._end()
+
+    def _sweep_many(self) -> bool:
+        """Sweep, and at each micro-batch again, for as long as others may wait for the index. Returns whether index and store
+        were there."""
+        ends = time.monotonic() + TOGETHER_SECONDS
+        try:
+            with self._projection.many():
+                while True:
+                    self._wake.clear()
+                    is_well = self._sweep(SWEEP_SECONDS)
+                    if not is_well or self._is_busy or self._stop.is_set() or time.monotonic() > ends:
+                        return is_well
+                    if not self._wake.wait(IDLE_SECONDS):
+                        return True
+        except Exception as error:
+            self._report(error, "what is committed waits in the outbox")
+            return False
 
     def _sweep(self, seconds: float) -> bool:
         """Whether index and store were there."""

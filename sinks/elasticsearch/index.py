@@ -87,7 +87,7 @@ class ElasticsearchProfileIndex:
         self._is_checked = False
         self._lock = threading.Lock()
 
-    def writing(self) -> AbstractContextManager[None]:
+    def writing(self, stays_open: bool = False) -> AbstractContextManager[None]:  # noqa: ARG002
         """Others write as well: external versions decide."""
         return nullcontext()
 

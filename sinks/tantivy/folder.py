@@ -13,7 +13,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 from typing import Literal, NamedTuple, TypeVar
@@ -68,15 +68,17 @@ class IndexFolder:
         self._lock = WriterLock(path / "lock")
         self._opened: dict[str, Index] = {}
         self._depth = 0
+        self._stays_open = False
         self._writers: dict[str, Uncommitted] = {}
         self._process = os.getpid()
         self._guard = threading.Lock()
         self._is_closed = False
 
     @contextmanager
-    def writing(self) -> Iterator[None]:
+    def writing(self, stays_open: bool = False) -> Iterator[None]:
         """Until the block ends nobody else writes. The thread that is in it may enter it again. The outermost block commits
-        what was written when it ends, and nothing if it fails."""
+        what was written when it ends, and nothing if it fails. Within one that `stays_open` each block is an outermost one:
+        tantivy merges beside its commits, and not behind each."""
         self._require_open()
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -85,15 +87,22 @@ class IndexFolder:
         except OSError as error:
             raise ProfileIndexError(f"index {self.path}: {error.strerror}") from None
         self._depth += 1
+        if self._depth == 1:
+            self._stays_open = stays_open
+        outermost = 2 if self._stays_open else 1
         try:
             yield
-            if self._depth == 1:
+            if self._depth == outermost:
                 self.commit()
+        except BaseException:
+            if self._depth <= outermost:
+                self._close("rollback")
+            raise
         finally:
             self._depth -= 1
             try:
                 if self._depth == 0:
-                    self._end("rollback")
+                    self._close("wait_merging_threads")
             finally:
                 lock.__exit__(None, None, None)
 
@@ -175,7 +184,7 @@ class IndexFolder:
                     self._writers[version.folder] = Uncommitted(_writer(self.open(version)), {})
                 yield self._writers[version.folder]
         except BaseException:
-            self._end("rollback")
+            self._close("rollback")
             raise
 
     def uncommitted(self, version: Version) -> Mapping[bytes, int]:
@@ -184,19 +193,32 @@ class IndexFolder:
 
     def commit(self) -> None:
         """What was written is there, and durable. Only while `writing`."""
-        self._end("commit")
+        if not self._stays_open:
+            self._close("commit")
+        for folder, (writer, stamps) in self._writers.items():
+            with self._problems():
+                if stamps:
+                    writer.commit()
+                    stamps.clear()
+            self._for_owner_only(folder)
 
-    def _end(self, how: Literal["commit", "rollback"]) -> None:
+    def _close(self, first: Literal["commit", "rollback", "wait_merging_threads"]) -> None:
+        """Close tantivy's writers. Merges in progress come to their end: killed ones would be begun again by each writer."""
         while self._writers:
             folder, (writer, _) = self._writers.popitem()
             with self._problems():
                 try:
-                    writer.commit() if how == "commit" else writer.rollback()
+                    getattr(writer, first)()
                 finally:
-                    # Merges in progress come to their end: killed ones would be begun again by each writer.
-                    writer.wait_merging_threads()
-                    for file in (self.path / folder).iterdir():
-                        file.chmod(OWNER_ONLY)
+                    if first != "wait_merging_threads":
+                        writer.wait_merging_threads()
+                    self._for_owner_only(folder)
+
+    def _for_owner_only(self, folder: str) -> None:
+        for file in (self.path / folder).iterdir():
+            # A merge removes files meanwhile.
+            with suppress(FileNotFoundError):
+                file.chmod(OWNER_ONLY)
 
     def compact(self, version: Version, copies: Callable[[Index], Iterator[str]]) -> Version:
         """Leave nothing of documents that were replaced or erased: the version in another folder, if there are any.

@@ -35,8 +35,8 @@ class TantivyProfileIndex:
         self.folder = IndexFolder(Path(path))
         self._names = names
 
-    def writing(self) -> AbstractContextManager[None]:
-        return self.folder.writing()
+    def writing(self, stays_open: bool = False) -> AbstractContextManager[None]:
+        return self.folder.writing(stays_open)
 
     def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:
         newest, refused = newest_of(documents)

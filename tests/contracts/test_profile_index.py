@@ -442,6 +442,27 @@ def test_a_block_that_fails_writes_nothing(durable: Implementation[ProfileIndex]
         assert found(index) == ["a", "c"]
 
 
+def test_blocks_of_one_that_stays_open_commit_each_by_itself(
+    durable: Implementation[ProfileIndex], tmp_path: Path
+) -> None:
+    """Found by other processes at once; one that fails is like one that never was. Many commits make tantivy merge."""
+    with durable.opened(tmp_path) as index, durable.opened(tmp_path) as other:
+        with index.writing(stays_open=True):
+            for number in range(20):
+                index.put(
+                    [IndexDocument("a", number + 1, {"x": number}), IndexDocument(f"b{number}", 1, {"y": 1})]
+                )
+                assert found(other, Term("x", number)) == ["a"]
+            if durable.in_files:
+                with suppress(ZeroDivisionError), index.writing():
+                    index.put([IndexDocument("c", 1, {"x": 1})])
+                    raise ZeroDivisionError
+            assert index.erase({"b0": 1}) == 1
+            assert len(found(other, Term("y", 1))) == 19
+        put(other, d={"x": 1})
+        assert found(index, Term("x", 1)) == ["d"]
+
+
 _WRITE_COUNTED = """
 import sys, time
 from pathlib import Path

@@ -295,7 +295,7 @@ def test_slices_share_a_commit(store: MemoryProfileStore, tmp_path: Path) -> Non
 def test_nothing_is_settled_before_the_commit(store: MemoryProfileStore) -> None:
     class Index(MemoryProfileIndex):
         @contextmanager
-        def writing(self) -> Iterator[None]:
+        def writing(self, stays_open: bool = False) -> Iterator[None]:
             yield
             raise ProfileIndexError("no space")
 

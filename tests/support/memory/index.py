@@ -56,7 +56,7 @@ class MemoryProfileIndex:
         self._guard = threading.RLock()
 
     @contextmanager
-    def writing(self) -> Iterator[None]:
+    def writing(self, stays_open: bool = False) -> Iterator[None]:
         with self._lock():
             yield
 
