@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
-
-from pyspark.sql import DataFrame, SparkSession
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from idgraph.model.counts import BatchCounts
 from idgraph.model.events import RawRecord
 from ingestion.sources.files.lines import DamagedRecord
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 SparkRow = Sequence[Any]
 """The values of one row's columns. Binary ones are `bytes` or `bytearray`, by the way that Spark hands the row on."""

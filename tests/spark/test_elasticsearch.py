@@ -13,9 +13,9 @@ from idgraph.app import wiring
 from idgraph.app.settings.document import load
 from idgraph.model.index import ProfileIndex
 from idgraph.model.queries import Query
-from idgraph.model.store import scan_all
-from merge.documents import document
-from merge.fragments import FragmentState
+from idgraph.projection.documents import documents_of
+from merge.identity.persons import Persons
+from merge.identity.rules import Rules
 from sinks.tantivy.index import TantivyProfileIndex
 from tests.contracts.implementations import reversed_name
 from tests.installation import Installation, Shop, retail
@@ -36,10 +36,9 @@ def opened(installation: Installation) -> Iterator[tuple[ProfileIndex, ProfileIn
     rules = AttributeTree(wiring.snapshot_to_read_by(settings).snapshot).index_rules
     embedded = TantivyProfileIndex(installation.folder / "embedded", reversed_name)
     with wiring.opened(settings) as resources:
-        stored = scan_all(resources.store)
-        embedded.put(
-            [document(each.id, each.version, FragmentState.decode(each.state), rules) for each in stored]
-        )
+        persons = Persons(resources.store, Rules(rules.identity))
+        for page in persons.scan(resolves_all=False):
+            embedded.put(documents_of(page.persons, rules).documents)
         yield resources.index, embedded
     embedded.close()
 
