@@ -65,7 +65,7 @@ class _EvidenceWire(msgspec.Struct, array_like=True):
 _evidence_decoder = msgspec.json.Decoder(_EvidenceWire)
 
 
-class Evidence(NamedTuple):
+class StoredEvidence(NamedTuple):
     """Of `Parts` what says who it is."""
 
     identifiers: dict[str, Origin]
@@ -175,7 +175,7 @@ def decode(data: bytes) -> Parts:
     return parts
 
 
-def evidence(data: bytes) -> Evidence:
+def evidence(data: bytes) -> StoredEvidence:
     """As `decode`, but the rest is not read."""
     try:
         wire = _evidence_decoder.decode(body(data))
@@ -191,8 +191,8 @@ def _origins(wire: _Wire | _EvidenceWire) -> list[Origin]:
     ]
 
 
-def _evidence(wire: _Wire | _EvidenceWire, origins: list[Origin]) -> Evidence:
-    return Evidence(
+def _evidence(wire: _Wire | _EvidenceWire, origins: list[Origin]) -> StoredEvidence:
+    return StoredEvidence(
         {identifier: origins[origin] for identifier, origin in wire.identifiers.items()},
         {key: (origins[oldest], origins[newest]) for key, (oldest, newest) in wire.sightings.items()},
     )

@@ -110,11 +110,11 @@ class FragmentState:
         """What events showed together, by key, with the oldest and the newest of them."""
         return self._content.sightings
 
-    def evidence(self) -> codec.Evidence:
+    def evidence(self) -> codec.StoredEvidence:
         """Identifiers and sightings. They are read from the bytes where the rest is not needed."""
         if self._parts is None and self.encoded is not None:
             return codec.evidence(self.encoded)
-        return codec.Evidence(self.identifiers, self.sightings)
+        return codec.StoredEvidence(self.identifiers, self.sightings)
 
     def apply(self, change: FragmentChange) -> None:
         """Join in what one event asks. Call `normalise` before the state is shown or stored."""

@@ -205,8 +205,7 @@ class _Side:
             )
             first: dict[Pair, str] = {}
             for member in (each for person in component.persons for each in person.members if refused):
-                shown = member.state.evidence().sightings
-                for _, pairs, _, _ in sightings(member.stored.id, shown, name):
+                for _, pairs, _, _ in sightings(member, name):
                     for pair in refused.keys() & pairs:
                         first[pair] = min(member.stored.id, first.get(pair, member.stored.id))
             found |= {refused[pair]: fragment for pair, fragment in first.items() if fragment in ids}
