@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 from idgraph.model.fragments import Origin
 from idgraph.model.identifiers import Identifier
 from idgraph.model.pins import PinRecord
+from idgraph.model.stamps import ORDINAL_MAX
 from idgraph.model.store import Outbox
 from merge.identity.evidence import Class, Link, Pair, Span
 from merge.identity.persons import UNLIMITED, Component, Person, Persons, PersonStore, moment_of, sightings
@@ -130,6 +131,19 @@ class Links:
             for person in component.persons
             if person.id in wanted
         ]
+
+    def splitting(self, ends: tuple[StoredIdentifier, StoredIdentifier], path: Iterable[Pair]) -> set[Pair]:
+        """The links on the path between two identifiers that hold them together: without one of these, which is unlinked
+        alone, they would be two persons. Other evidence may join them again without the others."""
+        wanted = {each.identifier for each in ends}
+        carriers = ends[0].carriers | ends[1].carriers
+        found = set()
+        for pair in path:
+            pin = PinRecord(str(pair.low), str(pair.high), ORDINAL_MAX, Decision.NEVER)
+            persons = self._persons.around(carriers, supposed=[pin]).persons()
+            if not any(wanted.issubset(each.identifiers) for each in persons):
+                found.add(pair)
+        return found
 
     def decide(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,6 +11,7 @@ from idgraph.model import canonical
 from idgraph.model.fragments import Origin
 from idgraph.model.identifiers import Identifier
 from idgraph.model.pins import PinRecord
+from merge.identity.evidence import Pair
 from merge.identity.persons import Person
 from profile_service.links import Explanation, Links, PinChange, ShownLink
 
@@ -59,9 +60,11 @@ def print_links(found: Explanation) -> None:
     _section("pin", [f"{each.low} - {each.high}: {_decided(each)}" for each in found.pins])
 
 
-def print_explanation(found: Explanation, form: str, ends: Ends | None) -> None:
+def print_explanation(
+    found: Explanation, form: str, ends: Ends | None, splitting: Set[Pair] = frozenset()
+) -> None:
     """Print why some identifiers are one profile: `form` is `text`, `json`, `dot` or `mermaid`. With `ends` only the path
-    between these two."""
+    between these two; each link that is `splitting` would make them two profiles if it were unlinked."""
     if ends is None:
         root = Identifier.parse(found.id)
         steps = list(found.tree(root))
@@ -71,6 +74,11 @@ def print_explanation(found: Explanation, form: str, ends: Ends | None) -> None:
     match form:
         case "json":
             path = [{"to": str(there), **_link(link)} for _, there, link in steps]
+            if ends is not None:
+                path = [
+                    each | {"splits": link.pair in splitting}
+                    for each, (_, _, link) in zip(path, steps, strict=True)
+                ]
             refused = [_link(each) for each in found.refused]
             print_json({"id": found.id, "from": str(root), "path": path, "refused": refused})
         case "dot":
@@ -83,7 +91,16 @@ def print_explanation(found: Explanation, form: str, ends: Ends | None) -> None:
                 _line(f"{'  ' * depth}{there}: {_why(link)}")
             if ends is not None and not steps:
                 _line(f"  no accepted link leads from here to {ends[1]}")
+            if ends is not None and steps:
+                _print_splitting([link for _, _, link in steps if link.pair in splitting], len(steps))
             _print_refused(found.refused)
+
+
+def _print_splitting(links: Sequence[ShownLink], steps: int) -> None:
+    _line(f"{len(links):,} of {counted(steps, 'link')} would split them if unlinked")
+    for each in links:
+        events = {event for shown in each.evidence for event in (shown.oldest, shown.newest)}
+        _line(f"  {_ends(each)}{', shown by one event' if len(events) == 1 else ''}")
 
 
 def _print_refused(refused: Iterable[ShownLink]) -> None:

@@ -236,6 +236,20 @@ def test_explain_in_every_format(filled: CommandLine) -> None:
     assert MAIL not in text + dot + mermaid
 
 
+def test_explain_names_the_links_that_hold_two_together(filled: CommandLine) -> None:
+    third = "user_id:canary-user-4713"
+    process(filled.settings(), [visit(1, third, "canary.three@example.com")])
+    filled.json("links", "pin", USER, third, "--decision", "always", "--json")
+    mail = "email:canary.three@example.com"
+    (path,) = filled.json("explain", USER, EMAIL, mail, "--format", "json")
+    assert [each["splits"] for each in path["path"]] == [True, True, True]
+    shown = filled("explain", USER, EMAIL, mail).stdout
+    assert "3 of 3 links would split them if unlinked\n" in shown
+    assert sum("shown by one event" in line for line in shown.splitlines()) == 1
+    with wiring.opened_to_read(filled.settings()) as resources:
+        assert {each.decision for each in resources.store.pins()} == {"always"}
+
+
 def test_the_page_shows_what_they_print(filled: CommandLine) -> None:
     ann = "ann@x.org"
     given = [

@@ -138,8 +138,8 @@ def explain(
 ) -> None:
     """Explain why identifiers are one profile, or why not: the evidence of each link, and the links that were refused.
 
-    With A and B: the path between these two. Otherwise, from the profile's id to each of its identifiers. Exit code 3: no
-    profile has an identifier.
+    With A and B: the path between these two, and which of its links `idgraph links unlink` could take to split them.
+    Otherwise, from the profile's id to each of its identifiers. Exit code 3: no profile has an identifier.
     """
     from idgraph.app.link_views import print_explanation
 
@@ -147,11 +147,14 @@ def explain(
         raise typer.BadParameter("give A and B, or neither")
     with error_handler(), _opened(settings_of(context)) as links:
         found = _explained(links, profile)
-        ends = None
+        ends, stored = None, None
         if one is not None and other is not None:
-            ends = _known(links, one, "A").identifier, _known(links, other, "B").identifier
+            stored = _known(links, one, "A"), _known(links, other, "B")
+            ends = stored[0].identifier, stored[1].identifier
         for each in found:
-            print_explanation(each, form.value, ends)
+            path = [link.pair for _, link in each.path(*ends)] if ends else []
+            splitting = links.splitting(stored, path) if stored else set()
+            print_explanation(each, form.value, ends, splitting)
 
 
 @contextmanager
