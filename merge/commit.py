@@ -153,11 +153,11 @@ class Committer:
             elif isinstance(joined, CommitFailure):
                 failed[fragment_id] = joined
             else:
-                data, new = joined
+                data, new, dropped = joined
                 version = _version(present, tombstoned.get(fragment_id))
                 writes.append(
                     _new_write(
-                        FragmentWrite, (fragment_id, version, data, new, change.erasure_epoch, _NO_NAMES)
+                        FragmentWrite, (fragment_id, version, data, new, change.erasure_epoch, dropped)
                     )
                 )
                 result.stored_bytes += len(data) if present is None else len(data) - len(present.state)
@@ -224,10 +224,11 @@ def _version(present: StoredFragment | None, tombstone: Tombstone | None) -> int
 
 def _joined(
     fragment_id: str, change: FragmentState, present: StoredFragment | None
-) -> tuple[bytes, frozenset[str]] | CommitFailure | None:
-    """The bytes of the state to write, and the identifiers that are new; None if the change changes nothing."""
+) -> tuple[bytes, frozenset[str], frozenset[str]] | CommitFailure | None:
+    """The bytes of the state to write, the identifiers that are new, and those that are taken back; None if the change
+    changes nothing."""
     try:
-        joined = _join(change, present)
+        joined = _join(fragment_id, change, present)
         # One that is larger already may become smaller.
         largest = max(LARGEST_STATE, len(present.state) if present else 0)
         if joined is None or len(joined[0]) <= largest:
@@ -244,11 +245,15 @@ def _joined(
         return CommitFailure(fragment_id, DeadLetterReason.MERGE_FAILED, type(error).__name__, change)
 
 
-def _join(change: FragmentState, present: StoredFragment | None) -> tuple[bytes, frozenset[str]] | None:
+def _join(
+    fragment_id: str, change: FragmentState, present: StoredFragment | None
+) -> tuple[bytes, frozenset[str], frozenset[str]] | None:
+    # A fragment is found by its id, also where no event shows it any more.
+    own = frozenset((fragment_id,))
     if present is None:
         # Normalising it in place changes nothing of what it asks for, should it be asked again.
         change.normalise()
-        return change.encode(), change.names()
+        return change.encode(), change.names() | own, _NO_NAMES
     state = FragmentState.checked(present.state)
     known = state.names()
     if not state.join(change):
@@ -257,7 +262,8 @@ def _join(change: FragmentState, present: StoredFragment | None) -> tuple[bytes,
     data = state.encode()
     if data == present.state:
         return None
-    return data, state.names() - known
+    names = state.names()
+    return data, names - known, (known - names) - own
 
 
 def _failed(

@@ -3,7 +3,8 @@
 `join` is commutative, associative and idempotent, so the order, the duplication and the batching of events
 cannot show in the result (law 1). Four things are joined: registers by path (the later one wins),
 snapshot markers (the later one wins), the identifiers seen (the earliest event is kept), and what events showed
-together (the earliest and the latest event are kept).
+together (the earliest and the latest event are kept). Of a source that can take events back, each event is kept, and
+so is what takes it back, whichever comes first.
 
 What a profile shows is a function of the joined state:
 
@@ -36,7 +37,7 @@ from idgraph.model.stamps import Stamp
 from idgraph.model.tombstones import NO_EPOCH
 from merge import codec
 from merge.cells import Cell, Removals
-from merge.identity.evidence import shown_key
+from merge.identity.evidence import ShownTogether, evidence_of, is_of_one_event, read_key
 from merge.policies import POLICIES
 from merge.policies.policy import tie_break
 
@@ -129,10 +130,10 @@ class FragmentState:
             self._join_registers(change.mutations)
         if change.policies:
             self._write_cells(change)
-        for kind, value in change.identifiers:
-            self._join_identifier(f"{kind}:{value}", origin)
-        if len(change.identifiers) > 1:
-            key = shown_key(origin.stamp.source, change.identifiers, change.evidence)
+        names, sightings = evidence_of(origin, change.identifiers, change.evidence, change.retracts)
+        for name in names:
+            self._join_identifier(name, origin)
+        for key in sightings:
             self._join_sighting(key, origin, origin)
         if change.scope is not None:
             self._join_markers([((origin.stamp.source, change.scope), origin.stamp)])
@@ -163,12 +164,41 @@ class FragmentState:
         return True
 
     def names(self) -> frozenset[str]:
-        """The identifiers, text forms alone."""
+        """The identifiers that events showed which are not taken back, text forms alone."""
+        return self.names_and_others()[0]
+
+    def carried(self) -> frozenset[str]:
+        """`names`, and what only events showed that are taken back."""
+        return frozenset().union(*self.names_and_others())
+
+    def names_and_others(self) -> tuple[frozenset[str], frozenset[str]]:
+        """`names`, and what only events showed that are taken back."""
         if native.states is not None and self.encoded is not None and self._parts is None:
             names = native.states.identifiers(self.encoded)
             if names is not None:
-                return names
-        return frozenset(self.identifiers)
+                return names, frozenset()
+        names, sightings = frozenset(self.shown()), self.evidence().sightings
+        of_events = (read_key(key).others for key in sightings if is_of_one_event(key))
+        return names, frozenset().union(*of_events) - names
+
+    def shown(self) -> Mapping[str, Origin]:
+        """The identifiers that events showed which are not taken back, with the earliest event of each."""
+        evidence = self.evidence()
+        if not any(map(is_of_one_event, evidence.sightings)):
+            return evidence.identifiers
+        found = dict(evidence.identifiers)
+        for together, oldest, _ in self.shown_together():
+            for each in together.others if together.event_id is not None else ():
+                found[each] = min(oldest, found.get(each, oldest))
+        return found
+
+    def shown_together(self) -> Iterator[tuple[ShownTogether, Origin, Origin]]:
+        """What events showed together that are not taken back, with the oldest and the newest of them."""
+        read = [(read_key(key), span) for key, span in self.evidence().sightings.items()]
+        taken_back = {(each.source, each.event_id) for each, _ in read if each.is_retraction}
+        for each, (oldest, newest) in read:
+            if (each.source, each.event_id) not in taken_back:
+                yield each, oldest, newest
 
     def _join_registers(self, others: Mapping[str, Register]) -> bool:
         changed = False

@@ -231,7 +231,7 @@ class ProfileReader:
         name = self.names.identifier
         evidence: dict[str, Origin] = {}
         for member in person.members:
-            for text, said in member.state.identifiers.items():
+            for text, said in member.state.shown().items():
                 origin = self.names.origin(said)
                 # Stored under both names, it shows the earlier evidence, which `seal` keeps.
                 evidence[name(text)] = min(origin, evidence.get(name(text), origin))

@@ -59,7 +59,7 @@ class FragmentChange(NamedTuple):
 
     `policies` are those of the mapping snapshot, for paths with another policy than `latest`. `entries` are kept values
     that a mutation does not contain: the elements of a sealed array. `evidence` is what the spec says of the event's
-    identifiers.
+    identifiers. `retracts` is the id of the event that it takes back, empty for none; None where its spec cannot say.
     """
 
     fragment_id: str
@@ -70,3 +70,4 @@ class FragmentChange(NamedTuple):
     policies: Mapping[str, Reconciliation] = LATEST_ONLY
     entries: Mapping[str, Sequence[Register]] = NO_ENTRIES
     evidence: str = ""
+    retracts: str | None = None

@@ -52,7 +52,7 @@ MOST_REMEMBERED = 10_000
 
 
 NO_HUB = "hub no more"
-"""The mark that takes the place of a hub's, once some of its fragments are erased."""
+"""The mark that takes the place of a hub's, once some of its fragments are erased, or carry it no more."""
 
 
 def hub_mark(identifier: str, limit: int) -> str:
@@ -195,6 +195,7 @@ class Projection:
         members = {each.stored.id: each.stored for person in found.persons() for each in person.members}
         self._size.weighed(len(ids), sum(len(each.state) for each in members.values()))
         self._split(found.hubs)
+        self._unsplit(found.not_hubs)
         done = Projected()
         missing = [each for each in ids if each not in members and each not in found.unreadable]
         if members:
@@ -266,6 +267,17 @@ class Projection:
                     self._store.remember(mark)
                     self._has_split = True
                 self._hubs.add(mark)
+
+    def _unsplit(self, not_hubs: Mapping[str, int]) -> None:
+        """Forget that an identifier was a hub, so that all it joins is projected once it is one again; and project that once
+        more, should it be one by now."""
+        for identifier, limit in not_hubs.items():
+            mark = hub_mark(identifier, limit)
+            if self._store.remembers(mark):
+                self._hubs.discard(mark)
+                self._store.remember(NO_HUB, instead_of=mark)
+                self._store.enqueue(self._store.find(identifier))
+                self._has_split = True
 
     def _persons(self, rules: IndexRules) -> Persons:
         if self._identity is None or self._identity[0] is not rules.identity:

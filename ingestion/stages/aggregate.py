@@ -15,7 +15,7 @@ from ingestion.stages.map_output import EventStates, Fault, MapOutput, MappedEve
 from ingestion.stages.protect import ProtectedChunk, Sealed
 from merge import codec
 from merge.fragments import FragmentState, join_all
-from merge.identity.evidence import shown_key
+from merge.identity.evidence import evidence_of
 
 
 class Aggregator:
@@ -72,12 +72,8 @@ class Aggregator:
             registers = event.leaves.plain
             registers |= sealed.registers
             if self._is_joined_as_bytes(event, registers):
-                identifiers = {str(each): event.origin for each in event.identifiers}
-                sightings = {}
-                if len(identifiers) > 1:
-                    key = shown_key(event.origin.stamp.source, event.identifiers, event.evidence)
-                    sightings[key] = event.origin, event.origin
-                parts.append(codec.body_of(registers, identifiers, sightings))
+                shown = evidence_of(event.origin, event.identifiers, event.evidence, event.retracts)
+                parts.append(codec.body_of(registers, *shown))
                 continue
             change = FragmentChange(
                 name,
@@ -88,6 +84,7 @@ class Aggregator:
                 self._policies,
                 sealed.entries,
                 event.evidence,
+                event.retracts,
             )
             self._state(name, output).apply(change)
         if name not in self._states:

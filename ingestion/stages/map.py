@@ -105,7 +105,12 @@ class EventMapper:
         signs = None if spec is None else self._snapshot.protected_names.signs_in_event_ids(spec.document.id)
         found = None
         is_harmless = self._snapshot.attributes.sensitive(source) is None
-        is_plain = spec is not None and spec.scope is None and spec.document.evidence is None
+        is_plain = (
+            spec is not None
+            and spec.scope is None
+            and spec.document.evidence is None
+            and spec.document.retracts is None
+        )
         if spec is not None and is_plain and signs is not None and is_harmless:
             found = spec.map, spec.ref, signs
         if len(self._routes) < MAX_CACHED_ROUTES:
@@ -143,6 +148,9 @@ class EventMapper:
             self._snapshot.attributes.refuse_value_keys(leaves, lambda: spec.is_value_of(event))
             stage = "encrypt"
             names = self._protector.names(mapped, spec.document.id, leaves, spec.naming)
+            retracts = spec.retracted(mapped.output)
+            if retracts:
+                retracts = self._protector.event_id(retracts, spec.document.id, spec.document.retracts)
         except EventError as error:
             self._dead_letters.add(
                 output, record, stage, DeadLetterReason(error.reason), error.message, spec_ref
@@ -172,6 +180,7 @@ class EventMapper:
                 leaves,
                 spec.scope,
                 evidence=_options(spec),
+                retracts=retracts,
             )
         if leaves is not None:
             self._snapshot.attributes.take_back(leaves)

@@ -80,6 +80,8 @@ class MappedEvent(NamedTuple):
     """The state of its plain values and identifiers, as JSON (`merge.codec`); then `leaves` has no plain values."""
     evidence: str = ""
     """What the spec says of its identifiers (`merge.identity.evidence.shown_key`)."""
+    retracts: str | None = None
+    """The id of the event that it takes back, empty for none; None where its spec cannot say."""
 
 
 class MappedChunk(NamedTuple):

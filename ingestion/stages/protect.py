@@ -138,13 +138,19 @@ class Protector:
                 f"the primary identifier has more than the {MOST_BYTES:,} bytes that every store takes",
             )
         stamp = mapped.stamp
-        # A stamp is stored as it is, beside the values: an id that is a sealed attribute must not be.
-        if self._names.protects_event_id(id_place, stamp.event_id):
-            hashed = self._blind_index.identifier(Identifier("event", stamp.event_id))
-            stamp = stamp._replace(event_id=hashed.value)
+        event_id = self.event_id(stamp.event_id, id_place)
+        if event_id != stamp.event_id:
+            stamp = stamp._replace(event_id=event_id)
             for path, register in leaves.plain.items():
                 leaves.plain[path] = register._replace(origin=register.origin._replace(stamp=stamp))
         return EventNames(fragment_id, identifiers, stamp)
+
+    def event_id(self, event_id: str, *places: str | None) -> str:
+        """An event's id as it is stored: hashed if it is protected at one of the places that it is read from. A stamp is
+        stored as it is, beside the values: an id that is a sealed attribute must not be."""
+        if any(self._names.protects_event_id(each, event_id) for each in places):
+            return self._blind_index.identifier(Identifier("event", event_id)).value
+        return event_id
 
     def _renamed(self, identifiers: tuple[Identifier, ...], naming: Container[str]) -> tuple[Identifier, ...]:
         """An event whose primary identifier is blocked is named by the next one that can name it."""

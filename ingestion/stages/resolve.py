@@ -62,7 +62,8 @@ def carried(store: PersonStore, ids: Iterable[str], rules: Rules) -> Iterator[Ca
     for _, found in read_pages(store, ids, BatchSize(AT_ONCE)):
         for each in found.values():
             member = _member(each)
-            for name in member.state.names() if member else ():
+            # Its own id, too, where all its events are taken back.
+            for name in {each.id, *member.state.names()} if member else ():
                 yield CarriedName(each.id, name, too_many(rules, name))
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
+from idgraph.model.fragments import Origin
 from idgraph.model.identifiers import Identifier
 from idgraph.model.stamps import SpecRef
 
@@ -103,11 +104,26 @@ def linked(identifiers: Iterable[Identifier], types: Iterable[tuple[str, str]]) 
 
 class ShownTogether(NamedTuple):
     """What events of one source showed together: identifiers beside the one that names their fragment. `options` are what
-    the spec says of them, empty where every pair is evidence of the source's own strength."""
+    the spec says of them, empty where every pair is evidence of the source's own strength.
+
+    `event_id` is that of the only event, where the source can take events back; else None. Then `others` has the
+    fragment's identifier too; it is empty where the event is taken back.
+    """
 
     source: str
     options: str
     others: tuple[str, ...]
+    event_id: str | None = None
+
+    @property
+    def is_retraction(self) -> bool:
+        """Whether it takes an event back."""
+        return self.event_id is not None and not self.others
+
+    def key(self) -> str:
+        """Its key in a fragment's state; of one event, that begins with `|`, as no source has an empty name."""
+        of_event = () if self.event_id is None else ("", self.event_id)
+        return "|".join(map(_escaped, (*of_event, self.source, self.options, *self.others)))
 
     def pairs(self, primary: Identifier, others: Sequence[Identifier]) -> tuple[Class, list[Pair]]:
         """What may be told apart of these events, and the pairs that are evidence. `primary` names the fragment, `others`
@@ -132,8 +148,34 @@ def shown_key(source: str, identifiers: Sequence[Identifier], options: str = "")
 
 def read_key(key: str) -> ShownTogether:
     """What `shown_key` made a key of."""
-    source, options, *others = map(_unescaped, key.split("|"))
-    return ShownTogether(source, options, tuple(others))
+    fields = list(map(_unescaped, key.split("|")))
+    event_id = None
+    if is_of_one_event(key):
+        _, event_id, *fields = fields
+    source, options, *others = fields
+    return ShownTogether(source, options, tuple(others), event_id)
+
+
+def is_of_one_event(key: str) -> bool:
+    """Whether a key is of an event of a source that can take events back."""
+    return key.startswith("|")
+
+
+def evidence_of(
+    origin: Origin, identifiers: Sequence[Identifier], options: str = "", retracts: str | None = None
+) -> tuple[dict[str, Origin], dict[str, tuple[Origin, Origin]]]:
+    """What an event leaves in its fragment's state: identifiers by text form, and sightings by key.
+
+    `retracts` is the id of the event of the same source that it takes back, empty where it takes none back, and None where
+    its spec cannot say. What it can say is kept by event: identifiers too are in the sighting alone then.
+    """
+    source, event_id = origin.stamp.source, origin.stamp.event_id
+    if retracts:
+        return {}, {ShownTogether(source, "", (), retracts).key(): (origin, origin)}
+    names = {str(each): origin for each in identifiers}
+    if retracts is not None:
+        return {}, {ShownTogether(source, options, tuple(sorted(names)), event_id).key(): (origin, origin)}
+    return names, {shown_key(source, identifiers, options): (origin, origin)} if len(names) > 1 else {}
 
 
 def options_of(strength: float | None, links: Iterable[tuple[str, str]] | None) -> str:

@@ -19,7 +19,7 @@ from idgraph.model.pins import PinRecord, Pins
 from idgraph.model.stamps import ORDINAL_MAX
 from idgraph.model.store import FragmentStore, StoredFragment, document_version, read_pages
 from merge.fragments import FragmentState, joined_natively
-from merge.identity.evidence import Class, Link, Moment, Pair, Span, read_key
+from merge.identity.evidence import Class, Link, Moment, Pair, Span
 from merge.identity.resolve import Decision, Pin, Resolution, resolve
 from merge.identity.rules import Rules
 
@@ -70,11 +70,13 @@ class Component(NamedTuple):
 
 class Found(NamedTuple):
     """Components; by id why fragments could not be read, without any value; and the identifiers, as they are stored, that
-    more fragments carry than their hub limit allows, with that limit."""
+    more fragments carry than their hub limit allows, with that limit. `not_hubs` are those that a fragment carries no
+    more, as an event was taken back, and that are no hubs."""
 
     components: list[Component]
     unreadable: dict[str, str]
     hubs: dict[str, int]
+    not_hubs: dict[str, int]
 
     def persons(self) -> list[Person]:
         """All persons, sorted by id."""
@@ -141,7 +143,7 @@ class Persons:
             else resolved(members, self._rules, read.pins, read.hubs, self._name)
             for members in read.components()
         ]
-        return Found(components, read.unreadable, read.stored_hubs)
+        return Found(components, read.unreadable, read.stored_hubs, read.stored_not_hubs())
 
     def named(self, ids: Iterable[str], resolves_all: bool = True) -> Named:
         """The persons whose id is one of these: over pages of all fragments, each person once. Raises StoreError."""
@@ -202,12 +204,10 @@ def resolved(
     shown = {each.stored.id: _shown(each, name) for each in members}
     first: dict[Identifier, int] = {}
     links: dict[Pair, dict[Class, Span]] = {}
-    for fragment_id, origins in shown.items():
-        own = Identifier.parse(name(fragment_id))
+    for origins in shown.values():
         for identifier, origin in origins.items():
             ordinal = origin.stamp.ordinal
             first[identifier] = min(first.get(identifier, ordinal), ordinal)
-        first.setdefault(own, min((origin.stamp.ordinal for origin in origins.values()), default=0))
     for each in members:
         _add_links(links, each, name)
     known = [Link(pair, classes) for pair, classes in links.items()]
@@ -216,7 +216,9 @@ def resolved(
     for each in members:
         by_identifier[Identifier.parse(name(each.stored.id))].append(each)
     persons = []
-    for part in resolution.partition:
+    # What no event shows any more joins nothing.
+    alone = [(each,) for each in sorted(by_identifier.keys() - first.keys())]
+    for part in (*resolution.partition, *alone):
         of_part = [member for identifier in part for member in by_identifier.get(identifier, ())]
         if of_part:
             of_part.sort(key=lambda member: _age(member, shown[member.stored.id]))
@@ -235,7 +237,7 @@ def _add_links(links: dict[Pair, dict[Class, Span]], member: Member, name: Calla
 def _shown(member: Member, name: Callable[[str], str]) -> dict[Identifier, Origin]:
     """The identifiers that a fragment's events showed, with the earliest event of each."""
     found: dict[Identifier, Origin] = {}
-    for text, origin in member.state.evidence().identifiers.items():
+    for text, origin in member.state.shown().items():
         identifier = Identifier.parse(name(text))
         found[identifier] = min(origin, found.get(identifier, origin))
     return found
@@ -252,8 +254,7 @@ def sightings(
 ) -> Iterator[tuple[Class, list[Pair], Origin, Origin]]:
     """What a fragment's events showed together, with the oldest and the newest of these events. `name` as of `Persons`."""
     own = Identifier.parse(name(member.stored.id))
-    for key, (oldest, newest) in member.state.evidence().sightings.items():
-        shown = read_key(key)
+    for shown, oldest, newest in member.state.shown_together():
         kind, pairs = shown.pairs(own, [Identifier.parse(name(text)) for text in shown.others])
         yield kind, pairs, oldest, newest
 
@@ -294,6 +295,7 @@ class _Neighbourhood:
         self._first_carrier: dict[str, str] = {}
         self.hubs: set[Identifier] = set()
         self.stored_hubs: dict[str, int] = {}
+        self._taken_back: set[str] = set()
         self.pins: list[Pin] = []
         self.unreadable: dict[str, str] = {}
 
@@ -325,13 +327,15 @@ class _Neighbourhood:
         for each in stored.values():
             try:
                 state = FragmentState.checked(each.state)
-                names = state.names()
+                names, taken_back = state.names_and_others()
             except DamagedStateError:
                 self.unreadable[each.id] = "its stored state is damaged"
                 continue
             self._members[each.id] = Member(each, state)
             self._above.setdefault(each.id, each.id)
-            found |= names
+            self._taken_back |= taken_back
+            names |= taken_back
+            found |= {each.id, *names}
             found.update(map(self._name, names))
         found -= self._asked
         self._asked |= found
@@ -367,6 +371,15 @@ class _Neighbourhood:
                     self.hubs.add(Identifier.parse(self._name(text)))
                     self.stored_hubs[text] = limit - 2
         return found
+
+    def stored_not_hubs(self) -> dict[str, int]:
+        """The identifiers that some fragment carries no more and that are no hubs, with their limit."""
+        limits = {each: self._rules.hub_limit(Identifier.parse(each).type) for each in self._taken_back}
+        return {
+            each: limit
+            for each, limit in limits.items()
+            if limit is not None and each not in self.stored_hubs
+        }
 
     def _root(self, fragment_id: str) -> str:
         above = self._above

@@ -31,6 +31,12 @@ static PyObject *identifiers(PyObject *Py_UNUSED(module), PyObject *data)
         reader.at != end) {
         Py_RETURN_NONE;
     }
+    for (int each = 0; each < sightings_size; each++) {
+        /* merge.identity.evidence.is_of_one_event: it may be taken back. */
+        if (sightings[each].key.size && *sightings[each].key.start == '|') {
+            Py_RETURN_NONE;
+        }
+    }
     PyObject *made = PyFrozenSet_New(NULL);
     for (int each = 0; made != NULL && each < size; each++) {
         PyObject *name = PyUnicode_DecodeUTF8(found[each].name.start, found[each].name.size, NULL);

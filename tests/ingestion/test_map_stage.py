@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from idgraph.model.specs import SpecDocument
 from idgraph.model.stamps import SpecRef
 from ingestion.sources.files.lines import DamagedRecord
 from ingestion.stages.map_output import MapOutput
+from merge.fragments import FragmentState
 from tests.retail import (
     NOW,
     UNDETECTED,
@@ -649,6 +651,59 @@ def test_sealed_by_default_means_identifiers_too(tmp_path: Path) -> None:
     output = pipeline.map(event(a=CANARY, identity={"email": f"{CANARY}@x"}))
     assert canaries(output, CANARY) == []
     assert output.protected == 2
+
+
+# Events that are taken back
+
+
+UNDOING = [
+    {
+        "operation": "jmespath",
+        "spec": {"user": "user", "device": "device", "_event": "_event", "_undo.id": "undo"},
+    }
+]
+RETRACTING = spec(
+    "orders",
+    operations=UNDOING,
+    specification_type="chain",
+    identifiers=(
+        {"type": "email", "path": "user", "primary": True},
+        {"type": "device", "path": "device"},
+    ),
+    retracts="_undo.id",
+)
+
+
+def test_an_event_is_taken_back_in_whatever_order(tmp_path: Path) -> None:
+    pipeline = Pipeline(tmp_path, snapshot=snapshot(specs=[RETRACTING]))
+    one = event(1, user="ann@x.example", device="d1")
+    other = event(2, user="ann@x.example", device="d2")
+    undo = event(3, user="ann@x.example", undo="e1")
+    name = fragment_named(pipeline, "ann@x.example")
+    states = {states_of(pipeline.map(*some))[name].encode() for some in permutations([one, other, undo, one])}
+    assert len(states) == 1
+    state = FragmentState.decode(states.pop())
+    assert state.names() == {name, "device:d2"}
+    assert state.carried() == {name, "device:d1", "device:d2"}
+    assert {path: each.value for path, each in state.registers.items()}["device"] == "d2"
+
+
+def test_the_id_of_an_event_that_is_taken_back_is_hashed_as_its_own(tmp_path: Path) -> None:
+    pipeline = Pipeline(tmp_path, snapshot=snapshot(specs=[RETRACTING]))
+    secret = f"{CANARY}@example.com"
+    first = event(1, user="ann@x.example", device="d1", _event={"id": secret, "ordinal": 1})
+    output = pipeline.map(first, event(2, user="ann@x.example", undo=secret))
+    assert canaries(output, CANARY) == []
+    (state,) = states_of(output).values()
+    assert state.names() == frozenset()
+
+
+def test_an_event_that_takes_another_back_needs_its_primary_identifier(tmp_path: Path) -> None:
+    pipeline = Pipeline(tmp_path, snapshot=snapshot(specs=[RETRACTING]))
+    (dead_letter,) = pipeline.map(event(1, undo="e9")).dead_letters
+    assert dead_letter.reason is Reason.MISSING_IDENTIFIER
+    (dead_letter,) = pipeline.map(event(1, user="ann@x.example", undo={"no": "id"})).dead_letters
+    assert dead_letter.reason is Reason.WRONG_TYPE
 
 
 # Law 4

@@ -98,7 +98,9 @@ def changes(draw: st.DrawFn) -> FragmentChange:
         )
         mutations[path] = Register(origin, kind, value)
     scope = draw(st.sampled_from([None, None, None, None, None, "b"]))
-    return FragmentChange("u:1", origin, mutations, tuple(draw(st.lists(names, max_size=2))), scope)
+    shown = tuple(draw(st.lists(names, min_size=1, max_size=2)))
+    retracts = draw(st.sampled_from([None, None, None, "", "1"]))
+    return FragmentChange("u:1", origin, mutations, shown, scope, retracts=retracts)
 
 
 def encoded(events: list[FragmentChange]) -> bytes:
@@ -125,7 +127,8 @@ def test_joins(mine: list[FragmentChange], others: list[FragmentChange]) -> None
         state.normalise()
         data = state.encode()
         fields = document("f", 1, state, IndexRules(PATHS_SHOWN.__contains__)).fields
-        return changed, data, before, sorted(state.names()), sorted(fields.items(), key=str)
+        names = sorted(state.names()), sorted(state.carried())
+        return changed, data, before, names, sorted(fields.items(), key=str)
 
     natively, plainly = both(work)
     assert natively == plainly

@@ -52,6 +52,7 @@ class MappingSpec:
         self._value_keys = ValueKeys(document.operations)
         self._id = paths.split(document.id) if document.id else None
         self._ordinal = paths.split(document.ordinal) if document.ordinal else None
+        self._retracts = paths.split(document.retracts) if document.retracts else None
         primary = next(place for place in document.identifiers if place.primary)
         others = [place for place in document.identifiers if not place.primary]
         self.naming = frozenset(
@@ -128,6 +129,16 @@ class MappingSpec:
                     found.append(Identifier(kind, _text(element, what, MAX_IDENTIFIER_LENGTH)))
         return found
 
+    def retracted(self, output: dict[str, Any]) -> str | None:
+        """The id of the event that an event takes back, by what it was mapped to; empty for none, and None where the spec
+        cannot say. Raises EventError."""
+        if self._retracts is None:
+            return None
+        value = paths.value_at(output, self._retracts)
+        if value is None or (type(value) is str and (not value or value.isspace())):
+            return ""
+        return _text(value, "the id of the event to take back", MAX_EVENT_ID_LENGTH)
+
     def _read_id(self, event: Event, output: dict[str, Any]) -> str:
         value = paths.value_at(output, self._id) if self._id else event.id
         if value is None:
@@ -160,7 +171,10 @@ class MappingSpec:
                     found.append(identifier)
         if name is None:
             wanted = ", ".join(kind for kind, _, may_name, _ in self._places if may_name)
-            raise EventError(DeadLetterReason.MISSING_IDENTIFIER, f"the mapped output has none of: {wanted}")
+            reported = f"the mapped output has none of: {wanted}"
+            if self._retracts is not None and paths.value_at(output, self._retracts) is not None:
+                reported += "; an event that takes another back has the same primary identifier as that one"
+            raise EventError(DeadLetterReason.MISSING_IDENTIFIER, reported)
         return (name, *[identifier for identifier in found if identifier != name]) if found else (name,)
 
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from idgraph.app.documents.problems import JsonFile, Problem, model_problems
 from idgraph.app.documents.reading import read_definition
 from idgraph.app.payload_lines import PayloadLine, read_payloads
-from idgraph.model import canonical, paths
+from idgraph.model import canonical
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import EventError, TransformError
 from idgraph.model.events import Event, RawRecord
@@ -101,13 +101,13 @@ def read_records(rules: Rules, file: Path | None, spec: Path, source: FileSource
     for line in read_payloads(file, only_objects=True):
         try:
             mapped = mapper.mapped(line)
+            taken_back = mapper.retracted(mapped)
         except (EventError, TransformError) as error:
             mistakes.append(f"line {line.number}: {error.message}")
             continue
         if mapped is None:
             continue
-        taken_back = mapper.retracted(mapped)
-        if taken_back is not None:
+        if taken_back:
             retracted.add((mapped.stamp.source, taken_back))
         else:
             event = seen_event(rules, mapped.stamp, mapped.identifiers, mapper.document)
@@ -123,7 +123,6 @@ class _RecordMapper:
         self._spec = MappingSpec(document)
         self._source = document.source if source is None else source.name
         self._reader = None if source is None else EnvelopeReader(source)
-        self._retracts = None if document.retracts is None else paths.split(document.retracts)
 
     def mapped(self, line: PayloadLine) -> MappedPayload | None:
         """Raises EventError, TransformError."""
@@ -137,7 +136,6 @@ class _RecordMapper:
         content = canonical.encode_ordered(line.value)
         return self._spec.map(self._reader.read(RawRecord(self._source, position, content)))
 
-    def retracted(self, mapped: MappedPayload) -> str | None:
-        """The id of the event that it takes back, if it does."""
-        value = None if self._retracts is None else paths.value_at(mapped.output, self._retracts)
-        return None if value is None else str(value)
+    def retracted(self, mapped: MappedPayload | None) -> str | None:
+        """The id of the event that it takes back, if it does. Raises EventError."""
+        return None if mapped is None else self._spec.retracted(mapped.output)

@@ -174,7 +174,7 @@ class DeadLetterSearch:
         """Why a dead letter is somebody's, and whether that is certain."""
         if dead_letter.holds_changes():
             try:
-                carried = any(map(wanted.holds, read_changes(record.value).identifiers))
+                carried = any(map(wanted.holds, read_changes(record.value).carried()))
             except StoreError:
                 return None
             return ("it holds a change with one of the identifiers", True) if carried else None

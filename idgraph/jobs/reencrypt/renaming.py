@@ -25,7 +25,7 @@ from ingestion.spark.workers import WorkerResources
 from ingestion.stages.commit import CommitStage
 from merge.cells import Cell
 from merge.fragments import FragmentState
-from merge.identity.evidence import read_key, shown_key
+from merge.identity.evidence import ShownTogether, read_key
 from transforms.privacy.keys import NotPicklable
 from transforms.privacy.protected_names import StoredNames
 from transforms.privacy.sealing import SealingKey
@@ -80,7 +80,7 @@ class Renaming(NotPicklable):
 
     def _rename_pins(self, found: Sequence[StaleFragment]) -> None:
         """Before the fragments: they are found again after a crash, and their pins would not be."""
-        names = {name for each in found for name in (each.stored.id, *each.state.identifiers)}
+        names = {name for each in found for name in (each.stored.id, *each.state.carried())}
         stale = sorted(each for each in names if self._names.identifier(each) != each)
         renamed: list[PinRecord] = []
         for pin in self._store.pins_of(stale):
@@ -151,10 +151,7 @@ class Renaming(NotPicklable):
             # Stored under both names, it is kept by the earlier evidence, as any identifier is.
             renamed.identifiers[name] = min(origin, renamed.identifiers.get(name, origin))
         for key, (oldest, newest) in state.sightings.items():
-            shown = read_key(key)
-            others = [Identifier.parse(self._names.identifier(each)) for each in shown.others]
-            # The first one names the fragment, and is not in the key.
-            renamed_key = shown_key(shown.source, [others[0], *others], shown.options)
+            renamed_key = self._renamed_together(read_key(key), oldest).key()
             stamps[oldest.stamp], stamps[newest.stamp] = origins[oldest].stamp, origins[newest].stamp
             span = renamed.sightings.get(renamed_key, (origins[oldest], origins[newest]))
             renamed.sightings[renamed_key] = min(origins[oldest], span[0]), max(origins[newest], span[1])
@@ -163,6 +160,15 @@ class Renaming(NotPicklable):
         renamed.erasure_epoch = state.erasure_epoch
         renamed.normalise()
         return renamed
+
+    def _renamed_together(self, shown: ShownTogether, origin: Origin) -> ShownTogether:
+        event_id = shown.event_id
+        if event_id is not None:
+            # Of a retraction the origin's event is another one, mapped by a spec of the same source.
+            event = origin._replace(stamp=origin.stamp._replace(event_id=event_id))
+            event_id = self._names.origin(event).stamp.event_id
+        others = tuple(sorted({self._names.identifier(each) for each in shown.others}))
+        return shown._replace(others=others, event_id=event_id)
 
     def _cell(self, keys: Keys, path: str, cell: Cell, origins: Mapping[Origin, Origin]) -> Cell:
         def form(entry: Register) -> Register:
@@ -220,8 +226,8 @@ class _Renamed(dict[Origin, Origin]):
 
 
 def _write_of(each: StaleFragment, state: FragmentState) -> FragmentWrite:
-    identifiers = frozenset(state.identifiers)
-    dropped = frozenset(each.state.identifiers) - identifiers
+    identifiers = state.names()
+    dropped = each.state.names() - identifiers - {each.stored.id}
     version = each.stored.version
     return FragmentWrite(each.stored.id, version, state.encode(), identifiers, each.erasure_epoch, dropped)
 

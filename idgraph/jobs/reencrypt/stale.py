@@ -70,7 +70,7 @@ class StaleSearch(NotPicklable):
     def types(self, fragment_id: str, state: FragmentState) -> set[str]:
         """The types of names that are written otherwise today."""
         origins = {id(origin): origin for origin in state.origins()}
-        return self._names.readable({fragment_id, *state.identifiers}, origins.values())
+        return self._names.readable({fragment_id, *state.carried()}, origins.values())
 
     def _show_report(self, each: StaleFragment, progress: Progress) -> bool:
         reported = set(each.types)
