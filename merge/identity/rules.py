@@ -20,7 +20,7 @@ from merge.identity.evidence import Class, Link, Moment
 _NOT_DIGITS = re.compile(r"[^0-9]")
 _ADDRESS = re.compile(r"<([^<>@\s]+@[^<>\s]+)>\s*$")
 _NANP_DIGITS = 10
-_NUMBER = re.compile(r"0+(?=[0-9])")
+_LEADING_ZEROS = re.compile(r"\A0+(?=[0-9])")
 
 
 def normalise(value: str, rules: NamespaceRules) -> str:
@@ -41,7 +41,7 @@ def normalise(value: str, rules: NamespaceRules) -> str:
         case Normalisation.DIGITS:
             return _NOT_DIGITS.sub("", value)
         case Normalisation.ZERO_PADDED:
-            return _NUMBER.sub("", value, count=1) if value.isascii() and value.isdigit() else value
+            return _LEADING_ZEROS.sub("", value) if value.isascii() and value.isdigit() else value
 
 
 def _email(value: str, drops_tag: bool) -> str:

@@ -147,3 +147,10 @@ def test_normalising_twice_is_normalising_once(value: str, form: str) -> None:
     rules = IdentityRules.model_validate({"namespaces": {"n": {"normalise": form}}}).namespace("n")
     once = normalise(value, rules)
     assert normalise(once, rules) == once
+
+
+@given(st.integers(min_value=0).map(str), st.integers(min_value=0, max_value=9))
+def test_only_leading_zeros_go(number: str, zeros: int) -> None:
+    """Found in the shop: user 3405 became user 345, and two customers one person."""
+    rules = IdentityRules.model_validate({"namespaces": {"n": {"normalise": "zero_padded"}}}).namespace("n")
+    assert normalise("0" * zeros + number, rules) == number
