@@ -5,7 +5,7 @@
 3. All fragments are read, page by page, and the profiles that they name are indexed under the newest snapshot.
 4. The version takes the place of the one in use, in one step; the replaced one is deleted.
 
-How far the third step came is the job's resume point. A document is decided by its version, so whichever way it comes, and however
+How far the third step came is the job's resume point. Versions decide between documents, so whichever way one comes, and however
 often, the newest stays.
 """
 

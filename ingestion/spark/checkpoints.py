@@ -150,10 +150,12 @@ def _heal_checksum(file: Path) -> bool:
     beside = _checksums(file)
     if not beside.exists():
         return True
-    content, reported = file.read_bytes(), beside.read_bytes()
+    content, checksums = file.read_bytes(), beside.read_bytes()
     blocks = [content[start : start + _BLOCK] for start in range(0, len(content), _BLOCK)]
-    if len(reported) != len(_CHECKSUM_HEADER) + 4 * len(blocks) or not reported.startswith(_CHECKSUM_HEADER):
+    if len(checksums) != len(_CHECKSUM_HEADER) + 4 * len(blocks) or not checksums.startswith(
+        _CHECKSUM_HEADER
+    ):
         log.warning("%s is damaged and not needed", beside)
         beside.unlink()
         return True
-    return reported == _CHECKSUM_HEADER + b"".join(crc32(block).to_bytes(4, "big") for block in blocks)
+    return checksums == _CHECKSUM_HEADER + b"".join(crc32(block).to_bytes(4, "big") for block in blocks)

@@ -55,7 +55,7 @@ class PolicyTree:
         for attribute in sorted(snapshot.attributes, key=_keys):
             way = self._way(attribute.path)
             if way:
-                self._show_report(way[-1], attribute)
+                self._declare(way[-1], attribute)
                 self._protect(way[-1], _own_policy(attribute, way[-1].protects))
         protect_above(self._root)
 
@@ -72,7 +72,7 @@ class PolicyTree:
         known = node.declared
         if node.path != attribute.path or (known is not None and known.path != node.path):
             return False  # two spellings of one path: their order decides
-        self._show_report(node, attribute)
+        self._declare(node, attribute)
         if known is not None and _rules(known) == _rules(attribute):
             return True
         before, own = node.policy, _own_policy(attribute, way[-2].protects)
@@ -104,7 +104,7 @@ class PolicyTree:
             return []
         return way
 
-    def _show_report(self, node: AttributeNode, attribute: AttributeMetadata) -> None:
+    def _declare(self, node: AttributeNode, attribute: AttributeMetadata) -> None:
         """An attribute's own policy, without inheritance."""
         node.declared = attribute
         node.kinds = frozenset(kind for kind, seen in DATA_TYPES.items() if attribute.accepts(seen))

@@ -146,7 +146,8 @@ class DeadLetterSearch:
     def _opened(
         self, dead_letters: Iterable[DeadLetter], positions: set[str]
     ) -> Iterator[tuple[DeadLetter, RawRecord | None]]:
-        """Dead letters in their order, each with its record, decrypted if it arrived encrypted: as many requests are in progress as the service's `capacity`. Those at `positions` are not opened."""
+        """Dead letters in their order, each with its record, decrypted if it arrived encrypted. As many requests are in
+        progress as the service's `capacity`. Those at `positions` are not opened."""
         in_progress: deque[tuple[DeadLetter, RawRecord | None]] = deque()
 
         def arrived() -> Iterator[RawRecord]:

@@ -57,14 +57,14 @@ class StaleSearch(NotPicklable):
 
     def find(self, found: Sequence[StoredFragment], progress: Progress) -> list[StaleFragment]:
         """Those of these fragments with something to reseal; damaged ones, and keys in the clear, are counted."""
-        stale, damaged = self._erasure_epoch(found)
+        stale, damaged = self._stale_and_damaged(found)
         for fragment_id in damaged:
             fail(progress, self._names.identifier(fragment_id))
-        return [each for each in stale if self._show_report(each, progress)]
+        return [each for each in stale if self._is_stale(each, progress)]
 
     def find_again(self, ids: Sequence[str]) -> list[StaleFragment]:
         """The same of fragments that were counted before, and have changed since."""
-        stale, _ = self._erasure_epoch(list(self._store.read(ids).values()))
+        stale, _ = self._stale_and_damaged(list(self._store.read(ids).values()))
         return [each for each in stale if each.todo or each.types]
 
     def types(self, fragment_id: str, state: FragmentState) -> set[str]:
@@ -72,27 +72,25 @@ class StaleSearch(NotPicklable):
         origins = {id(origin): origin for origin in state.origins()}
         return self._names.readable({fragment_id, *state.carried()}, origins.values())
 
-    def _show_report(self, each: StaleFragment, progress: Progress) -> bool:
-        reported = set(each.types)
+    def _is_stale(self, each: StaleFragment, progress: Progress) -> bool:
+        readable = set(each.types)
         if self._values.shows_in_keys(each.state.registers):
             progress.count("readable", [PATH])
-            reported.add(PATH)
-        if reported and self._on_readable:
-            self._on_readable(each.stored.id, reported)
+            readable.add(PATH)
+        if readable and self._on_readable:
+            self._on_readable(each.stored.id, readable)
         return bool(each.todo or each.types)
 
-    def _erasure_epoch(self, found: Sequence[StoredFragment]) -> tuple[list[StaleFragment], list[str]]:
+    def _stale_and_damaged(self, found: Sequence[StoredFragment]) -> tuple[list[StaleFragment], list[str]]:
         # After they were read: a tombstone that comes later is refused by the write. Those few that have one
         # were erased and came back, perhaps in between, so they are read again.
-        erasure_epoch = {
-            name: each.until for name, each in self._store.tombstones(f.id for f in found).items()
-        }
-        self._data_keys.forget(erasure_epoch)
-        again = self._store.read(list(erasure_epoch)) if erasure_epoch else {}
+        epochs = {name: each.until for name, each in self._store.tombstones(f.id for f in found).items()}
+        self._data_keys.forget(epochs)
+        again = self._store.read(list(epochs)) if epochs else {}
         stale: list[StaleFragment] = []
         damaged: list[str] = []
         for each in found:
-            stored = again.get(each.id) if each.id in erasure_epoch else each
+            stored = again.get(each.id) if each.id in epochs else each
             if stored is None:
                 continue
             try:
@@ -100,7 +98,7 @@ class StaleSearch(NotPicklable):
             except DamagedStateError:
                 damaged.append(stored.id)
                 continue
-            until = erasure_epoch.get(stored.id, NO_EPOCH)
+            until = epochs.get(stored.id, NO_EPOCH)
             todo, types = self._values.stale(state.stored()), self.types(stored.id, state)
             name = self._names.identifier(stored.id)
             stale.append(StaleFragment(stored, state, until, todo, name, types))

@@ -69,8 +69,8 @@ def files_of(checkpoint: Path, number: int) -> list[Path]:
 
 def _entry(checkpoint: Path, number: int) -> int:
     """The last entry of the log of files that a micro-batch takes."""
-    reported = json.loads((checkpoint / "offsets" / str(number)).read_bytes().splitlines()[-1])
-    return int(reported["logOffset"])
+    offsets = json.loads((checkpoint / "offsets" / str(number)).read_bytes().splitlines()[-1])
+    return int(offsets["logOffset"])
 
 
 def _first_entry(checkpoint: Path, number: int, last: int) -> int:
@@ -84,17 +84,17 @@ def _first_entry(checkpoint: Path, number: int, last: int) -> int:
 
 def _paths(log: Path, entry: int) -> Iterator[Path]:
     for line in _last_lines(_file_of(log, entry), entry):
-        reported = json.loads(line)
-        if reported["batchId"] == entry:
-            yield Path(unquote(reported["path"].removeprefix("file:")))
+        entered = json.loads(line)
+        if entered["batchId"] == entry:
+            yield Path(unquote(entered["path"].removeprefix("file:")))
 
 
 def _file_of(log: Path, entry: int) -> Path:
-    """An entry's own file; where Spark has removed it, the next that reports all from the first on."""
+    """An entry's own file; where Spark has removed it, the next that lists all from the first on."""
     own = log / str(entry)
-    reported = sorted(int(each.stem) for each in log.glob("*.compact") if each.stem.isdecimal())
+    compacted = sorted(int(each.stem) for each in log.glob("*.compact") if each.stem.isdecimal())
     return (
-        next((log / f"{each}.compact" for each in reported if each >= entry), own)
+        next((log / f"{each}.compact" for each in compacted if each >= entry), own)
         if not own.exists()
         else own
     )
