@@ -19,6 +19,7 @@ from benchmarks import latency, stages, throughput
 from benchmarks.decryptor import measure as measure_decryptor
 from benchmarks.detection import measure as measure_detection
 from benchmarks.erasure import measure as measure_erasure
+from benchmarks.identity.quality import measure as measure_quality
 from benchmarks.index import measure as measure_index
 from benchmarks.keys import measure as measure_keys
 from benchmarks.machine import machine
@@ -49,6 +50,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         folder, min(arguments.shops, 5), arguments.seconds, arguments.rate
     ),
     "index": lambda folder, arguments: dict(measure_index()),
+    "identity": lambda folder, arguments: measure_quality(arguments.data),
     "keys": lambda folder, arguments: measure_keys(folder),
     "sealing": lambda folder, arguments: measure_sealing(
         folder, min(arguments.shops, 4), arguments.fragments or 50_000
@@ -141,6 +143,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--install-feast", action="store_true", help="make Feast's virtual environment for `peers` first"
+    )
+    parser.add_argument(
+        "--data", type=Path, help="folder with `er` and `openstack`, labelled records of `identity`"
     )
     parser.add_argument("--folder", type=Path, help="where to write, on a disk with room enough")
     return parser

@@ -46,7 +46,12 @@ def package_of(module: str) -> str:
 ONLY_IN: dict[str, tuple[str, ...]] = {
     "pyspark": ("ingestion/spark/", "ingestion/sources/"),
     "py4j": (),
-    "pyarrow": ("idgraph/app/reader.py", "ingestion/spark/", "profile_service/tables.py"),
+    "pyarrow": (
+        "idgraph/app/reader.py",
+        "idgraph/jobs/suggestions.py",
+        "ingestion/spark/",
+        "profile_service/tables.py",
+    ),
     "pandas": ("idgraph/app/reader.py", "profile_service/tables.py"),
     "boto3": ("sinks/aws_connection.py",),
     "botocore": ("sinks/aws_connection.py", "sinks/dynamodb/", "sinks/kms.py"),
@@ -70,6 +75,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "cryptography": ("transforms/privacy/", "sinks/keyring/"),
     "phonenumbers": ("transforms/schema/detection/",),
     "stdnum": ("transforms/schema/detection/",),
+    "splink": ("idgraph/jobs/suggestions.py",),
     "jmespath": ("transforms/spec/jmespath/",),
 }
 """Other people's packages that are used in one place only: files, or folders with a slash at the end."""

@@ -1,0 +1,1 @@
+"""`make bench ARGS=identity`: how well persons are found, and how fast."""

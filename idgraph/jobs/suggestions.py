@@ -1,0 +1,118 @@
+"""Suggestions: pairs of records that may be one person, by a model that is trained on the records themselves.
+
+Rules decide; a suggestion joins nothing until somebody accepts it. The model is Fellegi and Sunter's, by Splink in an
+embedded DuckDB: agreement on a rare value speaks for one person, disagreement against it. Each attribute adds its part of
+the weight, in bits. Weights are never closed transitively: of A-B and B-C nothing follows for A-C.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+
+from idgraph.model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from splink import Linker
+
+Record = Mapping[str, str]
+"""Values by attribute path; what a record lacks is absent."""
+
+FEWEST_RECORDS = 2
+_ALIKE, _SIMILAR = 0.92, 0.8
+_MOST_TRAINING_PAIRS = 1_000_000
+_SEED = 1
+_QUIET = 50
+
+
+class Suggestion(NamedTuple):
+    """Two records that may be one person. `weight` is the logarithm to base 2 of the odds that they are, which are 1:1 at 0;
+    `parts` are what each compared attribute adds to it."""
+
+    one: str
+    other: str
+    weight: float
+    parts: Mapping[str, float]
+
+
+def suggest(
+    records: Mapping[str, Record],
+    compared: Sequence[str],
+    blocking: Iterable[Sequence[str]] = (),
+    least_weight: float = 0,
+) -> list[Suggestion]:
+    """Pairs of at least this weight, the heaviest first.
+
+    `compared` are attribute paths. Only records that agree on all attributes of one entry of `blocking` are compared; without
+    any entry, on one compared attribute. The model is trained on the same records. Raises ConfigError without the extra
+    `suggest`, or where too little can be compared.
+    """
+    try:
+        from splink import DuckDBAPI, Linker, SettingsCreator, block_on
+        from splink import comparison_library as comparisons
+    except ImportError as error:
+        raise ConfigError("suggestions need Splink: pip install 'idgraph[suggest]'") from error
+    rules = [tuple(each) for each in blocking] or [(each,) for each in compared]
+    if len(compared) < 2 or len(records) < FEWEST_RECORDS:
+        raise ConfigError("suggestions need two attributes and two profiles to compare")
+    unknown = sorted({path for rule in rules for path in rule} - set(compared))
+    if unknown:
+        raise ConfigError(f"blocking names {', '.join(unknown)}, which is not compared")
+    rules = [each for each in rules if _some_agree(records.values(), each)]
+    if not rules:
+        return []
+    columns = {path: f"a{number}" for number, path in enumerate(compared)}
+    ids = sorted(records)
+    table = pa.table(
+        {"unique_id": pa.array(ids, pa.string())}
+        | {
+            name: pa.array([records[each].get(path) for each in ids], pa.string())
+            for path, name in columns.items()
+        }
+    )
+    blocked = [[columns[path] for path in rule] for rule in rules]
+    settings = SettingsCreator(
+        link_type="dedupe_only",
+        comparisons=[
+            comparisons.JaroWinklerAtThresholds(name, [_ALIKE, _SIMILAR]) for name in columns.values()
+        ],
+        blocking_rules_to_generate_predictions=[block_on(*each) for each in blocked],
+        # Half of the records have another one of the same person.
+        probability_two_random_records_match=1 / len(ids),
+        retain_intermediate_calculation_columns=True,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        linker = Linker(DuckDBAPI().register(table), settings, log_level=_QUIET)
+        _train(linker, blocked)
+        found = linker.inference.predict(threshold_match_weight=least_weight).as_record_list()
+    return sorted((_suggestion(row, columns) for row in found), key=lambda each: (-each.weight, each[:2]))
+
+
+def _some_agree(records: Iterable[Record], paths: Sequence[str]) -> bool:
+    seen: set[tuple[str, ...]] = set()
+    for record in records:
+        if all(path in record for path in paths):
+            key = tuple(record[path] for path in paths)
+            if key in seen:
+                return True
+            seen.add(key)
+    return False
+
+
+def _train(linker: Linker, blocked: Sequence[Sequence[str]]) -> None:
+    from splink import block_on
+
+    training = linker.training
+    training.estimate_u_using_random_sampling(max_pairs=_MOST_TRAINING_PAIRS, seed=_SEED)
+    for each in blocked:
+        training.estimate_parameters_using_expectation_maximisation(block_on(*each))
+
+
+def _suggestion(row: Mapping[str, Any], columns: Mapping[str, str]) -> Suggestion:
+    one, other = sorted((row["unique_id_l"], row["unique_id_r"]))
+    parts = {path: round(row[f"mw_{name}"], 3) for path, name in columns.items()}
+    return Suggestion(one, other, round(row["match_weight"], 3), parts)
