@@ -64,6 +64,7 @@ class RulesPreview(PagedJob):
         self._sample = sample
         self._size = BatchSize(page)
         self._squares: Counter[str] = Counter()
+        self._ahead: set[str] = set()
         self.fragments = 0
         """How many are stored."""
         self.examples: dict[str, list[dict[str, Any]]] = defaultdict(list)
@@ -75,13 +76,22 @@ class RulesPreview(PagedJob):
         return Plan("the preview", total, "fragment")
 
     def pages(self, progress: Progress, _point: Point) -> Iterator[Point]:
-        ids: Iterator[str] = self._store.ids()
-        if self._sample is not None and self._sample < self.fragments:
-            ids = iter(heapq.nsmallest(self._sample, ids, key=_drawn))
-        while some := list(islice(ids, self._size.present)):
-            self._look_at(some, progress)
-            progress.done += len(some)
+        is_whole = self._sample is None or self._sample >= self.fragments
+        ids = self._store.ids()
+        remaining = (
+            self._unseen(ids) if is_whole else iter(heapq.nsmallest(self._sample or 0, ids, key=_drawn))
+        )
+        while some := list(islice(remaining, self._size.present)):
+            self._look_at(some, is_whole, progress)
             yield {}
+
+    def _unseen(self, ids: Iterable[str]) -> Iterator[str]:
+        """Those that no page before has counted."""
+        for each in ids:
+            if each in self._ahead:
+                self._ahead.discard(each)
+            else:
+                yield each
 
     def estimate(self, progress: Progress, name: str) -> CountEstimate:
         """A count of the whole store."""
@@ -93,10 +103,16 @@ class RulesPreview(PagedJob):
         error = max(NORMAL_95 * math.sqrt(variance / drawn * (1 - drawn / whole)), RULE_OF_THREE / drawn)
         return CountEstimate(round(mean * whole), round(error * whole, 1))
 
-    def _look_at(self, ids: Sequence[str], progress: Progress) -> None:
+    def _look_at(self, ids: Sequence[str], is_whole: bool, progress: Progress) -> None:
         before, after = (_Side(each, ids) for each in self._persons)
         self._size.weighed(len(ids), before.bytes() + after.bytes())
         wanted = set(ids)
+        if is_whole:
+            # Read wholly on both sides; those that sort before are counted.
+            later = {each for each in before.of.keys() & after.of.keys() if each > ids[-1]} - self._ahead
+            self._ahead |= later
+            wanted |= later
+        progress.done += len(wanted)
         old, new = before.named(wanted), after.named(wanted)
         after.cover(member.stored.id for person in old for member in person.members)
         before.cover(member.stored.id for person in new for member in person.members)

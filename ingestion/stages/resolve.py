@@ -128,6 +128,8 @@ def _together(rows: Iterable[JoinedFragment], size: BatchSize) -> Iterator[list[
 def _member(stored: StoredFragment) -> Member | None:
     """None for one whose state is damaged."""
     try:
-        return Member(stored, FragmentState.decode(stored.state))
+        state = FragmentState.checked(stored.state)
+        state.names()
+        return Member(stored, state)
     except DamagedStateError:
         return None
