@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from tests.convergence.events import (
+    IDENTITY,
     NAMES,
     PLAIN,
     POLICIES_OF_SEALED,
@@ -73,6 +74,12 @@ class Edits(World):
     def change_a_mode(self, source: str, scope: str | None) -> None:
         """From deltas to snapshots of some scope, to another scope, and back; those of both sources may overlap."""
         self._edit(source, self.specs[source]._replace(scope=scope))
+
+    @rule(number=st.integers(0, len(IDENTITY) - 1))
+    def change_the_identity_rules(self, number: int) -> None:
+        """Also back to earlier ones."""
+        self.identity = self.identity[0] + 1, IDENTITY[number]
+        self._save()
 
     def _edit(self, source: str, form: SpecForm) -> None:
         self.specs[source] = form._replace(version=form.version + 1)

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from idgraph.model import canonical
 from idgraph.model.attributes import AttributeMetadata, ReconciliationPolicy
 from idgraph.model.events import RawRecord
+from idgraph.model.identifiers import Identifier
+from idgraph.model.identity_rules import DEFAULT_RULES, IdentityRules
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.specs import SpecDocument
 from tests.retail import NOW, UNDETECTED, attribute
@@ -82,6 +84,7 @@ payloads = st.fixed_dictionaries(
         "p": _texts,
         "k": _trees,
         "d": st.sampled_from(["7", "8", _ABSENT]),
+        "undo": st.sampled_from(["e1", "e2", *[_ABSENT] * 6]),
     }
 ).map(lambda payload: {key: value for key, value in payload.items() if value is not _ABSENT})
 scopes = st.sampled_from([None, "", "", "a", "a.b", "c", "n", "k", "k.x"])
@@ -89,6 +92,21 @@ scopes = st.sampled_from([None, "", "", "a", "a.b", "c", "n", "k", "k.x"])
 PLAIN = ("latest", "sum", "count", "source_priority")
 """The policies of `n`, of which it is distinguished from the code what must show (`expected`)."""
 policies = st.sampled_from([*ReconciliationPolicy]).map(lambda policy: policy.value)
+
+
+IDENTIFIERS = tuple([Identifier("u", each) for each in PERSONS] + [Identifier("d", each) for each in DEVICES])
+IDENTITY = tuple(
+    IdentityRules.model_validate(each)
+    for each in (
+        *(DEFAULT_RULES.model_dump(), {"hub_limit": 1}, {"size_limit": 3}, {"size_limit": 2}),
+        {"namespaces": {"u": {"priority": 1}, "d": {"max": 1, "priority": 2}}},
+        {"namespaces": {"u": {"unique": True}, "d": {"moves": "latest", "max": 1}}},
+        {"namespaces": {"u": {"hub_limit": 1}, "d": {"owner": "none"}}},
+        {"namespaces": {"d": {}}, "limits": [{"namespace": "d", "max": 1, "window_days": 1}]},
+        {"strength": {"crm": 2}, "least_strength": 2},
+    )
+)
+"""Identity rules. Pins join persons, who have no identifier in common; limits and hubs split one person's devices."""
 
 
 def written(payload: Mapping[str, Any]) -> bytes:
@@ -106,13 +124,14 @@ def is_readable(record: RawRecord) -> bool:
 
 class SpecForm(NamedTuple):
     """`nested` writes below the path that the other form writes; with a `scope` events are snapshots; a `broken` one looks for the event's id where it is
-    not, so that all its events become dead letters."""
+    not, so that all its events become dead letters; one that `retracts` says which event is taken back."""
 
     version: int = 1
     nested: bool = False
     priority: int = 0
     scope: str | None = None
     broken: bool = False
+    retracts: bool = False
 
 
 class Declared(NamedTuple):
@@ -125,7 +144,10 @@ class Declared(NamedTuple):
 
 
 def snapshot(
-    version: int, specs: Mapping[str, SpecForm], attributes: Mapping[str, Declared]
+    version: int,
+    specs: Mapping[str, SpecForm],
+    attributes: Mapping[str, Declared],
+    identity: tuple[int, IdentityRules],
 ) -> MetadataSnapshot:
     """What all of this makes at one version, in the service's order."""
     return MetadataSnapshot(
@@ -133,11 +155,14 @@ def snapshot(
         specs=tuple(_spec(source, form) for source, form in sorted(specs.items())),
         attributes=tuple(_attribute(path, stated) for path, stated in sorted(attributes.items())),
         defaults=UNDETECTED,
+        identity_rules_version=identity[0],
+        identity_rules=identity[1],
     )
 
 
 def _spec(source: str, form: SpecForm) -> SpecDocument:
     shift = {"ts": "_event.ordinal", "u": "u.id", "d": "d.id", "c": "c", "n": "n", "p": "p", "k": "k"}
+    shift["undo"] = "_event.undo"
     shift["a"] = "a.b" if form.nested else "a"
     shift["nowhere" if form.broken else "id"] = "_event.id"
     return SpecDocument(
@@ -149,6 +174,7 @@ def _spec(source: str, form: SpecForm) -> SpecDocument:
         id="_event.id",
         ordinal="_event.ordinal",
         identifiers=({"type": "u", "path": "u.id", "primary": True}, {"type": "d", "path": "d.id"}),
+        retracts="_event.undo" if form.retracts else None,
         mode="delta" if form.scope is None else "snapshot",
         scope=form.scope or "",
         priority=form.priority,

@@ -11,7 +11,13 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from idgraph.model.attributes import AttributeMetadata
+from idgraph.model.identifiers import Identifier
+from idgraph.model.pins import PinRecord
 from idgraph.model.snapshots import MetadataSnapshot
+from merge.identity.evidence import Moment, SeenEvent, links
+from merge.identity.evidence import Pair as LinkedPair
+from merge.identity.resolve import Decision, Pin, resolve
+from merge.identity.rules import Rules
 from tests.convergence.ledger import Pair, person_of
 
 PATH, TREE = "n", "k"
@@ -134,6 +140,38 @@ def leaves(value: Any, path: Keys) -> Iterator[tuple[Keys, Any]]:
         return
     for key, below in value.items():
         yield from leaves(below, (*path, key))
+
+
+def expected_persons(
+    pairs: Iterable[Pair],
+    snapshots: Mapping[int, MetadataSnapshot],
+    pins: Iterable[PinRecord],
+    rules: Rules,
+) -> set[frozenset[Identifier]]:
+    """The identifiers of each person by the events that are not taken back, as if the others had never been. `pins` are of
+    identifiers in the clear."""
+    seen: list[tuple[tuple[str, str, str], SeenEvent]] = []
+    taken_back: set[tuple[str, str, str]] = set()
+    for record, version in pairs:
+        payload, source = json.loads(record.value), record.source
+        (spec,) = [each for each in snapshots[version].specs if each.source == source]
+        if spec.retracts and "undo" in payload:
+            taken_back.add((source, payload["undo"], payload["u"]))
+            continue
+        shown = [Identifier(kind, payload[kind]) for kind in ("u", "d") if kind in payload]
+        event = SeenEvent(Moment(payload["ts"], source, payload["id"]), tuple(shown))
+        seen.append(((source, payload["id"], payload["u"]), event))
+    active = [event for key, event in seen if key not in taken_back]
+    first: dict[Identifier, int] = {}
+    for event in active:
+        for each in event.identifiers:
+            first[each] = min(event.moment.ordinal, first.get(each, event.moment.ordinal))
+    decisions = [
+        Pin(LinkedPair.of(Identifier.parse(low), Identifier.parse(high)), Decision(decision), at_ms, who)
+        for low, high, at_ms, decision, who, _ in pins
+    ]
+    evidence = links(item for event in active for item in event.sightings().items())
+    return set(map(frozenset, resolve(evidence, first, decisions, rules).partition))
 
 
 def _is_number(value: Any) -> bool:

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from idgraph.model.errors import ProfileIndexError, StoreError
-from tests.convergence.events import LAST_ORDINAL, payloads
+from idgraph.model.identifiers import Identifier
+from merge.identity.resolve import Decision
+from tests.convergence.events import IDENTIFIERS, LAST_ORDINAL, payloads
 from tests.convergence.flows import Held
 from tests.convergence.sites import Site
 from tests.convergence.world import World, persons, sources, there_are_dead_letters
@@ -145,6 +147,16 @@ class Operations(World):
         self.ledger.replay(self.now)
         for site in self.sites:
             site.replay(self.now)
+
+    @rule(
+        pair=st.lists(st.sampled_from(IDENTIFIERS), min_size=2, max_size=2, unique=True),
+        decision=st.sampled_from([Decision.ALWAYS, Decision.ALWAYS, Decision.NEVER, Decision.NONE]),
+    )
+    def pin(self, pair: list[Identifier], decision: Decision) -> None:
+        """As `idgraph links` does; where somebody carries both."""
+        self.decisions += 1
+        for site in self.sites:
+            site.pin(self.now, pair, decision, self.decisions)
 
     @rule(page=st.integers(1, 3), is_cut_short=st.booleans())
     def seal(self, page: int, is_cut_short: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from idgraph.model.fragments import Kind
-from idgraph.model.index import IndexDocument, Indexed, IndexRules
+from idgraph.model.index import Indexed, IndexRules
 from idgraph.model.queries import FullText, Query, Range, Term
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.projection.documents import documents_of
@@ -35,19 +35,21 @@ QUERIES = (
 
 
 def left_behind(site: Site, rules: Sequence[IndexRules], snapshot: MetadataSnapshot) -> list[str]:
-    """What should not be there, in words. `rules` are all that a document may have been made by, `snapshot` the newest."""
+    """What should not be there, in words. `rules` are all that a document may have been made by, the newest first, `snapshot` the newest."""
     states, names = site.states(), site.names()
     # What is set aside of a fragment is sealed, too.
     kept = {*states, *site.names(site.dead_letter_owners()[1])}
+    identity = Rules(rules[0].identity)
+    profiles = {each.id for each in persons_of(site.store, identity)}
     tombstoned = [name for name in site.store.tombstones(names) if name not in kept]
     reported = {
         "entries in the outbox": site.store.outbox(),
         "erasures": site.store.unfinished(),
         "withdrawn fragments": site.store.withdrawn(),
         "keys of fragments that are gone": site.key_store.get(tombstoned),
-        "other documents": set(names) & (site.index.versions(names).keys() ^ states.keys()),
-        "documents": site.index.count(Query()) != len(states),
-        "documents of other versions or contents": set(states) - set(_indexed(site, rules)),
+        "other documents": set(names) & (site.index.versions(names).keys() ^ profiles),
+        "documents": site.index.count(Query()) != len(profiles),
+        "documents of other versions or contents": profiles - set(_indexed(site, rules, identity)),
         "identifiers that are not found": list(_unlinked(site)),
         "values in the clear": list(_readable(site, snapshot)),
     }
@@ -62,20 +64,16 @@ def _readable(site: Site, snapshot: MetadataSnapshot) -> Iterator[str]:
                 yield path
 
 
-def _indexed(site: Site, rules: Iterable[IndexRules]) -> Iterator[str]:
-    """Fragments whose document is what some of these rules make of the version that is stored."""
+def _indexed(site: Site, rules: Iterable[IndexRules], identity: Rules) -> Iterator[str]:
+    """Profiles whose document is what some of these rules make of the versions that are stored."""
     for each in rules:
-        documents = _documents(site, each)
+        documents = documents_of(persons_of(site.store, identity), each).documents
         found = site.index.compare(documents)
         yield from (made.id for made in documents if found.get(made.id) == Indexed(made.version, True))
 
 
-def _documents(site: Site, rules: IndexRules) -> list[IndexDocument]:
-    return documents_of(persons_of(site.store, Rules(rules.identity)), rules).documents
-
-
 def _unlinked(site: Site) -> Iterator[str]:
-    carried = {name: FragmentState.decode(state).names() for name, state in site.states().items()}
+    carried = {name: FragmentState.decode(state).names() | {name} for name, state in site.states().items()}
     yield from (name for name, carries in carried.items() if site.store.identifiers(name) != carries)
     for identifier in site.identifiers():
         carriers = sorted(name for name, carries in carried.items() if identifier in carries)
@@ -86,5 +84,8 @@ def _unlinked(site: Site) -> Iterator[str]:
 def found(site: Site, rules: IndexRules) -> list[list[str]]:
     """What a few searches find, once all is indexed by the newest rules, which a change of policy leaves to be done."""
     project(site.store, site.index, rules, [each.id for each in site.store.scan(limit=1000)])
-    assert sorted(_indexed(site, [rules])) == sorted(site.states())
-    return [site.index.search(Query((clause,))).ids for clause in QUERIES]
+    identity = Rules(rules.identity)
+    assert sorted(_indexed(site, [rules], identity)) == [each.id for each in persons_of(site.store, identity)]
+    results = ((clause, site.index.search(Query((clause,))).ids) for clause in QUERIES)
+    # Ranks by words count documents that are replaced, until the index merges their files.
+    return [sorted(ids) if isinstance(clause, FullText) else ids for clause, ids in results]

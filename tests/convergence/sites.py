@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch
@@ -9,11 +10,15 @@ from idgraph.jobs.erase.erasure import Erasure
 from idgraph.jobs.reencrypt.stored_sealing import PAGE, StoredSealing
 from idgraph.model import canonical
 from idgraph.model.dead_letters import FRAGMENT
+from idgraph.model.identifiers import Identifier
 from idgraph.model.jobs import Progress
+from idgraph.model.pins import PinRecord
 from ingestion.spark.workers import WorkerPlan
+from merge.identity.resolve import Decision
+from profile_service.links import Links
 from profile_service.reader import ProfileReader
 from tests.convergence.adapters import provider
-from tests.convergence.events import PERSONS
+from tests.convergence.events import IDENTIFIERS, PERSONS
 from tests.convergence.flows import A_FEW, AT_ONCE, FlowSite
 from tests.projecting import sweep
 from tests.replaying import replay
@@ -76,6 +81,32 @@ class Site(FlowSite):
     def shown(self, version: int) -> dict[str, dict[str, Any]]:
         """What the profiles of persons show, to who may see all."""
         return {self._person(each.id): each.attributes() for each in self._reader(version).scan(reveal=True)}
+
+    def pin(self, version: int, pair: Sequence[Identifier], decision: Decision, at_ms: int) -> None:
+        """As `idgraph links` does, of identifiers that are there."""
+        links = Links(self.store, self._reader(version))
+        one, other = map(links.stored, pair)
+        if one and other:
+            links.keep(links.decide([(one, other)], decision, at_ms, "ann", "asked"))
+
+    def pins(self) -> list[PinRecord]:
+        """All decisions, on identifiers in the clear."""
+        return [
+            each._replace(low=str(self._in_the_clear(each.low)), high=str(self._in_the_clear(each.high)))
+            for each in self.store.pins()
+        ]
+
+    def persons(self, version: int) -> set[frozenset[Identifier]]:
+        """The identifiers of each profile, in the clear."""
+        return {
+            frozenset(self._in_the_clear(str(each)) for each in profile.identifiers)
+            for profile in self._reader(version).scan()
+        }
+
+    def _in_the_clear(self, name: str) -> Identifier:
+        return next(
+            each for each in IDENTIFIERS if name in (str(each), str(self._blind_index.identifier(each)))
+        )
 
     def dead_letter_owners(self) -> tuple[set[str], set[str]]:
         """The positions of records among the dead letters, and the persons of whose fragments there are changes."""

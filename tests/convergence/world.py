@@ -18,6 +18,7 @@ from tests.convergence.adapters import Adapters, memory, sqlite
 from tests.convergence.events import (
     AGREED,
     EXCEPTION,
+    IDENTITY,
     LAST_ORDINAL,
     PERSONS,
     PLAIN,
@@ -82,10 +83,13 @@ class World(RuleBasedStateMachine):
         self.pool: list[RawRecord] = []
         self.said: dict[tuple[Any, ...], dict[str, Any]] = {}
         self.age = 0
+        self.decisions = 0
         self.is_plain = False
         self.index_away = False
         self.attributes = dict.fromkeys([path for path in TYPES if path != EXCEPTION], Declared())
         self.specs = dict.fromkeys(SOURCES, SpecForm())
+        self.identity = 0, IDENTITY[0]
+        """The identity rules and their version."""
         self.snapshots: dict[int, MetadataSnapshot] = {}
         self.unranked: dict[int, MetadataSnapshot] = {}
         """The same with sources ranked as they were at first."""
@@ -101,6 +105,7 @@ class World(RuleBasedStateMachine):
         way=ways,
         modes=st.lists(scopes, min_size=2, max_size=2),
         is_plain=st.booleans(),
+        retracting=st.sampled_from([(), ("shop",), SOURCES]),
     )
     def begin(
         self,
@@ -113,6 +118,7 @@ class World(RuleBasedStateMachine):
         way: Way,
         modes: list[str | None],
         is_plain: bool,
+        retracting: tuple[str, ...],
     ) -> None:
         """Sources in `counting` do not order their events by time. Where protection changes there are no sets of
         values that it covers: at their bound they may lose another element (docs/adr/0014-policy-change.md).
@@ -133,8 +139,10 @@ class World(RuleBasedStateMachine):
         for path, policy in zip(("a", "a.b", "c"), first, strict=True):
             if self._may_have(path, policy) and not is_plain:
                 self.attributes[path] = Declared(policy)
-        if not is_plain:
-            self.specs = {source: SpecForm(scope=scope) for source, scope in zip(SOURCES, modes, strict=True)}
+        self.specs = {
+            source: SpecForm(scope=None if is_plain else scope, retracts=source in retracting)
+            for source, scope in zip(SOURCES, modes, strict=True)
+        }
         if not is_plain:
             self.attributes["p"] = Declared("latest", "searchable")
         if has_exception:
@@ -165,9 +173,9 @@ class World(RuleBasedStateMachine):
 
     def _save(self) -> None:
         version = self.now + 1
-        self.snapshots[version] = snapshot(version, self.specs, self.attributes)
+        self.snapshots[version] = snapshot(version, self.specs, self.attributes, self.identity)
         as_at_first = {path: each._replace(sources=SOURCES) for path, each in self.attributes.items()}
-        self.unranked[version] = snapshot(version, self.specs, as_at_first)
+        self.unranked[version] = snapshot(version, self.specs, as_at_first, self.identity)
         for source, form in self.specs.items():
             if form.broken:
                 self.ledger.breaks(version, source)
