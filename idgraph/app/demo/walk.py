@@ -17,6 +17,7 @@ from idgraph.app.demo.example import Example
 from idgraph.app.documents.identity import read_rules
 from idgraph.app.documents.reading import read_attributes, read_definition
 from idgraph.app.java import require_java
+from idgraph.app.link_views import print_explanation
 from idgraph.app.metadata_server import serving_here
 from idgraph.app.profile_tree import profile_tree
 from idgraph.app.publish import publish_lines
@@ -28,6 +29,7 @@ from idgraph.model.identifiers import Identifier
 from idgraph.model.queries import Query
 from ingestion.sources.stream import Intake
 from ingestion.stages.outcomes import BatchReport, StageReport
+from profile_service.links import Links
 from profile_service.reader import Profile
 from sinks.http.metadata import MetadataClient
 
@@ -194,11 +196,12 @@ class Demo:
             ends = time.monotonic() + SEARCHABLE_SECONDS
             while resources.store.outbox(1) and time.monotonic() < ends:
                 time.sleep(0.1)
-            profiles = resources.store.count()
-            indexed = resources.index.count(Query())
+            fragments = resources.store.count()
+            profiles = resources.index.count(Query())
         dead = ", ".join(f"{reason} {count}" for reason, count in sorted(counts.dead.items())) or "none"
         say(f"\n[bold]events[/]            {counts.events:>9,}   ({counts.skipped:,} mapped to nothing)")
-        say(f"[bold]profiles[/]          {profiles:>9,}   ({indexed:,} searchable)")
+        say(f"[bold]fragments[/]         {fragments:>9,}   (one per primary identifier)")
+        say(f"[bold]profiles[/]          {profiles:>9,}   (persons that the identity rules make of them)")
         say(f"[bold]dead letters[/]      {counts.dead_letter_count():>9,}   ({dead})")
         say(f"[bold]attributes found[/]  {discovered:>9,}   (nobody declared them)")
         say(f"[bold]protected values[/]  {counts.protected:>9,}   (sealed before they left the map stage)")
@@ -217,6 +220,10 @@ class Demo:
             for profile in found[:1]:
                 self._console.print("[bold]One profile[/], each value with where it came from:\n")
                 self._console.print(profile_tree(profile))
+            if wanted and self._example.shown.get("explain"):
+                self._console.print("\n[bold]Why it is one person[/], and which links the rules refused:\n")
+                for each in Links(resources.store, reader).explain(Identifier.parse(wanted)):
+                    print_explanation(each, "text", None)
 
     def _edit(self, client: MetadataClient, flow: RunningFlow, stop: threading.Event) -> None:
         edit = self._example.shown.get("edit")
