@@ -37,6 +37,7 @@ COMMANDS = {
     "export": "profiles:export",
     "explain": "links:explain",
     "links": "links:commands",
+    "suggest": "suggest:commands",
     "erase": "erase:erase",
     "seal": "seal:seal",
     "reindex": "index:reindex",

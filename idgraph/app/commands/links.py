@@ -33,7 +33,10 @@ One = Annotated[str | None, typer.Argument(metavar="A", help="TYPE:VALUE", show_
 Other = Annotated[str | None, typer.Argument(metavar="B", help="TYPE:VALUE", show_default=False)]
 PairsFile = Annotated[
     Path | None,
-    typer.Option("--file", help="One pair per line, in place of A and B: two words, or a JSON array of two."),
+    typer.Option(
+        "--file",
+        help="One pair per line, in place of A and B: two words, a JSON array of two, or an object with `pair`.",
+    ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change; change nothing.")]
 LinkWhy = Annotated[str, typer.Option("--why", help="Why; kept with the decision, and readable.")]
@@ -94,7 +97,7 @@ def pin(
     With --json: one object with `pins`, and the profiles that change, `before` and `after`. Exit code 3: an identifier is
     unknown, and nothing was decided.
     """
-    _decide(context, (one, other), file, decision.value, dry_run, origin_of(who, why), as_json)
+    decide(context, (one, other), file, decision.value, dry_run, origin_of(who, why), as_json)
 
 
 @commands.command("unlink")
@@ -109,7 +112,7 @@ def unlink(
     as_json: Json = False,
 ) -> None:
     """Keep two identifiers apart for good: `pin --decision never`. `unpin` takes it back."""
-    _decide(context, (one, other), file, "never", dry_run, origin_of(who, why), as_json)
+    decide(context, (one, other), file, "never", dry_run, origin_of(who, why), as_json)
 
 
 @commands.command("unpin")
@@ -124,7 +127,7 @@ def unpin(
     as_json: Json = False,
 ) -> None:
     """Take the decision on two identifiers back: evidence and rules decide again. Exit code 3: there was none."""
-    _decide(context, (one, other), file, "none", dry_run, origin_of(who, why), as_json)
+    decide(context, (one, other), file, "none", dry_run, origin_of(who, why), as_json)
 
 
 def explain(
@@ -191,7 +194,7 @@ def _known(links: Links, text: str, place: str) -> StoredIdentifier:
     return found
 
 
-def _decide(
+def decide(
     context: typer.Context,
     given: tuple[str | None, str | None],
     file: Path | None,
@@ -200,6 +203,7 @@ def _decide(
     origin: Requester,
     as_json: bool,
 ) -> None:
+    """Pin the given pair, or the pairs of a file, and print what that changes."""
     from idgraph.app.link_views import print_change
     from merge.identity.resolve import Decision
     from profile_service.links import Links
@@ -257,11 +261,11 @@ def _pairs(file: Path) -> Iterator[tuple[str, str, str, str]]:
         raise ConfigError(f"{file}: there is no pair in it")
     for number, line in found:
         try:
-            words: Any = json.loads(line) if line.startswith("[") else line.split()
+            words: Any = json.loads(line) if line.startswith(("[", "{")) else line.split()
         except ValueError:
             words = None
         match words:
-            case [str(one), str(other)]:
+            case [str(one), str(other)] | {"pair": [str(one), str(other)]}:
                 place = f"{file}:{number}"
                 yield f"{place}: the first identifier", f"{place}: the second identifier", one, other
             case _:

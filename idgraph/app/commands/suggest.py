@@ -1,0 +1,120 @@
+"""`idgraph suggest`: pairs of profiles that may be one person, for somebody to review."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from idgraph.app import wiring
+from idgraph.app.adapters.key_providers import ensure_keyring
+from idgraph.app.commands.context import JobWho, Json, origin_of, settings_of
+from idgraph.app.commands.links import DryRun, LinkWhy, One, Other, PairsFile, decide
+from idgraph.app.exits import error_handler
+from idgraph.app.terminal import counted, escape_control_chars
+from idgraph.model import canonical
+from idgraph.model.errors import ConfigError
+
+commands = typer.Typer(
+    no_args_is_help=True, help="Suggestions: who may be one person. Rules decide; a model suggests."
+)
+
+
+@commands.command("find")
+def find_suggestions(
+    context: typer.Context,
+    attributes: Annotated[
+        list[str], typer.Argument(metavar="ATTRIBUTE...", help="Paths of attributes to compare.")
+    ],
+    block: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATH[,PATH]",
+            help="Compare only profiles that agree on these attributes; several: on any of them. "
+            "Default: on one compared attribute.",
+            show_default=False,
+        ),
+    ] = None,
+    least_weight: Annotated[float, typer.Option(help="The least weight; 0: as likely as not.")] = 2.0,
+    output: Annotated[
+        Path | None, typer.Option(help="Write the review list here, as JSON Lines.", show_default=False)
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Find pairs of profiles that may be one person, by a model that is trained on the stored profiles.
+
+    It changes nothing. Each pair has a weight, the logarithm to base 2 of its odds, and the part of each attribute. A
+    pair that somebody decided on is left out. Protected attributes cannot be compared. With --json: one object per pair.
+    """
+    from idgraph.jobs.suggestions import suggest
+
+    with error_handler():
+        settings = settings_of(context)
+        ensure_keyring(settings)
+        with wiring.opened_to_read(settings) as resources:
+            records: dict[str, dict[str, str]] = {}
+            for profile in wiring.profile_reader(settings, resources).scan():
+                leaves = {leaf.path: leaf for leaf in profile.leaves if leaf.path in attributes}
+                hidden = sorted(path for path, leaf in leaves.items() if leaf.protected)
+                if hidden:
+                    raise ConfigError(f"policy protects {hidden[0]}: compare other attributes")
+                values = {path: _text(leaf.value) for path, leaf in leaves.items()}
+                records[profile.id] = {path: value for path, value in values.items() if value}
+            found = suggest(records, attributes, [each.split(",") for each in block or ()], least_weight)
+            pins = resources.store.pins_of(
+                sorted({each.one for each in found} | {each.other for each in found})
+            )
+        decided = {frozenset((pin.low, pin.high)) for pin in pins if pin.decision != "none"}
+        found = [each for each in found if frozenset((each.one, each.other)) not in decided]
+        lines = [
+            canonical.encode(
+                {"pair": [each.one, each.other], "weight": each.weight, "parts": dict(each.parts)}
+            ).decode()
+            for each in found
+        ]
+        if output is not None:
+            output.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        if as_json:
+            for line in lines:
+                print(line)
+            return
+        for each in found:
+            parts = ", ".join(f"{path} {part:+.1f}" for path, part in each.parts.items())
+            print(escape_control_chars(f"{each.one} - {each.other}: {each.weight:.1f} ({parts})"))
+        print(counted(len(found), "suggestion"), file=sys.stderr)
+
+
+def _text(value: object) -> str:
+    return value.strip().lower() if isinstance(value, str) else canonical.encode(value).decode()
+
+
+@commands.command("accept")
+def accept_suggestion(
+    context: typer.Context,
+    one: One = None,
+    other: Other = None,
+    file: PairsFile = None,
+    dry_run: DryRun = False,
+    who: JobWho = "",
+    why: LinkWhy = "",
+    as_json: Json = False,
+) -> None:
+    """Accept suggestions: pin each pair as one person, as `links pin --decision always` does. --file takes a review list."""
+    decide(context, (one, other), file, "always", dry_run, origin_of(who, why), as_json)
+
+
+@commands.command("refuse")
+def refuse_suggestion(
+    context: typer.Context,
+    one: One = None,
+    other: Other = None,
+    file: PairsFile = None,
+    dry_run: DryRun = False,
+    who: JobWho = "",
+    why: LinkWhy = "",
+    as_json: Json = False,
+) -> None:
+    """Refuse suggestions: pin each pair as two persons, as `links unlink` does. --file takes a review list."""
+    decide(context, (one, other), file, "never", dry_run, origin_of(who, why), as_json)
