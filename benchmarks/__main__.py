@@ -19,7 +19,7 @@ from benchmarks import latency, stages, throughput
 from benchmarks.decryptor import measure as measure_decryptor
 from benchmarks.detection import measure as measure_detection
 from benchmarks.erasure import measure as measure_erasure
-from benchmarks.identity.quality import measure as measure_quality
+from benchmarks.identity import quality, speed
 from benchmarks.index import measure as measure_index
 from benchmarks.keys import measure as measure_keys
 from benchmarks.machine import machine
@@ -50,7 +50,10 @@ BENCHMARKS: dict[str, Benchmark] = {
         folder, min(arguments.shops, 5), arguments.seconds, arguments.rate
     ),
     "index": lambda folder, arguments: dict(measure_index()),
-    "identity": lambda folder, arguments: measure_quality(arguments.data),
+    "identity": lambda folder, arguments: {
+        **quality.measure(arguments.data),
+        **speed.measure(folder, arguments.fragments or 100_000),
+    },
     "keys": lambda folder, arguments: measure_keys(folder),
     "sealing": lambda folder, arguments: measure_sealing(
         folder, min(arguments.shops, 4), arguments.fragments or 50_000
