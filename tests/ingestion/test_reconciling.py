@@ -72,7 +72,7 @@ def test_each_kind_of_damage_is_reported_and_mended(kept: IndexedStore) -> None:
 def test_what_waits_in_the_outbox_is_no_drift(kept: IndexedStore) -> None:
     kept.fill(5)
     kept.write("p:001", "waits")
-    kept.write("new", "waits")
+    kept.write("new:1", "waits")
     done = ended(kept.reconciling(repairs=True))
     assert (done.waiting, done.drift.total(), done.repaired) == (2, 0, 0)
     assert len(kept.store.outbox()) == 2
