@@ -45,11 +45,14 @@ def apart(case: dict[str, Any], number: int) -> dict[str, Any] | None:
 
     events = [
         each
-        | {"source": f"{mark}-{each['source']}", "ids": list(map(named, each["ids"]))}
+        | {"source": f"{mark}-{each['source']}"}
+        | ({"ids": list(map(named, each["ids"]))} if "ids" in each else {})
         | ({"links": [list(map(named, pair)) for pair in each["links"]]} if "links" in each else {})
         for each in case["events"]
     ]
-    shown = {name for each in case["events"] for name, _ in each["ids"]} | rules.get("namespaces", {}).keys()
+    shown = {name for each in case["events"] for name, _ in each.get("ids", [])} | rules.get(
+        "namespaces", {}
+    ).keys()
     namespaces = {}
     for name in shown:
         own = dict(rules.get("namespaces", {}).get(name, {}))
@@ -127,7 +130,7 @@ def test_from_scratch_as_readers_and_the_projection(tmp_path: Path) -> None:
         pipeline = Pipeline(tmp_path, keys, resources.store, resources.index, snapshot=known)
         pipeline.process(records(200))
         pipeline.data_keys.close()
-        scenario = Scenario({"rules": {}})
+        scenario = Scenario({"rules": {}, "events": [each for case in cases for each in case["events"]]})
         scenario.rules, scenario.index_rules = Rules(rules), IndexRules(lambda _: True, identity=rules)
         scenario.store = resources.store  # type: ignore[assignment]
         events = [IdentityEvent.model_validate(each) for case in cases for each in case["events"]]
