@@ -113,6 +113,14 @@ def chain(length: int) -> Iterator[dict[str, Any]]:
         yield {"id": str(number), "t": "2026-03-01T09:00:00Z", "source": "chain", "ids": ids}
 
 
+UNDONE = [
+    {"id": "1", "t": "2026-03-01T09:00:00Z", "source": "undo", "ids": [["undone", "x"], ["other", "y"]]},
+    {"id": "2", "t": "2026-03-02T09:00:00Z", "source": "undo", "retracts": "1"},
+    {"id": "3", "t": "2026-03-03T09:00:00Z", "source": "later", "ids": [["other", "z"], ["undone", "x"]]},
+]
+"""A fragment whose only event is taken back, and another one that shows its id."""
+
+
 def test_from_scratch_as_readers_and_the_projection(tmp_path: Path) -> None:
     cases = list(chosen())
     assert len(cases) >= 50
@@ -130,11 +138,11 @@ def test_from_scratch_as_readers_and_the_projection(tmp_path: Path) -> None:
         pipeline = Pipeline(tmp_path, keys, resources.store, resources.index, snapshot=known)
         pipeline.process(records(200))
         pipeline.data_keys.close()
-        scenario = Scenario({"rules": {}, "events": [each for case in cases for each in case["events"]]})
+        documents = [each for case in cases for each in case["events"]] + UNDONE
+        scenario = Scenario({"rules": {}, "events": documents})
         scenario.rules, scenario.index_rules = Rules(rules), IndexRules(lambda _: True, identity=rules)
         scenario.store = resources.store  # type: ignore[assignment]
-        events = [IdentityEvent.model_validate(each) for case in cases for each in case["events"]]
-        events += [IdentityEvent.model_validate(each) for each in chain(60)]
+        events = [IdentityEvent.model_validate(each) for each in (*documents, *chain(60))]
         pins = [PinDocument.model_validate(each) for case in cases for each in case["pins"]]
         for number in range(0, len(events), 100):
             scenario.take(events[number : number + 100])
@@ -162,6 +170,7 @@ def test_from_scratch_as_readers_and_the_projection(tmp_path: Path) -> None:
         wanted = {tuple(map(str, part)) for part in expected(case, scenario.rules)}
         assert wanted <= parts, case["name"]
     assert [len(each["fragments"]) for each in profiles if each["id"].startswith("link:")] == [60]
+    assert {2} == {len(each["fragments"]) for each in profiles if "undone:x" in each["fragments"]}
     assert any(each["id"].startswith("user_id:") and len(each["fragments"]) > 1 for each in profiles)
 
     # What a lost assignment left is found, and corrected.
