@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,6 +13,7 @@ from idgraph.model.identifiers import Identifier
 from idgraph.model.pins import PinRecord
 from merge.identity.evidence import Pair
 from merge.identity.persons import Person
+from profile_service.history import ProfileMove, ProfilePeriod
 from profile_service.links import Explanation, Links, PinChange, ShownLink
 
 Ends = tuple[Identifier, Identifier]
@@ -96,6 +97,36 @@ def print_explanation(
             _print_refused(found.refused)
 
 
+def print_moves(moves: Iterable[ProfileMove]) -> None:
+    """Print changes of profiles, a canonical JSON object per line."""
+    for cursor, at_ms, kind, fragment, previous, profile in moves:
+        document = {"cursor": cursor, "at": _time(at_ms), "kind": kind, "fragment": fragment}
+        print(canonical.encode(document | {"previous": previous, "profile": profile}).decode())
+
+
+def print_periods(identifier: str, found: Mapping[str, Sequence[ProfilePeriod]], as_json: bool) -> None:
+    """Print which profiles the fragments of an identifier were part of, and when."""
+    if as_json:
+        fragments = [
+            {
+                "fragment": fragment,
+                "periods": [
+                    {"profile": profile, "from": begin and _time(begin), "to": end and _time(end)}
+                    for profile, begin, end in periods
+                ],
+            }
+            for fragment, periods in found.items()
+        ]
+        print_json({"identifier": identifier, "fragments": fragments})
+        return
+    _line(identifier)
+    for fragment, periods in found.items():
+        _line(f"  {fragment}")
+        for profile, begin, end in periods:
+            since = f"from {_time(begin)}" if begin else "from its first event"
+            _line(f"    {since} {f'to {_time(end)}' if end else 'until now'}: {profile}")
+
+
 def _print_splitting(links: Sequence[ShownLink], steps: int) -> None:
     _line(f"{len(links):,} of {counted(steps, 'link')} would split them if unlinked")
     for each in links:
@@ -142,11 +173,11 @@ def _event(origin: Origin) -> str:
 
 def _decided(pin: PinRecord) -> str:
     verb = "unpinned" if pin.decision == "none" else f"pinned {pin.decision}"
-    return f"{verb} by {pin.who or 'unknown'} at {_time(pin)}{f': {pin.why}' if pin.why else ''}"
+    return f"{verb} by {pin.who or 'unknown'} at {_time(pin.at_ms)}{f': {pin.why}' if pin.why else ''}"
 
 
-def _time(pin: PinRecord) -> str:
-    return datetime.fromtimestamp(pin.at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+def _time(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
 def _link(link: ShownLink) -> dict[str, Any]:
@@ -183,7 +214,7 @@ def _pin(pin: PinRecord) -> dict[str, Any]:
         "decision": pin.decision,
         "who": pin.who,
         "why": pin.why,
-        "at": _time(pin),
+        "at": _time(pin.at_ms),
     }
 
 

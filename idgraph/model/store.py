@@ -10,8 +10,16 @@ from itertools import chain, islice
 from typing import NamedTuple, Protocol
 
 from idgraph.model.batch_size import BatchSize
+from idgraph.model.ledger import Ledger, LedgerEntry
 from idgraph.model.pins import Pins
-from idgraph.model.tombstones import EPOCH_BITS, NO_EPOCH, Tombstone, Tombstones, Withdrawals
+from idgraph.model.tombstones import (
+    EPOCH_BITS,
+    NO_EPOCH,
+    Tombstone,
+    TombstoneNames,
+    Tombstones,
+    Withdrawals,
+)
 
 NEW = 0
 """The version of a fragment that does not exist yet; the first write makes version 1."""
@@ -32,11 +40,24 @@ class StoredFragment(NamedTuple):
 
 
 class Assignment(NamedTuple):
-    """Records into which profile a fragment was projected, if its epoch is still the expected one."""
+    """Records into which profile a fragment was projected, if its epoch is still the expected one. `previous_id` is the
+    profile that the fragment has in this epoch, `at_ms` the moment, in epoch milliseconds. Both ids are empty for a profile
+    of the fragment's own id."""
 
     fragment_id: str
     expected_epoch: int
     profile_id: str
+    previous_id: str = ""
+    at_ms: int = 0
+
+    def entry(self, names: TombstoneNames) -> LedgerEntry | None:
+        """The entry that it leaves in the ledger; None where the fragment stays in its profile."""
+        if self.previous_id == self.profile_id:
+            return None
+        name, previous, profile = (
+            names(each or self.fragment_id) for each in ("", self.previous_id, self.profile_id)
+        )
+        return LedgerEntry(self.at_ms, name, self.expected_epoch + 1, previous, profile)
 
 
 def document_version(epoch: int, versions: Iterable[int] = ()) -> int:
@@ -109,8 +130,9 @@ class FragmentStore(Protocol):
         ...
 
     def assign(self, assignments: Sequence[Assignment]) -> set[str]:
-        """Record each assignment whose fragment exists in the expected epoch, as the next epoch, and put it into the outbox;
-        at most one per fragment. Returns the ids that were NOT recorded. No version changes. Durable when it returns."""
+        """Record each assignment whose fragment exists in the expected epoch, as the next epoch, with its entry in the ledger,
+        and put it into the outbox; at most one per fragment. Returns the ids that were NOT recorded. No version changes.
+        Durable when it returns."""
         ...
 
     def identifiers(self, fragment_id: str) -> frozenset[str]:
@@ -162,7 +184,7 @@ class StoreMarks(Protocol):
     def remembers(self, mark: str) -> bool: ...
 
 
-class ProfileStore(FragmentStore, Outbox, Pins, Tombstones, Withdrawals, StoreMarks, Protocol):
+class ProfileStore(FragmentStore, Outbox, Pins, Ledger, Tombstones, Withdrawals, StoreMarks, Protocol):
     """All protocols of one store: what an adapter implements and the wiring opens. Users take the part they need."""
 
 

@@ -301,9 +301,16 @@ class Projection:
                 members[name].profile_id or name for name in moved
             }
             changed = sorted(moved | (profiles & wanted.keys()))
+            now = time.time_ns() // 1_000_000
             refused = self._store.assign(
                 [
-                    Assignment(name, members[name].epoch, wanted[name] if wanted[name] != name else "")
+                    Assignment(
+                        name,
+                        members[name].epoch,
+                        wanted[name] if wanted[name] != name else "",
+                        members[name].profile_id,
+                        now,
+                    )
                     for name in changed
                 ]
             )

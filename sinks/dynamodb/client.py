@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from typing import Any, NamedTuple, TypeVar
@@ -199,6 +200,32 @@ class DynamoClient:
                 retry.pause("throttled")
 
         return [each for answers in self.each(some, _pages(statements, STATEMENTS)) for each in answers]
+
+    def execute_whole(self, table: str, statements: Sequence[Statement]) -> str | None:
+        """Write by PartiQL all of some statements or none; what one was refused with, as of `execute`."""
+        name = self.table(table)
+        given = [{"Statement": each.text, "Parameters": each.parameters} for each in statements]
+        retry = Retry(name)
+        while True:
+            try:
+                self.call(
+                    "execute_transaction",
+                    name,
+                    TransactStatements=given,
+                    # One whose answer was lost is not done twice.
+                    ClientRequestToken=uuid.uuid4().hex,
+                    ReturnConsumedCapacity="TOTAL",
+                )
+            except DynamoRefusedError as error:
+                reasons = error.response.get("CancellationReasons", [])
+                codes = {_refusal(each) for each in reasons if each["Code"] != "None"}
+                if REFUSED in codes:
+                    return REFUSED
+                if not codes or not codes <= _TRANSIENT:
+                    raise
+            else:
+                return None
+            retry.pause("throttled, or another transaction was in the way")
 
     def query(self, operation: str, table: str, **request: Any) -> Iterator[Item]:
         """All items of a `query` or `scan`, page after page of at most 1 MB."""

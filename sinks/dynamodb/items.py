@@ -104,7 +104,7 @@ def epoch(item: Item) -> int:
 
 def assignment(table: str, name: bytes, assigned: Assignment) -> Statement:
     """What records the profile of a fragment that has the expected epoch."""
-    _, expected, profile = assigned
+    _, expected, profile, _, _ = assigned
     # There is none before the first.
     here = "epoch=?" if expected else "epoch IS MISSING"
     text = (

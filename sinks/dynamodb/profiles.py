@@ -8,11 +8,12 @@ in the fragment's own item, by the statement that writes it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
 
 from idgraph.model.errors import UnstorableError
+from idgraph.model.ledger import LedgerEntry
 from idgraph.model.pins import PinRecord
 from idgraph.model.store import NEW, Assignment, FragmentWrite, OutboxEntry, StoredFragment
 from idgraph.model.tombstones import FragmentSummary, Tombstone, TombstoneNames
@@ -21,6 +22,7 @@ from sinks.dynamodb.client import REFUSED, TOO_LARGE, DynamoClient, Item, Statem
 from sinks.dynamodb.connection import Capacity, TablesLocation
 from sinks.dynamodb.erasure import DynamoErasure
 from sinks.dynamodb.fragments import DynamoFragments, raise_refused, tombstone_of
+from sinks.dynamodb.ledger import DynamoLedger
 from sinks.dynamodb.pins import DynamoPins
 from sinks.dynamodb.schema import FRAGMENTS, LINKS, OUTBOX, SHARDS
 from sinks.dynamodb.withdrawal import DynamoWithdrawal, RefusedLinks
@@ -42,6 +44,7 @@ class DynamoProfileStore:
         self._table = self._client.table(FRAGMENTS)
         self._fragments = DynamoFragments(self._client, self._names)
         self._pins = DynamoPins(self._client, self._names)
+        self._ledger = DynamoLedger(self._client, self._names)
         self._erasure = DynamoErasure(self._fragments)
         self._withdrawal = DynamoWithdrawal(self._fragments)
         self._links_of_refused = RefusedLinks(self._fragments)
@@ -131,16 +134,30 @@ class DynamoProfileStore:
         return dict(zip(identifiers, found, strict=True))
 
     def assign(self, assignments: Sequence[Assignment]) -> set[str]:
-        statements = [
-            items.assignment(self._table, self._names(each.fragment_id), each) for each in assignments
-        ]
-        refusals = self._client.execute(FRAGMENTS, statements)
+        staying: dict[str, Statement] = {}
+        leaving: dict[str, list[Statement]] = {}
+        for each in assignments:
+            update = items.assignment(self._table, self._names(each.fragment_id), each)
+            if (entry := each.entry(self._names)) is None:
+                staying[each.fragment_id] = update
+            else:
+                leaving[each.fragment_id] = [update, *self._ledger.statements(entry)]
+        refusals = self._client.execute(FRAGMENTS, list(staying.values()))
+        refusals += self._client.each(partial(self._client.execute_whole, FRAGMENTS), list(leaving.values()))
         raise_refused(self._table, refusals)
         return {
-            each.fragment_id
-            for each, refusal in zip(assignments, refusals, strict=True)
-            if refusal is not None
+            name for name, refusal in zip([*staying, *leaving], refusals, strict=True) if refusal is not None
         }
+
+    def ledger(self, after: str = "", limit: int = 1000) -> list[LedgerEntry]:
+        return self._ledger.after(after, limit)
+
+    def ledger_of(self, fragment_ids: Sequence[str]) -> list[LedgerEntry]:
+        return self._ledger.of(fragment_ids)
+
+    def fragments_named(self, names: Collection[bytes]) -> dict[bytes, str]:
+        found = self._client.get(FRAGMENTS, [items.key(each) for each in names], "pk, fragment, revision")
+        return {bytes(item["pk"]["B"]): item["fragment"]["S"] for item in found if "revision" in item}
 
     def identifiers(self, fragment_id: str) -> frozenset[str]:
         (found,) = self._items([fragment_id], "identifiers") or ({},)

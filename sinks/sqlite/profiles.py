@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from idgraph.model.errors import StoreError, UnstorableError
+from idgraph.model.ledger import LedgerEntry
 from idgraph.model.pins import PinRecord
 from idgraph.model.store import NEW, Assignment, FragmentWrite, OutboxEntry, StoredFragment
 from idgraph.model.tombstones import NO_EPOCH, FragmentSummary, Tombstone, TombstoneNames
 from sinks.sqlite import erasure as sqlite_erasure
+from sinks.sqlite import ledger as sqlite_ledger
 from sinks.sqlite import outbox as sqlite_outbox
 from sinks.sqlite import pins as sqlite_pins
 from sinks.sqlite import tombstones as sqlite_tombstones
@@ -48,6 +50,7 @@ _SCHEMA = Schema(
             "ALTER TABLE fragments ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0",
             *sqlite_pins.TABLES,
         ),
+        sqlite_ledger.TABLES,
     ),
     # Megabytes of log between checkpoints (pages of 8 KiB): a page written often is moved home once.
     settings=("PRAGMA wal_autocheckpoint = 4000", "PRAGMA cache_size = -32768"),
@@ -90,7 +93,19 @@ class SqliteProfileStore:
         return self._file.read(lambda connection: _find_all(connection, identifiers, limit)) if limit else {}
 
     def assign(self, assignments: Sequence[Assignment]) -> set[str]:
-        return self._file.write(lambda connection: _assign(connection, assignments)) if assignments else set()
+        if not assignments:
+            return set()
+        return self._file.write(lambda connection: _assign(connection, self._tombstones.name, assignments))
+
+    def ledger(self, after: str = "", limit: int = 1000) -> list[LedgerEntry]:
+        return self._file.read(lambda connection: sqlite_ledger.after(connection, after, limit))
+
+    def ledger_of(self, fragment_ids: Sequence[str]) -> list[LedgerEntry]:
+        names = list(map(self._tombstones.name, fragment_ids))
+        return self._file.read(lambda connection: sqlite_ledger.of(connection, names))
+
+    def fragments_named(self, names: Collection[bytes]) -> dict[bytes, str]:
+        return self._file.read(lambda connection: sqlite_ledger.named(connection, list(names)))
 
     def identifiers(self, fragment_id: str) -> frozenset[str]:
         query = """
@@ -265,12 +280,18 @@ def _find_all(connection: sqlite3.Connection, identifiers: Sequence[str], limit:
     return found
 
 
-def _assign(connection: sqlite3.Connection, assignments: Sequence[Assignment]) -> set[str]:
-    query = "UPDATE fragments SET profile = ?, epoch = epoch + 1 WHERE id = ? AND epoch = ? RETURNING version"
+def _assign(
+    connection: sqlite3.Connection, names: TombstoneNames, assignments: Sequence[Assignment]
+) -> set[str]:
+    query = """
+        UPDATE fragments SET profile = ?, epoch = epoch + 1, name = ? WHERE id = ? AND epoch = ?
+        RETURNING version"""
     found = {
-        name: connection.execute(query, (profile, name, epoch)).fetchone()
-        for name, epoch, profile in assignments
+        name: connection.execute(query, (profile, names(name), name, epoch)).fetchone()
+        for name, epoch, profile, _, _ in assignments
     }
+    entries = [each.entry(names) for each in assignments if found[each.fragment_id] is not None]
+    sqlite_ledger.add(connection, [each for each in entries if each is not None])
     sqlite_outbox.add(connection, [(name, row[0]) for name, row in found.items() if row is not None])
     return {name for name, row in found.items() if row is None}
 

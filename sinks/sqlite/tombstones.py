@@ -35,7 +35,9 @@ class SqliteTombstones:
     def name(self, fragment_id: str) -> bytes:
         """Raises `refusal` without `names`."""
         if self._names is None:
-            raise self._refusal("the store has tombstones and was opened without the key that they need")
+            raise self._refusal(
+                "the store needs the key of its tombstones and of its ledger, and was opened without it"
+            )
         return self._names(fragment_id)
 
     def find(self, connection: sqlite3.Connection, ids: Iterable[str]) -> dict[str, Tombstone]:

@@ -265,7 +265,7 @@ def test_the_page_shows_what_they_print(filled: CommandLine) -> None:
     Path("rules.json").write_text(rules)
     pattern = "idgraph (links|explain|rules preview) "
     shown = [each for each in steps("identity.md") if re.match(pattern, each.commands)]
-    assert len(shown) == 5
+    assert len(shown) == 6
     for each in shown:
         result = filled(*shlex.split(each.commands)[1:])
         assert result.exit_code == 0
@@ -300,3 +300,43 @@ def test_an_erasure_forgets_pins_of_the_person(filled: CommandLine) -> None:
         (kept,) = resources.store.pins()
     assert OTHER in kept[:2]
     assert "two people" not in kept
+
+
+def test_history_says_who_owned_an_identifier_when(filled: CommandLine) -> None:
+    filled.json("links", "unlink", *PAIR, "--json")
+    (hashed,) = ids(filled, "lookup", EMAIL)
+    moves = [each for each in filled.json("links", "history") if each["fragment"] == hashed]
+    assert [(each["kind"], each["previous"], each["profile"]) for each in moves] == [
+        ("merged", hashed, USER),
+        ("split", USER, hashed),
+    ]
+    assert filled.json("links", "history", "--after", moves[0]["cursor"]) == [moves[1]]
+    assert list(moves[0]) == sorted(moves[0])
+    (shown,) = filled.json("links", "history", EMAIL, "--json")
+    assert shown["identifier"] == hashed
+    periods = {each["fragment"]: each["periods"] for each in shown["fragments"]}
+    assert periods == {
+        USER: [{"profile": USER, "from": None, "to": None}],
+        hashed: [
+            {"profile": hashed, "from": None, "to": moves[0]["at"]},
+            {"profile": USER, "from": moves[0]["at"], "to": moves[1]["at"]},
+            {"profile": hashed, "from": moves[1]["at"], "to": None},
+        ],
+    }
+    text = filled("links", "history", EMAIL).stdout
+    assert f"    from {moves[1]['at']} until now: {hashed}\n" in text
+    assert MAIL not in text
+    assert filled("links", "history", "email:nobody@example.com").exit_code == 3
+    assert filled("links", "history", EMAIL, "--after", "1").exit_code == 2
+    assert filled("links", "history", "--after", "x").exit_code == 2
+
+
+def test_of_an_erased_person_the_history_keeps_hashes(filled: CommandLine) -> None:
+    before = filled.json("links", "history")
+    assert USER in {each["profile"] for each in before}
+    (receipt,) = filled.json("erase", USER, "--yes", "--json")
+    after = filled.json("links", "history")
+    assert [each["cursor"] for each in after] == [each["cursor"] for each in before]
+    (move,) = [new for old, new in zip(before, after, strict=True) if old["profile"] == USER]
+    assert {move["fragment"], move["profile"]} <= {f"~{each}" for each in receipt["fragments"]}
+    assert USER not in json.dumps(after)

@@ -130,6 +130,37 @@ def unpin(
     decide(context, (one, other), file, "none", dry_run, origin_of(who, why), as_json)
 
 
+@commands.command("history")
+def history(
+    context: typer.Context,
+    identifier: Annotated[str | None, typer.Argument(help="TYPE:VALUE", show_default=False)] = None,
+    after: Annotated[str, typer.Option("--after", metavar="CURSOR", help="Begin behind this change.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Show who owned an identifier when: the fragments that carry it, and which profile each was part of. Without an
+    identifier, print all changes of profiles, one JSON object per line, each with its `cursor`.
+
+    Exit code 3: no profile has the identifier. Protected identifiers are shown as keyed hashes.
+    """
+    from idgraph.app.link_views import print_moves, print_periods
+    from profile_service.history import History
+    from profile_service.links import Links
+
+    if identifier is not None and after:
+        raise typer.BadParameter("--after is for all changes: leave the identifier out")
+    with error_handler():
+        settings = settings_of(context)
+        ensure_keyring(settings)
+        with wiring.opened_to_read(settings) as resources:
+            reader = wiring.profile_reader(settings, resources)
+            found = History(resources.store, reader.names.identifier)
+            if identifier is None:
+                print_moves(found.moves(after))
+            else:
+                known = _known(Links(resources.store, reader), identifier, "IDENTIFIER")
+                print_periods(str(known.identifier), found.periods(known.carriers), as_json)
+
+
 def explain(
     context: typer.Context,
     profile: Annotated[str, typer.Argument(help="TYPE:VALUE; any identifier of the profile.")],

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from idgraph.model.errors import StoreError, UnstorableError
+from idgraph.model.errors import QueryError, StoreError, UnstorableError
+from idgraph.model.ledger import LedgerEntry
 from idgraph.model.pins import PinRecord
 from idgraph.model.store import NEW, Assignment, FragmentWrite, OutboxEntry, StoredFragment
 from idgraph.model.tombstones import NO_EPOCH, FragmentSummary, Tombstone, TombstoneNames
@@ -21,6 +22,7 @@ class MemoryProfileStore:
         self._withdrawn: dict[str, int] = {}
         self._marks: set[str] = set()
         self._pins: set[PinRecord] = set()
+        self._ledger: list[LedgerEntry] = []
         self._fragments: dict[str, StoredFragment] = {}
         self._identifiers: dict[str, set[str]] = {}
         self._carriers: dict[str, set[str]] = {}
@@ -81,13 +83,32 @@ class MemoryProfileStore:
             return {each.fragment_id for each in assignments if not self._is_assigned(each)}
 
     def _is_assigned(self, assignment: Assignment) -> bool:
-        name, epoch, profile = assignment
+        name, epoch, profile, _, _ = assignment
         present = self._fragments.get(name)
         if present is None or present.epoch != epoch:
             return False
         self._fragments[name] = present._replace(profile_id=profile, epoch=epoch + 1)
         self._outbox[name] = present.version
+        if (entry := assignment.entry(self._names)) is not None:
+            self._ledger.append(entry._replace(cursor=str(len(self._ledger) + 1)))
         return True
+
+    def ledger(self, after: str = "", limit: int = 1000) -> list[LedgerEntry]:
+        if not (after or "0").isdecimal():
+            raise QueryError("this is no cursor of the ledger")
+        begin = int(after or "0")
+        with self._lock():
+            return self._ledger[begin : begin + limit]
+
+    def ledger_of(self, fragment_ids: Sequence[str]) -> list[LedgerEntry]:
+        names = set(map(self._names, fragment_ids))
+        with self._lock():
+            return [each for each in self._ledger if each.fragment in names]
+
+    def fragments_named(self, names: Collection[bytes]) -> dict[bytes, str]:
+        with self._lock():
+            assigned = {self._names(each.id): each.id for each in self._fragments.values() if each.epoch}
+        return {name: assigned[name] for name in names if name in assigned}
 
     def identifiers(self, fragment_id: str) -> frozenset[str]:
         with self._lock():

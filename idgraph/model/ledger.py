@@ -1,0 +1,41 @@
+"""The ledger: which fragment went from which profile to which, and when. It only grows.
+
+Fragments have the names of tombstones in it, keyed hashes of their ids: after an erasure nothing readable is left there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple, Protocol
+
+
+class LedgerEntry(NamedTuple):
+    """One recorded change of a fragment's profile. `fragment`, `previous` and `profile` are keyed hashes, the latter two of
+    the fragments that name the profiles. `epoch` is the fragment's after the change; `at_ms` is in epoch milliseconds, by
+    the clock of the projection. `cursor` is the entry's place in the ledger, empty before it is stored."""
+
+    at_ms: int
+    fragment: bytes
+    epoch: int
+    previous: bytes
+    profile: bytes
+    cursor: str = ""
+
+
+class Ledger(Protocol):
+    """Entries that `FragmentStore.assign` leaves, each in the same transaction as its assignment: one that is refused leaves
+    none. Every method blocks, and raises `StoreError` as those of `FragmentStore`."""
+
+    def ledger(self, after: str = "", limit: int = 1000) -> list[LedgerEntry]:
+        """Up to `limit` entries behind a cursor, in the order of the cursors. No entry comes later before one that was
+        returned: where the store cannot promise it of the last minute, entries are held back so long. Raises QueryError for
+        what is no cursor of this store."""
+        ...
+
+    def ledger_of(self, fragment_ids: Sequence[str]) -> list[LedgerEntry]:
+        """All entries of these fragments, the newest too, in the order of the cursors."""
+        ...
+
+    def fragments_named(self, names: Collection[bytes]) -> dict[bytes, str]:
+        """The ids of the fragments with these names that exist. Those that were never assigned can be absent."""
+        ...

@@ -1,0 +1,86 @@
+"""Who was part of which profile, and when: the ledger with the ids of fragments that exist.
+
+Readers resolve profiles themselves, and follow new evidence at once; the ledger has the moment at which the projection did.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+from idgraph.model.ledger import Ledger, LedgerEntry
+from idgraph.model.tombstones import NO_EPOCH, Tombstones
+
+
+class LedgerStore(Ledger, Tombstones, Protocol):
+    """What history is read from."""
+
+
+class ProfileMove(NamedTuple):
+    """A fragment became part of another profile, at a moment in epoch milliseconds. `kind` is `merged` where it was a profile
+    of its own id before, `split` where it is one now, else `moved`. An id is `~` and a keyed hash where the fragment is
+    gone."""
+
+    cursor: str
+    at_ms: int
+    kind: str
+    fragment: str
+    previous: str
+    profile: str
+
+
+class ProfilePeriod(NamedTuple):
+    """How long a fragment was part of a profile, in epoch milliseconds: from its first event on where `from_ms` is None, until
+    now where `to_ms` is None."""
+
+    profile: str
+    from_ms: int | None
+    to_ms: int | None
+
+
+class History:
+    """Reads the ledger of one store. Every method blocks, and raises StoreError."""
+
+    def __init__(self, store: LedgerStore, name: Callable[[str], str]) -> None:
+        """`name` returns the form in which a stored identifier is shown."""
+        self._store = store
+        self._name = name
+
+    def moves(self, after: str = "") -> Iterator[ProfileMove]:
+        """All changes of profiles behind a cursor, in the order of the ledger. Raises QueryError."""
+        while page := self._store.ledger(after):
+            yield from self._moves(page)
+            after = page[-1].cursor
+
+    def periods(self, fragment_ids: Collection[str]) -> dict[str, list[ProfilePeriod]]:
+        """The profiles of these fragments, each with its periods, the oldest first."""
+        found: dict[str, list[ProfileMove]] = defaultdict(list)
+        for move in self._moves(self._store.ledger_of(sorted(fragment_ids))):
+            found[move.fragment].append(move)
+        return {each: _periods(each, found[each]) for each in sorted(map(self._name, fragment_ids))}
+
+    def _moves(self, entries: Sequence[LedgerEntry]) -> Iterator[ProfileMove]:
+        names = {name for each in entries for name in (each.fragment, each.previous, each.profile)}
+        ids = self._store.fragments_named(names)
+        tombstones = self._store.tombstones(ids.values())
+        # A person who came back after an erasure is another one than before.
+        since = {name: tombstones[each].until for name, each in ids.items() if each in tombstones}
+
+        def shown(name: bytes, at_ms: int) -> str:
+            if name in ids and at_ms > since.get(name, NO_EPOCH):
+                return self._name(ids[name])
+            return f"~{name.hex()}"
+
+        for at_ms, fragment, _, previous, profile, cursor in entries:
+            kind = "merged" if previous == fragment else "split" if profile == fragment else "moved"
+            yield ProfileMove(
+                cursor, at_ms, kind, *(shown(each, at_ms) for each in (fragment, previous, profile))
+            )
+
+
+def _periods(fragment: str, moves: Sequence[ProfileMove]) -> list[ProfilePeriod]:
+    begins: list[tuple[str, int | None]] = [(moves[0].previous if moves else fragment, None)]
+    begins += [(each.profile, each.at_ms) for each in moves]
+    ends = [each.at_ms for each in moves]
+    return [ProfilePeriod(*begin, end) for begin, end in zip(begins, [*ends, None], strict=True)]

@@ -1,0 +1,103 @@
+"""What every store promises of its ledger (`idgraph.model.ledger.Ledger`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from idgraph.model.errors import QueryError
+from idgraph.model.ledger import LedgerEntry
+from idgraph.model.store import NEW, Assignment, FragmentWrite, ProfileStore
+
+IDS = [f"a:{number}" for number in range(4)]
+JOINS = Assignment("a:1", 0, "a:0", "", 1_000)
+
+
+@pytest.fixture
+def filled(store: ProfileStore) -> ProfileStore:
+    store.write([FragmentWrite(each, NEW, b"1", frozenset({each})) for each in IDS])
+    return store
+
+
+def named(store: ProfileStore, entries: Iterable[LedgerEntry]) -> list[tuple[int, str, int, str, str]]:
+    """Entries with ids; of a fragment that is gone without."""
+    found = list(entries)
+    ids = store.fragments_named({name for each in found for name in (each.fragment, *each[3:5])})
+
+    def shown(name: bytes) -> str:
+        return ids.get(name, "")
+
+    return [
+        (each.at_ms, shown(each.fragment), each.epoch, shown(each.previous), shown(each.profile))
+        for each in found
+    ]
+
+
+def test_each_assignment_to_another_profile_leaves_an_entry(filled: ProfileStore) -> None:
+    assert filled.ledger() == filled.ledger_of(IDS) == []
+    assert filled.assign([JOINS, Assignment("a:0", 0, "", "", 1_000)]) == set()
+    filled.assign([Assignment("a:1", 1, "a:2", "a:0", 2_000), Assignment("a:2", 0, "", "", 2_000)])
+    filled.assign([Assignment("a:1", 2, "", "a:2", 3_000), Assignment("a:3", 0, "a:0", "", 3_001)])
+    ledger = [
+        (1_000, "a:1", 1, "a:1", "a:0"),
+        (2_000, "a:1", 2, "a:0", "a:2"),
+        (3_000, "a:1", 3, "a:2", "a:1"),
+        (3_001, "a:3", 1, "a:3", "a:0"),
+    ]
+    assert named(filled, filled.ledger()) == ledger
+    assert named(filled, filled.ledger_of(["a:1", "a:9"])) == ledger[:3]
+    assert named(filled, filled.ledger_of(["a:0", "a:3"])) == ledger[3:]
+    assert filled.ledger_of([]) == []
+
+
+def test_what_is_refused_or_repeated_leaves_none(filled: ProfileStore) -> None:
+    assert filled.assign([JOINS, Assignment("a:0", 0, "")]) == set()
+    late = JOINS._replace(at_ms=2_000, profile_id="a:2")
+    assert filled.assign([late, Assignment("a:9", 0, "a:0"), Assignment("a:0", 4, "a:1")]) == {
+        "a:1",
+        "a:9",
+        "a:0",
+    }
+    assert filled.assign([JOINS]) == {"a:1"}
+    assert named(filled, filled.ledger()) == [(1_000, "a:1", 1, "a:1", "a:0")]
+
+
+def test_of_two_writers_one_leaves_an_entry(filled: ProfileStore) -> None:
+    with ThreadPoolExecutor(2) as threads:
+        for number in range(5):
+            profiles = ["a:0", "a:2"]
+            tried = [Assignment("a:1", number, each, "a:3", number) for each in profiles]
+            refused = list(threads.map(lambda each: filled.assign([each]), tried))
+            assert sorted(map(len, refused)) == [0, 1]
+            assert filled.read(["a:1"])["a:1"].profile_id == profiles[refused.index(set())]
+    assert [each.epoch for each in filled.ledger_of(["a:1"])] == [1, 2, 3, 4, 5]
+    assert [each.epoch for each in filled.ledger()] == [1, 2, 3, 4, 5]
+
+
+def test_a_reader_goes_on_behind_a_cursor(filled: ProfileStore) -> None:
+    for number in range(12):
+        filled.assign([Assignment(IDS[number % 4], number // 4, f"x:{number}", "a:9", number)])
+    whole = filled.ledger()
+    assert [each.at_ms for each in whole] == list(range(12))
+    pages: list[LedgerEntry] = []
+    while page := filled.ledger(pages[-1].cursor if pages else "", limit=5):
+        assert len(page) <= 5
+        pages += page
+    assert pages == whole
+    filled.erase(IDS, 100)
+    filled.finish(IDS)
+    assert filled.ledger(whole[3].cursor, 2) == whole[4:6]
+    for wrong in ("x", "-1", "\N{SUPERSCRIPT TWO}"):
+        with pytest.raises(QueryError, match="no cursor"):
+            filled.ledger(wrong)
+
+
+def test_of_a_fragment_that_is_gone_only_the_name_is_left(filled: ProfileStore) -> None:
+    filled.assign([JOINS, Assignment("a:0", 0, "", "", 1_000), Assignment("a:3", 0, "a:0", "", 1_001)])
+    filled.erase(["a:1"], 2_000)
+    filled.withdraw({"a:3": 1})
+    assert named(filled, filled.ledger()) == [(1_000, "", 1, "", "a:0"), (1_001, "", 1, "", "a:0")]
+    (entry,) = filled.ledger_of(["a:1"])
+    assert (entry.at_ms, entry.epoch) == (1_000, 1)
