@@ -36,7 +36,7 @@ class SqliteTombstones:
         """Raises `refusal` without `names`."""
         if self._names is None:
             raise self._refusal(
-                "the store needs the key of its tombstones and of its ledger, and was opened without it"
+                "the store has tombstones or a ledger and was opened without the key that they need"
             )
         return self._names(fragment_id)
 

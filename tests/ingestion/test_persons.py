@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -27,7 +28,7 @@ from idgraph.projection.projection import Projection
 from merge.commit import Committer
 from merge.fragments import FragmentState
 from merge.identity.evidence import options_of
-from merge.identity.persons import Persons
+from merge.identity.persons import Person, Persons
 from merge.identity.rules import Rules
 from tests.lanes import examples
 from tests.merge.identity.test_resolve import EVENTS, PINS, RULES
@@ -134,6 +135,16 @@ class Installation:
         assert self.index.search(Query(), 1000).ids == sorted(each.id for each in documents)
         found = self.index.compare(documents)
         assert all(found[each.id].is_same for each in documents)
+        self._check_ledger(persons)
+
+    def _check_ledger(self, persons: Sequence[Person]) -> None:
+        """Its entries lead from each fragment's own profile, without a gap, to the one that the fragment is part of."""
+        profiles: dict[bytes, bytes] = {}
+        for each in self.store.ledger(limit=sys.maxsize):
+            assert profiles.get(each.fragment, each.fragment) == each.previous != each.profile
+            profiles[each.fragment] = each.profile
+        members = {each.stored.id: person.id for person in persons for each in person.members}
+        assert members == {each: profiles.get(each.encode(), each.encode()).decode() for each in members}
 
 
 def usable(case: dict[str, Any]) -> bool:
