@@ -107,6 +107,9 @@ class Renaming(NotPicklable):
         withdrawn = self._store.withdrawn()
         if withdrawn:
             self._projection.project(withdrawn)
+            # The profiles that they were a part of, whose documents need a later version.
+            renamed = {self._names.identifier(each) for each in withdrawn}
+            self._projection.project(renamed, has_lost=True)
             self._orphaned_keys.erase(withdrawn)
             self._store.forget_withdrawn(list(withdrawn))
 
