@@ -281,6 +281,7 @@ def _too_large(attempt: _Attempt, ordered: Sequence[Order], rules: Rules) -> dic
     return {
         Pair(order.low, order.high): "size"
         for orders in inside.values()
+        for weakest in [max(each.weakness for each in orders)]
         for order in orders
-        if order.weakness == max(each.weakness for each in orders)
+        if order.weakness == weakest
     }

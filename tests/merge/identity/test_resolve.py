@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -154,3 +156,25 @@ def test_only_leading_zeros_go(number: str, zeros: int) -> None:
     """Found in the shop: user 3405 became user 345, and two customers one person."""
     rules = IdentityRules.model_validate({"namespaces": {"n": {"normalise": "zero_padded"}}}).namespace("n")
     assert normalise("0" * zeros + number, rules) == number
+
+
+def test_a_part_that_is_too_large_is_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[int] = []
+
+    def counted(values: Iterable[float]) -> float:
+        found = list(values)
+        compared.append(len(found))
+        return max(found)
+
+    monkeypatch.setattr("merge.identity.resolve.max", counted, raising=False)
+    chain = [
+        {
+            "id": f"e{k}",
+            "t": "2026-03-02T09:00:00Z",
+            "source": "web",
+            "ids": [["user", str(k)], ["user", str(k + 1)]],
+        }
+        for k in range(50)
+    ]
+    assert len(run(case({"size_limit": 5}, chain, [])).partition) == 51
+    assert sum(compared) == 50
