@@ -5,6 +5,7 @@ Between the two steps somebody joins the fragments that share an identifier: Spa
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
@@ -94,10 +95,10 @@ def resolved_profiles(
     store: PersonStore, rows: Iterable[JoinedFragment], rules: Rules, show: Callable[[str], str]
 ) -> Iterator[ResolvedProfile]:
     """The persons of whole components, whose fragments come together. Raises StoreError."""
-    pins = [
-        Pin(Pair.of(Identifier.parse(low), Identifier.parse(high)), Decision(decision), at_ms, who, why)
-        for low, high, at_ms, decision, who, why in store.pins()
-    ]
+    pins: dict[Identifier, list[Pin]] = defaultdict(list)
+    for low, high, at_ms, decision, who, why in store.pins():
+        pair = Pair.of(Identifier.parse(low), Identifier.parse(high))
+        pins[pair.low].append(Pin(pair, Decision(decision), at_ms, who, why))
     size = BatchSize(AT_ONCE)
     for components in _together(rows, size):
         ids = [each.fragment_id for component in components for each in component]

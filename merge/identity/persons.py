@@ -195,12 +195,12 @@ class Persons:
 def resolved(
     members: Sequence[Member],
     rules: Rules,
-    pins: Sequence[Pin],
+    pins: Mapping[Identifier, Sequence[Pin]],
     hubs: Collection[Identifier],
     name: Callable[[str], str] = str,
 ) -> Component:
-    """The persons of all fragments of a component. `hubs` are those of its identifiers that more fragments carry than their
-    hub limit allows. `name` as of `Persons`."""
+    """The persons of all fragments of a component. `pins` are by the lower identifier. `hubs` are identifiers that more
+    fragments carry than their hub limit allows. Of both others may be there. `name` as of `Persons`."""
     shown = {each.stored.id: _shown(each, name) for each in members}
     first: dict[Identifier, int] = {}
     links: dict[Pair, dict[Class, Span]] = {}
@@ -211,7 +211,8 @@ def resolved(
     for each in members:
         _add_links(links, each, name)
     known = [Link(pair, classes) for pair, classes in links.items()]
-    resolution = resolve(known, first, pins, rules, hubs)
+    pinned = [pin for each in first for pin in pins.get(each, ())]
+    resolution = resolve(known, first, pinned, rules, [each for each in first if each in hubs])
     by_identifier: dict[Identifier, list[Member]] = defaultdict(list)
     for each in members:
         by_identifier[Identifier.parse(name(each.stored.id))].append(each)
@@ -296,7 +297,7 @@ class _Neighbourhood:
         self.hubs: set[Identifier] = set()
         self.stored_hubs: dict[str, int] = {}
         self._taken_back: set[str] = set()
-        self.pins: list[Pin] = []
+        self.pins: dict[Identifier, list[Pin]] = defaultdict(list)
         self.unreadable: dict[str, str] = {}
 
     def extend(self, ids: Iterable[str]) -> None:
@@ -350,7 +351,7 @@ class _Neighbourhood:
         for low, high, at_ms, decision, who, why in known:
             one, other = self._name(low), self._name(high)
             pair = Pair.of(Identifier.parse(one), Identifier.parse(other))
-            self.pins.append(Pin(pair, Decision(decision), at_ms, who, why))
+            self.pins[pair.low].append(Pin(pair, Decision(decision), at_ms, who, why))
             if decision == Decision.ALWAYS:
                 self._pinned_together.append((one, other))
                 found.update((low, high, one, other))
