@@ -12,6 +12,7 @@ from enum import StrEnum
 from itertools import islice
 
 from idgraph.jobs.job import PagedJob, Plan
+from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.index import IndexDocument, Indexed, ProfileIndex, SearchPage, search_pages
 from idgraph.model.jobs import JobKind, Point, Progress
 from idgraph.model.queries import Query
@@ -61,6 +62,7 @@ class IndexReconciliation(PagedJob):
         self._repairs = repairs
         self._page = page
         self._projection = Projection(store, index, lambda: policy().rules, PAGE)
+        self._identity: tuple[IdentityRules, Persons] | None = None
 
     def plan(self, point: Point) -> Plan:
         total = self._store.count() + self._index.count(Query())
@@ -119,7 +121,10 @@ class IndexReconciliation(PagedJob):
         progress.counts["left"] += sum(kind is Drift.AHEAD for kind in drift.values())
 
     def _named(self, ids: Iterable[str]) -> Named:
-        return Persons(self._store, Rules(self._policy().rules.identity)).named(ids, resolves_all=False)
+        rules = self._policy().rules.identity
+        if self._identity is None or self._identity[0] is not rules:
+            self._identity = rules, Persons(self._store, Rules(rules))
+        return self._identity[1].named(ids, resolves_all=False)
 
     def _compared(self, persons: Iterable[Person]) -> dict[str, Drift]:
         documents, _ = documents_of(persons, self._policy().rules)

@@ -84,17 +84,22 @@ class Reindex(PagedJob):
             progress.begin_again()
             # A writer that read a fragment before its erasure may put it after.
             self._versions.write_tombstones(self._store.all_tombstones())
+        persons = Persons(self._store, Rules(policy.rules.identity))
         for fragments in scan_pages(self._store, self._page, point.get("after", "")):
-            self._put(fragments, policy, progress)
+            self._put(persons, fragments, policy, progress)
             progress.done += len(fragments)
             yield {"under": under, "after": fragments[-1].id}
             if self._policy().fingerprint != policy.fingerprint:
                 return
 
-    def _put(self, fragments: Sequence[StoredFragment], policy: IndexPolicy, progress: Progress) -> None:
-        named = Persons(self._store, Rules(policy.rules.identity)).named(
-            (each.id for each in fragments), resolves_all=False
-        )
+    def _put(
+        self,
+        persons: Persons,
+        fragments: Sequence[StoredFragment],
+        policy: IndexPolicy,
+        progress: Progress,
+    ) -> None:
+        named = persons.named((each.id for each in fragments), resolves_all=False)
         found = documents_of(named.persons, policy.rules)
         refused = put(self._versions, found.documents)
         for name, reason in refused.items():

@@ -27,6 +27,8 @@ UNLIMITED = 1 << 31
 MOST_SHARING = 100
 """Persons that are named of those that share an identifier."""
 _READ_AT_ONCE = 10_000
+_MOST_AHEAD = 200_000
+"""Fragments whose person is remembered until her page comes."""
 
 
 class Member(NamedTuple):
@@ -125,6 +127,7 @@ class Persons:
         self._rules = rules
         self._name = name
         self._size = BatchSize(_READ_AT_ONCE)
+        self._ahead: dict[str, _Outline] = {}
 
     def around(
         self, ids: Iterable[str], resolves_all: bool = True, supposed: Sequence[PinRecord] = ()
@@ -146,11 +149,50 @@ class Persons:
         return Found(components, read.unreadable, read.stored_hubs, read.stored_not_hubs())
 
     def named(self, ids: Iterable[str], resolves_all: bool = True) -> Named:
-        """The persons whose id is one of these: over pages of all fragments, each person once. Raises StoreError."""
+        """The persons whose id is one of these: over pages of all fragments, each person once. Raises StoreError.
+
+        Other persons of their components are remembered: when their page comes, their own fragments are read alone, and
+        their component only where one of these has changed.
+        """
         wanted = set(ids)
-        found = self.around(wanted, resolves_all)
-        persons = [person for person in found.persons() if person.id in wanted]
-        return Named(persons, {name: why for name, why in found.unreadable.items() if name in wanted})
+        persons, changed = self._remembered(wanted)
+        found = self.around(changed, resolves_all)
+        persons += [each for each in found.persons() if each.id in changed]
+        self._remember(found, wanted)
+        return Named(sorted(persons), {name: why for name, why in found.unreadable.items() if name in wanted})
+
+    def _remembered(self, wanted: Collection[str]) -> tuple[list[Person], set[str]]:
+        """The persons of these ids that are as they were; and the ids of which nothing is known, or that have changed."""
+        known = {name: self._ahead.pop(name) for name in wanted if name in self._ahead}
+        outlines = [each for name, each in known.items() if name == each.id]
+        stored = self._store.read([part.id for each in outlines for part in each.fragments])
+        persons, changed = [], set(wanted) - known.keys()
+        for each in outlines:
+            there = [stored[part.id] for part in each.fragments if part.id in stored]
+            try:
+                if each.fragments == tuple(one._replace(state=b"") for one in there):
+                    members = tuple(Member(one, FragmentState.checked(one.state)) for one in there)
+                    persons.append(Person(each.id, members, each.identifiers))
+                    continue
+            except DamagedStateError:
+                pass
+            changed.add(each.id)
+        return persons, changed
+
+    def _remember(self, found: Found, passed: Collection[str]) -> None:
+        """The persons that come next first, as far as there is room."""
+        last = max(passed, default="")
+        persons = [
+            each for component in found.components if component.resolution for each in component.persons
+        ]
+        if len(self._ahead) + sum(len(each.members) for each in persons) > _MOST_AHEAD:
+            self._ahead.clear()
+        for person in sorted(persons, key=lambda each: (each.id <= last, each.id)):
+            if len(self._ahead) > _MOST_AHEAD:
+                break
+            fragments = tuple(each.stored._replace(state=b"") for each in person.members)
+            outline = _Outline(person.id, fragments, person.identifiers)
+            self._ahead.update((each.id, outline) for each in fragments if each.id not in passed)
 
     def owning(self, names: Collection[str]) -> Owners:
         """Whose an identifier is, given in all forms in which it may be stored; also of a fragment of this id. Raises
@@ -171,6 +213,7 @@ class Persons:
     def scan(self, resolves_all: bool = True, page: int = 1000) -> Iterator[Named]:
         """All persons in the order of their ids, a page in memory at a time. Raises StoreError."""
         remaining, size = iter(self._store.ids()), BatchSize(page)
+        self._ahead.clear()
         while some := list(islice(remaining, size.present)):
             found = self.named(some, resolves_all)
             size.weighed(len(some), sum(map(Person.bytes, found.persons)))
@@ -271,6 +314,14 @@ def _age(member: Member, shown: Mapping[Identifier, Origin]) -> tuple[Moment, st
 
 
 _NEVER = Moment(ORDINAL_MAX, "", "")
+
+
+class _Outline(NamedTuple):
+    """A person without the states of her fragments."""
+
+    id: str
+    fragments: tuple[StoredFragment, ...]
+    identifiers: tuple[Identifier, ...]
 
 
 class _Neighbourhood:

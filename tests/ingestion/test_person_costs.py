@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+from idgraph.jobs.reconcile import IndexReconciliation
 from idgraph.model.identity_events import IdentityEvent
+from idgraph.model.jobs import Progress
 from idgraph.model.pins import PinRecord
+from idgraph.projection.documents import IndexPolicy
 from ingestion.stages.resolve import JoinedFragment, resolved_profiles
 from merge.identity import persons, resolve
 from merge.identity.persons import Persons
@@ -31,6 +34,11 @@ def installation_of(*shown: Sequence[str], **rules: Any) -> Installation:
         for place, names in enumerate(shown)
     )
     return installation
+
+
+def chain(length: int) -> Installation:
+    """Persons that rules keep apart, each of whom shares a device with the next one."""
+    return installation_of(*([f"user:{k}", f"device:{k}", f"device:{k + 1}"] for k in range(length)))
 
 
 def counting(through: Callable[..., Any], sizes: list[int], place: int = 0) -> Callable[..., Any]:
@@ -60,3 +68,60 @@ def test_a_component_is_given_its_own_pins_and_hubs(monkeypatch: pytest.MonkeyPa
     rows = [JoinedFragment(place, each, ()) for place, each in enumerate(ids)]
     assert len(list(resolved_profiles(store, rows, installation.rules, str))) == 5 * count
     assert sum(pins) == count
+
+
+@pytest.mark.parametrize("remembered", [1000, 10])
+def test_a_scan_reads_a_component_again_for_those_alone_that_it_cannot_remember(
+    remembered: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(persons, "_MOST_AHEAD", remembered)
+    length = 60
+    installation = chain(length)
+    found = Persons(installation.store, installation.rules)
+    whole = found.around(list(installation.store.ids())).persons()
+    assert len(whole) == length
+    read: list[int] = []
+    monkeypatch.setattr(installation.store, "read", counting(installation.store.read, read))
+    scanned = [each for page in found.scan(page=3) for each in page.persons]
+    assert sum(read) <= 2 * length + length * length / remembered
+    for one, other in zip(scanned, whole, strict=True):
+        assert (one.id, one.identifiers) == (other.id, other.identifiers)
+        assert [each.stored for each in one.members] == [each.stored for each in other.members]
+        assert one.state().encode() == other.state().encode()
+
+
+def test_a_reconciliation_reads_a_component_a_fixed_number_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    length = 60
+    installation = chain(length)
+    installation.projection.sweep()
+    policy = IndexPolicy(installation.index_rules, "")
+    job = IndexReconciliation(installation.store, installation.index, lambda: policy, page=3)
+    read: list[int] = []
+    monkeypatch.setattr(installation.store, "read", counting(installation.store.read, read))
+    progress = Progress()
+    assert len(list(job.pages(progress, {}))) > length / 3
+    assert (progress.counts["stored"], progress.counts["indexed"]) == (length, length)
+    assert sum(read) <= 4 * length
+
+
+def test_a_person_that_changes_before_her_page_is_read_again() -> None:
+    installation = chain(8)
+    pages = Persons(installation.store, installation.rules).scan(page=2)
+    next(pages)
+    installation.take(
+        [
+            IdentityEvent.model_validate(
+                {
+                    "id": "late",
+                    "t": "2026-03-02T09:00:00Z",
+                    "source": "crm",
+                    "ids": [["user", "4"], ["phone", "1"]],
+                }
+            )
+        ]
+    )
+    installation.store.erase(["user:6"], 0)
+    found = {each.id: each for page in pages for each in page.persons}
+    assert list(found) == ["user:2", "user:3", "user:4", "user:5", "user:7"]
+    assert "phone:1" in map(str, found["user:4"].identifiers)
+    assert found["user:4"].state().encode() == installation.store.read(["user:4"])["user:4"].state
