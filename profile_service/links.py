@@ -159,13 +159,13 @@ class Links:
         pins: list[PinRecord] = []
         for one, other in pairs:
             pair = Pair.of(one.identifier, other.identifier)
+            carriers |= one.carriers | other.carriers
             known = [each for each in self._pins(map(str, pair)) if _pair(each) == pair]
             if decision is Decision.NONE and (not known or known[-1].decision == Decision.NONE):
                 continue
             # The newest decision counts, also where an earlier one is of a clock that is ahead.
             moment = max(at_ms, known[-1].at_ms + 1) if known else at_ms
             pins.append(PinRecord(str(pair.low), str(pair.high), moment, decision.value, who, why))
-            carriers |= one.carriers | other.carriers
         before = self._persons.around(carriers).persons()
         after = self._persons.around(carriers, supposed=pins).persons()
         return PinChange(tuple(pins), frozenset(carriers), _without(before, after), _without(after, before))

@@ -19,6 +19,7 @@ from idgraph.model.tombstones import (
     TombstoneNames,
     Tombstones,
     Withdrawals,
+    generation,
 )
 
 NEW = 0
@@ -37,6 +38,11 @@ class StoredFragment(NamedTuple):
     state: bytes
     profile_id: str = ""
     epoch: int = 0
+
+    @property
+    def generation(self) -> int:
+        """The epoch, counted on over erasures."""
+        return generation(self.version, self.epoch)
 
 
 class Assignment(NamedTuple):
@@ -60,10 +66,10 @@ class Assignment(NamedTuple):
         return LedgerEntry(self.at_ms, name, self.expected_epoch + 1, previous, profile)
 
 
-def document_version(epoch: int, versions: Iterable[int] = ()) -> int:
-    """The version of a profile's document: `epoch` of the fragment that names it, then the sum of its fragments' versions.
-    So it grows whenever a fragment is written, joins the profile or leaves it."""
-    return (epoch << EPOCH_BITS) + sum(versions)
+def document_version(generation: int, versions: Iterable[int] = ()) -> int:
+    """The version of a profile's document: `generation` of the fragment that names it, then the sum of its fragments'
+    versions. So it grows whenever a fragment is written, joins the profile or leaves it."""
+    return (generation << EPOCH_BITS) + sum(version % (1 << EPOCH_BITS) for version in versions)
 
 
 class FragmentWrite(NamedTuple):
@@ -165,8 +171,8 @@ class Outbox(Protocol):
         ...
 
     def enqueue(self, ids: Sequence[str]) -> None:
-        """Add an entry for each of these fragments that exists, in its present version: what else decides about its profile
-        has changed."""
+        """Add an entry for each of these fragments that exists, in a version of its own: what else decides about its profile
+        has changed, and a projection that has read the fragment before does not settle it."""
         ...
 
     def settle(self, entries: Sequence[OutboxEntry]) -> None:

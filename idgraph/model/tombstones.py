@@ -12,13 +12,19 @@ from typing import NamedTuple, Protocol
 from idgraph.model.stamps import ORDINAL_MIN
 
 EPOCH_BITS = 40
-"""Versions of documents begin with the epoch of their fragment: see `idgraph.model.store.document_version`."""
+"""Versions of documents begin with the generation of their fragment: see `idgraph.model.store.document_version`."""
 
 NO_EPOCH = ORDINAL_MIN
 """The erasure epoch of an event whose fragment had no tombstone; also `until` of a cancelled tombstone."""
 
 TombstoneNames = Callable[[str], bytes]
 """A fragment's id to the keyed hash that names its tombstone."""
+
+
+def generation(version: int, epoch: int) -> int:
+    """How often a fragment was assigned to a profile: `epoch`, and what it has of that from before its erasure, which is in
+    its version."""
+    return epoch + (version >> EPOCH_BITS)
 
 
 class Tombstone(NamedTuple):
@@ -55,7 +61,8 @@ class FragmentSummary(NamedTuple):
 
     def tombstone(self, until: int = NO_EPOCH) -> Tombstone:
         """What takes the fragment's place: behind its version, and behind any version of its document."""
-        return Tombstone.behind(self.version, until, (self.epoch + 1) << EPOCH_BITS if self.epoch else 0)
+        assigned = generation(self.version, self.epoch)
+        return Tombstone.behind(self.version, until, (assigned + 1) << EPOCH_BITS if assigned else 0)
 
 
 class Tombstones(Protocol):

@@ -110,6 +110,7 @@ class Projection:
         self._has_split = False
         self._followed: IdentityRules | None = None
         self._following, self._place = "", ""
+        self._mark = ""
         self._pause = FIRST_RETRY_SECONDS
         self._retry_at = math.inf
 
@@ -232,7 +233,7 @@ class Projection:
         if rules.identity is self._followed:
             return True
         mark = rules_mark(rules)
-        if rules.identity_version and not self._store.remembers(mark):
+        if mark != self._mark and rules.identity_version and (self._mark or not self._store.remembers(mark)):
             if mark != self._following:
                 self._following, self._place = mark, ""
             persons, ends = self._persons(rules), time.monotonic() + FOLLOW_SECONDS
@@ -242,7 +243,7 @@ class Projection:
                 if time.monotonic() >= ends:
                     return False
             self._store.remember(mark)
-        self._followed = rules.identity
+        self._followed, self._mark = rules.identity, mark
         return True
 
     def _enqueue_moved(self, persons: Persons, ids: Sequence[str]) -> None:
@@ -315,7 +316,8 @@ class Projection:
                 ]
             )
             for name in changed:
-                members[name] = members[name]._replace(epoch=members[name].epoch + 1)
+                present = members[name]
+                members[name] = present._replace(epoch=present.epoch + 1, version=present.version + 1)
             overtaken = {
                 each.stored.id
                 for person in persons
@@ -332,7 +334,7 @@ class Projection:
         absorbed = {name for name, profile in wanted.items() if profile != name} - overtaken
         erased = absorbed & (moved | asked)
         if erased:
-            self._index.erase({name: document_version(members[name].epoch) for name in sorted(erased)})
+            self._index.erase({name: document_version(members[name].generation) for name in sorted(erased)})
         return list(persons), overtaken | (absorbed - erased)
 
     def _remember(self, refused: Mapping[str, int], reasons: Mapping[str, str]) -> None:

@@ -108,7 +108,7 @@ def assignment(table: str, name: bytes, assigned: Assignment) -> Statement:
     # There is none before the first.
     here = "epoch=?" if expected else "epoch IS MISSING"
     text = (
-        f'UPDATE "{table}" SET profile=? SET epoch=? SET waiting=? '  # noqa: S608 - our names
+        f'UPDATE "{table}" SET profile=? SET epoch=? SET waiting=? SET revision=revision+1 '  # noqa: S608 - our names
         f"WHERE pk=? AND revision>? AND {here}"
     )
     parameters = [{"S": profile}, number(expected + 1), shard(name), {"B": name}, number(NEW)]

@@ -190,7 +190,7 @@ class DynamoProfileStore:
         return [items.entry(item) for item in waiting[:limit]]
 
     def enqueue(self, ids: Sequence[str]) -> None:
-        text = f'UPDATE "{self._table}" SET waiting=? WHERE pk=? AND revision>?'  # noqa: S608 - a table's name
+        text = f'UPDATE "{self._table}" SET waiting=? SET revision=revision+1 WHERE pk=? AND revision>?'  # noqa: S608 - a table's name
         names = sorted({self._names(each) for each in ids})
         refusals = self._client.execute(
             FRAGMENTS,

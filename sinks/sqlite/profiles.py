@@ -131,7 +131,7 @@ class SqliteProfileStore:
 
     def enqueue(self, ids: Sequence[str]) -> None:
         def work(connection: sqlite3.Connection) -> None:
-            query = "SELECT id, version FROM fragments WHERE id = ?"
+            query = "UPDATE fragments SET version = version + 1 WHERE id = ? RETURNING id, version"
             found = [connection.execute(query, (each,)).fetchone() for each in ids]
             sqlite_outbox.add(connection, [row for row in found if row is not None])
 
@@ -284,7 +284,7 @@ def _assign(
     connection: sqlite3.Connection, names: TombstoneNames, assignments: Sequence[Assignment]
 ) -> set[str]:
     query = """
-        UPDATE fragments SET profile = ?, epoch = epoch + 1, name = ? WHERE id = ? AND epoch = ?
+        UPDATE fragments SET profile = ?, epoch = epoch + 1, version = version + 1, name = ? WHERE id = ? AND epoch = ?
         RETURNING version"""
     found = {
         name: connection.execute(query, (profile, names(name), name, epoch)).fetchone()

@@ -28,12 +28,16 @@ def test_what_names_an_erased_person_is_forgotten(store: ProfileStore) -> None:
     assert list(store.pins()) == []
 
 
-def test_fragments_are_enqueued_as_they_are(store: ProfileStore) -> None:
+def test_fragments_are_enqueued_in_versions_of_their_own(store: ProfileStore) -> None:
     store.write([FragmentWrite("a:1", NEW, b"1", frozenset()), FragmentWrite("a:2", NEW, b"1", frozenset())])
     store.settle([OutboxEntry("a:1", 1), OutboxEntry("a:2", 1)])
     store.enqueue(["a:1", "a:3"])
     store.enqueue([])
     (entry,) = store.outbox()
-    assert entry == OutboxEntry("a:1", 1)
+    assert entry == OutboxEntry("a:1", 2)
+    assert store.read(["a:1"])["a:1"].version == 2
+    # Of a projection that has read the fragment before.
+    store.settle([OutboxEntry("a:1", 1)])
+    assert store.outbox() == [entry]
     store.settle([entry])
     assert store.outbox() == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,11 @@ from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
 from idgraph.model.identifiers import Identifier
 from idgraph.model.identity_events import IdentityEvent, PinDocument, epoch_ms
 from idgraph.model.identity_rules import IdentityRules
-from idgraph.model.index import IndexRules
+from idgraph.model.index import IndexDocument, IndexRules
 from idgraph.model.pins import PinRecord
 from idgraph.model.queries import Query
 from idgraph.model.stamps import SpecRef, Stamp
+from idgraph.model.tombstones import NO_EPOCH
 from idgraph.projection.documents import documents_of
 from idgraph.projection.projection import Projection
 from merge.commit import Committer
@@ -240,6 +241,74 @@ def test_what_was_a_part_of_a_profile_and_is_erased_leaves_its_document() -> Non
     assert list(installation.persons()) == [profile]
 
 
+def erase(installation: Installation, *ids: str) -> None:
+    """Erase fragments, as `idgraph erase` does; later events of theirs count."""
+    installation.store.erase(list(ids), NO_EPOCH)
+    installation.projection.project(ids)
+    installation.store.finish(list(ids))
+    installation.store.cancel(list(ids))
+
+
+def test_a_person_who_comes_back_and_is_erased_again_is_gone() -> None:
+    """Found by a reader: what a fragment's version keeps of epochs before its erasure overflowed into those after it."""
+    installation = Installation(HUB)
+    both = [shared(1, "a@x.example"), shared(2, "a@x.example")]
+    for _ in range(3):
+        installation.take(both)
+        installation.check_index()
+        assert list(installation.persons()) == ["user:1"]
+        erase(installation, "user:1", "user:2")
+        installation.check_index()
+        assert installation.index.search(Query(), 10).ids == []
+
+
+class Interrupted(MemoryProfileIndex):
+    """An index during whose next put something else happens."""
+
+    meanwhile: Callable[[], None] | None = None
+
+    def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:
+        happens, self.meanwhile = self.meanwhile, None
+        if happens is not None:
+            happens()
+        return super().put(documents)
+
+
+def test_a_decision_beside_a_projection_is_projected() -> None:
+    """Found by a reader: the projection settled the decision's entries with its own."""
+    installation = Installation(HUB)
+    installation.index = index = Interrupted()
+    installation.projection = Projection(installation.store, index, lambda: installation.index_rules)
+    pin = PinDocument.model_validate(
+        {"pair": [["user", "1"], ["user", "2"]], "decision": "never", "t": "2026-03-05T09:00:00Z", "who": "jo"}
+    )
+    installation.take([shared(1, "a@x.example"), shared(2, "a@x.example")])
+    index.meanwhile = lambda: installation.pin([pin])
+    installation.projection.sweep()
+    installation.check_index()
+    assert len(installation.persons()) == 2
+
+
+def test_an_assignment_beside_a_projection_is_projected() -> None:
+    """A slower projection knew less of the person than the one that assigned its fragments and was killed then."""
+    installation = Installation(HUB)
+    installation.index = index = Interrupted()
+    slower = Projection(installation.store, index, lambda: installation.index_rules)
+    installation.take([shared(1, "a@x.example"), shared(2, "b@x.example")])
+
+    def killed() -> None:
+        installation.take([shared(1, "b@x.example")])
+        faster = Failing()
+        faster.is_away = True
+        with pytest.raises(ProfileIndexError):
+            Projection(installation.store, faster, lambda: installation.index_rules).sweep()
+
+    index.meanwhile = killed
+    slower.sweep()
+    installation.check_index()
+    assert list(installation.persons()) == ["user:1"]
+
+
 class Failing(MemoryProfileIndex):
     """An index that is away for one erasure."""
 
@@ -363,6 +432,21 @@ def test_documents_follow_new_rules_and_old_ones_again(
     follow(installation, {}, 2)
     follow(installation, case["rules"], 3)
     assert installation.persons() == before
+
+
+def test_two_flows_one_of_which_hears_of_new_rules_later() -> None:
+    installation = Installation(HUB)
+    installation.take([shared(1, "a@x.example"), shared(2, "a@x.example")])
+    old = [installation.index_rules]
+    late = Projection(installation.store, installation.index, lambda: old[0])
+    late.sweep()
+    follow(installation, {**HUB["rules"], "least_strength": 2}, 1)
+    installation.take([shared(2, "a@x.example")])
+    late.sweep()
+    old[0] = installation.index_rules
+    late.sweep()
+    installation.check_index()
+    assert len(installation.persons()) == 2
 
 
 def test_rules_that_are_followed_are_not_looked_for_again() -> None:

@@ -258,6 +258,9 @@ def decide(
             now = time.time_ns() // 1_000_000
             change = links.decide(pairs, Decision(decision), now, origin.who, origin.why)
             if not change.pins:
+                if not dry_run:
+                    # As after a crash between the two writes of the command that took it back.
+                    links.keep(change)
                 print("there is no pin to take back", file=sys.stderr)
                 raise typer.Exit(Exit.NOT_FOUND)
             print_change(links, change, dry_run, as_json)

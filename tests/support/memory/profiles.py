@@ -87,7 +87,9 @@ class MemoryProfileStore:
         present = self._fragments.get(name)
         if present is None or present.epoch != epoch:
             return False
-        self._fragments[name] = present._replace(profile_id=profile, epoch=epoch + 1)
+        self._fragments[name] = present = present._replace(
+            profile_id=profile, epoch=epoch + 1, version=present.version + 1
+        )
         self._outbox[name] = present.version
         if (entry := assignment.entry(self._names)) is not None:
             self._ledger.append(entry._replace(cursor=str(len(self._ledger) + 1)))
@@ -136,8 +138,9 @@ class MemoryProfileStore:
     def enqueue(self, ids: Sequence[str]) -> None:
         with self._lock():
             for each in ids:
-                if each in self._fragments:
-                    self._outbox[each] = self._fragments[each].version
+                if (found := self._fragments.get(each)) is not None:
+                    self._fragments[each] = found._replace(version=found.version + 1)
+                    self._outbox[each] = found.version + 1
 
     def add_pins(self, pins: Sequence[PinRecord]) -> None:
         with self._lock():
