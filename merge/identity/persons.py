@@ -49,7 +49,9 @@ class Person(NamedTuple):
     @property
     def version(self) -> int:
         """The version of its document, once its fragments are assigned to it."""
-        return document_version(self.members[0].stored.generation, (each.stored.version for each in self.members))
+        return document_version(
+            self.members[0].stored.generation, (each.stored.version for each in self.members)
+        )
 
     def bytes(self) -> int:
         """How many its fragments have in the store."""

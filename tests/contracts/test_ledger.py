@@ -97,7 +97,7 @@ def test_a_reader_goes_on_behind_a_cursor(filled: ProfileStore) -> None:
 def test_of_a_fragment_that_is_gone_only_the_name_is_left(filled: ProfileStore) -> None:
     filled.assign([JOINS, Assignment("a:0", 0, "", "", 1_000), Assignment("a:3", 0, "a:0", "", 1_001)])
     filled.erase(["a:1"], 2_000)
-    filled.withdraw({"a:3": 1})
+    filled.withdraw({"a:3": 2})
     assert named(filled, filled.ledger()) == [(1_000, "", 1, "", "a:0"), (1_001, "", 1, "", "a:0")]
     (entry,) = filled.ledger_of(["a:1"])
     assert (entry.at_ms, entry.epoch) == (1_000, 1)

@@ -128,21 +128,22 @@ def test_an_assignment_counts_if_nobody_was_faster(store: ProfileStore) -> None:
     }
     assert store.assign([Assignment("a:1", 0, "a:3")]) == {"a:1"}
     assert store.assign([Assignment("a:1", 1, "")]) == set()
-    store.write([FragmentWrite("a:1", 1, b"three", frozenset())])
+    assert store.write([FragmentWrite("a:1", 1, b"late", frozenset())]) == {"a:1"}
+    store.write([FragmentWrite("a:1", 3, b"three", frozenset())])
     assert store.read(["a:1", "a:2"]) == {
-        "a:1": StoredFragment("a:1", 2, b"three", "", 2),
+        "a:1": StoredFragment("a:1", 4, b"three", "", 2),
         "a:2": StoredFragment("a:2", 1, b"two"),
     }
-    assert store.scan()[0] == StoredFragment("a:1", 2, b"three", "", 2)
+    assert store.scan()[0] == StoredFragment("a:1", 4, b"three", "", 2)
     assert [entry.fragment_id for entry in store.outbox()] == ["a:1"], "for what a crash leaves to do"
 
 
 def test_what_comes_after_a_fragment_is_later_than_its_documents(store: ProfileStore) -> None:
     store.write([new("a:1"), new("a:2"), new("a:3")])
     store.assign([Assignment("a:1", 0, ""), Assignment("a:2", 0, "a:1")])
-    latest = document_version(1, [1, 1, 1_000])
+    latest = document_version(1, [2, 2, 1_000])
     (erased,) = store.erase(["a:1"], 5)
-    store.withdraw({"a:2": 1})
+    store.withdraw({"a:2": 2})
     versions = {name: each.version for name, each in store.tombstones(["a:1", "a:2", "a:3"]).items()}
     assert min(versions.values()) > latest
     assert erased.version == versions["a:1"]
