@@ -15,7 +15,7 @@ from idgraph.model.pins import PinRecord
 from idgraph.model.stamps import ORDINAL_MAX
 from idgraph.model.store import Outbox
 from merge.identity.evidence import Class, Link, Pair, Span
-from merge.identity.persons import UNLIMITED, Component, Person, Persons, PersonStore, moment_of, sightings
+from merge.identity.persons import Component, Person, Persons, PersonStore, moment_of, sightings, too_many
 from merge.identity.resolve import Decision
 from profile_service.reader import ProfileReader
 
@@ -86,10 +86,12 @@ class Explanation(NamedTuple):
 
 
 class StoredIdentifier(NamedTuple):
-    """An identifier as it is stored, and the fragments that carry it."""
+    """An identifier as it is stored, and the fragments that carry it. A hub joins nothing: some of them, and a decision
+    changes only those that carry the other identifier."""
 
     identifier: Identifier
     carriers: frozenset[str]
+    is_hub: bool = False
 
 
 class PinChange(NamedTuple):
@@ -113,13 +115,15 @@ class Links:
 
     def stored(self, identifier: Identifier) -> StoredIdentifier | None:
         """An identifier as somebody asks for it; None where no fragment carries it."""
-        found = self._store.find_all(sorted(self._reader.stored_forms(identifier)), UNLIMITED)
+        most = too_many(self._reader.rules, str(identifier))
+        found = self._store.find_all(sorted(self._reader.stored_forms(identifier)), most)
         carried = {self._name(form) for form, carriers in found.items() if carriers}
         if not carried:
             return None
         today = self._name(str(self._reader.rules.identifier(*identifier) or identifier))
         chosen = today if today in carried else min(carried)
-        return StoredIdentifier(Identifier.parse(chosen), frozenset().union(*found.values()))
+        carriers = frozenset[str]().union(*found.values())
+        return StoredIdentifier(Identifier.parse(chosen), carriers, max(map(len, found.values())) == most)
 
     def explain(self, identifier: Identifier) -> list[Explanation]:
         """The persons of an identifier; where it belongs to nobody, some of those whose events showed it."""
@@ -136,7 +140,7 @@ class Links:
         """The links on the path between two identifiers that hold them together: without one of these, which is unlinked
         alone, they would be two persons. Other evidence may join them again without the others."""
         wanted = {each.identifier for each in ends}
-        carriers = ends[0].carriers | ends[1].carriers
+        carriers = _joined(ends)
         found = set()
         for pair in path:
             pin = PinRecord(str(pair.low), str(pair.high), ORDINAL_MAX, Decision.NEVER)
@@ -157,9 +161,9 @@ class Links:
         where nothing is decided."""
         carriers: set[str] = set()
         pins: list[PinRecord] = []
-        for one, other in pairs:
-            pair = Pair.of(one.identifier, other.identifier)
-            carriers |= one.carriers | other.carriers
+        for ends in pairs:
+            pair = Pair.of(*(each.identifier for each in ends))
+            carriers |= _joined(ends)
             known = [each for each in self._pins(map(str, pair)) if _pair(each) == pair]
             if decision is Decision.NONE and (not known or known[-1].decision == Decision.NONE):
                 continue
@@ -229,6 +233,11 @@ class Links:
                     first, last = found[pair].get(kind, (origin(oldest), origin(newest)))
                     found[pair][kind] = min(first, origin(oldest)), max(last, origin(newest))
         return found
+
+
+def _joined(ends: tuple[StoredIdentifier, StoredIdentifier]) -> set[str]:
+    """The fragments that a decision on two identifiers may change."""
+    return {name for each in ends if not each.is_hub for name in each.carriers}
 
 
 def _pair(pin: PinRecord) -> Pair:

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from idgraph.jobs.reconcile import IndexReconciliation
+from idgraph.model.identifiers import Identifier
 from idgraph.model.identity_events import IdentityEvent
 from idgraph.model.jobs import Progress
 from idgraph.model.pins import PinRecord
+from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.projection.documents import IndexPolicy
 from ingestion.stages.resolve import JoinedFragment, resolved_profiles
 from merge.identity import persons, resolve
 from merge.identity.persons import Persons
+from merge.identity.resolve import Decision
+from profile_service.links import Links
 from tests.ingestion.test_persons import Installation
+from tests.retail import Pipeline
 
 RULES = {"namespaces": {"user": {"priority": 1, "unique": True}, "device": {"owner": "first"}}}
 
@@ -125,3 +131,27 @@ def test_a_person_that_changes_before_her_page_is_read_again() -> None:
     assert list(found) == ["user:2", "user:3", "user:4", "user:5", "user:7"]
     assert "phone:1" in map(str, found["user:4"].identifiers)
     assert found["user:4"].state().encode() == installation.store.read(["user:4"])["user:4"].state
+
+
+def test_a_pin_on_a_hub_reads_the_other_end_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 50
+    installation = installation_of(*([f"user:{k}", "phone:1"] for k in range(count)), hub_limit=3)
+    store, index = installation.store, installation.index
+    rules = installation.index_rules.identity
+    reader = Pipeline(
+        tmp_path, store=store, index=index, snapshot=MetadataSnapshot(version=1, identity_rules=rules)
+    ).reader()
+    installation.projection.sweep()
+    links = Links(store, reader)
+    read: list[int] = []
+    monkeypatch.setattr(store, "read", counting(store.read, read))
+    hub = links.stored(Identifier("phone", "1"))
+    user = links.stored(Identifier("user", "7"))
+    assert hub is not None
+    assert user is not None
+    assert (hub.is_hub, user.is_hub) == (True, False)
+    links.keep(links.decide([(hub, user)], Decision.ALWAYS, 1, "ann", ""))
+    assert [each.fragment_id for each in store.outbox()] == ["user:7"]
+    assert sum(read) <= 2
+    installation.check_index()
+    assert Identifier("phone", "1") in installation.persons()["user:7"]

@@ -140,7 +140,8 @@ def history(
     """Show who owned an identifier when: the fragments that carry it, and which profile each was part of. Without an
     identifier, print all changes of profiles, one JSON object per line, each with its `cursor`.
 
-    Exit code 3: no profile has the identifier. Protected identifiers are shown as keyed hashes.
+    Of an identifier that so many carry that it joins nothing, some fragments are shown. Exit code 3: no profile has the
+    identifier. Protected identifiers are shown as keyed hashes.
     """
     from idgraph.app.link_views import print_moves, print_periods
     from profile_service.history import History
