@@ -47,6 +47,7 @@ def test_rules_from_first_to_last(served: CommandLine) -> None:
     assert json.loads(back.stdout) == {"version": 2, "saved": True}
     assert json.loads(served("rules", "show").stdout) == SHOP_RULES
     assert json.loads(served("rules", "show", "--version", "1").stdout)["hub_limit"] == 20
+    assert json.loads(served("rules", "show", "--version", "0").stdout)["hub_limit"] == 50
     assert served("rules", "show", "--version", "9").exit_code == 3
 
 

@@ -240,7 +240,9 @@ def _show(counts: Erased, as_json: bool, to_people: bool = False) -> None:
 def _led_there(found: FragmentSummary, asked: dict[str, str]) -> str:
     """The identifiers of the command line that a fragment has, as they are stored: protected ones as keyed hashes."""
     carried = sorted(asked.keys() & (found.identifiers | {found.fragment_id}))
-    return ", ".join(carried) or "its id, or an erasure that was interrupted"
+    return (
+        ", ".join(carried) or "its profile (`idgraph explain` shows why), or an erasure that was interrupted"
+    )
 
 
 def _show_preview(found: Preview, led_there: dict[str, str], as_json: bool) -> None:

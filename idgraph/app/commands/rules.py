@@ -33,15 +33,18 @@ RulesFile = Annotated[Path, typer.Argument(help="Identity rules as JSON; `-`: st
 @commands.command("show")
 def show_rules(
     context: typer.Context,
-    version: Annotated[int | None, typer.Option(min=1, help="Default: the rules in force.")] = None,
+    version: Annotated[int | None, typer.Option(min=0, help="Default: the rules in force.")] = None,
     as_json: Json = False,
 ) -> None:
     """Print the identity rules as JSON, ready to edit and apply. Version 0 are the default rules.
 
     With --json: one object with `version` and `document`.
     """
+    from idgraph.model.identity_rules import DEFAULT_RULES
+    from idgraph.model.records import RulesRecord
+
     with error_handler(), wiring.metadata_client(settings_of(context)) as client:
-        found = client.get_rules(version)
+        found = client.get_rules(version) if version != 0 else RulesRecord(version=0, document=DEFAULT_RULES)
         if as_json:
             print_json(found.model_dump(mode="json", exclude_unset=True))
         else:
@@ -97,7 +100,10 @@ def apply_rules(context: typer.Context, file: RulesFile, reason: Why = "", as_js
         else:
             print(f"identity rules: version {saved.version} {'saved' if is_new else 'unchanged'}")
         if is_new:
-            say("search follows while a flow runs; without one, run `idgraph resolve`")
+            say(
+                "search follows while a flow runs; without one, run `idgraph resolve`. What is normalised or blocked in "
+                "another way now holds for later events"
+            )
 
 
 @commands.command("preview")
