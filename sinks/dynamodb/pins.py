@@ -1,14 +1,14 @@
 """Pins in DynamoDB: in the links table, under either identifier, and once in a list of all.
 
-A decision is put under its identifiers first: one that is in the list is found by both. What a crash leaves between is put
-again by the same command.
+A decision is put under its identifiers first, and into the list last; removed in the same order. What a crash leaves between
+is put, or removed, by the same command.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from idgraph.model.pins import PinRecord
 from idgraph.model.tombstones import TombstoneNames
@@ -43,12 +43,16 @@ class DynamoPins:
         return self._query(_LIST)
 
     def drop(self, identifiers: Sequence[str]) -> None:
-        for pin in self.of(identifiers):
-            keys = [
-                {"pk": {"B": each}, "sk": {"B": _sort_key(pin)}}
-                for each in (_LIST, self._key(pin.low), self._key(pin.high))
-            ]
-            self._client.put(LINKS, [{"DeleteRequest": {"Key": key}} for key in keys])
+        named = set(identifiers)
+        listed = (pin for pin in self.all() if not named.isdisjoint(pin[:2]))
+        found = sorted({*self.of(identifiers), *listed})
+        self._delete((self._key(name), pin) for pin in found for name in (pin.low, pin.high))
+        # Last: what a crash leaves is found by it.
+        self._delete((_LIST, pin) for pin in found)
+
+    def _delete(self, found: Iterable[tuple[bytes, PinRecord]]) -> None:
+        keys = [{"pk": {"B": name}, "sk": {"B": _sort_key(pin)}} for name, pin in found]
+        self._client.put(LINKS, [{"DeleteRequest": {"Key": key}} for key in keys])
 
     def _key(self, identifier: str) -> bytes:
         return b"pins: " + self._names(identifier)

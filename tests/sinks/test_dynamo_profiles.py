@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ pytest.importorskip("boto3", reason="boto3 is not installed: pip install -e .[dy
 
 from idgraph.model.errors import UnstorableError
 from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
+from idgraph.model.pins import PinRecord
 from idgraph.model.stamps import SpecRef, Stamp
 from idgraph.model.store import NEW, FragmentWrite, OutboxEntry
 from merge.commit import Committer
@@ -176,3 +178,27 @@ def test_tables_are_on_demand_protected_and_streamed(client: DynamoClient) -> No
     assert reported["BillingModeSummary"]["BillingMode"] == "PAY_PER_REQUEST"
     assert reported["StreamSpecification"] == {"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"}
     assert reported["DeletionProtectionEnabled"] is True
+
+
+@pytest.mark.parametrize("removed", range(3))
+def test_decisions_that_a_killed_process_was_removing_are_removed_by_the_next(
+    removed: int, store: DynamoProfileStore, client: DynamoClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.add_pins([PinRecord("a:1", "b:1", 5, "never")])
+    requests: list[Any] = []
+
+    def killed(client: DynamoClient, table: str, some: Sequence[Any]) -> None:
+        for each in some:
+            if len(requests) == removed:
+                raise SystemExit
+            requests.append(each)
+            through(client, table, [each])
+
+    through = DynamoClient.put
+    with monkeypatch.context() as patched:
+        patched.setattr(DynamoClient, "put", killed)
+        with pytest.raises(SystemExit):
+            store.drop_pins(["a:1"])
+    store.drop_pins(["a:1"])
+    table = client.table(LINKS)
+    assert client.call("scan", table, TableName=table, ConsistentRead=True)["Items"] == []
