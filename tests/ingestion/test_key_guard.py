@@ -12,6 +12,7 @@ from idgraph.jobs.erase.erasure import Erasure
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import ConflictError, ProfileIndexError, StoreError
 from idgraph.model.events import RawRecord
+from idgraph.model.pins import PinRecord
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.store import FragmentWrite
 from idgraph.model.tombstones import Tombstone
@@ -22,6 +23,7 @@ from merge.fragments import FragmentState
 from merge.isolation import CommitFailure
 from sinks.sqlite.profiles import SqliteProfileStore
 from sinks.tombstone_file import TombstoneFile
+from tests.ingestion.test_persons import Installation
 from tests.ingestion.test_tombstones import at, may
 from tests.replaying import replay
 from tests.retail import NOW, UNDETECTED, Pipeline, attributes, durable_keys, order, snapshot, states_of
@@ -325,3 +327,26 @@ def test_only_fragments_with_a_tombstone_are_guarded(pipeline: Pipeline) -> None
     assert pipeline.store.tombstones([name]) == {name: Tombstone(may(9), 2)}
     stage.run(pipeline.map(at(12), order(2)).encoded())
     assert [list(changes) for changes in guarded] == [[name]]
+
+
+def test_an_erasure_forgets_decisions_on_what_only_an_event_that_is_taken_back_showed(tmp_path: Path) -> None:
+    events = [
+        {
+            "id": "1",
+            "t": "2026-03-02T09:00:00Z",
+            "source": "crm",
+            "ids": [["user", "1"], ["email", "a@x.org"]],
+        },
+        {"id": "2", "t": "2026-03-03T09:00:00Z", "source": "crm", "retracts": "1"},
+        {"id": "3", "t": "2026-03-03T09:00:00Z", "source": "crm", "ids": [["user", "2"], ["phone", "7"]]},
+    ]
+    installation = Installation({"rules": {}, "events": events})
+    store = installation.store
+    installation.take(installation.events.values())
+    installation.check_index()
+    kept = PinRecord("phone:7", "user:2", 1, "never")
+    store.add_pins([PinRecord("email:a@x.org", "phone:+15550100", 1, "never", "ann", "a friend's"), kept])
+    assert store.summaries(["user:1"])[0].identifiers.isdisjoint({"email:a@x.org"})
+    pipeline = Pipeline(tmp_path, store=store, index=installation.index)
+    erasure_of(pipeline).erase(["user:1"], may(9))
+    assert list(store.pins()) == [kept]

@@ -18,13 +18,13 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from itertools import chain
 from typing import NamedTuple, Protocol
 
 from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch, FoundDeadLetter
 from idgraph.jobs.job import PagedJob, Plan
-from idgraph.model.errors import ProfileIndexError, StoreError
+from idgraph.model.errors import DamagedStateError, ProfileIndexError, StoreError
 from idgraph.model.identifiers import Identifier
 from idgraph.model.index import IndexRules, search_pages
 from idgraph.model.jobs import JobKind, Point, Progress
@@ -32,6 +32,7 @@ from idgraph.model.store import scan_pages
 from idgraph.model.tombstones import NO_EPOCH, FragmentSummary, Tombstone, TombstoneNames
 from idgraph.projection.projection import NO_HUB, hub_mark
 from ingestion.spark.workers import WorkerResources
+from merge.fragments import FragmentState
 from merge.identity.rules import Rules
 
 log = logging.getLogger(__name__)
@@ -151,6 +152,7 @@ class Erasure:
         self._keep(summaries, until)
         keys = self._data_keys.erase(ids)
         documents = self._present_documents(ids)
+        self._forget_taken_back(ids)
         erased = self._store.erase(ids, until)
         # It may have been written again meanwhile.
         self._keep(erased, until)
@@ -160,6 +162,17 @@ class Erasure:
         waited = {each.fragment_id for each in summaries if each.in_outbox}
         found = [each._replace(in_outbox=each.fragment_id in waited) for each in erased]
         return _counted(found, keys, documents, rest.dead_letters, rest.possible_dead_letters)
+
+    def _forget_taken_back(self, ids: Sequence[str]) -> None:
+        """Forget decisions on identifiers that only events showed which are taken back: the state alone has them."""
+        taken_back: set[str] = set()
+        for each in self._store.read(ids).values():
+            # Of a damaged state nobody can say.
+            with suppress(DamagedStateError):
+                taken_back |= FragmentState.checked(each.state).names_and_others()[1]
+        if taken_back:
+            carriers = self._store.find_all(sorted(taken_back), 1)
+            self._store.drop_pins(sorted(each for each in taken_back if not carriers.get(each)))
 
     def _present_documents(self, ids: Sequence[str]) -> int:
         """How many of these have a document; 0 while the index is away."""
