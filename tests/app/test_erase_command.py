@@ -416,6 +416,27 @@ def test_what_was_cut_short_is_finished_before_it_is_lifted(
     assert theirs.position.endswith("#903")
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_person_of_whom_a_part_was_erased_is_erased_by_the_same_command(
+    filled: CommandLine, monkeypatch: pytest.MonkeyPatch, first: int
+) -> None:
+    """A store that erases fragment by fragment was killed in between: nothing leads to the rest of them any more."""
+    erase = SqliteProfileStore.erase
+
+    def cut(store: SqliteProfileStore, ids: list[str], until: int) -> list[FragmentSummary]:
+        present = [each.fragment_id for each in store.summaries(ids) if each.version]
+        erase(store, [present[first]], until)
+        raise StoreError("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SqliteProfileStore, "erase", cut)
+        assert filled("erase", f"user_id:{USER}", "--yes").exit_code == 1
+    filled("erase", f"user_id:{USER}", "--yes")
+    assert seen(filled.settings().directory) == []
+    with wiring.opened(filled.settings()) as resources:
+        assert resources.store.unfinished() == []
+
+
 def test_an_erasure_that_the_store_was_given_twice_is_whole(
     filled: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -157,7 +157,14 @@ def _erase(
             raise typer.Exit(Exit.FAILED)
     moment = datetime.now(UTC)
     until = int((moment.timestamp() + settings.flow.max_future_skew_seconds) * 1000)
-    job = ErasureJob("erase", named, erasure.names, lambda: erasure.erase(named, until, asked))
+
+    def erase_them() -> Erased:
+        if resources.store.unfinished():
+            # What was killed may have reached some of a person's fragments, and nothing leads to the others any more.
+            erasure.again()
+        return erasure.erase(named, until, asked)
+
+    job = ErasureJob("erase", named, erasure.names, erase_them)
     _run(runner, job, origin)
     erased = job.erased
     reported_of = receipt(
