@@ -189,6 +189,10 @@ class StoreMarks(Protocol):
 
     def remembers(self, mark: str) -> bool: ...
 
+    def name(self, text: str) -> bytes:
+        """The keyed hash of a text, as in `Tombstones`: a mark that has it shows nobody without the key what it is of."""
+        ...
+
 
 class ProfileStore(FragmentStore, Outbox, Pins, Ledger, Tombstones, Withdrawals, StoreMarks, Protocol):
     """All protocols of one store: what an adapter implements and the wiring opens. Users take the part they need."""

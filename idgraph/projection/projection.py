@@ -23,7 +23,14 @@ from itertools import islice, starmap
 from idgraph.model.batch_size import BatchSize
 from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.index import IndexRules, ProfileIndex
-from idgraph.model.store import Assignment, OutboxEntry, ProfileStore, StoredFragment, document_version
+from idgraph.model.store import (
+    Assignment,
+    OutboxEntry,
+    ProfileStore,
+    StoredFragment,
+    StoreMarks,
+    document_version,
+)
 from idgraph.projection.documents import documents_of, put
 from merge.identity.persons import Person, Persons
 from merge.identity.rules import Rules
@@ -55,9 +62,9 @@ NO_HUB = "hub no more"
 """The mark that takes the place of a hub's, once some of its fragments are erased, or carry it no more."""
 
 
-def hub_mark(identifier: str, limit: int) -> str:
+def hub_mark(store: StoreMarks, identifier: str, limit: int) -> str:
     """The mark of the store that says that an identifier was found to be a hub beyond a limit."""
-    return f"hub {limit} {hashlib.sha256(identifier.encode()).hexdigest()}"
+    return f"hub {limit} {store.name(identifier).hex()}"
 
 
 def rules_mark(rules: IndexRules) -> str:
@@ -261,7 +268,7 @@ class Projection:
     def _split(self, hubs: Mapping[str, int]) -> None:
         """Put all that an identifier joined into the outbox, once it is a hub and joins nothing."""
         for identifier, limit in hubs.items():
-            mark = hub_mark(identifier, limit)
+            mark = hub_mark(self._store, identifier, limit)
             if mark not in self._hubs:
                 if not self._store.remembers(mark):
                     self._store.enqueue(self._store.find(identifier))
@@ -273,7 +280,7 @@ class Projection:
         """Forget that an identifier was a hub, so that all it joins is projected once it is one again; and project that once
         more, should it be one by now."""
         for identifier, limit in not_hubs.items():
-            mark = hub_mark(identifier, limit)
+            mark = hub_mark(self._store, identifier, limit)
             if self._store.remembers(mark):
                 self._hubs.discard(mark)
                 self._store.remember(NO_HUB, instead_of=mark)

@@ -260,6 +260,9 @@ class DynamoProfileStore:
     def remembers(self, mark: str) -> bool:
         return bool(self._client.get(FRAGMENTS, [items.mark_key(mark)], "pk"))
 
+    def name(self, text: str) -> bytes:
+        return self._names(text)
+
     def close(self) -> None:
         self._client.close()
 

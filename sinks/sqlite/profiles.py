@@ -236,6 +236,9 @@ class SqliteProfileStore:
     def remembers(self, mark: str) -> bool:
         return bool(self._rows("SELECT 1 FROM marks WHERE mark = ?", (mark,)))
 
+    def name(self, text: str) -> bytes:
+        return self._tombstones.name(text)
+
     def close(self) -> None:
         self._file.close()
 

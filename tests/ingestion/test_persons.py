@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import random
+import sqlite3
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from hashlib import blake2b, sha256
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -31,6 +34,7 @@ from merge.fragments import FragmentState
 from merge.identity.evidence import options_of
 from merge.identity.persons import Person, Persons
 from merge.identity.rules import Rules
+from sinks.sqlite.profiles import SqliteProfileStore
 from tests.lanes import examples
 from tests.merge.identity.test_resolve import EVENTS, PINS, RULES
 from tests.support.memory.index import MemoryProfileIndex
@@ -391,6 +395,24 @@ def test_a_hub_crosses_its_limit_in_both_directions() -> None:
         sizes.append(sorted(len(each) for each in installation.persons().values()))
     # Three and their address; a hub; three again; a hub; two and their address; one and it. Others are single.
     assert sizes == [[4], [1] * 6, [1, 1, 1, 4], [1] * 8, [1] * 6 + [3], [1] * 7 + [2]]
+
+
+def test_without_the_key_nobody_can_test_a_guess_by_the_mark_of_a_hub(tmp_path: Path) -> None:
+    installation = Installation(HUB)
+    file = tmp_path / "profiles.db"
+    with closing(
+        SqliteProfileStore(file, lambda text: blake2b(text.encode(), key=b"secret").digest())
+    ) as store:
+        installation.store = store  # type: ignore[assignment]
+        installation.projection = Projection(store, installation.index, lambda: installation.index_rules)
+        installation.take(map(shared, range(5)))
+        installation.check_index()
+        (name,) = {name for each in store.ids() for name in store.identifiers(each)} - set(store.ids())
+        assert len(store.find(name)) == 5
+    with closing(sqlite3.connect(file)) as opened:
+        (mark,) = opened.execute("SELECT mark FROM marks WHERE mark LIKE 'hub %'").fetchone()
+    guesses = [algorithm(name.encode()).hexdigest() for algorithm in (sha256, blake2b)]
+    assert not any(guess in mark for guess in guesses)
 
 
 def test_a_hub_costs_the_same_however_many_it_joins() -> None:

@@ -245,6 +245,9 @@ class MemoryProfileStore:
         with self._lock():
             return mark in self._marks
 
+    def name(self, text: str) -> bytes:
+        return self._names(text)
+
     def close(self) -> None:
         with self._guard:
             self._closed = True
