@@ -12,14 +12,14 @@ often, the newest stays.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from idgraph.jobs.job import PagedJob, Plan
 from idgraph.model.index_versions import IndexVersions
 from idgraph.model.jobs import JobKind, Point, Progress
-from idgraph.model.store import ProfileStore, StoredFragment, scan_pages
+from idgraph.model.store import ProfileStore, scan_pages
 from idgraph.projection.documents import IndexPolicy, documents_of, put
-from merge.identity.persons import Persons
+from merge.identity.persons import Named, Persons
 from merge.identity.rules import Rules
 
 log = logging.getLogger(__name__)
@@ -86,20 +86,14 @@ class Reindex(PagedJob):
             self._versions.write_tombstones(self._store.all_tombstones())
         persons = Persons(self._store, Rules(policy.rules.identity))
         for fragments in scan_pages(self._store, self._page, point.get("after", "")):
-            self._put(persons, fragments, policy, progress)
+            named = persons.named((each.id for each in fragments), resolves_all=False)
+            self._put(named, policy, progress)
             progress.done += len(fragments)
             yield {"under": under, "after": fragments[-1].id}
             if self._policy().fingerprint != policy.fingerprint:
                 return
 
-    def _put(
-        self,
-        persons: Persons,
-        fragments: Sequence[StoredFragment],
-        policy: IndexPolicy,
-        progress: Progress,
-    ) -> None:
-        named = persons.named((each.id for each in fragments), resolves_all=False)
+    def _put(self, named: Named, policy: IndexPolicy, progress: Progress) -> None:
         found = documents_of(named.persons, policy.rules)
         refused = put(self._versions, found.documents)
         for name, reason in refused.items():
