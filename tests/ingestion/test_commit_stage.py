@@ -242,7 +242,7 @@ def open_pipeline(folder: Path) -> Pipeline:
     return Pipeline(
         folder,
         durable_keys(folder),
-        SqliteProfileStore(folder / "profiles.db"),
+        SqliteProfileStore(folder / "profiles.db", hashed_name),
         TantivyProfileIndex(folder / "index", hashed_name),
     )
 
