@@ -118,9 +118,11 @@ def _watch_probes(
     found: dict[str, float] = {}
     end = time.monotonic() + warm_up + seconds
     begin = time.monotonic() + warm_up
-    while time.monotonic() < end or len(found) < len(publisher.published) * 0.99:
+    while True:
         waiting = [name for name in list(publisher.published) if name not in found]
-        for name in find(waiting[-200:]):
+        if time.monotonic() >= end and not any(publisher.published[name] < end for name in waiting):
+            break
+        for name in find(waiting[:200]):
             found[name] = time.monotonic()
         time.sleep(POLL_SECONDS)
         if time.monotonic() > end + 60:

@@ -116,6 +116,11 @@ class WriterLock:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._wanted = path.with_name(f"{path.name}.wanted")
+
+    def is_wanted(self) -> bool:
+        """Whether somebody has waited for it since it was taken. For whoever holds it for long."""
+        return self._wanted.exists()
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
@@ -123,16 +128,22 @@ class WriterLock:
         with self._guard:
             # A child of fork has locks of its own.
             own = self._known.setdefault((os.getpid(), os.path.realpath(self._path)), _Reentrant())
-        with own.lock:
+        if not own.lock.acquire(blocking=False):
+            self._wanted.touch()
+            own.lock.acquire()
+        try:
             if own.is_held:
                 yield
                 return
-            with file_lock(self._path):
+            with file_lock(self._path, self._wanted.touch):
+                self._wanted.unlink(missing_ok=True)
                 own.is_held = True
                 try:
                     yield
                 finally:
                     own.is_held = False
+        finally:
+            own.lock.release()
 
 
 class _Reentrant:

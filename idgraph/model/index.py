@@ -70,12 +70,12 @@ class ProfileIndex(Protocol):
     Every method raises `ProfileIndexError` when the index is away; that is always safe to retry.
     """
 
-    def writing(self, stays_open: bool = False) -> AbstractContextManager[None]:
+    def writing(self, stays_open: bool = False) -> AbstractContextManager[Callable[[], bool]]:
         """The writers' lock of an index in files: the block can read the store and put, and no other write comes between.
 
         The outermost block writes all its documents in one commit when it ends, and none if it fails; until then the
         block may not see them. With `stays_open` each block within commits, as an outermost one: many small commits then
-        wait for nothing that the index does beside them. The lock is reentrant per thread; `put`, `erase` and `compact` take it themselves. It
+        wait for nothing that the index does beside them; what it yields says whether another waits for its end. The lock is reentrant per thread; `put`, `erase` and `compact` take it themselves. It
         waits for the current writer. An index that orders writes by version has no lock, and writes at once."""
         ...
 

@@ -134,8 +134,9 @@ class Projection:
                 total.add(self._take(some, settled, has_lost))
         return total
 
-    def many(self) -> AbstractContextManager[None]:
-        """Several calls, each of which commits. Nobody else writes to the index meanwhile. Raises as `project` does."""
+    def many(self) -> AbstractContextManager[Callable[[], bool]]:
+        """Several calls, each of which commits. Nobody else writes to the index meanwhile; what it yields says whether
+        another waits. Raises as `project` does."""
         return self._index.writing(stays_open=True)
 
     def sweep(self, seconds: float = math.inf) -> Projected:
@@ -159,11 +160,8 @@ class Projection:
                     total.postponed += len(entries) - len(some)
                     if some:
                         total.add(self._take(some, settled))
-                    total.is_whole = not entries
+                    total.is_whole = len(entries) < size
                     after = entries[-1].fragment_id if entries else after
-                    if len(entries) < size:
-                        # What is committed meanwhile is of the next pass, else a steady flow would prolong this one.
-                        break
             is_followed = not total.is_whole or self._follow()
             if total.is_whole and (self._has_split or not is_followed):
                 # Entries before the place where the sweep is.

@@ -21,9 +21,9 @@ END_SECONDS = 60.0
 """How long the end of a flow waits for what is left."""
 SWEEP_SECONDS = 5.0
 """A sweep that takes longer is broken off and begun again: between two the end of the flow is noticed."""
-TOGETHER_SECONDS = 3.0
+TOGETHER_SECONDS = 30.0
 IDLE_SECONDS = 0.5
-"""How long others may wait for the index while micro-batches follow each other, and how far these are apart at most."""
+"""While micro-batches follow each other no further apart, the index is held for so long, unless another waits for it."""
 MANY = 10_000
 REST_SECONDS = 2.0
 """After a sweep of so many fragments, which a flow at its limit leaves: few large commits cost the index a third of many
@@ -84,15 +84,21 @@ class ProjectionRunner:
         self._end()
 
     def _sweep_many(self) -> bool:
-        """Sweep, and at each micro-batch again, for as long as others may wait for the index. Returns whether index and store
-        were there."""
+        """Sweep, and at each micro-batch again, until another waits for the index. Returns whether index and store were
+        there."""
         ends = time.monotonic() + TOGETHER_SECONDS
         try:
-            with self._projection.many():
+            with self._projection.many() as is_wanted:
                 while True:
                     self._wake.clear()
                     is_well = self._sweep(SWEEP_SECONDS)
-                    if not is_well or self._is_busy or self._stop.is_set() or time.monotonic() > ends:
+                    if (
+                        not is_well
+                        or self._is_busy
+                        or self._stop.is_set()
+                        or is_wanted()
+                        or time.monotonic() > ends
+                    ):
                         return is_well
                     if not self._wake.wait(IDLE_SECONDS):
                         return True

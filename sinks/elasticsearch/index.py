@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
@@ -87,9 +87,9 @@ class ElasticsearchProfileIndex:
         self._is_checked = False
         self._lock = threading.Lock()
 
-    def writing(self, stays_open: bool = False) -> AbstractContextManager[None]:  # noqa: ARG002
+    def writing(self, stays_open: bool = False) -> AbstractContextManager[Callable[[], bool]]:  # noqa: ARG002
         """Others write as well: external versions decide."""
-        return nullcontext()
+        return nullcontext(lambda: False)
 
     def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:
         self._check()

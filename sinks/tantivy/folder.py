@@ -75,7 +75,7 @@ class IndexFolder:
         self._is_closed = False
 
     @contextmanager
-    def writing(self, stays_open: bool = False) -> Iterator[None]:
+    def writing(self, stays_open: bool = False) -> Iterator[Callable[[], bool]]:
         """Until the block ends nobody else writes. The thread that is in it may enter it again. The outermost block commits
         what was written when it ends, and nothing if it fails. Within one that `stays_open` each block is an outermost one:
         tantivy merges beside its commits, and not behind each."""
@@ -91,7 +91,7 @@ class IndexFolder:
             self._stays_open = stays_open
         outermost = 2 if self._stays_open else 1
         try:
-            yield
+            yield self._lock.is_wanted
             if self._depth == outermost:
                 self.commit()
         except BaseException:

@@ -5,7 +5,7 @@ See docs/adr/0035-tantivy.md for why, and `sinks.tantivy.documents` for what a d
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,7 +35,7 @@ class TantivyProfileIndex:
         self.folder = IndexFolder(Path(path))
         self._names = names
 
-    def writing(self, stays_open: bool = False) -> AbstractContextManager[None]:
+    def writing(self, stays_open: bool = False) -> AbstractContextManager[Callable[[], bool]]:
         return self.folder.writing(stays_open)
 
     def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -295,8 +295,8 @@ def test_slices_share_a_commit(store: MemoryProfileStore, tmp_path: Path) -> Non
 def test_nothing_is_settled_before_the_commit(store: MemoryProfileStore) -> None:
     class Index(MemoryProfileIndex):
         @contextmanager
-        def writing(self, stays_open: bool = False) -> Iterator[None]:
-            yield
+        def writing(self, stays_open: bool = False) -> Iterator[Callable[[], bool]]:
+            yield lambda: False
             raise ProfileIndexError("no space")
 
     written(store)

@@ -6,7 +6,7 @@ import math
 import secrets
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -56,9 +56,9 @@ class MemoryProfileIndex:
         self._guard = threading.RLock()
 
     @contextmanager
-    def writing(self, stays_open: bool = False) -> Iterator[None]:
+    def writing(self, stays_open: bool = False) -> Iterator[Callable[[], bool]]:
         with self._lock():
-            yield
+            yield lambda: False
 
     def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:
         refused: dict[str, str] = {}
