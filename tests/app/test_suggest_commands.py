@@ -34,3 +34,11 @@ def test_protected_attributes_are_not_compared(filled: CommandLine) -> None:
     done = filled("suggest", "find", "identity.email", "demographics.age")
     assert done.exit_code != 0
     assert "protects identity.email" in done.output + done.stderr
+
+
+def test_a_review_list_replaces_nothing_else(filled: CommandLine, tmp_path: Path) -> None:
+    other = tmp_path / "keyring.json"
+    other.write_text("{}")
+    done = filled(*FIND, "--output", str(other))
+    assert (done.exit_code, other.read_text()) == (2, "{}")
+    assert "is not replaced" in done.stderr

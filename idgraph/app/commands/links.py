@@ -78,6 +78,24 @@ def show_links(
                 print_links(each)
 
 
+def deciding(decision: str) -> Callable[..., None]:
+    """A command that makes a decision on the given pairs; its help is for whoever registers it."""
+
+    def command(
+        context: typer.Context,
+        one: One = None,
+        other: Other = None,
+        file: PairsFile = None,
+        dry_run: DryRun = False,
+        who: JobWho = "",
+        why: LinkWhy = "",
+        as_json: Json = False,
+    ) -> None:
+        decide(context, (one, other), file, decision, dry_run, origin_of(who, why), as_json)
+
+    return command
+
+
 @commands.command("pin")
 def pin(
     context: typer.Context,
@@ -97,37 +115,16 @@ def pin(
     With --json: one object with `pins`, and the profiles that change, `before` and `after`. Exit code 3: an identifier is
     unknown, and nothing was decided.
     """
-    decide(context, (one, other), file, decision.value, dry_run, origin_of(who, why), as_json)
+    deciding(decision.value)(context, one, other, file, dry_run, who, why, as_json)
 
 
-@commands.command("unlink")
-def unlink(
-    context: typer.Context,
-    one: One = None,
-    other: Other = None,
-    file: PairsFile = None,
-    dry_run: DryRun = False,
-    who: JobWho = "",
-    why: LinkWhy = "",
-    as_json: Json = False,
-) -> None:
-    """Keep two identifiers apart for good: `pin --decision never`. `unpin` takes it back."""
-    decide(context, (one, other), file, "never", dry_run, origin_of(who, why), as_json)
-
-
-@commands.command("unpin")
-def unpin(
-    context: typer.Context,
-    one: One = None,
-    other: Other = None,
-    file: PairsFile = None,
-    dry_run: DryRun = False,
-    who: JobWho = "",
-    why: LinkWhy = "",
-    as_json: Json = False,
-) -> None:
-    """Take the decision on two identifiers back: evidence and rules decide again. Exit code 3: there was none."""
-    decide(context, (one, other), file, "none", dry_run, origin_of(who, why), as_json)
+commands.command(
+    "unlink", help="Keep two identifiers apart for good: `pin --decision never`. `unpin` takes it back."
+)(deciding("never"))
+commands.command(
+    "unpin",
+    help="Take the decision on two identifiers back: evidence and rules decide again. Exit code 3: there was none.",
+)(deciding("none"))
 
 
 @commands.command("history")
@@ -258,16 +255,16 @@ def decide(
                 pairs.append(pair)
             now = time.time_ns() // 1_000_000
             change = links.decide(pairs, Decision(decision), now, origin.who, origin.why)
-            if not change.pins:
-                if not dry_run:
-                    # As after a crash between the two writes of the command that took it back.
-                    links.keep(change)
-                print("there is no pin to take back", file=sys.stderr)
-                raise typer.Exit(Exit.NOT_FOUND)
-            print_change(links, change, dry_run, as_json)
             if not dry_run:
+                # Also without a pin, as after a crash between the two writes of the command that took it back.
                 links.keep(change)
+            if change.pins:
+                print_change(links, change, dry_run, as_json)
+            if not dry_run:
                 _project(lambda: resources.projection(lambda: wiring.index_rules(settings)), change)
+        if not change.pins:
+            print("there is no pin to take back", file=sys.stderr)
+            raise typer.Exit(Exit.NOT_FOUND)
 
 
 def _project(projection: Callable[[], Projection], change: PinChange) -> None:

@@ -10,8 +10,8 @@ import typer
 
 from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring
-from idgraph.app.commands.context import JobWho, Json, origin_of, settings_of
-from idgraph.app.commands.links import DryRun, LinkWhy, One, Other, PairsFile, decide
+from idgraph.app.commands.context import Json, settings_of
+from idgraph.app.commands.links import deciding
 from idgraph.app.exits import error_handler
 from idgraph.app.terminal import counted, escape_control_chars
 from idgraph.model import canonical
@@ -20,6 +20,9 @@ from idgraph.model.errors import ConfigError
 commands = typer.Typer(
     no_args_is_help=True, help="Suggestions: who may be one person. Rules decide; a model suggests."
 )
+
+_BEGINNING = b'{"pair":'
+"""How each line of a review list begins: its keys are sorted."""
 
 
 @commands.command("find")
@@ -48,9 +51,12 @@ def find_suggestions(
     It changes nothing. Each pair has a weight, the logarithm to base 2 of its odds, and the part of each attribute. A
     pair that somebody decided on is left out. Protected attributes cannot be compared. With --json: one object per pair.
     """
+    from idgraph.jobs.export_file import require_export, write_export
     from idgraph.jobs.suggestions import suggest
 
     with error_handler():
+        if output is not None:
+            require_export(output, _BEGINNING)
         settings = settings_of(context)
         ensure_keyring(settings)
         with wiring.opened_to_read(settings) as resources:
@@ -71,14 +77,14 @@ def find_suggestions(
         lines = [
             canonical.encode(
                 {"pair": [each.one, each.other], "weight": each.weight, "parts": dict(each.parts)}
-            ).decode()
+            )
             for each in found
         ]
         if output is not None:
-            output.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            write_export(output, (line + b"\n" for line in lines))
         if as_json:
             for line in lines:
-                print(line)
+                print(line.decode())
             return
         for each in found:
             parts = ", ".join(f"{path} {part:+.1f}" for path, part in each.parts.items())
@@ -90,31 +96,12 @@ def _text(value: object) -> str:
     return value.strip().lower() if isinstance(value, str) else canonical.encode(value).decode()
 
 
-@commands.command("accept")
-def accept_suggestion(
-    context: typer.Context,
-    one: One = None,
-    other: Other = None,
-    file: PairsFile = None,
-    dry_run: DryRun = False,
-    who: JobWho = "",
-    why: LinkWhy = "",
-    as_json: Json = False,
-) -> None:
-    """Accept suggestions: pin each pair as one person, as `links pin --decision always` does. --file takes a review list."""
-    decide(context, (one, other), file, "always", dry_run, origin_of(who, why), as_json)
-
-
-@commands.command("refuse")
-def refuse_suggestion(
-    context: typer.Context,
-    one: One = None,
-    other: Other = None,
-    file: PairsFile = None,
-    dry_run: DryRun = False,
-    who: JobWho = "",
-    why: LinkWhy = "",
-    as_json: Json = False,
-) -> None:
-    """Refuse suggestions: pin each pair as two persons, as `links unlink` does. --file takes a review list."""
-    decide(context, (one, other), file, "never", dry_run, origin_of(who, why), as_json)
+commands.command(
+    "accept",
+    help="Accept suggestions: pin each pair as one person, as `links pin --decision always` does. "
+    "--file takes a review list.",
+)(deciding("always"))
+commands.command(
+    "refuse",
+    help="Refuse suggestions: pin each pair as two persons, as `links unlink` does. --file takes a review list.",
+)(deciding("never"))
