@@ -75,8 +75,10 @@ class ProfileIndex(Protocol):
 
         The outermost block writes all its documents in one commit when it ends, and none if it fails; until then the
         block may not see them. With `stays_open` each block within commits, as an outermost one: many small commits then
-        wait for nothing that the index does beside them; what it yields says whether another waits for its end. The lock is reentrant per thread; `put`, `erase` and `compact` take it themselves. It
-        waits for the current writer. An index that orders writes by version has no lock, and writes at once."""
+        wait for nothing that the index does beside them. What it yields says whether another waits for the block's end.
+
+        The lock is reentrant per thread; `put`, `erase` and `compact` take it themselves. It waits for the current writer.
+        An index that orders writes by version has no lock, and writes at once."""
         ...
 
     def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:

@@ -40,6 +40,11 @@ class StoredFragment(NamedTuple):
     epoch: int = 0
 
     @property
+    def projected_into(self) -> str:
+        """The profile that it was last projected into; its own id before."""
+        return self.profile_id or self.id
+
+    @property
     def generation(self) -> int:
         """The epoch, counted on over erasures."""
         return generation(self.version, self.epoch)
@@ -137,7 +142,7 @@ class FragmentStore(Protocol):
 
     def assign(self, assignments: Sequence[Assignment]) -> set[str]:
         """Record each assignment whose fragment exists in the expected epoch, as the next epoch, with its entry in the ledger,
-        and put it into the outbox; at most one per fragment. Returns the ids that were NOT recorded. No version changes.
+        and put it into the outbox, in a version of its own; at most one per fragment. Returns the ids that were NOT recorded.
         Durable when it returns."""
         ...
 

@@ -252,12 +252,11 @@ class Projection:
         return True
 
     def _enqueue_moved(self, persons: Persons, ids: Sequence[str]) -> None:
-        asked = set(ids)
         moved = [
             member.stored.id
-            for person in persons.around(ids, resolves_all=False).persons()
+            for person in persons.named(ids, resolves_all=False).persons
             for member in person.members
-            if member.stored.id in asked and (member.stored.profile_id or member.stored.id) != person.id
+            if member.stored.projected_into != person.id
         ]
         if moved:
             self._store.enqueue(moved)
@@ -299,13 +298,11 @@ class Projection:
 
         An assignment leaves an entry in the outbox, so that a crash before the index's commit leaves no document behind."""
         wanted = {each.stored.id: person.id for person in persons for each in person.members}
-        moved = {name for name, profile in wanted.items() if (members[name].profile_id or name) != profile}
+        moved = {name for name, profile in wanted.items() if members[name].projected_into != profile}
         overtaken: set[str] = set()
         if moved or has_lost:
             profiles = {person.id for person in persons} if has_lost else set[str]()
-            profiles |= {wanted[name] for name in moved} | {
-                members[name].profile_id or name for name in moved
-            }
+            profiles |= {wanted[name] for name in moved} | {members[name].projected_into for name in moved}
             changed = sorted(moved | (profiles & wanted.keys()))
             now = time.time_ns() // 1_000_000
             refused = self._store.assign(

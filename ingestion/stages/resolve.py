@@ -17,8 +17,7 @@ from idgraph.model.errors import DamagedStateError
 from idgraph.model.identifiers import Identifier
 from idgraph.model.store import StoredFragment, read_pages
 from merge.fragments import FragmentState
-from merge.identity.evidence import Pair
-from merge.identity.persons import Member, Person, PersonStore, resolved, too_many
+from merge.identity.persons import Member, Person, PersonStore, pin_of, resolved, too_many
 from merge.identity.resolve import Decision, Pin
 from merge.identity.rules import Rules
 
@@ -81,7 +80,7 @@ def profile_of(person: Person, show: Callable[[str], str]) -> ResolvedProfile:
         "fragments": sorted(show(each.id) for each in stored),
         "identifiers": sorted({show(str(each)) for each in person.identifiers}),
     }
-    misplaced = [each.id for each in stored if (each.profile_id or each.id) != person.id]
+    misplaced = [each.id for each in stored if each.projected_into != person.id]
     line = canonical.encode(content) + b"\n"
     return ResolvedProfile(person.id, person.version, [each.id for each in stored], misplaced, line)
 
@@ -96,9 +95,8 @@ def resolved_profiles(
 ) -> Iterator[ResolvedProfile]:
     """The persons of whole components, whose fragments come together. Raises StoreError."""
     pins: dict[Identifier, list[Pin]] = defaultdict(list)
-    for low, high, at_ms, decision, who, why in store.pins():
-        pair = Pair.of(Identifier.parse(low), Identifier.parse(high))
-        pins[pair.low].append(Pin(pair, Decision(decision), at_ms, who, why))
+    for pin in map(pin_of, store.pins()):
+        pins[pin.pair.low].append(pin)
     size = BatchSize(AT_ONCE)
     for components in _together(rows, size):
         ids = [each.fragment_id for component in components for each in component]

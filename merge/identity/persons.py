@@ -103,6 +103,13 @@ class Owners(NamedTuple):
     unreadable: dict[str, str]
 
 
+def pin_of(record: PinRecord, name: Callable[[str], str] = str) -> Pin:
+    """A stored decision as it counts. `name` as of `Persons`."""
+    low, high, at_ms, decision, who, why = record
+    pair = Pair.of(Identifier.parse(name(low)), Identifier.parse(name(high)))
+    return Pin(pair, Decision(decision), at_ms, who, why)
+
+
 def joined(states: Sequence[FragmentState]) -> FragmentState:
     """The join of the normalised states of several fragments. A snapshot event covers its own fragment alone."""
     if (quickly := joined_natively(states)) is not None:
@@ -401,13 +408,13 @@ class _Neighbourhood:
         asked = set(identifiers)
         known = self._store.pins_of(identifiers) if identifiers else []
         known += [each for each in self._supposed if not asked.isdisjoint(each[:2])]
-        for low, high, at_ms, decision, who, why in known:
-            one, other = self._name(low), self._name(high)
-            pair = Pair.of(Identifier.parse(one), Identifier.parse(other))
-            self.pins[pair.low].append(Pin(pair, Decision(decision), at_ms, who, why))
-            if decision == Decision.ALWAYS:
+        for each in known:
+            pin = pin_of(each, self._name)
+            self.pins[pin.pair.low].append(pin)
+            if pin.decision is Decision.ALWAYS:
+                one, other = map(str, pin.pair)
                 self._pinned_together.append((one, other))
-                found.update((low, high, one, other))
+                found.update((each.low, each.high, one, other))
         found -= self._asked
         self._asked |= found
         return [*sorted(found), *self._pinned(sorted(found))] if found else []
