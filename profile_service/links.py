@@ -15,7 +15,16 @@ from idgraph.model.pins import PinRecord
 from idgraph.model.stamps import ORDINAL_MAX
 from idgraph.model.store import Outbox
 from merge.identity.evidence import Class, Link, Pair, Span
-from merge.identity.persons import Component, Person, Persons, PersonStore, moment_of, sightings, too_many
+from merge.identity.persons import (
+    Component,
+    Person,
+    Persons,
+    PersonStore,
+    moment_of,
+    pin_of,
+    sightings,
+    too_many,
+)
 from merge.identity.resolve import Decision
 from profile_service.reader import ProfileReader
 
@@ -164,7 +173,7 @@ class Links:
         for ends in pairs:
             pair = Pair.of(*(each.identifier for each in ends))
             carriers |= _joined(ends)
-            known = [each for each in self._pins(map(str, pair)) if _pair(each) == pair]
+            known = [each for each in self._pins(map(str, pair)) if pin_of(each).pair == pair]
             if decision is Decision.NONE and (not known or known[-1].decision == Decision.NONE):
                 continue
             # The newest decision counts, also where an earlier one is of a clock that is ahead.
@@ -186,7 +195,7 @@ class Links:
     def _pins(self, names: Iterable[str]) -> list[PinRecord]:
         found = set()
         for each in self._store.pins_of(sorted(set(names))):
-            pair = _pair(each._replace(low=self._name(each.low), high=self._name(each.high)))
+            pair = pin_of(each, self._name).pair
             found.add(each._replace(low=str(pair.low), high=str(pair.high)))
         return sorted(found, key=_age)
 
@@ -240,16 +249,12 @@ def _joined(ends: tuple[StoredIdentifier, StoredIdentifier]) -> set[str]:
     return {name for each in ends if not each.is_hub for name in each.carriers}
 
 
-def _pair(pin: PinRecord) -> Pair:
-    return Pair.of(Identifier.parse(pin.low), Identifier.parse(pin.high))
-
-
 def _age(pin: PinRecord) -> tuple[int, str, str, str]:
     return pin.at_ms, pin.decision, pin.who, pin.why
 
 
 def _in_force(pins: Iterable[PinRecord]) -> dict[Pair, PinRecord]:
-    newest = {_pair(each): each for each in sorted(pins, key=_age)}
+    newest = {pin_of(each).pair: each for each in sorted(pins, key=_age)}
     return {pair: each for pair, each in newest.items() if each.decision != Decision.NONE}
 
 

@@ -233,12 +233,6 @@ def scan_all(store: FragmentStore, page: int = 1000) -> Iterator[StoredFragment]
     return chain.from_iterable(scan_pages(store, page))
 
 
-def sorted_all(store: FragmentStore, page: int = 1000) -> Iterator[StoredFragment]:
-    """All fragments in the order of their ids, a page in memory at a time."""
-    for some, found in read_pages(store, store.ids(), BatchSize(page)):
-        yield from (found[each] for each in some if each in found)
-
-
 class Shard(NamedTuple):
     """A part of a stream. A fragment is in one shard at a time; after the end of a shard its children continue."""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from idgraph.model.batch_size import BatchSize
 from idgraph.model.errors import StoreError, UnstorableError
 from idgraph.model.store import (
     NEW,
@@ -18,8 +19,8 @@ from idgraph.model.store import (
     ProfileStore,
     StoredFragment,
     document_version,
+    read_pages,
     scan_all,
-    sorted_all,
 )
 from tests.contracts.implementations import Implementation
 from tests.contracts.processes import finish, killed_after, start
@@ -177,7 +178,8 @@ def test_all_are_given_in_the_byte_order_of_their_ids(store: ProfileStore) -> No
     store.write([new(each) for each in ids])
     expected = sorted(ids, key=str.encode)
     assert list(store.ids()) == expected
-    assert [fragment.id for fragment in sorted_all(store, page=7)] == expected
+    pages = read_pages(store, store.ids(), BatchSize(7))
+    assert [found[each].id for some, found in pages for each in some if each in found] == expected
 
 
 def test_a_mark_is_there_until_another_takes_its_place(store: ProfileStore) -> None:

@@ -171,10 +171,10 @@ class MappingSpec:
                     found.append(identifier)
         if name is None:
             wanted = ", ".join(kind for kind, _, may_name, _ in self._places if may_name)
-            reported = f"the mapped output has none of: {wanted}"
+            message = f"the mapped output has none of: {wanted}"
             if self._retracts is not None and paths.value_at(output, self._retracts) is not None:
-                reported += "; an event that takes another back has the same primary identifier as that one"
-            raise EventError(DeadLetterReason.MISSING_IDENTIFIER, reported)
+                message += "; an event that takes another back has the same primary identifier as that one"
+            raise EventError(DeadLetterReason.MISSING_IDENTIFIER, message)
         return (name, *[identifier for identifier in found if identifier != name]) if found else (name,)
 
 
