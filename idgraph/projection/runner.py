@@ -23,7 +23,8 @@ SWEEP_SECONDS = 5.0
 """A sweep that takes longer is broken off and begun again: between two the end of the flow is noticed."""
 TOGETHER_SECONDS = 30.0
 IDLE_SECONDS = 0.5
-"""While micro-batches follow each other no further apart, the index is held for so long, unless another waits for it."""
+"""Micro-batches that follow each other within `IDLE_SECONDS` share one hold of the index. It ends after `TOGETHER_SECONDS`,
+or as soon as another process waits for the index."""
 MANY = 10_000
 REST_SECONDS = 2.0
 """After a sweep of so many fragments, which a flow at its limit leaves: few large commits cost the index a third of many

@@ -166,8 +166,8 @@ def evidence_of(
 ) -> tuple[dict[str, Origin], dict[str, tuple[Origin, Origin]]]:
     """What an event leaves in its fragment's state: identifiers by text form, and sightings by key.
 
-    `retracts` is the id of the event of the same source that it takes back, empty where it takes none back, and None where
-    its spec cannot say. What it can say is kept by event: identifiers too are in the sighting alone then.
+    `retracts` is the id of the event of the same source that it takes back, empty for none; None where the mapping spec has
+    no `retracts`. Where the spec has it, the event leaves one sighting with its own id, and its identifiers stand only there.
     """
     source, event_id = origin.stamp.source, origin.stamp.event_id
     if retracts:

@@ -252,7 +252,7 @@ def resolved(
     name: Callable[[str], str] = str,
 ) -> Component:
     """The persons of all fragments of a component. `pins` are by the lower identifier. `hubs` are identifiers that more
-    fragments carry than their hub limit allows. Of both others may be there. `name` as of `Persons`."""
+    fragments carry than their hub limit allows. Those of other components do no harm. `name` as of `Persons`."""
     shown = {each.stored.id: _shown(each, name) for each in members}
     first: dict[Identifier, int] = {}
     links: dict[Pair, dict[Class, Span]] = {}
