@@ -355,6 +355,27 @@ def test_killed_at_every_step_nothing_is_lost_and_it_is_taken_up_again(
     assert outcomes[-1] == (0, "retired")
 
 
+def test_a_key_is_made_though_its_version_is_rotated_out_again_and_again(
+    keyring: KeyringFile, tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by the run beside workers, on a slow machine: the second version was rotated out as well."""
+    store = SqliteDataKeys(tmp_path / "data-keys.db")
+    seal_all(keyring, store)
+    rotations = [Rotation(KeyringFile(path), store) for _ in range(3)]
+    put_absent = SqliteDataKeys.put_absent
+
+    def beside(own: SqliteDataKeys, keys: Mapping[str, WrappedKey]) -> Mapping[str, WrappedKey]:
+        if rotations:
+            ended(rotations.pop())
+        return put_absent(own, keys)
+
+    monkeypatch.setattr(SqliteDataKeys, "put_absent", beside)
+    (key,) = DataKeys(KeyringFile(path), store).fetch(["user_id:new"], create=True).values()
+    assert key.open(key.seal("x", "a", "shop", "1"), "a", "shop", "1") == "x"
+    assert store.get(["user_id:new"])["user_id:new"].kek_version == 4
+    store.close()
+
+
 _WORKER = """
 import json, sys
 from pathlib import Path

@@ -286,14 +286,7 @@ class DataKeys(NotPicklable):
 
     def _create(self, fragment_ids: Sequence[str]) -> dict[str, SealingKey]:
         made = dict(zip(fragment_ids, Secret.several(len(fragment_ids), DATA_KEY_BYTES), strict=True))
-        wrapped = self._wrap(made)
-        try:
-            stored = self._store.put_absent(wrapped)
-        except ClosedVersionError:
-            # The version that is current here was rotated out meanwhile.
-            self._provider.refresh()
-            wrapped = self._wrap(made)
-            stored = self._store.put_absent(wrapped)
+        wrapped, stored = self._put_absent(made)
         keys: dict[str, SealingKey] = {}
         for name, key in made.items():
             kept = stored.get(name)
@@ -301,6 +294,21 @@ class DataKeys(NotPicklable):
                 raise StoreError("the data-key store took a key and did not give it back")
             keys[name] = SealingKey(key.reveal(), name) if kept == wrapped[name] else self._unwrap(name, kept)
         return keys
+
+    def _put_absent(self, made: Mapping[str, Secret]) -> tuple[dict[str, WrappedKey], dict[str, WrappedKey]]:
+        """The keys as they were wrapped, and those that the store has now."""
+        closed: set[int] = set()
+        while True:
+            wrapped = self._wrap(made)
+            try:
+                return wrapped, self._store.put_absent(wrapped)
+            except ClosedVersionError:
+                # The version that is current here was rotated out meanwhile, and so may be the next one by now.
+                versions = {each.kek_version for each in wrapped.values()}
+                if not versions.isdisjoint(closed):
+                    raise
+                closed |= versions
+                self._provider.refresh()
 
     def _wrap(self, made: Mapping[str, Secret]) -> dict[str, WrappedKey]:
         return {name: self._provider.wrap(key, context(name)) for name, key in made.items()}
