@@ -222,7 +222,7 @@ SHOP_RULES: dict[str, Any] = {
     "namespaces": {
         "user_id": {"unique": True, "priority": 1, "normalise": "zero_padded", "hub_limit": 1_000_000},
         "customer_id": {"unique": True, "priority": 1, "normalise": "zero_padded", "hub_limit": 1_000_000},
-        "email": {"max": 5, "priority": 2, "normalise": "email"},
+        "email": {"max": 5, "priority": 2, "normalise": "email", "owner": "none"},
         "phone": {"max": 5, "priority": 3, "normalise": "phone"},
         "device_id": {"priority": 8, "moves": "latest"},
         "anonymous_id": {"priority": 9, "moves": "latest"},

@@ -74,7 +74,7 @@ def resolve(
     while True:
         attempt = _Attempt(first_seen, rules, refused)
         attempt.run(ordered, pinned)
-        further = _contested(attempt, rules) or _too_large(attempt, ordered, rules)
+        further = _contested(attempt, pinned, rules) or _too_large(attempt, ordered, rules)
         if not further:
             return attempt.resolution()
         refused = {**refused, **further}
@@ -253,15 +253,22 @@ def _peak(times: Sequence[int], window_ms: int) -> int:
     return most
 
 
-def _contested(attempt: _Attempt, rules: Rules) -> dict[Pair, str]:
-    """All links of identifiers that several persons claim and that belong to nobody then."""
+def _contested(attempt: _Attempt, pins: Iterable[Pin], rules: Rules) -> dict[Pair, str]:
+    """All links of identifiers that several persons claim and that belong to nobody then.
+
+    A refused link is a claim unless it moves, or a pin denies that very pair. A limit that counts the identifier's own
+    namespace says nothing of who has it.
+    """
+    denied = {pin.pair for pin in pins if pin.decision is Decision.NEVER}
     contested = {
         each
         for pair, reason in attempt.reasons.items()
         if reason.startswith(("max:", "window:", "connects:", "never"))
+        and pair not in denied
+        and not rules.moves(pair)
         and attempt.find(pair.low) != attempt.find(pair.high)
         for each in pair
-        if rules.belongs_to_nobody(each.type)
+        if rules.belongs_to_nobody(each.type) and each.type not in reason.partition(":")[2].split("+")
     }
     return attempt.links_of(contested, "contested")
 

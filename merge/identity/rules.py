@@ -15,7 +15,7 @@ from idgraph.model.identity_rules import (
     Normalisation,
     Owner,
 )
-from merge.identity.evidence import Class, Link, Moment
+from merge.identity.evidence import Class, Link, Moment, Pair
 
 _NOT_DIGITS = re.compile(r"[^0-9]")
 _ADDRESS = re.compile(r"<([^<>@\s]+@[^<>\s]+)>\s*$")
@@ -155,6 +155,10 @@ class Rules:
         """Whether an identifier that several persons claim joins none of them."""
         return self.document.namespace(namespace).owned_by is Owner.NONE
 
+    def moves(self, pair: Pair) -> bool:
+        """Whether the newest sighting of a link decides, not the oldest."""
+        return any(self.document.namespace(each.type).owned_by is Owner.LATEST for each in pair)
+
     def order(self, link: Link) -> Order | None:
         """When the link's turn is; None where all its evidence contradicts itself."""
         counted = [each for each in link.classes.items() if not self._contradicts(each[0], link)]
@@ -162,7 +166,7 @@ class Rules:
             return None
         low, high = link.pair
         first, second = self.document.namespace(low.type), self.document.namespace(high.type)
-        moves = Owner.LATEST in (first.owned_by, second.owned_by)
+        moves = self.moves(link.pair)
         oldest = min(span.oldest for _, span in counted)
         newest = max(span.newest for _, span in counted)
         return Order(

@@ -165,6 +165,7 @@ def test_a_dry_run_lists_whom_and_which_identifier_led_there(filled: CommandLine
     """Found by a new user: a fragment of somebody else has the address as its second one, and is not theirs."""
     mail = f"email:{MAIL}"
     process(filled.settings(), [segment(20, userId="somebody-else", anonymousId="anonymous-somebody-else")])
+    assert filled("links", "unlink", "user_id:somebody-else", mail).exit_code == 0
     (reported,) = filled.json("erase", mail, f"user_id:{USER}", "--dry-run", "--json")
     found = {each["id"]: each["by"] for each in reported["found"]}
     # The address is protected: what is shown is its keyed hash, as in a look-up.

@@ -192,9 +192,12 @@ def test_what_cannot_be_done(words: tuple[str, ...], code: int, filled: CommandL
 
 
 def test_links_show_evidence_refusals_and_pins(filled: CommandLine) -> None:
-    # A second customer with the same address: a person has one number.
+    # A second customer with the same address: it is nobody's until somebody decides.
     process(filled.settings(), [visit(4, OTHER)])
-    filled.json("links", "unlink", USER, OTHER, "--who", "jo", "--why", "two people", "--json")
+    (nobody,) = ids(filled, "lookup", EMAIL)
+    assert nobody not in (USER, OTHER)
+    filled.json("links", "unlink", OTHER, EMAIL, "--who", "jo", "--why", "two people", "--json")
+    assert ids(filled, "lookup", EMAIL) == [USER]
     (shown,) = filled.json("links", "show", USER, "--json")
     (accepted,) = [each for each in shown["accepted"] if USER in each["pair"]]
     (evidence,) = accepted["evidence"]
@@ -217,22 +220,23 @@ def test_links_show_evidence_refusals_and_pins(filled: CommandLine) -> None:
 
 def test_explain_in_every_format(filled: CommandLine) -> None:
     process(filled.settings(), [visit(4, OTHER)])
+    filled.json("links", "unlink", OTHER, EMAIL, "--json")
     text = filled("explain", USER).stdout
     assert text.startswith(f"{USER}\n  email:~")
     assert "event visit-1 (ordinal 1709251200000, spec shop-segment@1) to event visit-2" in text
-    assert "max:user_id" in text
+    assert "never" in text
     (path,) = filled.json("explain", USER, EMAIL, USER, "--format", "json")
     assert [each["to"] for each in path["path"]] == [USER]
     (apart,) = filled.json("explain", USER, USER, OTHER, "--format", "json")
     assert apart["path"] == []
-    assert apart["refused"][0]["rule"] == "max:user_id"
+    assert apart["refused"][0]["rule"] == "never"
     assert "no accepted link leads from here" in filled("explain", USER, USER, OTHER).stdout
     dot = filled("explain", USER, "--format", "dot").stdout
     assert dot.startswith("graph {\n")
-    assert '[label="max:user_id", style=dashed];' in dot
+    assert '[label="never", style=dashed];' in dot
     mermaid = filled("explain", USER, "--format", "mermaid").stdout
     assert mermaid.startswith("flowchart LR\n")
-    assert '-.-|"max:user_id"|' in mermaid
+    assert '-.-|"never"|' in mermaid
     assert MAIL not in text + dot + mermaid
 
 
@@ -257,6 +261,8 @@ def test_the_page_shows_what_they_print(filled: CommandLine) -> None:
         visit(2, "user_id:7", ann),
         purchase(7, ann),
         visit(4, "user_id:8", ann),
+        visit(5, "user_id:9", "bob@x.org"),
+        visit(6, "user_id:10", "bob@x.org"),
     ]
     process(filled.settings(), given)
     (rules,) = re.findall(

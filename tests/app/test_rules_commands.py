@@ -104,9 +104,9 @@ def test_what_is_tried_is_shown_to_people(idgraph: CommandLine) -> None:
     rules = written(idgraph.folder, "rules.json", SHOP_RULES)
     other = EVENT | {"id": "2", "ids": [["user_id", "8"], ["email", "a@x.org"]]}
     shown = idgraph("rules", "try", rules, written(idgraph.folder, "events.jsonl", EVENT, other)).stdout
-    assert "2 persons\n" in shown
-    assert "email:a@x.org, user_id:7\n" in shown
-    assert "email:a@x.org - user_id:8: max:user_id\n" in shown
+    assert "3 persons\n" in shown
+    assert "email:a@x.org - user_id:7: contested\n" in shown
+    assert "email:a@x.org - user_id:8: contested\n" in shown
     pinned = idgraph("rules", "try", rules, "-", given=json.dumps(EVENT | PIN).encode())
     assert pinned.exit_code == 1  # a pin is no event
     lines = "\n".join(map(json.dumps, (EVENT, PIN))).encode()

@@ -35,7 +35,7 @@ RULES = st.fixed_dictionaries(
         "namespaces": st.fixed_dictionaries(
             {
                 "user": st.sampled_from(({"unique": True, "priority": 1}, {"max": 2}, {})),
-                "email": st.sampled_from(({"max": 2, "priority": 2}, {"connects": {"user": 1}}, {})),
+                "email": st.sampled_from(({"max": 2, "owner": "none"}, {"connects": {"user": 1}}, {})),
                 "device": st.sampled_from(({"moves": "latest"}, {"owner": "none"}, {})),
             }
         )
@@ -138,6 +138,54 @@ def test_an_always_pin_exceeds_a_limit_and_no_more() -> None:
     resolution: Resolution = run(case(rules, [*events, linked, claimed], [pin]))
     assert [[each.value for each in part] for part in resolution.partition] == [["x", "a", "b"], ["c"]]
     assert [each.rule for each in resolution.violations] == ["max:user"]
+
+
+def shown(*events: str) -> list[dict[str, Any]]:
+    """An event a day, each with some identifiers: `user:7 email:a`."""
+    return [
+        {
+            "id": f"e{day}",
+            "t": f"2026-03-{day:02d}T09:00:00Z",
+            "source": "web",
+            "ids": [name.split(":") for name in event.split()],
+        }
+        for day, event in enumerate(events, 1)
+    ]
+
+
+def parts(rules: dict[str, Any], events: list[dict[str, Any]], *never: str) -> list[str]:
+    pins = [
+        {"pair": event["ids"], "decision": "never", "t": event["t"], "who": "ann"} for event in shown(*never)
+    ]
+    return [" ".join(map(str, part)) for part in run(case(rules, events, pins)).partition]
+
+
+NOBODYS = {
+    "namespaces": {
+        "user": {"unique": True, "priority": 1},
+        "email": {"max": 2, "owner": "none"},
+        "device": {"moves": "latest"},
+    }
+}
+"""As the default rules have it: an address that two users claim is nobody's, and devices move."""
+
+
+def test_an_address_stays_with_its_only_user_when_her_device_moves() -> None:
+    events = shown("user:7 email:a device:d", "user:8 email:b device:d", "user:8 email:a")
+    assert parts(NOBODYS, events[:2]) == ["device:d email:b user:8", "email:a user:7"]
+    assert parts(NOBODYS, events) == ["device:d email:b user:8", "email:a", "user:7"]
+
+
+def test_a_pair_that_is_pinned_apart_claims_nothing() -> None:
+    events = shown("user:7 email:a", "user:8 email:a")
+    assert parts(NOBODYS, events) == ["email:a", "user:7", "user:8"]
+    assert parts(NOBODYS, events, "user:7 email:a") == ["email:a user:8", "user:7"]
+    assert parts(NOBODYS, events, "user:7 user:8") == ["email:a", "user:7", "user:8"]
+
+
+def test_one_address_too_many_leaves_the_others_where_they_are() -> None:
+    events = shown("user:7 email:a", "user:7 email:b", "user:7 email:a email:c")
+    assert parts(NOBODYS, events) == ["email:a email:b user:7", "email:c"]
 
 
 @settings(max_examples=examples(300))
