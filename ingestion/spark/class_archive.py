@@ -24,6 +24,9 @@ WRITTEN_SECONDS = 10
 
 _ABANDONED_SECONDS = 3600
 
+_SILENT = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
+"""The JVM would say on standard output, which is the flow's, that an archive does not fit."""
+
 
 def archive_options(folder: Path) -> list[str]:
     """Java options that use the archive in `folder`, or have one made when this JVM ends. None where there
@@ -40,13 +43,9 @@ def archive_options(folder: Path) -> list[str]:
         _adopt(archive)
         if archive.exists():
             os.utime(archive)
-            return [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:cds=off"]
+            return [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", *_SILENT]
         _forget_old(folder)
-        return [
-            f"-XX:ArchiveClassesAtExit={_part(archive, os.getpid())}",
-            "-Xlog:cds=off",
-            "-Xlog:cds+dynamic=off",
-        ]
+        return [f"-XX:ArchiveClassesAtExit={_part(archive, os.getpid())}", *_SILENT]
     except OSError:
         return []
 
