@@ -21,6 +21,7 @@ from transforms.privacy.keys import Secret, WrappedKey
 from transforms.privacy.sealing import DataKeys
 
 KEY = bytes(range(64))
+TESTS = Path(__file__).parents[1]
 
 
 def seen_by_a_debugger(act: Callable[[], object]) -> str:
@@ -28,7 +29,7 @@ def seen_by_a_debugger(act: Callable[[], object]) -> str:
     with pytest.raises(IdgraphError) as caught:
         act()
     frames = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
-    ours = [frame for frame in frames.stack if "tests" not in frame.filename]
+    ours = [frame for frame in frames.stack if TESTS not in Path(frame.filename).parents]
     return "".join(text for frame in ours for text in (frame.locals or {}).values())
 
 
