@@ -27,14 +27,10 @@ def test_ctrl_c_ends_after_the_micro_batch_and_a_killed_jvm_with_one_message(
     installation = Installation(tmp_path, shop)
     orders = retail("orders")
     installation.publish("orders", orders[:10])
-    process = installation.start()
-    try:
+    with installation.running() as process:
         until(lambda: installation.batches() or process.poll() is not None, what="the first micro-batch")
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
-    finally:
-        if process.poll() is None:
-            kill_tree(process)
     said = (installation.folder / "flow.err").read_text()
     assert "the next run continues from here" in said
     assert "Traceback" not in said
