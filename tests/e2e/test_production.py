@@ -24,7 +24,7 @@ from tests.undisturbed import take
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
-FIRST = {"segment": 250, "amplitude": 150, "orders": 100}
+FIRST = {"segment": 100, "amplitude": 60, "orders": 40}
 KEYS = {"segment": "userId", "amplitude": "user_id", "orders": "customer.email"}
 PATIENCE = 240
 LATER = 20

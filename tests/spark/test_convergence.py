@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests.installation import Installation, Shop, kill_tree, retail, until
+from tests.lanes import is_thorough
 from tests.undisturbed import take
 
 pytestmark = pytest.mark.spark
 
-FIRST = {"segment": 6000, "amplitude": 4000, "orders": 600}
+PART = 1 if is_thorough() else 3
+FIRST = {"segment": 6000 // PART, "amplitude": 4000 // PART, "orders": 600 // PART}
 """Late ones, duplicates and customers of all three sources are among them."""
 
 
@@ -29,7 +31,11 @@ def reference(tmp_path_factory: pytest.TempPathFactory, shop: Shop) -> bytes:
 
 
 def publish(
-    installation: Installation, seed: int, copies: int = 1, lines_per_file: int = 800, ending: str = "jsonl"
+    installation: Installation,
+    seed: int,
+    copies: int = 1,
+    lines_per_file: int = 800 // PART,
+    ending: str = "jsonl",
 ) -> None:
     """The first days, shuffled, each event `copies` times, in files of their own size."""
     chance = random.Random(seed)
@@ -54,7 +60,12 @@ def test_every_event_twice_on_two_workers_in_small_batches(
     tmp_path: Path, shop: Shop, reference: bytes
 ) -> None:
     installation = Installation(
-        tmp_path, shop, partitions=3, split_bytes=200_000, max_files_per_batch=7, combine_events=1000
+        tmp_path,
+        shop,
+        partitions=3,
+        split_bytes=200_000 // PART,
+        max_files_per_batch=7,
+        combine_events=1000 // PART // PART,
     )
     publish(installation, seed=2, copies=2, ending="jsonl.gz")
     batches = installation.run()
@@ -65,9 +76,9 @@ def test_every_event_twice_on_two_workers_in_small_batches(
 
 def test_killed_again_and_again(tmp_path: Path, shop: Shop, reference: bytes) -> None:
     installation = Installation(
-        tmp_path, shop, max_files_per_batch=3, split_bytes=150_000, commit_fragments=50
+        tmp_path, shop, max_files_per_batch=3, split_bytes=150_000 // PART, commit_fragments=50
     )
-    publish(installation, seed=3, lines_per_file=400)
+    publish(installation, seed=3, lines_per_file=600 // PART)
     chance = random.Random(4)
     for _ in range(2):
         kill_in_mid_batch(installation, chance.uniform(0, 0.2))
