@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -182,7 +184,11 @@ def test_a_refused_document_is_put_ever_more_seldom_and_logged_once(
     store: MemoryProfileStore, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [100.0]
-    monkeypatch.setattr("idgraph.projection.projection.time.monotonic", lambda: now[0])
+    # That of this module alone: all event loops of the process sleep by the other, and one may never wake up again.
+    monkeypatch.setattr(
+        "idgraph.projection.projection.time",
+        SimpleNamespace(monotonic=lambda: now[0], time_ns=time.time_ns),
+    )
     monkeypatch.setattr(projections, "FIRST_RETRY_SECONDS", 1.0)
     index = _Index("user_id:1")
     written(store)
