@@ -15,7 +15,7 @@ import pytest
 
 TESTS = Path(__file__).parent
 EXAMPLES = "TEST_EXAMPLES"
-SHORT = 25
+SHORT = 15
 """Examples of a property outside of the long lane."""
 
 LONG = (
@@ -36,6 +36,7 @@ LONG = (
     "docs/test_protection.py",
     "docs/test_quickstart.py",
     "e2e/test_cluster.py",
+    "properties/test_convergence.py::test_a_profile_that_loses",
     "properties/test_elasticsearch_index.py",
     "properties/test_native_collector.py",
     "properties/test_policy_change.py",
@@ -82,9 +83,9 @@ def is_thorough() -> bool:
     return os.environ.get(EXAMPLES) == "all"
 
 
-def examples(many: int) -> int:
-    """How many examples a property plays: `many` in the long lane, at most 25 elsewhere."""
-    return many if is_thorough() else min(many, SHORT)
+def examples(many: int, short: int = SHORT) -> int:
+    """How many examples a property plays: `many` in the long lane, at most `short` elsewhere."""
+    return many if is_thorough() else min(many, short)
 
 
 def place(item: pytest.Item) -> str:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
+from idgraph.model.backoff import Backoff
 from ingestion.spark.workers import WorkerResources
 from metadata_service.api.app import create_app
 from metadata_service.api.server import serving
@@ -43,6 +44,15 @@ def nothing_is_looked_away_from() -> Iterator[None]:
     """A worker process walks all its objects once; tests stand for hundreds of workers, in a process of more objects."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ingestion.spark.worker_process._look_away_from_what_stays", lambda: None)
+        yield
+
+
+@pytest.fixture(scope="package", autouse=True)
+def retries_wait_a_tenth() -> Iterator[None]:
+    """Of the pauses before retries: a dozen take seconds where what is away stays away."""
+    through = Backoff.pause
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Backoff, "pause", lambda backoff, attempt: through(backoff, attempt) / 10)
         yield
 
 

@@ -56,7 +56,7 @@ def index() -> MemoryProfileIndex:
 
 @pytest.fixture
 def stage(store: MemoryProfileStore) -> CommitStage:
-    return CommitStage(store, size=BatchSize(2))
+    return CommitStage(store, size=BatchSize(2), backoff=Backoff(base=0.0))
 
 
 def test_what_is_written_waits_in_the_outbox_and_is_found_when_it_is_projected(

@@ -153,7 +153,7 @@ def test_a_store_that_is_away_is_an_error() -> None:
     store = MemoryProfileStore()
     store.close()
     with pytest.raises(StoreError):
-        Committer(store).commit({"user_id:1": state(1)})
+        Committer(store, Backoff(base=0.0)).commit({"user_id:1": state(1)})
 
 
 def test_what_was_given_is_not_touched() -> None:

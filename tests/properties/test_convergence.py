@@ -4,12 +4,12 @@ time with other events: here they are the same at each run."""
 from __future__ import annotations
 
 from tests.convergence.machine import ConvergenceMachine, DynamoMachine, run
-from tests.lanes import is_thorough
+from tests.lanes import examples
 from tests.servers.dynamodb import require_dynamodb
 
 
 def test_every_disorder_ends_in_the_state_of_one_tidy_delivery() -> None:
-    run(ConvergenceMachine, examples=25 if is_thorough() else 12, steps=25, number=101)
+    run(ConvergenceMachine, examples=examples(25, 8), steps=25, number=101)
 
 
 def test_a_profile_that_loses_a_renamed_fragment_has_a_later_document() -> None:
@@ -19,5 +19,4 @@ def test_a_profile_that_loses_a_renamed_fragment_has_a_later_document() -> None:
 
 def test_every_disorder_ends_so_in_dynamodb() -> None:
     require_dynamodb()
-    examples, steps = (3, 15) if is_thorough() else (2, 8)
-    run(DynamoMachine, examples=examples, steps=steps, number=5)
+    run(DynamoMachine, examples=examples(3, 2), steps=examples(15, 8), number=5)

@@ -13,7 +13,7 @@ from sinks.sqlite.data_keys import SqliteDataKeys
 from sinks.sqlite.profiles import SqliteProfileStore
 from tests.contracts.implementations import hashed_name
 from tests.folders import in_memory
-from tests.lanes import examples, is_thorough
+from tests.lanes import examples
 from tests.servers.dynamodb import place, require_dynamodb
 from tests.support.memory.data_keys import MemoryDataKeys
 from tests.support.memory.profiles import MemoryProfileStore
@@ -185,7 +185,7 @@ def test_sqlite_store_equals_memory_store() -> None:
 
 def test_dynamodb_store_equals_memory_store() -> None:
     require_dynamodb()
-    few = settings(_SETTINGS, max_examples=3 if is_thorough() else 2, stateful_step_count=10)
+    few = settings(_SETTINGS, max_examples=examples(3, 2), stateful_step_count=10)
     run_state_machine_as_test(DynamoMachine, settings=few)
 
 

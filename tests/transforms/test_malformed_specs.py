@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from idgraph.model.errors import SpecError
+from tests.lanes import examples
 from tests.transforms.jolt_cases import FOLDER
 from tests.transforms.mutations import mutations
 from transforms import compile_spec
@@ -47,10 +48,11 @@ def places(value: Any, above: str = "") -> set[str]:
     return found
 
 
+@pytest.mark.property
 @pytest.mark.parametrize("file", [*EXAMPLES, *sorted(FOLDER.glob("*.json"))], ids=lambda file: file.stem)
 def test_mutations(file: Path) -> None:
     mutated = [each for spec in specs_of(file) for each in mutations(spec)]
-    for spec in Random(file.stem).sample(mutated, min(MOST, len(mutated))):
+    for spec in Random(file.stem).sample(mutated, min(examples(MOST, MOST // 3), len(mutated))):
         assert complaint(spec) is None, json.dumps(spec)
 
 
