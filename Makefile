@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/pytest -n 2 --dist loadfile
 MINUTES ?= 30
 
+# The tests start hundreds of interpreters, and each would compile what it imports of the checkout anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo check test test-long lint bench lock clean
 
 $(VENV)/.run: requirements.lock requirements-build.lock pyproject.toml scripts/setup
