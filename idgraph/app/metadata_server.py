@@ -13,8 +13,8 @@ from idgraph.app.observation.json_logs import say
 from idgraph.app.settings.document import Settings
 from idgraph.files import write_private
 from idgraph.model.errors import ConfigError
+from idgraph.web.server import serve, serving
 from metadata_service.api.app import create_app
-from metadata_service.api.server import serve, serving
 from metadata_service.api.service import ServiceSettings
 from metadata_service.storage.tokens import Role, create_token
 

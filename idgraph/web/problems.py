@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -14,10 +14,20 @@ from sqlalchemy.exc import DataError, SQLAlchemyError
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from idgraph.model.errors import IdgraphError, SpecError
+from idgraph.model.errors import (
+    DamagedStateError,
+    IdgraphError,
+    KeyProviderError,
+    MetadataError,
+    ProfileIndexError,
+    QueryError,
+    SpecError,
+    StoreError,
+)
 from idgraph.web.refusals import (
     BadQueryError,
     ClashError,
+    ForbiddenError,
     GoneError,
     PreconditionError,
     RefusedRequestError,
@@ -45,12 +55,22 @@ log = logging.getLogger(__name__)
 
 STATUS: dict[type[IdgraphError], int] = {
     BadQueryError: 400,
+    QueryError: 400,
+    ForbiddenError: 403,
     UnknownSubjectError: 404,
     ClashError: 409,
     SamePersonError: 409,
     GoneError: 410,
     PreconditionError: 412,
 }
+"""By the class of an error, else that of its nearest base; all others are 500."""
+
+AWAY: dict[type[IdgraphError], str] = {
+    StoreError: "the profile store does not answer",
+    ProfileIndexError: "the search index does not answer",
+    KeyProviderError: "the keys cannot be used",
+}
+"""Errors of a part that comes back: 503. What they say is for the log alone."""
 
 
 def problem(
@@ -64,6 +84,42 @@ def problem(
         "detail": detail,
     } | {name: value for name, value in members.items() if value is not None}
     return Response(json.dumps(document), status, headers, media_type="application/problem+json")
+
+
+def unavailable(kind: str, detail: str) -> Response:
+    """503: ask again in a second."""
+    return problem(503, kind, detail, {"Retry-After": "1"})
+
+
+PROBLEM: dict[str, Any] = {
+    "type": "object",
+    "description": "Problem details (RFC 9457).",
+    "required": ["type", "title", "status", "detail"],
+    "properties": {
+        "type": {"type": "string", "description": "`urn:idgraph:problem:` and the kind."},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string", "description": "What failed. Nothing that was sent is repeated."},
+        "pointer": {"type": "string", "description": "JSON pointer of the wrong place in the body."},
+        "hint": {"type": "string"},
+        "errors": {"type": "array", "items": {"type": "object"}},
+    },
+}
+
+
+def describe(document: dict[str, Any], free: Collection[str]) -> None:
+    """Say in an OpenAPI document that every operation answers errors as problems, and which need no token."""
+    schemas = document["components"]["schemas"]
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
+    schemas["Problem"] = PROBLEM
+    content = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            operation["responses"].pop("422", None)
+            operation["responses"]["default"] = {"description": "A problem.", "content": content}
+            if path in free:
+                operation["security"] = []
 
 
 def install(app: FastAPI) -> None:
@@ -81,8 +137,18 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(IdgraphError)
     def other(_request: Request, error: IdgraphError) -> Response:
+        bases = type(error).__mro__
+        if not isinstance(error, DamagedStateError):
+            for base in bases:
+                if base in AWAY:
+                    log.error("%s: %s", type(error).__name__, error)
+                    return unavailable("unavailable", AWAY[base])
         kind = type(error).__name__.removesuffix("Error").lower()
-        return problem(STATUS.get(type(error), 500), kind, str(error))
+        status = next((STATUS[base] for base in bases if base in STATUS), 500)
+        if status == 500 and not isinstance(error, MetadataError):
+            log.error("%s: %s", type(error).__name__, error)
+            return problem(500, "crash", "an error of the service; its log has more")
+        return problem(status, kind, str(error))
 
     @app.exception_handler(HTTPException)
     def http(_request: Request, error: HTTPException) -> Response:
@@ -96,7 +162,7 @@ def install(app: FastAPI) -> None:
     def database(_request: Request, error: SQLAlchemyError) -> Response:
         # Its text holds parameters, so only its type is logged.
         log.error("the database failed: %s", type(error).__name__)
-        return problem(503, "database", "the database does not answer", {"Retry-After": "1"})
+        return unavailable("database", "the database does not answer")
 
     @app.exception_handler(Exception)
     def crashed(_request: Request, _error: Exception) -> Response:

@@ -37,3 +37,7 @@ class SamePersonError(MetadataError):
 
 class GoneError(MetadataError):
     """The requested change is not in the history, or the history since is too long."""
+
+
+class ForbiddenError(MetadataError):
+    """The caller may not do this."""

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 from fastapi import FastAPI
-from fastapi.openapi.utils import get_openapi
+from sqlalchemy.exc import SQLAlchemyError
 
-from idgraph.web import api_page, problems
-from idgraph.web.problems import KeepSlashes
-from metadata_service.api.middleware import FREE, Guard, install_metrics
-from metadata_service.api.routes import attributes, identity_rules, pipeline, policies, specs
+from idgraph.web.application import Application
+from idgraph.web.metrics import Gauge
+from metadata_service.api.access import access
+from metadata_service.api.routes import attributes, callers, identity_rules, pipeline, policies, specs
 from metadata_service.api.service import MetadataService, RevisionWatch, ServiceSettings
 from metadata_service.specs.rules import CompileSpec, packaged_compiler
-from metadata_service.storage.database import open_database
+from metadata_service.storage.database import Database, open_database
 from metadata_service.storage.snapshots import SnapshotCache
 
 ROUTERS = (
     attributes.router,
+    callers.router,
     identity_rules.router,
     policies.requests,
     policies.defaults_router,
@@ -48,30 +48,26 @@ def create_app(settings: ServiceSettings, compile_spec: CompileSpec = packaged_c
         watch.close()
         database.close()
 
-    app = _Application(
-        title="idgraph metadata", version="1", docs_url=None, redoc_url=None, lifespan=lifespan
+    app = Application(
+        "metadata",
+        access(database, settings.max_body_bytes),
+        ROUTERS,
+        lifespan,
+        {
+            "revision": Gauge("Version of the newest snapshot.", lambda: _version(database)),
+            "database_up": Gauge(
+                "1 while the database answers.", lambda: float(_version(database) is not None)
+            ),
+        },
+        # Waiting readers are let go, so that stopping does not wait for them.
+        before_shutdown=watch.close,
     )
     app.state.service = MetadataService(settings, database, SnapshotCache(database), watch, compile_spec)
-    problems.install(app)
-    api_page.install(app)
-    for router in ROUTERS:
-        app.include_router(router)
-    app.add_middleware(Guard, database=database, max_body_bytes=settings.max_body_bytes)
-    app.add_middleware(KeepSlashes)
-    install_metrics(app)
     return app
 
 
-class _Application(FastAPI):
-    def openapi(self) -> dict[str, Any]:
-        """The interface description, with the token that the guard asks for."""
-        if not self.openapi_schema:
-            document = get_openapi(title=self.title, version=self.version, routes=self.routes)
-            schemes = document.setdefault("components", {}).setdefault("securitySchemes", {})
-            schemes["token"] = {"type": "http", "scheme": "bearer"}
-            document["security"] = [{"token": []}]
-            for path in FREE & document["paths"].keys():
-                for operation in document["paths"][path].values():
-                    operation["security"] = []
-            self.openapi_schema = document
-        return self.openapi_schema
+def _version(database: Database) -> int | None:
+    try:
+        return database.revision().version
+    except SQLAlchemyError:
+        return None

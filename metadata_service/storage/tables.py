@@ -219,3 +219,5 @@ class TokenRow(Base):
     created: Mapped[datetime] = mapped_column(UtcTime)
     expires: Mapped[datetime | None] = mapped_column(UtcTime)
     revoked: Mapped[datetime | None] = mapped_column(UtcTime)
+    clearance: Mapped[int] = mapped_column(default=0)
+    may_reveal: Mapped[bool] = mapped_column(default=False)

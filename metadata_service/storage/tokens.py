@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import secrets
 from datetime import UTC, datetime, timedelta
@@ -11,6 +10,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Select, or_, select
 
+from idgraph.model.callers import Caller, token_digest
 from idgraph.web.refusals import ClashError, RefusedRequestError, UnknownSubjectError
 from metadata_service.storage.database import Database
 from metadata_service.storage.tables import TokenRow
@@ -19,21 +19,27 @@ MIN_LENGTH = 20
 
 
 class Role(StrEnum):
-    """`reader` may GET, `pipeline` also PATCH the schema, `admin` everything."""
+    """`reader` may GET, `pipeline` also PATCH the schema, `admin` everything. `profiles` calls the profile service alone,
+    and `service` is that service itself: it reads what a reader does, and who its callers are."""
 
     READER = "reader"
     PIPELINE = "pipeline"
+    SERVICE = "service"
+    PROFILES = "profiles"
     ADMIN = "admin"
 
 
 class TokenRecord(NamedTuple):
-    """The record of a token."""
+    """The record of a token. `clearance` (0 to 100) and `may_reveal` are of those who read profiles: attributes of at most
+    this authorization level, and whether protected ones may be opened."""
 
     name: str
     role: Role
     created: datetime
     expires: datetime | None
     revoked: datetime | None
+    clearance: int = 0
+    may_reveal: bool = False
 
 
 def create_token(
@@ -42,11 +48,14 @@ def create_token(
     role: Role,
     plaintext: str | None = None,
     lifetime: timedelta | None = None,
+    clearance: int = 0,
+    may_reveal: bool = False,
 ) -> str:
     """Create a token and give its plaintext, which cannot be had again.
 
     A caller may supply the plaintext; doing so again for the same name and role has no effect. Raises
-    RefusedError for a plaintext that is too weak, ClashError when the name or the plaintext is in use.
+    RefusedRequestError for a plaintext that is too weak, or for rights over profiles without the role `profiles`;
+    ClashError when the name or the plaintext is in use.
     """
     if plaintext is None:
         plaintext = "idg_" + secrets.token_urlsafe(32)
@@ -59,11 +68,16 @@ def create_token(
         raise RefusedRequestError(f"a token has at least {MIN_LENGTH} visible ASCII characters")
     if not name:
         raise RefusedRequestError("a token has a name")
+    if role is not Role.PROFILES and (clearance or may_reveal):
+        raise RefusedRequestError("clearance and reveal are of the role profiles: no other reads profiles")
+    if not 0 <= clearance <= 100:
+        raise RefusedRequestError("a clearance is between 0 and 100")
     with database.write() as edit:
-        same = edit.session.scalar(select(TokenRow).where(TokenRow.digest == _digest(plaintext)))
+        same = edit.session.scalar(select(TokenRow).where(TokenRow.digest == token_digest(plaintext)))
         if same is not None:
             expired = same.expires is not None and same.expires <= edit.at
-            if (same.name, same.role) == (name, role) and same.revoked is None and not expired:
+            known = (same.name, same.role, same.clearance, same.may_reveal)
+            if known == (name, role, clearance, may_reveal) and same.revoked is None and not expired:
                 return plaintext
             raise ClashError("this token exists already: with another name or role, revoked, or expired")
         if edit.session.scalar(_live(edit.at).where(TokenRow.name == name)) is not None:
@@ -72,9 +86,11 @@ def create_token(
             TokenRow(
                 name=name,
                 role=role,
-                digest=_digest(plaintext),
+                digest=token_digest(plaintext),
                 created=edit.at,
                 expires=edit.at + lifetime if lifetime else None,
+                clearance=clearance,
+                may_reveal=may_reveal,
             )
         )
     return plaintext
@@ -84,7 +100,25 @@ def list_tokens(database: Database) -> list[TokenRecord]:
     """All tokens, revoked and expired ones too, the oldest first."""
     with database.read() as session:
         rows = session.scalars(select(TokenRow).order_by(TokenRow.id))
-        return [TokenRecord(row.name, Role(row.role), row.created, row.expires, row.revoked) for row in rows]
+        return [_record(row) for row in rows]
+
+
+def list_callers(database: Database) -> list[Caller]:
+    """Whoever may call the profile service now, by name."""
+    with database.read() as session:
+        rows = session.scalars(
+            _live(datetime.now(UTC)).where(TokenRow.role == Role.PROFILES).order_by(TokenRow.name)
+        )
+        return [
+            Caller(
+                name=row.name,
+                digest=row.digest,
+                expires=row.expires,
+                clearance=row.clearance,
+                may_reveal=row.may_reveal,
+            )
+            for row in rows
+        ]
 
 
 def revoke_token(database: Database, name: str) -> None:
@@ -98,21 +132,22 @@ def revoke_token(database: Database, name: str) -> None:
 
 def authenticate(database: Database, plaintext: str) -> TokenRecord | None:
     """Whose token this is; None if it is unknown, revoked or expired."""
-    digest = _digest(plaintext)
+    digest = token_digest(plaintext)
     with database.read() as session:
         # All are compared, in constant time each, so that timing reports nothing of any digest.
         found = None
         for row in session.scalars(_live(datetime.now(UTC))):
             if hmac.compare_digest(row.digest, digest):
-                found = TokenRecord(row.name, Role(row.role), row.created, row.expires, row.revoked)
+                found = _record(row)
         return found
+
+
+def _record(row: TokenRow) -> TokenRecord:
+    dates = (row.created, row.expires, row.revoked)
+    return TokenRecord(row.name, Role(row.role), *dates, row.clearance, row.may_reveal)
 
 
 def _live(now: datetime) -> Select[TokenRow]:
     return select(TokenRow).where(
         TokenRow.revoked.is_(None), or_(TokenRow.expires.is_(None), TokenRow.expires > now)
     )
-
-
-def _digest(plaintext: str) -> str:
-    return hashlib.sha256(plaintext.encode("utf-8", "surrogatepass")).hexdigest()

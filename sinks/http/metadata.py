@@ -12,6 +12,7 @@ import httpx
 from pydantic import BaseModel
 
 from idgraph.model.attributes import AttributeDefinition, AttributeMetadata
+from idgraph.model.callers import Caller, CallerList
 from idgraph.model.errors import MetadataError
 from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.records import (
@@ -86,6 +87,10 @@ class MetadataClient:
         except MetadataError as error:
             log.warning("the metadata service: %s; the whole is read", error)
         return self.snapshot(etag)
+
+    def callers(self) -> list[Caller]:
+        """Who may call the profile service. For tokens of the role `service` or `admin`."""
+        return list(self._http.get_model(CallerList, "GET", "/v1/callers").callers)
 
     def send(self, changes: list[SchemaChange]) -> list[RefusedSchemaChange]:
         """Implements `SchemaUpdates`."""

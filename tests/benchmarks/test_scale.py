@@ -18,9 +18,9 @@ from benchmarks.sealing_cost import snapshot
 from benchmarks.workload import SOURCES, events, renamed
 from idgraph.model.events import RawRecord
 from idgraph.model.store import scan_all
+from idgraph.web.server import serving
 from merge.fragments import FragmentState
 from metadata_service.api.app import create_app
-from metadata_service.api.server import serving
 from metadata_service.api.service import ServiceSettings
 from tests.retail import states_of
 

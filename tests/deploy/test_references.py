@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from idgraph.app.settings.document import Settings, load
+from idgraph.web.server import serving
 from metadata_service.api.app import create_app
-from metadata_service.api.server import serving
 from metadata_service.api.service import ServiceSettings
 from tests.app.test_observation import World, got
 from tests.deploy.manifests import DEPLOY, containers

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import pytest
 
 from idgraph.model.backoff import Backoff
+from idgraph.web.server import serving
 from ingestion.spark.workers import WorkerResources
 from metadata_service.api.app import create_app
-from metadata_service.api.server import serving
 from metadata_service.api.service import ServiceSettings
 from metadata_service.storage.tokens import Role, create_token, revoke_token
 from sinks.http.metadata import MetadataClient

@@ -12,9 +12,9 @@ import pytest
 from idgraph.model.attributes import DataType
 from idgraph.model.errors import MetadataError, NotFoundError, RefusedError, StoreError
 from idgraph.model.schema_changes import RefusedSchemaChange, SchemaChange
+from idgraph.web.server import serving
 from ingestion.metadata.schema_buffer import SchemaSender
 from metadata_service.api.app import create_app
-from metadata_service.api.server import serving
 from metadata_service.api.service import ServiceSettings
 from metadata_service.storage.tokens import Role, create_token
 from tests.ingestion.conftest import TOKEN, client_of

@@ -12,8 +12,8 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from idgraph.model.errors import SpecError
+from idgraph.web.server import serving
 from metadata_service.api.app import create_app
-from metadata_service.api.server import serving
 from metadata_service.api.service import ServiceSettings
 from metadata_service.storage.database import Database, open_database
 from metadata_service.storage.tokens import Role, create_token

@@ -14,7 +14,7 @@ from sqlalchemy import select, text
 
 from idgraph.web.api_page import page
 from idgraph.web.refusals import ClashError, RefusedRequestError, UnknownSubjectError
-from metadata_service.api.middleware import is_allowed
+from metadata_service.api.access import is_allowed
 from metadata_service.storage.database import Database
 from metadata_service.storage.tables import TokenRow
 from metadata_service.storage.tokens import Role, authenticate, create_token, list_tokens, revoke_token

@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
+from idgraph.web.server import serving
 from metadata_service.api.app import create_app
-from metadata_service.api.server import serving
 from metadata_service.api.service import ServiceSettings
 from metadata_service.storage.database import Database
 from metadata_service.storage.tokens import Role, create_token

@@ -19,8 +19,8 @@ from idgraph.model.errors import MetadataError, SpecError, UnauthorizedError
 from idgraph.model.schema_changes import SchemaChange, SchemaUpdates
 from idgraph.model.snapshots import DiscoveryDefaults
 from idgraph.model.specs import IdentifierPlace, SpecDefinition, SpecStatus
+from idgraph.web.server import serving
 from metadata_service.api.app import create_app
-from metadata_service.api.server import serving
 from metadata_service.api.service import ServiceSettings
 from metadata_service.storage.tokens import Role, create_token
 from sinks.http.metadata import MetadataClient

@@ -14,8 +14,8 @@ from idgraph.app import wiring
 from idgraph.app.settings.document import load
 from idgraph.model.specs import SpecDefinition
 from idgraph.snapshot_file import kept_snapshot
+from idgraph.web.server import serving
 from metadata_service.api.app import create_app
-from metadata_service.api.server import serving
 from metadata_service.api.service import ServiceSettings
 from metadata_service.storage.tokens import Role, create_token
 from sinks.http.metadata import MetadataClient

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from idgraph.model.attributes import AttributeDefinition, DataType, EncryptionLevel
+from idgraph.web.server import serving
 from metadata_service.api.app import create_app
-from metadata_service.api.server import serving
 from metadata_service.api.service import ServiceSettings
 from metadata_service.storage.tokens import Role, create_token
 from sinks.http.metadata import MetadataClient

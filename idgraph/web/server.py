@@ -1,4 +1,4 @@
-"""Runs the service, in this thread or in another."""
+"""Runs a service, in this thread or in another."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from contextlib import closing, contextmanager
 import uvicorn
 from fastapi import FastAPI
 
-from idgraph.model.errors import ConfigError, MetadataError
+from idgraph.model.errors import ConfigError, IdgraphError
 
 START_SECONDS = 30
 STOP_SECONDS = 5
 
 
 class _Server(uvicorn.Server):
-    """Lets waiting readers go when it stops, so that stopping does not wait for them."""
+    """Tells the application first that it stops."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self.config.app.state.service.watch.close()  # type: ignore[union-attr]
+        self.config.app.state.before_shutdown()  # type: ignore[union-attr]
         await super().shutdown(sockets)
 
 
@@ -32,7 +32,7 @@ def serve(
 
     Port 0 takes a free one. Raises ConfigError for an address that cannot be listened on.
     """
-    with closing(_listen(host, port)) as listener:
+    with closing(_listen(app, host, port)) as listener:
         if on_listening is not None:
             on_listening(_url(host, listener))
         _server(app, host, port).run([listener])
@@ -41,15 +41,15 @@ def serve(
 @contextmanager
 def serving(app: FastAPI, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
     """Serve from a thread while the block runs; gives the URL. Port 0 takes a free one."""
-    listener = _listen(host, port)
+    listener = _listen(app, host, port)
     server = _server(app, host, port)
-    thread = threading.Thread(target=server.run, args=([listener],), name="metadata-service", daemon=True)
+    thread = threading.Thread(target=server.run, args=([listener],), name=app.title, daemon=True)
     thread.start()
     try:
         deadline = time.monotonic() + START_SECONDS
         while not server.started:
             if not thread.is_alive() or time.monotonic() > deadline:
-                raise MetadataError("the metadata service did not start")
+                raise IdgraphError(f"the {app.title} service did not start")
             time.sleep(0.005)
         yield _url(host, listener)
     finally:
@@ -58,7 +58,7 @@ def serving(app: FastAPI, host: str = "127.0.0.1", port: int = 0) -> Iterator[st
         listener.close()
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _listen(app: FastAPI, host: str, port: int) -> socket.socket:
     listener: socket.socket | None = None
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -72,7 +72,7 @@ def _listen(host: str, port: int) -> socket.socket:
         if listener is not None:
             listener.close()
         reason = error.strerror or type(error).__name__
-        raise ConfigError(f"the metadata service cannot listen on {host}:{port}: {reason}") from None
+        raise ConfigError(f"the {app.title} service cannot listen on {host}:{port}: {reason}") from None
     return listener
 
 

@@ -1,0 +1,39 @@
+"""Callers of the profile service: names, rights, and the digests of their tokens."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import datetime
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+
+class Caller(BaseModel):
+    """Somebody with a token. An attribute whose authorization level is above `clearance` does not exist for the caller."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    digest: str = Field(description="SHA-256 of the token, in hexadecimal digits.")
+    expires: AwareDatetime | None
+    clearance: int = Field(ge=0, le=100)
+    may_reveal: bool = Field(
+        description="Whether protected values may be opened, for a purpose that is recorded."
+    )
+    role: str = "profiles"
+
+    def is_expired(self, now: datetime) -> bool:
+        return self.expires is not None and self.expires <= now
+
+
+class CallerList(BaseModel):
+    """All callers, by name."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    callers: tuple[Caller, ...]
+
+
+def token_digest(plaintext: str) -> str:
+    """What is stored of a token."""
+    return hashlib.sha256(plaintext.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,126 @@
+"""The layer before every route: who calls, whether the caller may, how often, and how large the body is.
+
+It stands outside the application because FastAPI reads a whole body before it runs a dependency.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from fastapi import Response
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from idgraph.model.errors import IdgraphError
+from idgraph.web.limits import RateLimit, Turn
+from idgraph.web.problems import problem, unavailable
+
+READING = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class NamedCaller(Protocol):
+    """What every caller has."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def role(self) -> Any: ...
+
+
+class Access(NamedTuple):
+    """Who may call a service.
+
+    `authenticate` returns the caller of a token, None for one that is unknown, revoked or expired. It may block, and raises
+    IdgraphError or SQLAlchemyError where it cannot know. `permits` gets caller, method and path. Paths in `free` need no
+    token.
+    """
+
+    authenticate: Callable[[str], NamedCaller | None]
+    permits: Callable[[Any, str, str], bool]
+    free: frozenset[str]
+    max_body_bytes: int
+    rate: RateLimit | None = None
+    blocks: bool = True
+    """Whether `authenticate` may block; otherwise it is called on the event loop."""
+
+
+class Guard:
+    """ASGI middleware that lets callers in by an `Access`, and marks each answer as not to be sniffed."""
+
+    def __init__(self, app: ASGIApp, access: Access, title: str) -> None:
+        self._app = app
+        self._access = access
+        self._challenge = f'Bearer realm="idgraph {title}"'
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        turn: Turn | None = None
+
+        async def marking(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.setdefault("X-Content-Type-Options", "nosniff")
+                headers.setdefault("Cache-Control", "no-store")
+                for name, value in turn.headers() if turn else ():
+                    headers[name] = value
+            await send(message)
+
+        if scope["path"] in self._access.free:
+            return await self._app(scope, receive, marking)
+        caller = await self._caller(Headers(scope=scope))
+        if isinstance(caller, Response):
+            return await caller(scope, receive, marking)
+        if self._access.rate is not None:
+            turn = self._access.rate.take(caller.name)
+        refusal = self._refusal(scope, caller, turn)
+        if refusal is not None:
+            return await refusal(scope, receive, marking)
+        scope.setdefault("state", {})["caller"] = caller
+        return await self._app(scope, self._bounded(receive), marking)
+
+    async def _caller(self, headers: Headers) -> NamedCaller | Response:
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            return problem(401, "no-token", "a bearer token is needed", {"WWW-Authenticate": self._challenge})
+        authenticate = self._access.authenticate
+        try:
+            if self._access.blocks:
+                caller = await run_in_threadpool(authenticate, token.strip())
+            else:
+                caller = authenticate(token.strip())
+        except SQLAlchemyError:
+            return unavailable("database", "the database does not answer")
+        except IdgraphError as error:
+            return unavailable("callers", str(error))
+        if caller is None:
+            challenge = {"WWW-Authenticate": f'{self._challenge}, error="invalid_token"'}
+            return problem(401, "bad-token", "the token is unknown, revoked or expired", challenge)
+        return caller
+
+    def _refusal(self, scope: Scope, caller: NamedCaller, turn: Turn | None) -> Response | None:
+        if turn is not None and not turn.is_granted:
+            headers = {"Retry-After": str(turn.reset_seconds)}
+            return problem(429, "rate", "more requests than the rate limit of this caller", headers)
+        if not self._access.permits(caller, scope["method"], scope["path"]):
+            return problem(403, "role", f"the role {caller.role} may not do this")
+        length = Headers(scope=scope).get("content-length", "0")
+        if not length.isdecimal() or int(length) > self._access.max_body_bytes:
+            return problem(413, "too-large", f"a body has at most {self._access.max_body_bytes} bytes")
+        return None
+
+    def _bounded(self, receive: Receive) -> Receive:
+        left = self._access.max_body_bytes
+
+        async def bounded() -> Message:
+            nonlocal left
+            message = await receive()
+            left -= len(message.get("body", b""))
+            if left < 0:  # chunked: no length was announced. FastAPI makes it a 400.
+                raise ValueError("the body is too large")
+            return message
+
+        return bounded

@@ -1,0 +1,94 @@
+"""The metrics of a service's requests, in Prometheus' text format at `/metrics`: counts and durations by route.
+
+A route is named by its pattern: a path may hold a person's name.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from fastapi import FastAPI, Response
+from starlette.concurrency import run_in_threadpool
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from idgraph.web.problems import problem
+
+PATH = "/metrics"
+METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
+"""Up to a minute: a flow waits in `/v1/snapshot` for the next one."""
+
+
+class Gauge(NamedTuple):
+    """A figure of the service beside its requests; `read` may block, and returns None to leave the last value."""
+
+    meaning: str
+    read: Callable[[], float | None]
+
+
+def install(app: FastAPI, prefix: str, gauges: Mapping[str, Gauge]) -> None:
+    """Count the requests of an application and serve the counts, named `PREFIX_request_seconds`. Without prometheus_client
+    it says what is missing."""
+    try:
+        import prometheus_client
+    except ModuleNotFoundError:
+        app.add_api_route(PATH, _missing, include_in_schema=False)
+        return
+    registry = prometheus_client.CollectorRegistry()
+    seconds = prometheus_client.Histogram(
+        f"{prefix}_request_seconds",
+        "From a request to its answer.",
+        ["method", "route", "status"],
+        buckets=SECONDS,
+        registry=registry,
+    )
+    shown = {
+        name: prometheus_client.Gauge(f"{prefix}_{name}", gauge.meaning, registry=registry)
+        for name, gauge in gauges.items()
+    }
+
+    async def metrics() -> Response:
+        for name, gauge in gauges.items():
+            value = await run_in_threadpool(gauge.read)
+            if value is not None:
+                shown[name].set(value)
+        return Response(
+            prometheus_client.generate_latest(registry), media_type=prometheus_client.CONTENT_TYPE_LATEST
+        )
+
+    app.add_api_route(PATH, metrics, include_in_schema=False)
+    app.add_middleware(_Observing, seconds=seconds)
+
+
+async def _missing() -> Response:
+    return problem(501, "metrics", "metrics need prometheus_client; install idgraph[metrics]")
+
+
+class _Observing:
+    """ASGI middleware that measures requests."""
+
+    def __init__(self, app: ASGIApp, seconds: Any) -> None:
+        self._app = app
+        self._seconds = seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        started, status = time.perf_counter(), 500
+
+        async def noting(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noting)
+        finally:
+            route = getattr(scope.get("route"), "path", "-")
+            # A client may make names of methods up, each of which would be a series.
+            method = scope["method"] if scope["method"] in METHODS else "-"
+            self._seconds.labels(method, route, status).observe(time.perf_counter() - started)

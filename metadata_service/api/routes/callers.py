@@ -1,0 +1,20 @@
+"""Routes for the profile service: who may call it."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+
+from idgraph.model.callers import CallerList
+from idgraph.web.conditional import IfNoneMatch, json_answer
+from metadata_service.api.access import CALLERS
+from metadata_service.api.service import Service
+from metadata_service.storage.tokens import list_callers
+
+router = APIRouter(prefix=CALLERS, tags=["callers"])
+
+
+@router.get("", response_model=CallerList, responses={304: {"description": "Nothing changed."}})
+def get_callers(service: Service, if_none_match: IfNoneMatch = None) -> Response:
+    """The live tokens of the role `profiles`: their digests, never the tokens. For the roles `service` and `admin`."""
+    found = CallerList(callers=tuple(list_callers(service.database)))
+    return json_answer(found.model_dump_json(), if_none_match)
