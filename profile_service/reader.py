@@ -6,6 +6,7 @@ projection. A profile's id is that of its oldest fragment; each id of a fragment
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -18,10 +19,12 @@ from idgraph.model.fragments import Kind, Origin, Register
 from idgraph.model.identifiers import Identifier
 from idgraph.model.index import FacetCount, ProfileIndex
 from idgraph.model.queries import (
+    All,
     AnyOf,
     Clause,
     Condition,
     Exists,
+    FullText,
     Order,
     Prefix,
     Query,
@@ -33,6 +36,7 @@ from idgraph.model.snapshots import MetadataSnapshot
 from merge.identity.persons import Owners, Person, Persons, PersonStore
 from merge.identity.rules import Rules
 from merge.resolution import Shown, shown, tree
+from profile_service.visibility import HIGHEST, AuthorizationLevels, Visibility
 from transforms.privacy.blind_index import BlindIndex
 from transforms.privacy.protected_names import StoredNames
 from transforms.privacy.sealing import DataKeys
@@ -44,6 +48,14 @@ MASK = {"$protected": True}
 
 UNREADABLE = {"$protected": "unreadable"}
 """What a revealed profile shows where the key is gone or the value was altered."""
+
+
+MOST_SEARCHED = 1000
+"""Attributes that words without a path are searched in, for a caller from whom some attributes are hidden."""
+
+_NOTHING = AnyOf(())
+_NO_PATH = "$none"
+"""A path that no attribute has: a key of ours never begins so."""
 
 
 class ProfileLeaf(NamedTuple):
@@ -97,7 +109,8 @@ class SearchResult(NamedTuple):
 
 
 class ProfileReader:
-    """Reads profiles. `snapshot` says which identifiers and attributes are matched by keyed hash."""
+    """Reads profiles. `snapshot` says which identifiers and attributes are matched by keyed hash. Sees everything, unless made
+    by `with_clearance`."""
 
     def __init__(
         self,
@@ -123,12 +136,32 @@ class ProfileReader:
         self.shared: list[Identifier] = []
         """Identifiers that were looked up and belong to no profile, as the rules have it: what was given shares them."""
         self._declared_types = declared_types(snapshot)
+        self._shown_types = {each.path: each.shown_type for each in snapshot.attributes}
+        self._levels = AuthorizationLevels(snapshot)
+        self._visibility = Visibility(self._levels, HIGHEST)
         self.rules = Rules(snapshot.identity_rules)
         self._persons = Persons(store, self.rules, name=self.names.identifier)
+
+    def with_clearance(self, clearance: int) -> ProfileReader:
+        """A reader of the same store, in the same thread, for which attributes above this clearance do not exist: searches,
+        sorting, facets and counts treat them as unknown paths, and identifiers taken from them as unknown."""
+        reader = copy.copy(self)
+        reader.damaged, reader.shared = [], []
+        reader.stale = reader.unreadable = 0
+        reader._visibility = Visibility(self._levels, clearance)
+        return reader
+
+    def types(self) -> dict[str, DataType]:
+        """The types of the known attributes, by path."""
+        if self._visibility.is_total:
+            return self._shown_types
+        return {path: kind for path, kind in self._shown_types.items() if self._visibility.sees(path)}
 
     def lookup(self, identifier: Identifier, reveal: bool = False) -> list[Profile]:
         """The profile of an identifier, or of a fragment of this id. Of an identifier that the rules give to nobody, because
         too many share it, some of the profiles whose events showed it."""
+        if not self._visibility.sees_type(identifier.type):
+            return []
         found = self.owning(self.stored_forms(identifier))
         self._report(found.unreadable)
         if found.sharing:
@@ -154,6 +187,8 @@ class ProfileReader:
     ) -> SearchResult:
         """Profiles that match: by `order`, else the best matches for its words first, else by id. Raises QueryError for a
         query that a protected attribute cannot answer."""
+        if order is not None and not self._visibility.sees(order.path):
+            order = order._replace(path=_NO_PATH)
         if order is not None:
             self._require_open(order.path, "sorted by")
         page = self._index.search(self._rewrite(query), limit, cursor, order)
@@ -166,6 +201,8 @@ class ProfileReader:
 
     def facets(self, query: Query, path: str, limit: int = 10) -> list[FacetCount]:
         """The most frequent values of an attribute among profiles that match. Raises QueryError as `search` does."""
+        if not self._visibility.sees(path):
+            return []
         self._require_open(path, "counted by value")
         return self._index.facets(self._rewrite(query), path, limit)
 
@@ -175,6 +212,8 @@ class ProfileReader:
 
     def found_type(self, path: str) -> DataType | None:
         """The type of the values that profiles have of an attribute; `array` where they have several. None without any."""
+        if not self._visibility.sees(path):
+            return None
         kinds: dict[DataType, Condition] = {
             DataType.NUMBER: Range(path, lower=-math.inf),
             DataType.STRING: Prefix(path, ""),
@@ -206,9 +245,11 @@ class ProfileReader:
     def _rewrite(self, query: Query) -> Query:
         return rewritten(query, self._rewrite_clause)
 
-    def _rewrite_clause(self, clause: Clause) -> Clause:
+    def _rewrite_clause(self, clause: Clause) -> Condition:
         if clause.path is None:
-            return clause
+            return clause if self._visibility.is_total else self._anywhere_visible(clause)
+        if not self._visibility.sees(clause.path):
+            return _NOTHING
         policy = self._attributes.policy(clause.path)
         if not policy.is_protected:
             return clause
@@ -225,8 +266,42 @@ class ProfileReader:
         token = self._blind_index.token(clause.path, clause.value, read_as)
         return Term(clause.path, token)
 
+    def _anywhere_visible(self, clause: FullText) -> Condition:
+        """Words in the indexed text hold those of hidden attributes: each word is looked for in every visible one."""
+        words = clause.words.split()
+        texts = (DataType.STRING, DataType.ARRAY)
+        places = [
+            path
+            for path, kind in self.types().items()
+            if kind in texts and not self._attributes.policy(path).is_protected
+        ]
+        if len(places) > MOST_SEARCHED:
+            raise QueryError(
+                f"words without a path are searched in at most {MOST_SEARCHED} attributes; write path:word"
+            )
+        return All(
+            tuple(
+                AnyOf(
+                    tuple(
+                        FullText(word, path, clause.is_prefix and place == len(words) - 1) for path in places
+                    )
+                )
+                for place, word in enumerate(words)
+            )
+            or (_NOTHING,)
+        )
+
+    def _visible_id(self, name: str) -> str:
+        """The id of a profile; hashed, where it holds a value that is hidden."""
+        own = Identifier.parse(name)
+        return name if self._visibility.sees_type(own.type) else str(self._blind_index.identifier(own))
+
     def _profile(self, person: Person, reveal: bool) -> Profile:
-        leaves = sorted(shown(person.state(), self._attributes.policies), key=lambda each: each.path)
+        sees, sees_type = self._visibility.sees, self._visibility.sees_type
+        leaves = sorted(
+            (each for each in shown(person.state(), self._attributes.policies) if sees(each.path)),
+            key=lambda each: each.path,
+        )
         # Names are shown as today's events have them: one that was stored before policy protected it is hidden.
         name = self.names.identifier
         evidence: dict[str, Origin] = {}
@@ -234,13 +309,14 @@ class ProfileReader:
             for text, said in member.state.shown().items():
                 origin = self.names.origin(said)
                 # Stored under both names, it shows the earlier evidence, which `seal` keeps.
-                evidence[name(text)] = min(origin, evidence.get(name(text), origin))
+                if sees_type(text.partition(":")[0]):
+                    evidence[name(text)] = min(origin, evidence.get(name(text), origin))
         shown_id = name(person.id)
         self.stale += shown_id != person.id
         return Profile(
-            shown_id,
+            self._visible_id(shown_id),
             person.version,
-            person.identifiers,
+            tuple(each for each in person.identifiers if sees_type(each.type)),
             tuple(self._leaves(person, leaves, reveal)),
             evidence,
         )

@@ -15,7 +15,7 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from idgraph.app.settings.document import IndexSettings, MetadataSettings, Settings, StoreSettings
-from idgraph.app.settings.tables import KeySettings, MetricsSettings
+from idgraph.app.settings.tables import KeySettings, MetricsSettings, ProfilesSettings
 from idgraph.model.kafka import KafkaSettings, KafkaSource, RegistrySettings
 from idgraph.model.sources import (
     DeadLetterLimits,
@@ -47,6 +47,7 @@ TABLES: tuple[tuple[str, type[BaseModel], str], ...] = (
     ("`[kafka]`", KafkaSettings, "The cluster of sources in Kafka: [kafka.md](kafka.md)."),
     ("`[kafka.registry]`", RegistrySettings, 'For sources with `format = "registry"`.'),
     ("`[metrics]`", MetricsSettings, "Metrics and health of a running flow: [monitoring.md](monitoring.md)."),
+    ("`[profiles]`", ProfilesSettings, "The profile service: [profiles.md](profiles.md)."),
     (
         "`[[sources]]`",
         SourceConfig,

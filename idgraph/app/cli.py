@@ -50,6 +50,7 @@ COMMANDS = {
     "attributes": "attributes:commands",
     "rules": "rules:commands",
     "tokens": "tokens:commands",
+    "audit": "audit:commands",
     "keys": "keys:commands",
     "store": "store:commands",
     "index": "index:commands",

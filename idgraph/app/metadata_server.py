@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from urllib.parse import urlsplit
 
 from fastapi import FastAPI
@@ -13,11 +13,14 @@ from idgraph.app.observation.json_logs import say
 from idgraph.app.settings.document import Settings
 from idgraph.files import write_private
 from idgraph.model.errors import ConfigError
+from idgraph.web.refusals import ClashError
 from idgraph.web.server import serve, serving
 from metadata_service.api.app import create_app
 from metadata_service.api.service import ServiceSettings
+from metadata_service.storage.database import Database
 from metadata_service.storage.tokens import Role, create_token
 
+SERVICE_NAME = "profile-service"
 TOKEN_NAME = "first-admin"  # noqa: S105 - a name, not a token
 
 
@@ -50,4 +53,13 @@ def _application(settings: Settings) -> FastAPI:
         create_token(database, TOKEN_NAME, Role.ADMIN, wiring.metadata_token(settings))
     except ConfigError:
         write_private(settings.token_file(), create_token(database, TOKEN_NAME, Role.ADMIN))
+    if settings.profiles.token is None and not settings.profiles_token_file().exists():
+        _make_service_token(settings, database)
     return app
+
+
+def _make_service_token(settings: Settings, database: Database) -> None:
+    """The profile service's own, where both run on one machine. Elsewhere, or where it was removed: `idgraph tokens add`."""
+    with suppress(ClashError):
+        token = create_token(database, SERVICE_NAME, Role.SERVICE)
+        write_private(settings.profiles_token_file(), token)

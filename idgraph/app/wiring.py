@@ -173,17 +173,24 @@ def metadata_client(settings: Settings, timeout: float = 10.0) -> MetadataClient
 
 def metadata_token(settings: Settings) -> str:
     """The token from the configuration, the environment or its file."""
-    if settings.metadata.token:
-        return settings.metadata.token
+    return settings.metadata.token or _token(settings.token_file(), "IDGRAPH_METADATA__TOKEN")
+
+
+def profiles_token(settings: Settings) -> str:
+    """The token of the profile service, by which it reads the metadata and who its callers are."""
+    return settings.profiles.token or _token(settings.profiles_token_file(), "IDGRAPH_PROFILES__TOKEN")
+
+
+def _token(file: Path, variable: str) -> str:
     try:
-        return settings.token_file().read_text(encoding="ascii").strip()
+        return file.read_text(encoding="ascii").strip()
     except FileNotFoundError:
         raise ConfigError(
-            f"no token for the metadata service: there is no file {settings.token_file()}. Start it with "
-            "`idgraph serve metadata`, which makes one, or set IDGRAPH_METADATA__TOKEN"
+            f"no token for the metadata service: there is no file {file}. Start it with "
+            f"`idgraph serve metadata`, which makes one, or set {variable}"
         ) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{settings.token_file()}: {type(error).__name__}") from None
+        raise ConfigError(f"{file}: {type(error).__name__}") from None
 
 
 def snapshot_file(settings: Settings) -> Path:

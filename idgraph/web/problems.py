@@ -29,6 +29,7 @@ from idgraph.web.refusals import (
     ClashError,
     ForbiddenError,
     GoneError,
+    NotReadyError,
     PreconditionError,
     RefusedRequestError,
     SamePersonError,
@@ -69,6 +70,7 @@ AWAY: dict[type[IdgraphError], str] = {
     StoreError: "the profile store does not answer",
     ProfileIndexError: "the search index does not answer",
     KeyProviderError: "the keys cannot be used",
+    NotReadyError: "the metadata service has not answered yet",
 }
 """Errors of a part that comes back: 503. What they say is for the log alone."""
 

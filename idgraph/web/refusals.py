@@ -39,5 +39,9 @@ class GoneError(MetadataError):
     """The requested change is not in the history, or the history since is too long."""
 
 
+class NotReadyError(MetadataError):
+    """Another service has not answered since the start."""
+
+
 class ForbiddenError(MetadataError):
     """The caller may not do this."""

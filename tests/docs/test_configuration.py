@@ -46,6 +46,7 @@ def test_every_key_is_described(script: ModuleType) -> None:
         "decryptor",
         "keys",
         "metrics",
+        "profiles",
         "metadata",
         "store",
         "index",

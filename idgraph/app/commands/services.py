@@ -25,3 +25,21 @@ def serve_metadata(
 
     with error_handler():
         metadata_server.serve_here(settings_of(context), host, port)
+
+
+@commands.command("profiles")
+def serve_profiles(
+    context: typer.Context,
+    host: Annotated[str | None, typer.Option(help="Default: from the configuration.")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Default: from the configuration.")
+    ] = None,
+) -> None:
+    """Run the profile service until Ctrl-C: look-up and search over HTTP, by clearance.
+
+    Each caller has a token: idgraph tokens add NAME --role profiles --clearance N. The page /docs shows the interface.
+    """
+    from idgraph.app import profile_server
+
+    with error_handler():
+        profile_server.serve_here(settings_of(context), host, port)

@@ -28,17 +28,29 @@ Name = Annotated[str, typer.Argument(help="Its owner; the change log names it wi
 def add(
     context: typer.Context,
     name: Name,
-    role: Annotated[str, typer.Option(help="reader, pipeline or admin.")] = "admin",
+    role: Annotated[str, typer.Option(help="reader, pipeline, admin, profiles or service.")] = "admin",
     days: Annotated[int | None, typer.Option(min=1, help="Days until it expires.")] = None,
+    clearance: Annotated[
+        int,
+        typer.Option(
+            min=0, max=100, help="Of the role profiles: the highest authorization level that it reads."
+        ),
+    ] = 0,
+    reveal: Annotated[
+        bool, typer.Option("--reveal", help="Of the role profiles: it may open protected values.")
+    ] = False,
 ) -> None:
-    """Make a token and print it once, on standard output."""
+    """Make a token and print it once, on standard output.
+
+    For a caller of the profile service: idgraph tokens add crm --role profiles --clearance 20
+    """
     from metadata_service.storage.tokens import Role, create_token
 
     with error_handler(), _database(context) as database:
         if role not in list(Role):
             raise typer.BadParameter(f"a role is one of {', '.join(Role)}")
         lifetime = timedelta(days=days) if days else None
-        print(create_token(database, name, Role(role), lifetime=lifetime))
+        print(create_token(database, name, Role(role), None, lifetime, clearance, reveal))
 
 
 @commands.command("list")
@@ -52,7 +64,7 @@ def list_tokens(context: typer.Context, as_json: Json = False) -> None:
             for token in found:
                 print_json(token)
         else:
-            titles = ("name", "role", "created", "expires", "revoked")
+            titles = ("name", "role", "clearance", "may_reveal", "created", "expires", "revoked")
             print_table(titles, [[str(token[title] or "-") for title in titles] for token in found])
 
 

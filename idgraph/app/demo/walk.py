@@ -7,7 +7,9 @@ import socket
 import sys
 import threading
 import time
-from contextlib import ExitStack
+import urllib.error
+import urllib.request
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -23,6 +25,7 @@ from idgraph.app.profile_tree import profile_tree
 from idgraph.app.publish import publish_lines
 from idgraph.app.settings.document import Settings, load
 from idgraph.app.terminal import console, counted
+from idgraph.files import write_private
 from idgraph.model import canonical
 from idgraph.model.errors import IdgraphError
 from idgraph.model.identifiers import Identifier
@@ -102,8 +105,10 @@ def _choose_port(config: Path) -> None:
     # 8410 may be taken; what is written into the copy is what later commands use.
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    text = config.read_text(encoding="utf-8")
-    config.write_text(text.replace("127.0.0.1:8410", f"127.0.0.1:{port}"), encoding="utf-8")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        profiles = listener.getsockname()[1]
+    text = config.read_text(encoding="utf-8").replace("127.0.0.1:8410", f"127.0.0.1:{port}")
+    config.write_text(f"{text.rstrip()}\n\n[profiles]\nport = {profiles}\n", encoding="utf-8")
 
 
 class Demo:
@@ -140,6 +145,7 @@ class Demo:
             self._summarise(flow, client)
             self._show_profile()
             self._edit(client, flow, stop)
+            self._serve(stack)
             _unless(stop)
             stays = sys.stdin.isatty() and sys.stdout.isatty()
             self._suggest(stays)
@@ -260,10 +266,39 @@ class Demo:
                         return profile, str(leaf.value)
         return None
 
+    def _serve(self, stack: ExitStack) -> None:
+        """The profile service, with a token for two calls that are there to be copied."""
+        calls = self._example.shown.get("http")
+        if not calls:
+            return
+        from idgraph.app.profile_server import serving_here as serving_profiles
+        from metadata_service.storage.database import open_database
+        from metadata_service.storage.tokens import Role, create_token
+
+        with closing(open_database(self._settings.database_url())) as database:
+            token = create_token(database, "demo", Role.PROFILES, clearance=20)
+        file = self._settings.directory / "demo.token"
+        write_private(file, token)
+        port = int(self._settings.profiles.port)
+        url = stack.enter_context(serving_profiles(self._settings, port))
+        say = self._console.print
+        say(
+            f"\n[bold]Over HTTP[/], for product teams: the profile service on {url}, described on {url}/docs\n"
+        )
+        for call in calls:
+            say(
+                f'  curl -s -H "Authorization: Bearer $(cat {shlex.quote(_shown(file))})" {shlex.quote(url + call)}',
+                soft_wrap=True,
+                markup=False,
+            )
+            say(f"    {_first_characters(_got(url + call, token))}", markup=False, highlight=False)
+
     def _suggest(self, stays: bool) -> None:
         self._console.print("\n[bold]Try next[/]\n")
         if not stays:
             self._say_command("serve metadata", " &")
+            if self._example.shown.get("http"):
+                self._say_command("serve profiles", " &")
         for words in self._example.shown["try"]:
             self._say_command(words)
 
@@ -274,6 +309,27 @@ class Demo:
     def _command(self, words: str) -> str:
         program = _shown(Path(sys.argv[0])) if "/" in sys.argv[0] else "idgraph"
         return f"{program} -c {shlex.join([_shown(self._config), *shlex.split(words)])}"
+
+
+SHOWN_CHARACTERS = 300
+
+
+def _first_characters(text: str) -> str:
+    return text if len(text) <= SHOWN_CHARACTERS else text[:SHOWN_CHARACTERS] + "…"
+
+
+def _got(url: str, token: str) -> str:
+    """The body of an answer, waited for while the service reads the metadata. Raises IdgraphError."""
+    ends = time.monotonic() + EDIT_SECONDS
+    while True:
+        request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})  # noqa: S310 - ours
+        try:
+            with urllib.request.urlopen(request, timeout=EDIT_SECONDS) as answer:  # noqa: S310
+                return str(answer.read().decode())
+        except urllib.error.HTTPError as error:
+            if error.code not in (401, 503) or time.monotonic() > ends:
+                raise IdgraphError(f"the profile service answered {error.code}") from None
+            time.sleep(0.1)
 
 
 def _unless(stop: threading.Event) -> None:

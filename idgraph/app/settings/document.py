@@ -28,6 +28,7 @@ from idgraph.app.settings.mistakes import explain, misspelt_variables, mistyped,
 from idgraph.app.settings.tables import (
     KeySettings,
     MetricsSettings,
+    ProfilesSettings,
     Source,
     absolute,
     http_url,
@@ -174,6 +175,7 @@ class Settings(BaseModel):
     spark: SparkSettings = SparkSettings()
     kafka: KafkaSettings = KafkaSettings()
     metrics: MetricsSettings = MetricsSettings()
+    profiles: ProfilesSettings = ProfilesSettings()
     sources: tuple[Source, ...] = Field(default=(), description="Sources of the flow, as [[sources]].")
     _file: Path | None = PrivateAttr(default=None)
 
@@ -206,6 +208,10 @@ class Settings(BaseModel):
     def token_file(self) -> Path:
         """Path of the metadata service's token."""
         return self.metadata.token_file or self.directory / "metadata.token"
+
+    def profiles_token_file(self) -> Path:
+        """Path of the profile service's own token."""
+        return self.profiles.token_file or self.directory / "profiles.token"
 
     def database_url(self) -> str:
         """SQLAlchemy URL of the metadata service's database."""
@@ -319,6 +325,7 @@ def _absolute(settings: Settings, base: Path) -> Settings:
             "directory": base / settings.directory,
             "keyring": base / settings.keyring if settings.keyring else None,
             "metadata": metadata,
+            "profiles": settings.profiles.model_copy(update=_files(settings.profiles, ("token_file",), base)),
             "index": settings.index.model_copy(update=files),
             "kafka": settings.kafka.model_copy(update={"registry": registry}),
             "spark": spark.model_copy(update={"archive": base / spark.archive}) if spark.archive else spark,

@@ -68,6 +68,27 @@ class MetricsSettings(BaseModel):
     )
 
 
+class ProfilesSettings(BaseModel):
+    """The profile service."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
+
+    host: str = Field(default="127.0.0.1", min_length=1, description="Address of `idgraph serve profiles`.")
+    port: int = Field(default=8420, ge=0, le=65535, description="Its port; 0 takes a free one.")
+    token: str | None = Field(
+        default=None,
+        description="Token of the service, of the role `service`; better in `token_file` or the environment.",
+    )
+    token_file: Path | None = Field(
+        default=None, description="File with that token. Default: profiles.token in `directory`."
+    )
+    requests_per_second: float = Field(
+        default=500.0,
+        gt=0,
+        description="Requests of each caller per second in the long run, and twice as many at once; more get the status 429.",
+    )
+
+
 def http_url(url: str) -> str:
     """The URL. Raises ValueError for an incomplete one."""
     try:

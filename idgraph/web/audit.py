@@ -1,0 +1,99 @@
+"""The audit log: one JSON object per line, each with a keyed hash over itself and the hash of the line before.
+
+Whoever alters, removes or inserts a line without the key is found by `verify`; so is a file that was cut, unless at its end:
+compare the head that it reports with one that was noted elsewhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from idgraph.files import OWNER_ONLY, file_lock
+from idgraph.model import canonical
+from idgraph.model.errors import StoreError
+
+PURPOSE = "audit-log"
+_MAC = "mac"
+_FIRST = ""
+_LONGEST_LINE = 1 << 20
+
+
+class AuditReport(NamedTuple):
+    """How many entries are whole, the hash of the last of them, and the line (from 1) of the first that is not."""
+
+    entries: int
+    head: str
+    broken_line: int | None
+
+
+class AuditLog:
+    """Appends to one file. Safe for several threads and processes."""
+
+    def __init__(self, file: Path, key: bytes) -> None:
+        self._file = file
+        self._key = key
+
+    def append(self, entry: Mapping[str, Any]) -> None:
+        """Durable when it returns. Raises StoreError: then nothing may be shown that the entry was to record."""
+        try:
+            with file_lock(self._file.with_name(f".{self._file.name}.lock")):
+                flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+                with os.fdopen(os.open(self._file, flags, OWNER_ONLY), "rb+") as stream:
+                    end = stream.seek(0, os.SEEK_END)
+                    stream.seek(max(0, end - _LONGEST_LINE))
+                    rest = stream.read()
+                    # A line that a crash tore was never reported as written.
+                    whole = rest[: rest.rfind(b"\n") + 1]
+                    stream.truncate(end - len(rest) + len(whole))
+                    written = {"at": datetime.now(UTC).isoformat(timespec="milliseconds"), **entry}
+                    written[_MAC] = _mac(self._key, _last_mac(whole), written)
+                    stream.write(canonical.encode(written) + b"\n")
+                    stream.flush()
+                    os.fsync(stream.fileno())
+        except OSError as error:
+            raise StoreError(f"{self._file}: {error.strerror}") from None
+
+
+def verify(file: Path, key: bytes) -> AuditReport:
+    """Check all of a log. Raises StoreError for a file that cannot be read; one that is not there is an empty log."""
+    try:
+        lines = file.read_bytes().splitlines()
+    except FileNotFoundError:
+        return AuditReport(0, _FIRST, None)
+    except OSError as error:
+        raise StoreError(f"{file}: {error.strerror}") from None
+    head = _FIRST
+    for number, line in enumerate(lines, start=1):
+        entry = _decoded(line)
+        mac = entry.pop(_MAC, None) if entry is not None else None
+        if entry is None or not isinstance(mac, str) or not hmac.compare_digest(mac, _mac(key, head, entry)):
+            return AuditReport(number - 1, head, number)
+        head = mac
+    return AuditReport(len(lines), head, None)
+
+
+def _last_mac(content: bytes) -> str:
+    for line in reversed(content.splitlines()):
+        entry = _decoded(line)
+        if entry is not None and isinstance(entry.get(_MAC), str):
+            return str(entry[_MAC])
+    return _FIRST
+
+
+def _decoded(line: bytes) -> dict[str, Any] | None:
+    try:
+        entry = canonical.decode(line)
+    except canonical.MalformedJSON:
+        return None
+    return entry if isinstance(entry, dict) else None
+
+
+def _mac(key: bytes, previous: str, entry: Mapping[str, Any]) -> str:
+    content = previous.encode() + b"\n" + canonical.encode(entry)
+    return hmac.new(key, content, hashlib.sha256).hexdigest()

@@ -1,0 +1,49 @@
+"""The profile service as an ASGI application."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from anyio import to_thread
+from fastapi import FastAPI
+
+from idgraph.web.application import FREE, Application
+from idgraph.web.guard import Access
+from idgraph.web.limits import RateLimit
+from idgraph.web.metrics import Gauge
+from idgraph.web.refusals import NotReadyError
+from profile_service.api.routes import health, profiles, search
+from profile_service.api.service import ProfileService
+
+MOST_BODY_BYTES = 1 << 20
+THREADS = 8
+"""Each has a reader, with a tree of all policies."""
+
+
+def create_app(service: ProfileService, rate: RateLimit | None = None) -> FastAPI:
+    """Serve profiles. `service` is not closed with the application."""
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        to_thread.current_default_thread_limiter().total_tokens = THREADS
+        yield
+
+    def version() -> float | None:
+        try:
+            return float(service.following.edition().snapshot.version)
+        except NotReadyError:
+            return None
+
+    access = Access(service.following.caller, _permits, FREE, MOST_BODY_BYTES, rate, blocks=False)
+    routers = (health.router, profiles.router, search.router)
+    gauges = {"revision": Gauge("Version of the snapshot in force.", version)}
+    app = Application("profiles", access, routers, lifespan, gauges)
+    app.state.service = service
+    return app
+
+
+def _permits(_caller: Any, _method: str, _path: str) -> bool:
+    """Every caller may read; what they see is decided by clearance."""
+    return True

@@ -1,0 +1,112 @@
+"""The newest metadata snapshot and the callers, followed in threads: no request waits for the metadata service."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import NamedTuple, Protocol
+
+from idgraph.model.callers import Caller, token_digest
+from idgraph.model.errors import MetadataError
+from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.projection.outages import Outage
+from idgraph.web.refusals import NotReadyError
+
+LONG_POLL_SECONDS = 10.0
+CALLERS_SECONDS = 1.0
+"""How soon a new token works, and a revoked one no longer does."""
+FIRST_RETRY_SECONDS = 0.2
+LAST_RETRY_SECONDS = 5.0
+
+
+class MetadataSource(Protocol):
+    """The metadata service as the profile service sees it. Every method raises MetadataError."""
+
+    def snapshot(self, etag: str | None, wait: float) -> tuple[MetadataSnapshot, str] | None: ...
+    def newer(
+        self, known: MetadataSnapshot, etag: str, wait: float
+    ) -> tuple[MetadataSnapshot, str] | None: ...
+    def callers(self) -> list[Caller]: ...
+
+
+class Edition(NamedTuple):
+    """A snapshot and its ETag, by which editions are told apart."""
+
+    etag: str
+    snapshot: MetadataSnapshot
+
+
+class Following:
+    """While the metadata service is away, the last snapshot and the last callers stay in force. A context manager."""
+
+    def __init__(self, source: MetadataSource) -> None:
+        self._source = source
+        self._edition: Edition | None = None
+        self._callers: dict[str, Caller] | None = None
+        self._stop = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._repeat, args=(step, pause), name=name, daemon=True)
+            for name, step, pause in (
+                ("snapshot-follower", self._follow_snapshot, 0.0),
+                ("callers-follower", self._follow_callers, CALLERS_SECONDS),
+            )
+        ]
+
+    def __enter__(self) -> Following:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+
+    def edition(self) -> Edition:
+        """The newest snapshot. Raises NotReadyError."""
+        if self._edition is None:
+            raise NotReadyError("the metadata service has not answered yet")
+        return self._edition
+
+    def caller(self, token: str) -> Caller | None:
+        """Whose token this is; None for one that is unknown, revoked or expired. Raises NotReadyError."""
+        if self._callers is None:
+            raise NotReadyError("the metadata service has not answered yet")
+        # Digests are looked up, not tokens: timing says nothing that leads to a token.
+        found = self._callers.get(token_digest(token))
+        return None if found is None or found.is_expired(datetime.now(UTC)) else found
+
+    def is_ready(self) -> bool:
+        """Whether requests can be answered."""
+        return self._edition is not None and self._callers is not None
+
+    def _follow_snapshot(self) -> None:
+        known = self._edition
+        if known is None:
+            answer = self._source.snapshot(None, 0)
+        else:
+            answer = self._source.newer(known.snapshot, known.etag, LONG_POLL_SECONDS)
+        if answer is not None:
+            snapshot, etag = answer
+            self._edition = Edition(etag, snapshot)
+
+    def _follow_callers(self) -> None:
+        self._callers = {caller.digest: caller for caller in self._source.callers()}
+
+    def _repeat(self, step: Callable[[], None], pause: float) -> None:
+        retry, outage = FIRST_RETRY_SECONDS, Outage("the metadata service")
+        while not self._stop.is_set():
+            try:
+                step()
+                outage.is_over()
+                retry = FIRST_RETRY_SECONDS
+                self._stop.wait(pause)
+            except Exception as error:
+                # A thread that dies in silence would keep revoked callers in force.
+                if self._stop.is_set():
+                    return
+                reason = str(error) if isinstance(error, MetadataError) else type(error).__name__
+                outage.show_report(reason, "what was read last stays in force", logging.WARNING)
+                self._stop.wait(random.uniform(retry / 2, retry))  # noqa: S311 - no secret
+                retry = min(2 * retry, LAST_RETRY_SECONDS)

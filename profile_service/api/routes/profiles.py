@@ -1,0 +1,76 @@
+"""Routes for look-ups by identifier or profile id."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from urllib.parse import unquote
+
+from fastapi import APIRouter, Path, Request, Response
+
+from idgraph.model.errors import QueryError
+from idgraph.model.identifiers import Identifier
+from idgraph.web.conditional import IfNoneMatch
+from idgraph.web.refusals import BadQueryError, ClashError, UnknownSubjectError
+from profile_service.api.documents import LookupBody, LookupResults, ProfileDocument, answer
+from profile_service.api.service import ActingCaller, Service, WantedParts
+
+router = APIRouter(prefix="/v1/profiles", tags=["profiles"])
+
+
+def _identifier(text: str) -> Identifier:
+    try:
+        return Identifier.parse(text)
+    except ValueError as error:
+        raise QueryError(str(error)) from None
+
+
+def _of_url(request: Request) -> Identifier:
+    """The last part of the path as it was sent, decoded once: a value can hold slashes, plus signs and percent signs."""
+    raw: bytes = request.scope.get("raw_path") or request.scope["path"].encode()
+    try:
+        return _identifier(
+            unquote(raw.partition(b"?")[0].rpartition(b"/")[2].decode("ascii"), errors="strict")
+        )
+    except UnicodeDecodeError:
+        raise BadQueryError("the identifier in the URL is not UTF-8, percent-encoded") from None
+
+
+@router.get(
+    "/{identifier}", response_model=ProfileDocument, responses={304: {"description": "Nothing changed."}}
+)
+def get(
+    identifier: Annotated[  # noqa: ARG001 - as it was sent: `_of_url`
+        str, Path(description="`type:value`, percent-encoded; a slash in the value is `%2F`.")
+    ],
+    request: Request,
+    service: Service,
+    caller: ActingCaller,
+    wanted: WantedParts,
+    if_none_match: IfNoneMatch = None,
+) -> Response:
+    """The profile of an identifier, whichever of its systems it is from, or of a profile id. 404: none that this caller may
+    know of. 409: several profiles share the identifier, and the rules give it to none of them."""
+    reader = service.reader(caller)
+    found = reader.lookup(_of_url(request), wanted.reveal)
+    service.require_found(bool(found))
+    if reader.shared:
+        raise ClashError("several profiles share this identifier, and it belongs to none of them")
+    profiles = wanted.read(service, caller, found, reader)
+    if not profiles:
+        raise UnknownSubjectError("no profile has this identifier")
+    return answer(profiles[0].canonical(wanted.provenance), if_none_match)
+
+
+@router.post("/lookup", response_model=LookupResults)
+def lookup(body: LookupBody, service: Service, caller: ActingCaller) -> Response:
+    """The profiles of up to 100 identifiers, in their order."""
+    wanted = body.wanted(caller)
+    items: list[dict[str, Any]] = []
+    for text in body.identifiers:
+        reader = service.reader(caller)
+        found = reader.lookup(_identifier(text), wanted.reveal)
+        profiles = [] if reader.shared else wanted.read(service, caller, found, reader)
+        profile = profiles[0].canonical(wanted.provenance) if profiles else None
+        items.append({"identifier": text, "profile": profile, "is_shared": bool(reader.shared)})
+    service.require_found(any(item["profile"] for item in items))
+    return answer({"items": items})

@@ -1,0 +1,130 @@
+"""Routes for searches: the search language in a URL, or JSON in a body."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from idgraph.model import queries
+from idgraph.model.queries import Order
+from idgraph.web.conditional import IfNoneMatch
+from idgraph.web.refusals import BadQueryError
+from profile_service.api.documents import (
+    LONGEST_QUERY,
+    CountResult,
+    FacetBody,
+    FacetResults,
+    QueryBody,
+    SearchBody,
+    SearchResults,
+    answer,
+)
+from profile_service.api.service import ActingCaller, Service, Wanted, WantedParts
+from profile_service.query_language import parse_query, warnings
+from profile_service.reader import ProfileReader
+
+router = APIRouter(prefix="/v1/search", tags=["search"])
+
+Words = Annotated[
+    str | None,
+    Query(
+        max_length=LONGEST_QUERY,
+        description="Such as `demographics.age>=30 OR guitar`. Default: all profiles.",
+    ),
+]
+UNCHANGED: dict[int | str, dict[str, str]] = {304: {"description": "Nothing changed."}}
+
+
+def _query(reader: ProfileReader, body: QueryBody) -> queries.Query:
+    if body.q is not None and body.query is not None:
+        raise BadQueryError("`q` and `query` are two forms of one thing; give one")
+    if body.query is not None:
+        return queries.from_json(body.query)
+    # Unlike the words of a command line, each of which a shell has kept together.
+    return parse_query([f"({body.q})"] if body.q and body.q.strip() else [], reader.types().get)
+
+
+def _search(
+    service: Service, caller: ActingCaller, body: SearchBody, wanted: Wanted, if_none_match: str | None
+) -> Response:
+    reader = service.reader(caller)
+    query = _query(reader, body)
+    order = None if body.sort is None else Order(body.sort.removeprefix("-"), body.sort.startswith("-"))
+    result = reader.search(query, body.limit, body.cursor, wanted.reveal, order)
+    service.require_found(bool(result.profiles))
+    profiles = wanted.read(service, caller, result.profiles, reader)
+    found = {
+        "items": [profile.canonical(wanted.provenance) for profile in profiles],
+        "next": result.cursor,
+        "warnings": list(warnings(query, reader.types(), reader.found_type)),
+    }
+    return answer(found, if_none_match)
+
+
+def _count(service: Service, caller: ActingCaller, body: QueryBody) -> Response:
+    reader = service.reader(caller)
+    return answer({"count": reader.count(_query(reader, body))})
+
+
+def _facets(service: Service, caller: ActingCaller, body: FacetBody) -> Response:
+    reader = service.reader(caller)
+    query = _query(reader, body)
+    found = {path: [each._asdict() for each in reader.facets(query, path, body.limit)] for path in body.paths}
+    return answer({"facets": found})
+
+
+@router.get("", response_model=SearchResults, responses=UNCHANGED)
+def get(
+    service: Service,
+    caller: ActingCaller,
+    wanted: WantedParts,
+    q: Words = None,
+    sort: Annotated[
+        str | None, Query(max_length=1025, description="Attribute path; `-PATH` for the largest first.")
+    ] = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 20,
+    cursor: Annotated[str | None, Query(max_length=10_000, description="`next` of the page before.")] = None,
+    if_none_match: IfNoneMatch = None,
+) -> Response:
+    """Profiles that match: by `sort`, else the best matches for its words first, else by id."""
+    body = SearchBody(q=q, sort=sort, limit=limit, cursor=cursor)
+    return _search(service, caller, body, wanted, if_none_match)
+
+
+@router.post("", response_model=SearchResults)
+def post(body: SearchBody, service: Service, caller: ActingCaller) -> Response:
+    """The same, with the query in the body: nothing of it is in a URL."""
+    return _search(service, caller, body, body.wanted(caller), None)
+
+
+@router.get("/count", response_model=CountResult)
+def get_count(service: Service, caller: ActingCaller, q: Words = None) -> Response:
+    """How many profiles match."""
+    return _count(service, caller, QueryBody(q=q))
+
+
+@router.post("/count", response_model=CountResult)
+def post_count(body: QueryBody, service: Service, caller: ActingCaller) -> Response:
+    """How many profiles match."""
+    return _count(service, caller, body)
+
+
+@router.get("/facets", response_model=FacetResults)
+def get_facets(
+    service: Service,
+    caller: ActingCaller,
+    path: Annotated[
+        list[str], Query(min_length=1, max_length=20, description="Attribute path; can be repeated.")
+    ],
+    q: Words = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 10,
+) -> Response:
+    """The most frequent values of attributes among the profiles that match."""
+    return _facets(service, caller, FacetBody(q=q, paths=path, limit=limit))
+
+
+@router.post("/facets", response_model=FacetResults)
+def post_facets(body: FacetBody, service: Service, caller: ActingCaller) -> Response:
+    """The most frequent values of attributes among the profiles that match."""
+    return _facets(service, caller, body)

@@ -1,0 +1,163 @@
+"""One running profile service as its routes see it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Annotated, Protocol, cast
+
+from fastapi import Depends, Query, Request
+
+from idgraph.model import paths
+from idgraph.model.callers import Caller
+from idgraph.model.errors import DamagedStateError
+from idgraph.model.identifiers import Identifier
+from idgraph.model.index import ProfileIndex
+from idgraph.web.audit import AuditLog
+from idgraph.web.refusals import BadQueryError, ForbiddenError
+from merge.identity.persons import PersonStore
+from profile_service.api.following import Following
+from profile_service.reader import Profile, ProfileReader
+from transforms.privacy.blind_index import BlindIndex
+from transforms.privacy.sealing import DataKeys
+
+MOST_FIELDS = 100
+LONGEST_PURPOSE = 200
+
+
+class ReadingAdapters(Protocol):
+    """What profiles are read from. All are safe for several threads."""
+
+    @property
+    def store(self) -> PersonStore: ...
+    @property
+    def index(self) -> ProfileIndex: ...
+    @property
+    def data_keys(self) -> DataKeys: ...
+    @property
+    def blind_index(self) -> BlindIndex: ...
+
+
+class ProfileService:
+    """Readers of profiles, one for each thread, snapshot and clearance; and the log of what was revealed."""
+
+    def __init__(
+        self,
+        adapters: ReadingAdapters,
+        following: Following,
+        audit: AuditLog,
+        require_keys: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`require_keys` raises KeyProviderError where the keyring is not that of the profiles."""
+        self.following = following
+        self._adapters = adapters
+        self._audit = audit
+        self._require_keys = require_keys
+        self._own = threading.local()
+
+    def reader(self, caller: Caller) -> ProfileReader:
+        """What this caller sees, for this thread and one request. Raises NotReadyError."""
+        edition = self.following.edition()
+        if getattr(self._own, "etag", None) != edition.etag:
+            adapters = self._adapters
+            self._own.reader = ProfileReader(
+                adapters.store, adapters.index, adapters.data_keys, adapters.blind_index, edition.snapshot
+            )
+            self._own.etag = edition.etag
+        reader: ProfileReader = self._own.reader
+        return reader.with_clearance(caller.clearance)
+
+    def require_found(self, is_found: bool) -> None:
+        """By another keyring's hashes nobody is found, which is no answer. Raises KeyProviderError."""
+        if not is_found:
+            self._require_keys()
+
+    def record(self, caller: Caller, purpose: str, profiles: list[Profile]) -> None:
+        """Note what is about to be revealed: profiles by their keyed hash. Raises StoreError; then nothing may be shown."""
+        for profile in profiles:
+            revealed = [leaf.path for leaf in profile.leaves if leaf.protected]
+            if revealed:
+                subject = str(self._adapters.blind_index.identifier(Identifier.parse(profile.id)))
+                entry = {"action": "reveal", "caller": caller.name, "purpose": purpose}
+                self._audit.append(entry | {"profile": subject, "attributes": revealed})
+
+
+class Wanted:
+    """What an answer shows of a profile: all attributes or some, with provenance, with protected values opened."""
+
+    def __init__(self, fields: list[str] | None, provenance: bool, reveal: bool, purpose: str | None) -> None:
+        """`fields` are attribute paths; everything below one belongs to it. Raises BadQueryError."""
+        if fields is not None and len(fields) > MOST_FIELDS:
+            raise BadQueryError(f"at most {MOST_FIELDS} fields are named; leave `fields` out for all")
+        self._fields = fields
+        self.provenance = provenance
+        self.reveal = reveal
+        self.purpose = (purpose or "").strip()
+
+    def require_rights(self, caller: Caller) -> None:
+        """Raises ForbiddenError, BadQueryError."""
+        if self.reveal and not caller.may_reveal:
+            raise ForbiddenError("this caller may not reveal protected values")
+        if self.reveal and not self.purpose:
+            raise BadQueryError("`reveal` needs a `purpose`, which is recorded")
+
+    def of(self, profile: Profile) -> Profile:
+        """The profile with the attributes that are asked for."""
+        if self._fields is None:
+            return profile
+        fields = self._fields
+        return profile._replace(
+            leaves=tuple(
+                leaf for leaf in profile.leaves if any(paths.is_within(leaf.path, field) for field in fields)
+            )
+        )
+
+    def read(
+        self, service: ProfileService, caller: Caller, found: list[Profile], reader: ProfileReader
+    ) -> list[Profile]:
+        """The found profiles as they may be shown; what is revealed is recorded first. Raises StoreError, and
+        DamagedStateError where nothing but damaged fragments was found."""
+        if reader.damaged and not found:
+            raise DamagedStateError("a stored fragment is damaged; restore it from a backup")
+        shown = [self.of(profile) for profile in found]
+        if self.reveal:
+            service.record(caller, self.purpose, shown)
+        return shown
+
+
+def _service(request: Request) -> ProfileService:
+    return cast(ProfileService, request.app.state.service)
+
+
+def _caller(request: Request) -> Caller:
+    return cast(Caller, request.state.caller)
+
+
+Service = Annotated[ProfileService, Depends(_service)]
+ActingCaller = Annotated[Caller, Depends(_caller)]
+
+
+def _wanted(
+    caller: ActingCaller,
+    fields: Annotated[
+        str | None,
+        Query(max_length=10_000, description="Attribute paths, separated by commas. Default: all."),
+    ] = None,
+    provenance: Annotated[
+        bool, Query(description="With source, event, spec and stamp of each value.")
+    ] = False,
+    reveal: Annotated[
+        bool, Query(description="Open protected values, if the caller may; needs `purpose`.")
+    ] = False,
+    purpose: Annotated[
+        str | None, Query(max_length=LONGEST_PURPOSE, description="Why; kept in the audit log.")
+    ] = None,
+) -> Wanted:
+    wanted = Wanted(
+        None if fields is None else [each for each in fields.split(",") if each], provenance, reveal, purpose
+    )
+    wanted.require_rights(caller)
+    return wanted
+
+
+WantedParts = Annotated[Wanted, Depends(_wanted)]

@@ -1,0 +1,75 @@
+"""What a caller may see: an attribute whose authorization level is above the caller's clearance does not exist for them.
+
+Levels are inherited: below an attribute of level 5 everything has at least level 5. A value above an attribute has at least
+that attribute's level too, since it may hold what the attribute held.
+"""
+
+from __future__ import annotations
+
+from idgraph.model import paths
+from idgraph.model.snapshots import MetadataSnapshot
+
+MOST_KNOWN = 100_000
+HIGHEST = 100
+
+
+class AuthorizationLevels:
+    """The levels of attributes and of identifier types under one snapshot. Immutable."""
+
+    def __init__(self, snapshot: MetadataSnapshot) -> None:
+        self._own = {
+            each.path: each.authorization_level for each in snapshot.attributes if each.authorization_level
+        }
+        self._below: dict[str, int] = {}
+        for path, level in self._own.items():
+            for above in paths.ancestors(path):
+                self._below[above] = max(level, self._below.get(above, 0))
+        self.of_types: dict[str, int] = {}
+        """By type, of all attributes that an active spec takes identifiers of this type from; without those of level 0."""
+        for spec in snapshot.specs:
+            for place in spec.identifiers:
+                level = max(self.of(place.path), self.of_types.get(place.type, 0))
+                if level:
+                    self.of_types[place.type] = level
+
+    def of(self, path: str) -> int:
+        """The level of an attribute, declared or not."""
+        if not self._own:
+            return 0
+        return max(
+            self._own.get(path, 0),
+            self._below.get(path, 0),
+            *(self._own.get(above, 0) for above in paths.ancestors(path)),
+            0,
+        )
+
+    @property
+    def highest(self) -> int:
+        """The highest level that there is."""
+        return max(self._own.values(), default=0)
+
+
+class Visibility:
+    """What one clearance sees. Safe for several threads."""
+
+    def __init__(self, levels: AuthorizationLevels, clearance: int) -> None:
+        self._levels = levels
+        self.clearance = clearance
+        self.is_total = levels.highest <= clearance
+        """Whether nothing is hidden."""
+        self._known: dict[str, bool] = {}
+
+    def sees(self, path: str) -> bool:
+        """Whether the attribute exists for the caller."""
+        if self.is_total:
+            return True
+        known = self._known.get(path)
+        if known is None:
+            known = self._levels.of(path) <= self.clearance
+            if len(self._known) < MOST_KNOWN:
+                self._known[path] = known
+        return known
+
+    def sees_type(self, kind: str) -> bool:
+        """Whether identifiers of this type exist for the caller."""
+        return self._levels.of_types.get(kind, 0) <= self.clearance

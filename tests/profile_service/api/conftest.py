@@ -1,0 +1,142 @@
+"""A profile service on the retail example, with callers of several clearances."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from idgraph.model.callers import Caller, token_digest
+from idgraph.model.errors import MetadataError
+from idgraph.model.events import RawRecord
+from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.web.audit import PURPOSE, AuditLog
+from idgraph.web.server import serving
+from profile_service.api.app import create_app
+from profile_service.api.following import Following
+from profile_service.api.service import ProfileService
+from tests.retail import Pipeline, attribute, raw, records, snapshot
+
+LEVELS = {"demographics.age": 30, "identity.userId": 60, "activity.search": 40}
+CLEARANCES = {"everything": 100, "half": 50, "none": 0}
+
+
+def caller(name: str, clearance: int, may_reveal: bool = False) -> Caller:
+    digest = token_digest(name)
+    return Caller(name=name, digest=digest, expires=None, clearance=clearance, may_reveal=may_reveal)
+
+
+@dataclass
+class Metadata:
+    """What the metadata service says, for tests that are not about following it."""
+
+    snapshot_now: MetadataSnapshot
+    callers_now: list[Caller]
+    is_away: bool = False
+    version: int = field(default=0)
+
+    def snapshot(self, etag: str | None, wait: float) -> tuple[MetadataSnapshot, str] | None:
+        del wait
+        if self.is_away:
+            raise MetadataError("away")
+        now = str(self.version)
+        return None if etag == now else (self.snapshot_now, now)
+
+    def newer(self, known: MetadataSnapshot, etag: str, wait: float) -> tuple[MetadataSnapshot, str] | None:
+        del known
+        return self.snapshot(etag, wait)
+
+    def callers(self) -> list[Caller]:
+        if self.is_away:
+            raise MetadataError("away")
+        return self.callers_now
+
+
+@dataclass
+class Served:
+    """The service, what it reads, and a client for each caller."""
+
+    url: str
+    pipeline: Pipeline
+    metadata: Metadata
+    audit: Path
+    following: Following
+    stack: ExitStack
+
+    def client(self, token: str | None) -> httpx.Client:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        return self.stack.enter_context(
+            httpx.Client(base_url=self.url, headers=headers, timeout=60, trust_env=False)
+        )
+
+
+def problem(answer: httpx.Response, status: int) -> dict[str, Any]:
+    """The problem details of an answer with this status."""
+    assert answer.status_code == status, answer.text
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def identified(user: str, email: str) -> RawRecord:
+    """An event of the web shop that shows these two identifiers."""
+    event = {
+        "timestamp": "2024-03-02T00:00:00.000000+00:00",
+        "userId": user,
+        "type": "identify",
+        "traits": {"email": email},
+        "messageId": f"{user} {email}",
+    }
+    return raw(event, source="segment")
+
+
+def with_levels(levels: dict[str, int]) -> MetadataSnapshot:
+    """The example's snapshot with authorization levels."""
+    known = snapshot()
+    of_path = {each.path: each for each in known.attributes}
+    # As discovered: words without a path are searched in known attributes.
+    known_paths = {"activity.platform": "string", "shop.persona": "string", "demographics.age": "integer"}
+    for path in {*levels, *known_paths}:
+        found = of_path.get(path, attribute(path, known_paths.get(path, "string")))
+        of_path[path] = found.model_copy(
+            update={"authorization_level": levels.get(path, found.authorization_level)}
+        )
+    return known.model_copy(update={"attributes": tuple(of_path[path] for path in sorted(of_path))})
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("profiles")
+    pipeline = Pipeline(folder, snapshot=with_levels(LEVELS))
+    pipeline.process(records(400))
+    callers = [caller(name, clearance) for name, clearance in CLEARANCES.items()]
+    callers.append(caller("revealing", 100, may_reveal=True))
+    metadata = Metadata(pipeline.snapshot, callers)
+    audit = AuditLog(folder / "audit.jsonl", pipeline.provider.purpose_key(PURPOSE))
+    with ExitStack() as stack:
+        following = stack.enter_context(Following(metadata))
+        service = ProfileService(pipeline, following, audit)
+        url = stack.enter_context(serving(create_app(service)))
+        while not following.is_ready():
+            pass
+        yield Served(url, pipeline, metadata, folder / "audit.jsonl", following, stack)
+
+
+@pytest.fixture
+def everything(served: Served) -> httpx.Client:
+    return served.client("everything")
+
+
+@pytest.fixture
+def half(served: Served) -> httpx.Client:
+    return served.client("half")
+
+
+@pytest.fixture
+def none(served: Served) -> httpx.Client:
+    return served.client("none")

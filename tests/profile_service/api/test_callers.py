@@ -1,0 +1,130 @@
+"""Who may call: tokens from the real metadata service, revoked, expired, over their rate; and outages."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+
+from idgraph.app.settings.document import load
+from idgraph.web.audit import PURPOSE, AuditLog
+from idgraph.web.limits import RateLimit
+from idgraph.web.server import serving
+from metadata_service.api.app import create_app as create_metadata
+from metadata_service.api.service import ServiceSettings
+from metadata_service.storage.database import Database
+from metadata_service.storage.tokens import Role, create_token, revoke_token
+from profile_service.api.app import create_app
+from profile_service.api.following import Following
+from profile_service.api.service import ProfileService
+from sinks.http.metadata import MetadataClient
+from tests.profile_service.api.conftest import Served, problem
+from tests.retail import Pipeline, records
+
+SECONDS = 30
+
+
+class Both:
+    """Both services, and their database."""
+
+    def __init__(self, stack: ExitStack, folder: Path) -> None:
+        metadata = create_metadata(ServiceSettings(f"sqlite:///{folder / 'metadata.db'}"))
+        self.database: Database = metadata.state.service.database
+        url = stack.enter_context(serving(metadata))
+        token = create_token(self.database, "service", Role.SERVICE)
+        pipeline = Pipeline(folder)
+        pipeline.process(records(20))
+        client = stack.enter_context(MetadataClient(url, token))
+        self.following = stack.enter_context(Following(client))
+        audit = AuditLog(folder / "audit.jsonl", pipeline.provider.purpose_key(PURPOSE))
+        service = ProfileService(pipeline, self.following, audit)
+        self.metadata_url = url
+        self.url = stack.enter_context(serving(create_app(service, RateLimit(3, 3))))
+
+    def ask(self, token: str | None) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        return httpx.get(f"{self.url}/v1/search/count", headers=headers, trust_env=False, timeout=SECONDS)
+
+    def ask_until(self, token: str, status: int, pause: float = 0.4) -> httpx.Response:
+        ends = time.monotonic() + SECONDS
+        while (answer := self.ask(token)).status_code != status:
+            assert time.monotonic() < ends, answer.text
+            time.sleep(pause)
+        return answer
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Iterator[Both]:
+    with ExitStack() as stack:
+        yield Both(stack, tmp_path)
+
+
+def test_a_token_works_until_it_is_revoked(both: Both) -> None:
+    problem(both.ask(None), 401)
+    problem(both.ask_until("nonsense", 401), 401)
+    token = create_token(both.database, "crm", Role.PROFILES, clearance=10)
+    assert both.ask_until(token, 200).json()["count"] > 0
+    revoke_token(both.database, "crm")
+    problem(both.ask_until(token, 401), 401)
+
+
+def test_no_other_role_reads_profiles(both: Both) -> None:
+    for role in (Role.ADMIN, Role.READER, Role.PIPELINE, Role.SERVICE):
+        token = create_token(both.database, f"the {role}", role)
+        problem(both.ask_until(token, 401), 401)
+
+
+@pytest.mark.parametrize("role", Role)
+def test_only_the_service_and_admins_learn_who_calls(both: Both, role: Role) -> None:
+    token = create_token(both.database, f"a {role}", role)
+    answer = httpx.get(
+        f"{both.metadata_url}/v1/callers", headers={"Authorization": f"Bearer {token}"}, trust_env=False
+    )
+    assert answer.status_code == (200 if role in (Role.ADMIN, Role.SERVICE) else 403)
+    assert token not in answer.text
+
+
+def test_a_caller_has_a_rate(both: Both) -> None:
+    token = create_token(both.database, "fast", Role.PROFILES)
+    first = both.ask_until(token, 200)
+    assert first.headers["RateLimit-Limit"] == "3"
+    refused = both.ask_until(token, 429, pause=0)
+    assert int(refused.headers["Retry-After"]) >= 1
+    other = create_token(both.database, "other", Role.PROFILES)
+    assert both.ask_until(other, 200)
+
+
+def test_while_the_metadata_service_is_away_known_callers_are_answered(served: Served) -> None:
+    client = served.client("everything")
+    served.metadata.is_away = True
+    try:
+        time.sleep(1.5)
+        assert client.get("/v1/search/count").status_code == 200
+        problem(served.client("unknown").get("/v1/search/count"), 401)
+    finally:
+        served.metadata.is_away = False
+
+
+def test_before_the_metadata_service_answers_nothing_is_answered(tmp_path: Path) -> None:
+    pipeline = Pipeline(tmp_path)
+    with ExitStack() as stack:
+        away = stack.enter_context(MetadataClient("http://127.0.0.1:9", "token"))
+        following = stack.enter_context(Following(away))
+        audit = AuditLog(tmp_path / "audit.jsonl", b"key")
+        url = stack.enter_context(serving(create_app(ProfileService(pipeline, following, audit))))
+        headers = {"Authorization": "Bearer any"}
+        answer = httpx.get(f"{url}/v1/search/count", headers=headers, trust_env=False)
+        problem(answer, 503)
+        assert answer.headers["Retry-After"]
+        problem(httpx.get(f"{url}/health/ready", trust_env=False), 503)
+        assert httpx.get(f"{url}/health/live", trust_env=False).status_code == 200
+
+
+def test_the_settings_have_a_place_for_its_token(tmp_path: Path) -> None:
+    file = tmp_path / "idgraph.toml"
+    file.write_text('[profiles]\ntoken_file = "own.token"\n')
+    assert load(file).profiles_token_file() == tmp_path / "own.token"

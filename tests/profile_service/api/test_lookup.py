@@ -1,0 +1,114 @@
+"""Look-ups over HTTP: by any identifier, in any spelling that a URL has, masked and revealed."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import httpx
+import pytest
+
+from idgraph.model.identifiers import Identifier
+from idgraph.web.audit import PURPOSE, verify
+from tests.profile_service.api.conftest import Served, identified, problem
+
+USER = "user_id:4493"
+EMAIL = "charles.wang@example.com"
+
+
+def test_an_answer_is_what_the_export_has(served: Served, everything: httpx.Client) -> None:
+    (profile,) = served.pipeline.reader().lookup(Identifier.parse(USER))
+    assert everything.get(f"/v1/profiles/{USER}").json() == profile.canonical(provenance=False)
+    asked = everything.get(f"/v1/profiles/{USER}?provenance=true").json()
+    assert asked == profile.canonical(provenance=True)
+
+
+@pytest.mark.parametrize("spelling", [EMAIL, EMAIL.upper(), quote(EMAIL, safe=""), f" {EMAIL}"])
+def test_each_identifier_leads_to_the_profile(everything: httpx.Client, spelling: str) -> None:
+    found = everything.get(f"/v1/profiles/email:{spelling}")
+    assert found.status_code == 200, found.text
+    assert found.json()["id"] == USER
+
+
+@pytest.mark.parametrize(
+    "value", ["a/b", "a+b", "a%2Fb", "a%b", "ä ö", "日本", "a?b#c", "a:b", "..", "UPPER", "a\\b", "a&b=c"]
+)
+def test_every_text_can_be_asked_for(served: Served, everything: httpx.Client, value: str) -> None:
+    served.pipeline.process([identified(value, f"{len(value)}@example.com")])
+    found = everything.get(f"/v1/profiles/user_id:{quote(value, safe='')}")
+    assert found.status_code == 200, found.text
+    assert found.json()["id"] == f"user_id:{value}"
+    (item,) = everything.post("/v1/profiles/lookup", json={"identifiers": [f"user_id:{value}"]}).json()[
+        "items"
+    ]
+    assert item["profile"]["id"] == f"user_id:{value}"
+
+
+def test_nobody_and_nonsense(everything: httpx.Client) -> None:
+    problem(everything.get("/v1/profiles/email:nobody@example.com"), 404)
+    problem(everything.get("/v1/profiles/nonsense"), 400)
+    problem(everything.get("/v1/profiles/email:%ff"), 400)
+    problem(everything.get("/v1/profiles"), 404)
+    answer = everything.get("/v1/profiles/email:canary@example.com")
+    assert "canary" not in answer.text
+
+
+def test_fields(everything: httpx.Client) -> None:
+    whole = everything.get(f"/v1/profiles/{USER}").json()
+    some = everything.get(f"/v1/profiles/{USER}?fields=demographics,identity.email,nothing").json()
+    assert some["attributes"] == {
+        "demographics": whole["attributes"]["demographics"],
+        "identity": {"email": whole["attributes"]["identity"]["email"]},
+    }
+    assert everything.get(f"/v1/profiles/{USER}?fields=demo").json()["attributes"] == {}
+
+
+def test_an_etag_spares_what_is_known(everything: httpx.Client) -> None:
+    first = everything.get(f"/v1/profiles/{USER}")
+    assert first.headers["Cache-Control"] == "no-store"
+    assert first.headers["X-Content-Type-Options"] == "nosniff"
+    tag = {"If-None-Match": first.headers["ETag"]}
+    assert everything.get(f"/v1/profiles/{USER}", headers=tag).status_code == 304
+    assert everything.get(f"/v1/profiles/{USER}?provenance=1", headers=tag).status_code == 200
+
+
+def test_a_hundred_at_once(everything: httpx.Client) -> None:
+    asked = [USER, "email:nobody@example.com", f"email:{EMAIL}"]
+    items = everything.post("/v1/profiles/lookup", json={"identifiers": asked}).json()["items"]
+    assert [item["identifier"] for item in items] == asked
+    assert [item["profile"] and item["profile"]["id"] for item in items] == [USER, None, USER]
+    problem(everything.post("/v1/profiles/lookup", json={"identifiers": [USER] * 101}), 422)
+    problem(everything.post("/v1/profiles/lookup", json={"identifiers": ["nonsense"]}), 400)
+    problem(everything.post("/v1/profiles/lookup", json={"identifiers": [], "field": 1}), 422)
+
+
+def test_protected_values_are_revealed_for_a_purpose_that_is_recorded(served: Served) -> None:
+    client = served.client("revealing")
+    masked = client.get(f"/v1/profiles/{USER}").json()
+    assert masked["attributes"]["identity"]["email"] == {"$protected": True}
+    problem(client.get(f"/v1/profiles/{USER}?reveal=true"), 400)
+    assert verify(served.audit, served.pipeline.provider.purpose_key(PURPOSE)).entries == 0
+    opened = client.get(f"/v1/profiles/{USER}?reveal=true&purpose=ticket+7&fields=identity.email")
+    assert opened.json()["attributes"]["identity"]["email"] == EMAIL
+    report = verify(served.audit, served.pipeline.provider.purpose_key(PURPOSE))
+    assert (report.entries, report.broken_line) == (1, None)
+    recorded = served.audit.read_text()
+    assert "ticket 7" in recorded
+    assert '"identity.email"' in recorded
+    assert EMAIL not in recorded
+    assert "4493" not in recorded
+    problem(served.client("everything").get(f"/v1/profiles/{USER}?reveal=true&purpose=x"), 403)
+
+
+def test_a_shared_identifier_belongs_to_nobody(served: Served, everything: httpx.Client) -> None:
+    served.pipeline.process([identified(user, "shared@example.com") for user in ("shared1", "shared2")])
+    problem(everything.get("/v1/profiles/email:shared@example.com"), 409)
+    (item,) = everything.post(
+        "/v1/profiles/lookup", json={"identifiers": ["email:shared@example.com"]}
+    ).json()["items"]
+    assert item == {"identifier": "email:shared@example.com", "profile": None, "is_shared": True}
+
+
+def test_a_new_event_is_in_the_next_answer(served: Served, everything: httpx.Client) -> None:
+    problem(everything.get("/v1/profiles/user_id:new"), 404)
+    served.pipeline.process([identified("new", "new@example.com")])
+    assert everything.get("/v1/profiles/user_id:new").status_code == 200

@@ -1,0 +1,129 @@
+"""What a caller may not see is absent, everywhere: a hidden attribute answers as one that does not exist."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.profile_service.api.conftest import Served, problem, with_levels
+from tests.retail import attribute, snapshot
+
+USER = "user_id:4493"
+ANONYMOUS = "anonymous_id:faf6ec9d-393c-4a40-8401-7f25e6f50aaa"
+HIDDEN = {"demographics.age": "demographicx.age", "activity.search.query": "activitx.search.query"}
+"""Attributes that a caller without clearance does not see, each with a name of the same length that nothing has."""
+
+Ask = Callable[[httpx.Client, str], httpx.Response]
+ASKED: dict[str, Ask] = {
+    "term": lambda client, path: client.get("/v1/search", params={"q": f"{path}=37"}),
+    "not": lambda client, path: client.get("/v1/search", params={"q": f"NOT {path}=37", "limit": 3}),
+    "or": lambda client, path: client.get("/v1/search", params={"q": f"{path}=37 OR activity.platform=ios"}),
+    "exists": lambda client, path: client.get("/v1/search", params={"q": f"{path}=*"}),
+    "not exists": lambda client, path: client.get("/v1/search/count", params={"q": f"NOT {path}=*"}),
+    "range": lambda client, path: client.get("/v1/search", params={"q": f"{path}>=3"}),
+    "prefix": lambda client, path: client.get("/v1/search", params={"q": f"{path}=M*"}),
+    "words": lambda client, path: client.get("/v1/search", params={"q": f"{path}:makeup"}),
+    "sort": lambda client, path: client.get("/v1/search", params={"sort": path, "limit": 5}),
+    "sort down": lambda client, path: client.get("/v1/search", params={"sort": f"-{path}", "limit": 5}),
+    "words sorted": lambda client, path: client.get("/v1/search", params={"q": "ios", "sort": path}),
+    "facets": lambda client, path: client.get("/v1/search/facets", params={"path": path}),
+    "count": lambda client, path: client.get("/v1/search/count", params={"q": f"{path}=37"}),
+    "fields": lambda client, path: client.get(f"/v1/profiles/{ANONYMOUS}", params={"fields": path}),
+    "json": lambda client, path: client.post("/v1/search", json={"query": [{"exists": {"path": path}}]}),
+    "json type": lambda client, path: client.post(
+        "/v1/search", json={"query": [{"term": {"path": path, "value": True}}]}
+    ),
+}
+
+
+@pytest.mark.parametrize("path", HIDDEN)
+@pytest.mark.parametrize("kind", ASKED)
+def test_a_hidden_attribute_answers_as_an_unknown_one(
+    none: httpx.Client, everything: httpx.Client, kind: str, path: str
+) -> None:
+    hidden = ASKED[kind](none, path)
+    unknown = ASKED[kind](none, HIDDEN[path])
+    assert hidden.status_code == unknown.status_code == 200, hidden.text
+    assert comparable(hidden, path) == comparable(unknown, HIDDEN[path])
+    assert ASKED[kind](everything, path).status_code == 200
+
+
+def comparable(answer: httpx.Response, path: str) -> Any:
+    found = answer.json()
+    found.pop("next", None)
+    return json.loads(json.dumps(found).replace(path, "PATH"))
+
+
+def test_those_who_may_see_it_find_it(
+    everything: httpx.Client, half: httpx.Client, none: httpx.Client
+) -> None:
+    for client, is_found in ((everything, True), (half, True), (none, False)):
+        assert bool(client.get("/v1/search/count?q=demographics.age=37").json()["count"]) is is_found
+        assert (
+            bool(client.get("/v1/search/facets?path=demographics.age").json()["facets"]["demographics.age"])
+            is is_found
+        )
+        profile = client.get(f"/v1/profiles/{ANONYMOUS}").json()
+        assert ("age" in profile["attributes"]["demographics"]) is is_found
+
+
+def test_words_find_only_what_is_visible(everything: httpx.Client, none: httpx.Client) -> None:
+    assert everything.get("/v1/search/count?q=rendezvous").json()["count"] > 0
+    assert none.get("/v1/search/count?q=rendezvous").json() == {"count": 0}
+    for word in ("guitar", "jewelry", "ios", "floral jewelry", "jewel*"):
+        visible = none.get("/v1/search/count", params={"q": word}).json()["count"]
+        assert visible <= everything.get("/v1/search/count", params={"q": word}).json()["count"]
+    assert none.get("/v1/search/count?q=ios").json()["count"] > 0
+
+
+def test_a_hidden_identifier_neither_shows_nor_finds(everything: httpx.Client, half: httpx.Client) -> None:
+    assert everything.get(f"/v1/profiles/{USER}").status_code == 200
+    problem(half.get(f"/v1/profiles/{USER}"), 404)
+    shown = half.get(f"/v1/profiles/{ANONYMOUS}?provenance=true").text
+    # The user name of the example, `user4493`, is an attribute that nobody hid.
+    assert "4493" not in shown.replace("user4493", "")
+    assert "user_id" not in [each["type"] for each in json.loads(shown)["identifiers"]]
+    assert (
+        half.post("/v1/profiles/lookup", json={"identifiers": [USER]}).json()["items"][0]["profile"] is None
+    )
+
+
+def test_suggestions_name_nothing_hidden(everything: httpx.Client, none: httpx.Client) -> None:
+    (seen,) = everything.get("/v1/search", params={"q": "demographics.agee=37"}).json()["warnings"]
+    assert "demographics.age?" in seen
+    (unseen,) = none.get("/v1/search", params={"q": "demographics.agee=37"}).json()["warnings"]
+    assert "demographics.age?" not in unseen
+
+
+def test_a_changed_level_holds_from_the_next_snapshot_on(served: Served, half: httpx.Client) -> None:
+    assert "gender" in half.get(f"/v1/profiles/{ANONYMOUS}").json()["attributes"]["demographics"]
+    kept = served.metadata.snapshot_now
+    served.metadata.snapshot_now = with_levels({"demographics": 90})
+    served.metadata.version += 1
+    try:
+        while served_version(served) != served.metadata.version:
+            pass
+        assert "demographics" not in half.get(f"/v1/profiles/{ANONYMOUS}").json()["attributes"]
+    finally:
+        served.metadata.snapshot_now = kept
+        served.metadata.version += 1
+    while served_version(served) != served.metadata.version:
+        pass
+
+
+def served_version(served: Served) -> int:
+    return int(served.following.edition().etag)
+
+
+def test_a_value_above_a_hidden_attribute_is_hidden_and_so_is_one_below() -> None:
+    from profile_service.visibility import AuthorizationLevels, Visibility
+
+    declared = [attribute("a.b", authorization_level=50), attribute("c")]
+    levels = AuthorizationLevels(snapshot(declared=declared, specs=[]))
+    seen = {path for path in ("a", "a.b", "a.b.c", "a.c", "c", "d") if Visibility(levels, 49).sees(path)}
+    assert seen == {"a.c", "c", "d"}
+    assert Visibility(levels, 50).is_total
