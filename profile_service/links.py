@@ -214,16 +214,14 @@ class Links:
             )
             return ShownLink(pair, rule, tuple(found), in_force.get(pair))
 
-        resolution = component.resolution
-        accepted = resolution.accepted if resolution else ()
-        refused = {each.pair: each.rule for each in resolution.violations} if resolution else {}
+        refused = {each.pair: each.rule for each in component.violations}
         for pair, spans in evidence.items():
             if not own.issuperset(pair):
                 refused.setdefault(pair, self._untried(pair, spans))
         return Explanation(
             self._name(person.id),
             person.identifiers,
-            tuple(shown(pair) for pair in sorted(accepted) if own.issuperset(pair)),
+            tuple(shown(pair) for pair in sorted(component.accepted()) if own.issuperset(pair)),
             tuple(shown(pair, refused[pair]) for pair in sorted(refused) if not own.isdisjoint(pair)),
             tuple(pins),
         )

@@ -216,9 +216,7 @@ class _Side:
         """Those that are counted with one of these fragments, with it."""
         found: dict[Violation, str] = {}
         for component in self._components:
-            refused = (
-                {each.pair: each for each in component.resolution.violations} if component.resolution else {}
-            )
+            refused = {each.pair: each for each in component.violations}
             first: dict[Pair, str] = {}
             for member in (each for person in component.persons for each in person.members if refused):
                 for _, pairs, _, _ in sightings(member, name):

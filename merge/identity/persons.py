@@ -20,8 +20,9 @@ from idgraph.model.stamps import ORDINAL_MAX
 from idgraph.model.store import FragmentStore, StoredFragment, document_version, read_pages
 from merge.fragments import FragmentState, joined_natively
 from merge.identity.evidence import Class, Link, Moment, Pair, Span
-from merge.identity.resolve import Decision, Pin, Resolution, resolve
+from merge.identity.resolve import Decision, Pin, Resolution, Violation, resolve
 from merge.identity.rules import Rules
+from merge.identity.uncontested import uncontested
 
 UNLIMITED = 1 << 31
 MOST_SHARING = 100
@@ -65,11 +66,16 @@ class Person(NamedTuple):
 
 
 class Component(NamedTuple):
-    """Fragments that evidence joins, the persons that the rules make of them, and how they came to them. `resolution` is
-    None for a single fragment of which nothing is asked but its document."""
+    """Fragments that evidence joins, the persons that the rules make of them, and the links that they refused. `accepted`
+    returns the links that joined."""
 
     persons: tuple[Person, ...]
-    resolution: Resolution | None
+    violations: tuple[Violation, ...] = ()
+    accepted: Callable[[], tuple[Pair, ...]] = tuple
+
+    def is_joined(self) -> bool:
+        """Whether it has more than one fragment."""
+        return len(self.persons) > 1 or len(self.persons[0].members) > 1
 
 
 class Found(NamedTuple):
@@ -150,7 +156,7 @@ class Persons:
         read = _Neighbourhood(self._store, self._rules, self._name, self._size, supposed)
         read.extend(ids)
         components = [
-            Component((Person(members[0].stored.id, (members[0],), ()),), None)
+            Component((Person(members[0].stored.id, (members[0],), ()),))
             if len(members) == 1 and not resolves_all
             else resolved(members, self._rules, read.pins, read.hubs, self._name)
             for members in read.components()
@@ -191,9 +197,7 @@ class Persons:
     def _remember(self, found: Found, passed: Collection[str]) -> None:
         """The persons that come next first, as far as there is room."""
         last = max(passed, default="")
-        persons = [
-            each for component in found.components if component.resolution for each in component.persons
-        ]
+        persons = [person for each in found.components if each.is_joined() for person in each.persons]
         if len(self._ahead) + sum(len(each.members) for each in persons) > _MOST_AHEAD:
             self._ahead.clear()
         for person in sorted(persons, key=lambda each: (each.id <= last, each.id)):
@@ -264,19 +268,27 @@ def resolved(
         _add_links(links, each, name)
     known = [Link(pair, classes) for pair, classes in links.items()]
     pinned = [pin for each in first for pin in pins.get(each, ())]
-    resolution = resolve(known, first, pinned, rules, [each for each in first if each in hubs])
+    of_hubs = [each for each in first if each in hubs] if hubs else []
+
+    def ordered() -> Resolution:
+        return resolve(known, first, pinned, rules, of_hubs)
+
+    partition = None if pinned or of_hubs else uncontested(known, first, rules)
+    violations: tuple[Violation, ...] = ()
+    if partition is None:
+        partition, _, violations = ordered()
     by_identifier: dict[Identifier, list[Member]] = defaultdict(list)
     for each in members:
         by_identifier[Identifier.parse(name(each.stored.id))].append(each)
     persons = []
     # What no event shows any more joins nothing.
     alone = [(each,) for each in sorted(by_identifier.keys() - first.keys())]
-    for part in (*resolution.partition, *alone):
+    for part in (*partition, *alone):
         of_part = [member for identifier in part for member in by_identifier.get(identifier, ())]
         if of_part:
             of_part.sort(key=lambda member: _age(member, shown[member.stored.id]))
             persons.append(Person(of_part[0].stored.id, tuple(of_part), part))
-    return Component(tuple(persons), resolution)
+    return Component(tuple(persons), violations, lambda: ordered().accepted)
 
 
 def _add_links(links: dict[Pair, dict[Class, Span]], member: Member, name: Callable[[str], str]) -> None:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from idgraph.model.identifiers import Identifier
 from merge.identity.evidence import Link, Pair
-from merge.identity.rules import CountLimit, Order, Rules
+from merge.identity.rules import CountLimit, Order, Rules, peak
 
 
 class Decision(StrEnum):
@@ -239,18 +239,8 @@ def _exceeds(limit: CountLimit, one: list[int] | None, other: list[int] | None) 
         return len(one) + len(other) > limit.most
     if len(one) + len(other) <= limit.most:
         return False
-    peaks = (_peak(each, limit.window_ms) for each in (one, other))
-    return _peak(sorted(one + other), limit.window_ms) > max(limit.most, *peaks)
-
-
-def _peak(times: Sequence[int], window_ms: int) -> int:
-    """The most of some sorted times that lie in one half-open window."""
-    most = start = 0
-    for end, time in enumerate(times):
-        while time - times[start] >= window_ms:
-            start += 1
-        most = max(most, end - start + 1)
-    return most
+    peaks = (peak(each, limit.window_ms) for each in (one, other))
+    return peak(sorted(one + other), limit.window_ms) > max(limit.most, *peaks)
 
 
 def _contested(attempt: _Attempt, pins: Iterable[Pin], rules: Rules) -> dict[Pair, str]:

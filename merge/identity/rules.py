@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from idgraph.model.identifiers import HASHED_PREFIX, Identifier
@@ -103,6 +103,10 @@ class Rules:
         self._unique = frozenset(
             name for name, rules in self.document.namespaces.items() if rules.largest == 1
         )
+        own = [each.hub_limit for each in self.document.namespaces.values()]
+        hub_limits = [each for each in (self.document.hub_limit, *own) if each is not None]
+        self.least_hub_limit = min(hub_limits, default=None)
+        self.connecting = any(each.connects for each in self.document.namespaces.values())
 
     def _make_limits(self) -> None:
         for name, rules in self.document.namespaces.items():
@@ -180,6 +184,15 @@ class Rules:
             high=high,
         )
 
+    def joins(self, link: Link) -> bool:
+        """Whether a link has a turn and is strong enough."""
+        least = self.document.least_strength
+        return any(
+            (least <= 0 or self.strength(kind) >= least)
+            and not (kind.repeated and self._contradicts(kind, link))
+            for kind in link.classes
+        )
+
     def strength(self, kind: Class) -> float:
         """How strong sightings of a class are."""
         return self.document.strength.get(kind.source, 1.0) if kind.strength is None else kind.strength
@@ -196,3 +209,13 @@ class Rules:
         """Normalised, without blocked ones and repetitions, in the order given."""
         found = (self.identifier(name, value) for name, value in named)
         return tuple(dict.fromkeys(each for each in found if each is not None))
+
+
+def peak(times: Sequence[int], window_ms: int) -> int:
+    """The most of some sorted times that lie in one half-open window."""
+    most = start = 0
+    for end, time in enumerate(times):
+        while time - times[start] >= window_ms:
+            start += 1
+        most = max(most, end - start + 1)
+    return most

@@ -38,12 +38,7 @@ def by_hand(installation: Installation, rules: IdentityRules) -> Counter[str]:
     sides = []
     for ready in (installation.rules, Rules(rules)):
         found = Persons(installation.store, ready).around(list(installation.store.ids()))
-        refused = {
-            violation
-            for component in found.components
-            if component.resolution
-            for violation in component.resolution.violations
-        }
+        refused = {violation for component in found.components for violation in component.violations}
         sides.append((found.persons(), refused))
     (before, refused), (after, refused_then) = sides
     counts = Counter(
