@@ -13,6 +13,8 @@ import msgspec
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "retail"
 SOURCES = ("segment", "amplitude", "orders")
+CUSTOMERS = 100_000
+"""Customer numbers of each shop."""
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
@@ -28,19 +30,32 @@ def renamed(source: str, event: dict[str, Any], shop: int) -> bytes:
     """An event as it would have come from another shop: other people, other event ids."""
     event = dict(event)
     if source == "segment":
-        if "userId" in event:
-            event["userId"] = f"{shop}{event['userId']}"
+        _number(event, "userId", shop)
         event["anonymousId"] = f"{event['anonymousId']}-{shop}"
         event["messageId"] = f"{event['messageId']}-{shop}"
+        _address(event, "traits", shop)
     elif source == "amplitude":
-        if "user_id" in event:
-            event["user_id"] = f"{shop}{event['user_id']}"
+        _number(event, "user_id", shop)
         event["device_id"] = f"{event['device_id']}-{shop}"
         event["insert_id"] = f"{event['insert_id']}-{shop}"
+        _address(event, "user_properties", shop)
     else:
         event["order_id"] = f"{event['order_id']}-{shop}"
-        event["customer"] = {**event["customer"], "email": f"{shop}.{event['customer']['email'].strip()}"}
+        _address(event, "customer", shop)
     return _encode(event) + b"\n"
+
+
+def _number(event: dict[str, Any], key: str, shop: int) -> None:
+    """One source writes zeros in front of a customer's number and another does not: it stays one number."""
+    if key in event:
+        given: str = event[key]
+        zeros = "0" * (len(given) - len(given.lstrip("0")))
+        event[key] = f"{zeros}{shop * CUSTOMERS + int(given)}"
+
+
+def _address(event: dict[str, Any], key: str, shop: int) -> None:
+    if "email" in event.get(key, ()):
+        event[key] = {**event[key], "email": f"{shop}.{event[key]['email'].strip()}"}
 
 
 Change = Callable[[str, int, dict[str, Any]], dict[str, Any]]
