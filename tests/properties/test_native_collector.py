@@ -246,7 +246,7 @@ def test_nodes_that_are_gone_while_they_are_walked_are_left_to_the_twin() -> Non
     reported, state = walked(gc.collect, output)
     assert (reported, state) == (
         "",
-        b'[[[0,1,"shop","e","spec",1]],{"a.b":[0,1,"one of 23 long texts to ask for"]},[],{"u:1":0}]',
+        b'[[[0,1,"shop","e","spec",1]],{"a.b":[0,1,"one of 23 long texts to ask for"]},[],{"u:1":0},{}]',
     )
 
 

@@ -255,9 +255,10 @@ def test_a_table_without_a_stream_is_reported(tmp_path: Path) -> None:
 _FOLLOW = """
 import os, sys, threading
 from pathlib import Path
-from sinks.dynamodb.connection import Place
+from sinks.dynamodb.connection import TablesLocation
 from tests.sinks.test_dynamo_streams import Followed
-followed = Followed(Path(sys.argv[1]), Place(sys.argv[2], "eu-central-1", os.environ["TEST_DYNAMODB_URL"]))
+tables = TablesLocation(sys.argv[2], "eu-central-1", os.environ["TEST_DYNAMODB_URL"])
+followed = Followed(Path(sys.argv[1]), tables)
 for progress in followed.following().run(threading.Event()):
     print(progress.reported, flush=True)
 """
