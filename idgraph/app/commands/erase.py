@@ -120,7 +120,7 @@ def _erase(
     yes: bool,
     as_json: bool,
 ) -> None:
-    from idgraph.jobs.erase.erasure import ErasureJob
+    from idgraph.jobs.erase.erasure import Erased, ErasureJob
     from idgraph.jobs.erase.receipt import receipt, write_receipt
 
     erasure = wiring.erasure(settings, resources)
@@ -159,10 +159,12 @@ def _erase(
     until = int((moment.timestamp() + settings.flow.max_future_skew_seconds) * 1000)
 
     def erase_them() -> Erased:
+        done = Erased()
         if resources.store.unfinished():
             # What was killed may have reached some of a person's fragments, and nothing leads to the others any more.
-            erasure.again()
-        return erasure.erase(named, until, asked)
+            done = erasure.again()
+        rest = erasure.erase(named, until, asked)
+        return done.plus(rest) if cut_short else rest
 
     job = ErasureJob("erase", named, erasure.names, erase_them)
     _run(runner, job, origin)

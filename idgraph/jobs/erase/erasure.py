@@ -65,6 +65,10 @@ class Erased(NamedTuple):
     dead_letters: int = 0
     possible_dead_letters: int = 0
 
+    def plus(self, other: Erased) -> Erased:
+        """Of two runs, neither of which counts what the other removed."""
+        return Erased(*(a + b for a, b in zip(self, other, strict=True)))
+
 
 class Preview(NamedTuple):
     """The fragments that an erasure would find, and the dead letters with the reason."""
@@ -213,8 +217,7 @@ class Erasure:
         for fragment_id, tombstone in self._store.tombstones(set(self._restored_rows())).items():
             by_moment.setdefault(tombstone.until, []).append(fragment_id)
         for until, ids in by_moment.items():
-            more = self._erase(sorted(ids), until, [])
-            done = Erased(*(a + b for a, b in zip(done, more, strict=True)))
+            done = done.plus(self._erase(sorted(ids), until, []))
         return done._replace(index_documents=done.index_documents + documents)
 
     def cancel(self, ids: Sequence[str]) -> tuple[int, Erased]:
