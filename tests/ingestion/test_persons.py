@@ -117,25 +117,30 @@ class Installation:
 
     def persons(self) -> dict[str, list[Identifier]]:
         """By profile id, resolved from all that is stored."""
-        found = Persons(self.store, self.rules).scan()
-        return {each.id: list(each.identifiers) for page in found for each in page.persons}
+        return {each.id: list(each.identifiers) for each in self._persons()}
+
+    def _persons(self) -> list[Person]:
+        return [each for page in Persons(self.store, self.rules).scan() for each in page.persons]
 
     def shown(self) -> dict[str, list[Identifier]]:
-        """The same, without fragments whose events are all taken back: their attributes stay."""
+        """The same, without persons whose fragments no event names that still counts: their attributes stay."""
         gone = {(each.source, each.retracts) for each in self.events.values()}
-        active = {
-            identifier
+        naming = {
+            str(identifiers[0])
             for key, each in self.events.items()
-            if key not in gone
-            for identifier in self.rules.identifiers(each.ids)
+            if key not in gone and (identifiers := self.rules.identifiers(each.ids))
         }
-        return {name: found for name, found in self.persons().items() if not active.isdisjoint(found)}
+        return {
+            each.id: list(each.identifiers)
+            for each in self._persons()
+            if not naming.isdisjoint(member.stored.id for member in each.members)
+        }
 
     def check_index(self) -> None:
         """The index has what a projection of everything would write."""
         self.projection.sweep()
         assert self.store.outbox() == []
-        persons = [each for page in Persons(self.store, self.rules).scan() for each in page.persons]
+        persons = self._persons()
         documents = documents_of(persons, self.index_rules).documents
         assert self.index.search(Query(), 1000).ids == sorted(each.id for each in documents)
         found = self.index.compare(documents)
