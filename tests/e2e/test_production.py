@@ -134,7 +134,7 @@ def test_nothing_that_is_protected_is_in_the_servers_files(up: Started) -> None:
 def test_an_erased_person_is_in_neither(up: Started) -> None:
     first, second, *_ = exported(up.shape.command("export"))
     name = json.loads(first)["id"]
-    up.shape.command("erase", "--fragment", name, "--yes")
+    up.shape.command("erase", name, "--yes")
     up.shape.command("lookup", name, code=3)
     page = json.loads(up.shape.command("search", "--json", "--limit", "1").stdout)
     assert page["id"] == json.loads(second)["id"]
