@@ -8,6 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from idgraph.app.java import JarSet
+from tests.support.kafka import KAFKA
+from tests.support.stores import DYNAMODB_LOCAL, NODE
+
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
 
@@ -31,12 +35,9 @@ def pinned(lock: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("name", "jars"),
-    [("elasticsearch", "elasticsearch"), ("kafka", "kafka"), ("dynamodb-local", "DynamoDBLocal")],
+    ("name", "jars"), [("elasticsearch", NODE), ("kafka", KAFKA), ("dynamodb-local", DYNAMODB_LOCAL)]
 )
-def test_servers_are_of_the_versions_that_are_tested(name: str, jars: str) -> None:
+def test_servers_are_of_the_versions_that_are_tested(name: str, jars: JarSet) -> None:
     composed = (DEPLOY / "compose" / "compose.yaml").read_text()
     versions = set(re.findall(rf"image: \S+/{name}:(\S+)", composed))
-    assert versions == {
-        file.stem.rpartition("-")[2] for file in (ROOT / "idgraph" / "app" / "jars").glob(f"{jars}-[0-9]*")
-    }
+    assert versions == {jars.name.rpartition("-")[2]}
