@@ -1,4 +1,5 @@
-"""Filling store, index and data keys with any number of the retail example's fragments, through the real commit.
+"""Filling store, index and data keys with any number of the retail example's fragments, through the real commit and
+projection.
 
 One shop's events are mapped and merged once; the fragments of further shops are the bytes of the first with other
 numbers in the ids of persons, devices and events. Nothing can open their sealed values, and nothing here tries to.
@@ -64,6 +65,7 @@ class GrowingStore:
             done = self._pipeline.commit([(name, data, NO_EPOCH) for name, data, _ in some])
             if done.written != len(some):
                 raise RuntimeError(f"{len(some) - done.written} of {len(some)} fragments were not written")
+            self._pipeline.project()
             self.count += len(some)
 
     def _endless(self) -> Iterator[tuple[str, bytes, bool]]:
