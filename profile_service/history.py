@@ -53,6 +53,10 @@ class History:
             yield from self._moves(page)
             after = page[-1].cursor
 
+    def page(self, after: str, limit: int) -> list[ProfileMove]:
+        """Up to `limit` changes behind a cursor. Raises QueryError for what is no cursor."""
+        return list(self._moves(self._store.ledger(after, limit)))
+
     def periods(self, fragment_ids: Collection[str]) -> dict[str, list[ProfilePeriod]]:
         """The profiles of these fragments, each with its periods, the oldest first."""
         found: dict[str, list[ProfileMove]] = defaultdict(list)

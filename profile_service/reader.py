@@ -291,8 +291,13 @@ class ProfileReader:
             or (_NOTHING,)
         )
 
-    def _visible_id(self, name: str) -> str:
-        """The id of a profile; hashed, where it holds a value that is hidden."""
+    def sees_type(self, kind: str) -> bool:
+        """Whether identifiers of this type may be shown."""
+        return self._visibility.sees_type(kind)
+
+    def shown_name(self, stored: str) -> str:
+        """A stored identifier or id as it is shown; hashed, where policy protects it or a clearance hides it."""
+        name = self.names.identifier(stored)
         own = Identifier.parse(name)
         return name if self._visibility.sees_type(own.type) else str(self._blind_index.identifier(own))
 
@@ -314,7 +319,7 @@ class ProfileReader:
         shown_id = name(person.id)
         self.stale += shown_id != person.id
         return Profile(
-            self._visible_id(shown_id),
+            self.shown_name(person.id),
             person.version,
             tuple(each for each in person.identifiers if sees_type(each.type)),
             tuple(self._leaves(person, leaves, reveal)),

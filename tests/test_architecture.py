@@ -18,6 +18,7 @@ PURE = frozenset({"transforms", "merge"})
 MAY_IMPORT: dict[str, frozenset[str]] = {
     "idgraph": frozenset({"idgraph.app", "idgraph.model", "profile_service", "transforms"}),
     "idgraph.model": frozenset(),
+    "idgraph.client": frozenset({"idgraph.model"}),
     "idgraph.files": frozenset({"idgraph.model"}),
     "idgraph.native": frozenset({"idgraph.model"}),
     "idgraph.snapshot_file": frozenset({"idgraph.model", "idgraph.files"}),
@@ -60,7 +61,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "elastic_transport": ("sinks/elasticsearch/",),
     "fastavro": ("transforms/payloads/avro.py",),
     "google": ("transforms/payloads/protobuf.py",),
-    "httpx": ("sinks/",),
+    "httpx": ("sinks/", "idgraph/client.py"),
     # The metadata service opens its own SQLite file; SQLAlchemy only borrows the connection.
     "sqlite3": ("sinks/", "metadata_service/storage/database.py"),
     "sqlalchemy": ("metadata_service/", "idgraph/web/", "idgraph/app/"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from datetime import UTC, datetime
 from typing import Any
 
 from idgraph.app.terminal import counted, escape_control_chars, print_json
@@ -14,6 +13,13 @@ from idgraph.model.pins import PinRecord
 from merge.identity.evidence import Pair
 from merge.identity.persons import Person
 from profile_service.history import ProfileMove, ProfilePeriod
+from profile_service.link_documents import (
+    link_document,
+    move_document,
+    periods_document,
+    pin_document,
+    time_text,
+)
 from profile_service.links import Explanation, Links, PinChange, ShownLink
 
 Ends = tuple[Identifier, Identifier]
@@ -23,7 +29,7 @@ def print_change(links: Links, change: PinChange, dry_run: bool, as_json: bool) 
     """Print decisions, and the profiles that they change."""
     before, after = ([_person(links, each) for each in some] for some in (change.before, change.after))
     if as_json:
-        pins = [_pin(each) for each in change.pins]
+        pins = [pin_document(each) for each in change.pins]
         print_json({"pins": pins, "before": before, "after": after, "dry_run": dry_run})
         return
     for each in change.pins:
@@ -39,17 +45,6 @@ def print_change(links: Links, change: PinChange, dry_run: bool, as_json: bool) 
 
 def _person(links: Links, person: Person) -> dict[str, Any]:
     return {"id": links.id_of(person), "identifiers": [str(each) for each in person.identifiers]}
-
-
-def explanation_document(found: Explanation) -> dict[str, Any]:
-    """An explanation as JSON shows it."""
-    return {
-        "id": found.id,
-        "identifiers": [str(each) for each in found.identifiers],
-        "accepted": [_link(each) for each in found.accepted],
-        "refused": [_link(each) for each in found.refused],
-        "pins": [_pin(each) for each in found.pins],
-    }
 
 
 def print_links(found: Explanation) -> None:
@@ -74,13 +69,13 @@ def print_explanation(
         steps = [(depth, *step) for depth, step in enumerate(found.path(*ends), 1)]
     match form:
         case "json":
-            path = [{"to": str(there), **_link(link)} for _, there, link in steps]
+            path = [{"to": str(there), **link_document(link)} for _, there, link in steps]
             if ends is not None:
                 path = [
                     each | {"splits": link.pair in splitting}
                     for each, (_, _, link) in zip(path, steps, strict=True)
                 ]
-            refused = [_link(each) for each in found.refused]
+            refused = [link_document(each) for each in found.refused]
             print_json({"id": found.id, "from": str(root), "path": path, "refused": refused})
         case "dot":
             _print_dot(root, [link for _, _, link in steps], found.refused)
@@ -99,32 +94,22 @@ def print_explanation(
 
 def print_moves(moves: Iterable[ProfileMove]) -> None:
     """Print changes of profiles, a canonical JSON object per line."""
-    for cursor, at_ms, kind, fragment, previous, profile in moves:
-        document = {"cursor": cursor, "at": _time(at_ms), "kind": kind, "fragment": fragment}
-        print(canonical.encode(document | {"previous": previous, "profile": profile}).decode())
+    for move in moves:
+        print(canonical.encode(move_document(move)).decode())
 
 
 def print_periods(identifier: str, found: Mapping[str, Sequence[ProfilePeriod]], as_json: bool) -> None:
     """Print which profiles the fragments of an identifier were part of, and when."""
     if as_json:
-        fragments = [
-            {
-                "fragment": fragment,
-                "periods": [
-                    {"profile": profile, "from": begin and _time(begin), "to": end and _time(end)}
-                    for profile, begin, end in periods
-                ],
-            }
-            for fragment, periods in found.items()
-        ]
+        fragments = [periods_document(*each) for each in found.items()]
         print_json({"identifier": identifier, "fragments": fragments})
         return
     _line(identifier)
     for fragment, periods in found.items():
         _line(f"  {fragment}")
         for profile, begin, end in periods:
-            since = f"from {_time(begin)}" if begin else "from its first event"
-            _line(f"    {since} {f'to {_time(end)}' if end else 'until now'}: {profile}")
+            since = f"from {time_text(begin)}" if begin else "from its first event"
+            _line(f"    {since} {f'to {time_text(end)}' if end else 'until now'}: {profile}")
 
 
 def _print_splitting(links: Sequence[ShownLink], steps: int) -> None:
@@ -173,49 +158,7 @@ def _event(origin: Origin) -> str:
 
 def _decided(pin: PinRecord) -> str:
     verb = "unpinned" if pin.decision == "none" else f"pinned {pin.decision}"
-    return f"{verb} by {pin.who or 'unknown'} at {_time(pin.at_ms)}{f': {pin.why}' if pin.why else ''}"
-
-
-def _time(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
-
-
-def _link(link: ShownLink) -> dict[str, Any]:
-    document: dict[str, Any] = {"pair": [str(each) for each in link.pair]}
-    if link.rule:
-        document["rule"] = link.rule
-    document["evidence"] = [
-        {
-            "source": each.source,
-            "strength": each.strength,
-            "oldest": _origin(each.oldest),
-            "newest": _origin(each.newest),
-        }
-        for each in link.evidence
-    ]
-    if link.pin is not None:
-        document["pin"] = _pin(link.pin)
-    return document
-
-
-def _origin(origin: Origin) -> dict[str, Any]:
-    stamp, spec = origin
-    return {
-        "event": stamp.event_id,
-        "ordinal": stamp.ordinal,
-        "spec": spec.name,
-        "spec_version": spec.version,
-    }
-
-
-def _pin(pin: PinRecord) -> dict[str, Any]:
-    return {
-        "pair": [pin.low, pin.high],
-        "decision": pin.decision,
-        "who": pin.who,
-        "why": pin.why,
-        "at": _time(pin.at_ms),
-    }
+    return f"{verb} by {pin.who or 'unknown'} at {time_text(pin.at_ms)}{f': {pin.why}' if pin.why else ''}"
 
 
 def _print_dot(root: Identifier, path: Sequence[ShownLink], refused: Sequence[ShownLink]) -> None:

@@ -162,6 +162,14 @@ class VersionInUseError(ProfileIndexError):
     """A version of an index cannot be deleted, because it is in use."""
 
 
+class ProfileServiceError(IdgraphError):
+    """The profile service refused a request, or did not answer. `status` is the HTTP status, None without an answer."""
+
+    def __init__(self, message: str, status: int | None) -> None:
+        self.status = status
+        super().__init__(message)
+
+
 class QueryError(IdgraphError):
     """A search query is malformed. The message shows the invalid part."""
 

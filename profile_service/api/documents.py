@@ -77,6 +77,89 @@ class FacetResults(BaseModel):
     facets: dict[str, list[FacetDocument]]
 
 
+class EventDocument(BaseModel):
+    """An event that showed a pair."""
+
+    event: str
+    ordinal: int
+    spec: str
+    spec_version: int
+
+
+class EvidenceDocument(BaseModel):
+    """What events of one source showed of a pair."""
+
+    source: str
+    strength: float
+    oldest: EventDocument
+    newest: EventDocument
+
+
+class LinkDocument(BaseModel):
+    """A pair of identifiers. `rule` says why it joins nothing; `decision` is a person's."""
+
+    pair: list[str] = Field(min_length=2, max_length=2)
+    rule: str | None = None
+    evidence: list[EvidenceDocument]
+    decision: str | None = None
+
+
+class ExplanationDocument(BaseModel):
+    """Why some identifiers are one person: the accepted links are a forest. Refused ones lead to other persons."""
+
+    id: str
+    identifiers: list[str]
+    accepted: list[LinkDocument]
+    refused: list[LinkDocument]
+
+
+class Explanations(BaseModel):
+    """One for the profile of an identifier; several where they share it and it belongs to nobody."""
+
+    items: list[ExplanationDocument]
+
+
+class PeriodDocument(BaseModel):
+    """How long a fragment was part of a profile. Null: from its first event on, or until now."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    profile: str
+    from_: str | None = Field(alias="from")
+    to: str | None
+
+
+class FragmentHistory(BaseModel):
+    """A fragment, and the profiles that it was part of, the oldest first."""
+
+    fragment: str
+    periods: list[PeriodDocument]
+
+
+class Histories(BaseModel):
+    """Of each fragment of a profile."""
+
+    items: list[FragmentHistory]
+
+
+class MoveDocument(BaseModel):
+    """A fragment became part of another profile."""
+
+    cursor: str
+    at: str
+    kind: str = Field(description="`merged`, `split` or `moved`.")
+    fragment: str
+    previous: str
+    profile: str
+
+
+class Moves(BaseModel):
+    """A page of changes, the oldest first. `next` continues behind it, also later: null only where there never was one."""
+
+    items: list[MoveDocument]
+    next: str | None
+
+
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
 

@@ -15,8 +15,9 @@ from idgraph.model.identifiers import Identifier
 from idgraph.model.index import ProfileIndex
 from idgraph.web.audit import AuditLog
 from idgraph.web.refusals import BadQueryError, ForbiddenError
-from merge.identity.persons import PersonStore
 from profile_service.api.following import Following
+from profile_service.history import History, LedgerStore
+from profile_service.links import Links, LinkStore
 from profile_service.reader import Profile, ProfileReader
 from transforms.privacy.blind_index import BlindIndex
 from transforms.privacy.sealing import DataKeys
@@ -25,11 +26,15 @@ MOST_FIELDS = 100
 LONGEST_PURPOSE = 200
 
 
+class ReadStore(LinkStore, LedgerStore, Protocol):
+    """What profiles, their links and their histories are read from."""
+
+
 class ReadingAdapters(Protocol):
     """What profiles are read from. All are safe for several threads."""
 
     @property
-    def store(self) -> PersonStore: ...
+    def store(self) -> ReadStore: ...
     @property
     def index(self) -> ProfileIndex: ...
     @property
@@ -66,6 +71,14 @@ class ProfileService:
             self._own.etag = edition.etag
         reader: ProfileReader = self._own.reader
         return reader.with_clearance(caller.clearance)
+
+    def links(self, reader: ProfileReader) -> Links:
+        """The links of the persons that a reader reads."""
+        return Links(self._adapters.store, reader)
+
+    def history(self, reader: ProfileReader) -> History:
+        """Which fragment was part of which profile, under the names that a reader shows."""
+        return History(self._adapters.store, reader.shown_name)
 
     def require_found(self, is_found: bool) -> None:
         """By another keyring's hashes nobody is found, which is no answer. Raises KeyProviderError."""

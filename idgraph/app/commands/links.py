@@ -68,7 +68,8 @@ def show_links(
 
     Protected identifiers are shown as keyed hashes, which the commands take as well. With --json: one object per profile.
     """
-    from idgraph.app.link_views import explanation_document, print_links
+    from idgraph.app.link_views import print_links
+    from profile_service.link_documents import explanation_document
 
     with error_handler(), _opened(settings_of(context)) as links:
         for each in _explained(links, identifier):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -89,6 +90,24 @@ def test_a_hidden_identifier_neither_shows_nor_finds(everything: httpx.Client, h
     assert "user_id" not in [each["type"] for each in json.loads(shown)["identifiers"]]
     assert (
         half.post("/v1/profiles/lookup", json={"identifiers": [USER]}).json()["items"][0]["profile"] is None
+    )
+
+
+def test_links_and_histories_hide_identifiers_too(everything: httpx.Client, half: httpx.Client) -> None:
+    for part in ("explain", "history"):
+        problem(half.get(f"/v1/profiles/{USER}/{part}"), 404)
+        shown = half.get(f"/v1/profiles/{ANONYMOUS}/{part}")
+        assert shown.status_code == 200
+        assert "user_id:4493" in everything.get(f"/v1/profiles/{ANONYMOUS}/{part}").text
+        assert "4493" not in shown.text
+    assert re.search("user_id:[^~]", everything.get("/v1/changes?limit=1000").text)
+    hidden = half.get("/v1/changes?limit=1000")
+    assert "user_id:~" in hidden.text
+    assert all(
+        move[name].partition(":")[2].startswith("~")
+        for move in hidden.json()["items"]
+        for name in ("fragment", "previous", "profile")
+        if move[name].startswith("user_id:")
     )
 
 

@@ -1,0 +1,297 @@
+"""A client of the profile service, for programs: blocking or async, with retries and paging.
+
+    with ProfilesClient("http://127.0.0.1:8420", token) as profiles:
+        person = profiles.lookup("email:ann@example.com", fields=["demographics"])
+        for each in profiles.search("demographics.age>=30", sort="-activity.lastSeenAt"):
+            ...
+
+Profiles are dictionaries as in `/openapi.json`: `id`, `identifiers`, `attributes`, with `provenance` if asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+from urllib.parse import quote
+
+import httpx
+
+from idgraph.model.errors import ProfileServiceError
+
+Profile = dict[str, Any]
+
+MOST_TRIES = 4
+FIRST_PAUSE_SECONDS = 0.2
+LONGEST_PAUSE_SECONDS = 10.0
+MOST_AT_ONCE = 100
+_RETRIED = (429, 503)
+
+
+class _Request(NamedTuple):
+    method: str
+    path: str
+    body: dict[str, Any] | None = None
+    params: dict[str, Any] | None = None
+
+
+class _Calls:
+    """The requests of both clients, and what their answers mean."""
+
+    def __init__(self, url: str, token: str, timeout_seconds: float) -> None:
+        self._options: dict[str, Any] = {
+            "base_url": url,
+            "headers": {"Authorization": f"Bearer {token}"},
+            "timeout": timeout_seconds,
+            # A proxy that the environment names would read profiles and token.
+            "trust_env": False,
+        }
+
+    def __reduce__(self) -> str:
+        raise TypeError("a client holds a token, and is not pickled")
+
+    @staticmethod
+    def _lookup(identifiers: Sequence[str], reading: dict[str, Any]) -> _Request:
+        return _Request("POST", "/v1/profiles/lookup", {"identifiers": list(identifiers), **reading})
+
+    @staticmethod
+    def _search(query: Any, more: dict[str, Any]) -> _Request:
+        return _Request("POST", "/v1/search", _query(query) | more)
+
+    @staticmethod
+    def _of(identifier: str, part: str) -> _Request:
+        return _Request("GET", f"/v1/profiles/{quote(identifier, safe='')}/{part}")
+
+
+class ProfilesClient(_Calls):
+    """Blocks. Safe to share between threads. Every method raises ProfileServiceError when the service refuses, or does not
+    answer after some retries."""
+
+    def __init__(self, url: str, token: str, timeout_seconds: float = 10.0) -> None:
+        super().__init__(url, token, timeout_seconds)
+        self._http = httpx.Client(**self._options)
+
+    def lookup(
+        self,
+        identifier: str,
+        *,
+        fields: Sequence[str] | None = None,
+        provenance: bool = False,
+        purpose: str | None = None,
+    ) -> Profile | None:
+        """The profile of an identifier, `type:value`; None where there is none, or where several share it. With `purpose`
+        protected values are revealed."""
+        return self.lookup_many([identifier], fields=fields, provenance=provenance, purpose=purpose)[0]
+
+    def lookup_many(
+        self,
+        identifiers: Sequence[str],
+        *,
+        fields: Sequence[str] | None = None,
+        provenance: bool = False,
+        purpose: str | None = None,
+    ) -> list[Profile | None]:
+        """The profiles of any number of identifiers, in their order."""
+        found: list[Profile | None] = []
+        reading = _reading(fields, provenance, purpose)
+        for start in range(0, len(identifiers), MOST_AT_ONCE):
+            answer = self._call(self._lookup(identifiers[start : start + MOST_AT_ONCE], reading))
+            found += [item["profile"] for item in answer["items"]]
+        return found
+
+    def search(
+        self,
+        query: str | list[Any] = "",
+        *,
+        sort: str | None = None,
+        page: int = 100,
+        fields: Sequence[str] | None = None,
+        provenance: bool = False,
+        purpose: str | None = None,
+    ) -> Iterator[Profile]:
+        """All profiles that match, in the search language or as JSON conditions, fetched page by page."""
+        more = {"sort": sort, "limit": page, **_reading(fields, provenance, purpose)}
+        cursor: str | None = None
+        while True:
+            answer = self._call(self._search(query, more | {"cursor": cursor}))
+            yield from answer["items"]
+            cursor = answer["next"]
+            if cursor is None:
+                return
+
+    def count(self, query: str | list[Any] = "") -> int:
+        """How many profiles match."""
+        return int(self._call(_Request("POST", "/v1/search/count", _query(query)))["count"])
+
+    def facets(self, path: str, query: str | list[Any] = "", limit: int = 10) -> list[tuple[Any, int]]:
+        """The most frequent values of an attribute among the profiles that match, each with their number."""
+        body = _query(query) | {"paths": [path], "limit": limit}
+        answer = self._call(_Request("POST", "/v1/search/facets", body))
+        return [(each["value"], each["profiles"]) for each in answer["facets"][path]]
+
+    def explain(self, identifier: str) -> list[dict[str, Any]]:
+        """Why the identifiers of a profile are one person."""
+        return list(self._call(self._of(identifier, "explain"))["items"])
+
+    def history(self, identifier: str) -> list[dict[str, Any]]:
+        """Who owned an identifier when."""
+        return list(self._call(self._of(identifier, "history"))["items"])
+
+    def changes(self, cursor: str = "") -> Iterator[dict[str, Any]]:
+        """Merges and splits behind a cursor, until now; each has the cursor to continue with."""
+        while True:
+            answer = self._call(_Request("GET", "/v1/changes", params={"cursor": cursor, "limit": 1000}))
+            if not answer["items"]:
+                return
+            yield from answer["items"]
+            cursor = answer["next"]
+
+    def close(self) -> None:
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _call(self, request: _Request) -> Any:
+        for tried in range(1, MOST_TRIES + 1):
+            try:
+                answer = self._http.request(
+                    request.method, request.path, json=request.body, params=request.params
+                )
+            except httpx.TransportError as error:
+                _give_up(tried, error)
+                time.sleep(_pause(tried, None))
+                continue
+            if answer.status_code not in _RETRIED or tried == MOST_TRIES:
+                return _content(answer)
+            time.sleep(_pause(tried, answer))
+        raise AssertionError
+
+
+class AsyncProfilesClient(_Calls):
+    """As `ProfilesClient`, for asyncio."""
+
+    def __init__(self, url: str, token: str, timeout_seconds: float = 10.0) -> None:
+        super().__init__(url, token, timeout_seconds)
+        self._http = httpx.AsyncClient(**self._options)
+
+    async def lookup(
+        self,
+        identifier: str,
+        *,
+        fields: Sequence[str] | None = None,
+        provenance: bool = False,
+        purpose: str | None = None,
+    ) -> Profile | None:
+        """The profile of an identifier, `type:value`; None where there is none, or where several share it. With `purpose`
+        protected values are revealed."""
+        found = await self.lookup_many([identifier], fields=fields, provenance=provenance, purpose=purpose)
+        return found[0]
+
+    async def lookup_many(
+        self,
+        identifiers: Sequence[str],
+        *,
+        fields: Sequence[str] | None = None,
+        provenance: bool = False,
+        purpose: str | None = None,
+    ) -> list[Profile | None]:
+        """The profiles of any number of identifiers, in their order."""
+        found: list[Profile | None] = []
+        reading = _reading(fields, provenance, purpose)
+        for start in range(0, len(identifiers), MOST_AT_ONCE):
+            answer = await self._call(self._lookup(identifiers[start : start + MOST_AT_ONCE], reading))
+            found += [item["profile"] for item in answer["items"]]
+        return found
+
+    async def search(
+        self,
+        query: str | list[Any] = "",
+        *,
+        sort: str | None = None,
+        page: int = 100,
+        fields: Sequence[str] | None = None,
+        provenance: bool = False,
+        purpose: str | None = None,
+    ) -> AsyncIterator[Profile]:
+        """All profiles that match, fetched page by page."""
+        more = {"sort": sort, "limit": page, **_reading(fields, provenance, purpose)}
+        cursor: str | None = None
+        while True:
+            answer = await self._call(self._search(query, more | {"cursor": cursor}))
+            for each in answer["items"]:
+                yield each
+            cursor = answer["next"]
+            if cursor is None:
+                return
+
+    async def count(self, query: str | list[Any] = "") -> int:
+        """How many profiles match."""
+        return int((await self._call(_Request("POST", "/v1/search/count", _query(query))))["count"])
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _call(self, request: _Request) -> Any:
+        for tried in range(1, MOST_TRIES + 1):
+            try:
+                answer = await self._http.request(
+                    request.method, request.path, json=request.body, params=request.params
+                )
+            except httpx.TransportError as error:
+                _give_up(tried, error)
+                await asyncio.sleep(_pause(tried, None))
+                continue
+            if answer.status_code not in _RETRIED or tried == MOST_TRIES:
+                return _content(answer)
+            await asyncio.sleep(_pause(tried, answer))
+        raise AssertionError
+
+
+def _query(query: str | list[Any]) -> dict[str, Any]:
+    return {"q": query} if isinstance(query, str) else {"query": query}
+
+
+def _reading(fields: Sequence[str] | None, provenance: bool, purpose: str | None) -> dict[str, Any]:
+    reading: dict[str, Any] = {"provenance": provenance, "reveal": purpose is not None, "purpose": purpose}
+    return reading | ({} if fields is None else {"fields": list(fields)})
+
+
+def _give_up(tried: int, error: httpx.TransportError) -> None:
+    if tried == MOST_TRIES:
+        reason = f"the profile service does not answer ({type(error).__name__})"
+        raise ProfileServiceError(reason, None) from None
+
+
+def _pause(tried: int, answer: httpx.Response | None) -> float:
+    asked = answer.headers.get("Retry-After", "") if answer is not None else ""
+    longest = float(asked) if asked.isdecimal() else FIRST_PAUSE_SECONDS * 2**tried
+    return min(LONGEST_PAUSE_SECONDS, longest * random.uniform(1, 1.5))  # noqa: S311 - no secret
+
+
+def _content(answer: httpx.Response) -> Any:
+    if answer.is_success:
+        return answer.json()
+    try:
+        detail = str(answer.json()["detail"])
+    except (ValueError, KeyError, TypeError):
+        detail = "no problem details"
+    raise ProfileServiceError(
+        f"the profile service answered {answer.status_code}: {detail}", answer.status_code
+    )

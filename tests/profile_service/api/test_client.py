@@ -1,0 +1,114 @@
+"""The Python client against the service: paging, retries, refusals."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from idgraph.client import AsyncProfilesClient, ProfilesClient
+from idgraph.model.errors import ProfileServiceError
+from idgraph.model.identifiers import Identifier
+from tests.profile_service.api.conftest import Served
+
+USER = "user_id:4493"
+
+
+@pytest.fixture
+def client(served: Served) -> Iterator[ProfilesClient]:
+    with ProfilesClient(served.url, "everything") as client:
+        yield client
+
+
+def test_lookups(served: Served, client: ProfilesClient) -> None:
+    (profile,) = served.pipeline.reader().lookup(Identifier.parse(USER))
+    assert client.lookup(USER) == profile.canonical(provenance=False)
+    assert client.lookup(USER, provenance=True) == profile.canonical(provenance=True)
+    assert client.lookup("user_id:nobody") is None
+    many = client.lookup_many([USER, "user_id:nobody"] * 120, fields=["demographics"])
+    assert len(many) == 240
+    assert many[0] == many[238]
+    assert many[239] is None
+
+
+def test_searches_are_paged(client: ProfilesClient) -> None:
+    found = [each["id"] for each in client.search(page=7)]
+    assert len(found) == len(set(found)) == client.count()
+    some = [each["id"] for each in client.search([{"exists": {"path": "demographics.age"}}], page=3)]
+    assert len(some) == client.count("demographics.age=*")
+    assert sum(number for _, number in client.facets("demographics.age", limit=1000)) == len(some)
+
+
+def test_explanations_and_changes(client: ProfilesClient) -> None:
+    (explained,) = client.explain(USER)
+    assert explained["id"] == USER
+    assert explained["accepted"]
+    assert client.history(USER)[0]["periods"][-1]["to"] is None
+    moves = list(client.changes())
+    assert {move["kind"] for move in moves} <= {"merged", "split", "moved"}
+    assert moves
+    assert list(client.changes(moves[-1]["cursor"])) == []
+    assert list(client.changes(moves[0]["cursor"])) == moves[1:]
+
+
+def test_refusals_are_errors_with_their_status(served: Served, client: ProfilesClient) -> None:
+    for call, status in (
+        (lambda: client.lookup("nonsense"), 400),
+        (lambda: client.lookup(USER, purpose="curiosity"), 403),
+        (lambda: list(client.search("a=(")), 400),
+        (lambda: list(client.changes("nonsense")), 400),
+    ):
+        with pytest.raises(ProfileServiceError) as refused:
+            call()
+        assert refused.value.status == status
+    with ProfilesClient(served.url, "revealing") as revealing:
+        assert revealing.lookup(USER, purpose="a test", fields=["identity.email"])
+    with pytest.raises(TypeError):
+        pickle.dumps(client)
+
+
+def test_async(served: Served) -> None:
+    async def ask() -> None:
+        async with AsyncProfilesClient(served.url, "everything") as client:
+            both = await asyncio.gather(client.lookup(USER), client.lookup_many([USER] * 150))
+            assert both[0] is not None
+            assert both[1] == [both[0]] * 150
+            found = [each async for each in client.search(page=50)]
+            assert len(found) == await client.count()
+
+    asyncio.run(ask())
+
+
+def test_a_503_is_retried_as_it_says() -> None:
+    answers = [
+        b"HTTP/1.1 503 x\r\nRetry-After: 0\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+        b"",
+        b'HTTP/1.1 200 x\r\nContent-Length: 11\r\nConnection: close\r\n\r\n{"count":3}',
+    ]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            for answer in answers:
+                connection, _ = listener.accept()
+                with connection:
+                    connection.recv(65536)
+                    connection.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with ProfilesClient(f"http://127.0.0.1:{listener.getsockname()[1]}", "token") as client:
+            assert client.count() == 3
+        thread.join()
+
+
+def test_a_service_that_is_away_is_an_error() -> None:
+    with (
+        ProfilesClient("http://127.0.0.1:9", "token") as client,
+        pytest.raises(ProfileServiceError) as away,
+    ):
+        client.count()
+    assert away.value.status is None
