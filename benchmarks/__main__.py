@@ -15,7 +15,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import latency, stages, throughput
+from benchmarks import latency, profiles, stages, throughput
 from benchmarks.decryptor import measure as measure_decryptor
 from benchmarks.detection import measure as measure_detection
 from benchmarks.erasure import measure as measure_erasure
@@ -54,6 +54,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         **quality.measure(arguments.data),
         **speed.measure(folder, arguments.fragments or 100_000),
     },
+    "profiles": lambda folder, arguments: profiles.measure(folder, arguments.fragments or 1_000_000),
     "keys": lambda folder, arguments: measure_keys(folder),
     "sealing": lambda folder, arguments: measure_sealing(
         folder, min(arguments.shops, 4), arguments.fragments or 50_000

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 def serve_here(settings: Settings, host: str | None, port: int | None) -> None:
     """Serve until the process is asked to stop. Raises ConfigError, KeyProviderError, StoreError."""
-    with _application(settings) as app:
+    with application(settings) as app:
         serve(
             app,
             host or settings.profiles.host,
@@ -39,7 +39,7 @@ def serve_here(settings: Settings, host: str | None, port: int | None) -> None:
 @contextmanager
 def serving_here(settings: Settings, port: int = 0) -> Iterator[str]:
     """Serve from a thread while the block runs; gives the URL."""
-    with _application(settings) as app, serving(app, "127.0.0.1", port) as url:
+    with application(settings) as app, serving(app, "127.0.0.1", port) as url:
         yield url
 
 
@@ -55,7 +55,8 @@ def verify_audit(settings: Settings) -> AuditReport:
 
 
 @contextmanager
-def _application(settings: Settings) -> Iterator[FastAPI]:
+def application(settings: Settings) -> Iterator[FastAPI]:
+    """The service, while the block runs. Raises ConfigError, KeyProviderError, StoreError."""
     ensure_keyring(settings)
     token = wiring.profiles_token(settings)
     with wiring.opened_to_read(settings) as adapters, MetadataClient(settings.metadata.url, token) as client:

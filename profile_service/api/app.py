@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -18,6 +19,8 @@ from profile_service.api.routes import changes, health, profiles, search
 from profile_service.api.service import ProfileService
 
 MOST_BODY_BYTES = 1 << 20
+SWITCH_SECONDS = 0.0005
+"""Threads wait for each other at most so long: each read of the store lets the interpreter go."""
 THREADS = 8
 """Each has a reader, with a tree of all policies."""
 
@@ -27,6 +30,7 @@ def create_app(service: ProfileService, rate: RateLimit | None = None) -> FastAP
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        sys.setswitchinterval(SWITCH_SECONDS)
         to_thread.current_default_thread_limiter().total_tokens = THREADS
         yield
 

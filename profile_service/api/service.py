@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections.abc import Callable
 from typing import Annotated, Protocol, cast
 
@@ -24,6 +26,8 @@ from transforms.privacy.sealing import DataKeys
 
 MOST_FIELDS = 100
 LONGEST_PURPOSE = 200
+KEYS_SECONDS = 10.0
+"""So long it is not asked again whether the keyring is that of the profiles."""
 
 
 class ReadStore(LinkStore, LedgerStore, Protocol):
@@ -58,6 +62,10 @@ class ProfileService:
         self._adapters = adapters
         self._audit = audit
         self._require_keys = require_keys
+        self._keys_known = -math.inf
+        self.turn = threading.Lock()
+        """For look-ups that ask no key service: several threads that read at once wait for the interpreter at each read, and
+        are slower together than one after the other."""
         self._own = threading.local()
 
     def reader(self, caller: Caller) -> ProfileReader:
@@ -82,8 +90,9 @@ class ProfileService:
 
     def require_found(self, is_found: bool) -> None:
         """By another keyring's hashes nobody is found, which is no answer. Raises KeyProviderError."""
-        if not is_found:
+        if not is_found and time.monotonic() - self._keys_known > KEYS_SECONDS:
             self._require_keys()
+            self._keys_known = time.monotonic()
 
     def record(self, caller: Caller, purpose: str, profiles: list[Profile]) -> None:
         """Note what is about to be revealed: profiles by their keyed hash. Raises StoreError; then nothing may be shown."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import nullcontext
 from typing import Annotated, Any
 from urllib.parse import unquote
 
@@ -62,8 +63,9 @@ def get(
 ) -> Response:
     """The profile of an identifier, whichever of its systems it is from, or of a profile id. 404: none that this caller may
     know of. 409: several profiles share the identifier, and the rules give it to none of them."""
-    reader = service.reader(caller)
-    found = reader.lookup(_of_url(request), wanted.reveal)
+    reader, identifier_asked = service.reader(caller), _of_url(request)
+    with nullcontext() if wanted.reveal else service.turn:
+        found = reader.lookup(identifier_asked, wanted.reveal)
     service.require_found(bool(found))
     if reader.shared:
         raise ClashError("several profiles share this identifier, and it belongs to none of them")

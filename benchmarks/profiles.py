@@ -1,0 +1,162 @@
+"""Look-ups over HTTP at fixed rates, beside the bare read of the store and a bare answer of the framework: `make bench
+ARGS="profiles --fragments 1000000"`.
+
+Requests are sent when they are due, whether or not earlier ones were answered, and each is timed from when it was due: a
+service that falls behind shows it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, Response
+
+from benchmarks.latency import percentiles
+from benchmarks.pipeline import pipeline
+from benchmarks.scale.growing_store import GrowingStore
+from benchmarks.sealing_cost import snapshot
+from idgraph.app import profile_server, wiring
+from idgraph.app.demo.example import Example
+from idgraph.app.documents.reading import read_attributes
+from idgraph.app.metadata_server import serving_here
+from idgraph.app.settings.document import Settings
+from idgraph.model.identifiers import Identifier
+from idgraph.web.server import serve
+from metadata_service.storage.database import open_database
+from metadata_service.storage.tokens import Role, create_token
+
+RATES = (100, 200, 400, 1000, 2000)
+"""In turn, until one is more than the service holds."""
+HELD = 0.98
+SECONDS = 10.0
+CONNECTIONS = 32
+BARE = "bare"
+
+
+def measure(folder: Path, fragments: int) -> dict[str, Any]:
+    """By rate: p50, p99 and the largest, in milliseconds, of one process."""
+    with pipeline(folder, snapshot(protected=True)) as stages:
+        store = GrowingStore(stages)
+        store.grow(fragments)
+        ids = [each for each in stages.tools.store.ids() if each.startswith("user_id:")]
+        wanted = [Identifier.parse(each) for each in random.Random(3).choices(ids, k=20_000)]
+        reader = wiring.profile_reader(stages.settings, stages.tools)
+        figures: dict[str, Any] = {"fragments": fragments, "found": 0, "bare read": {}}
+        spent = []
+        for each in wanted[:2000]:
+            started = time.perf_counter()
+            figures["found"] += bool(reader.lookup(each))
+            spent.append(1000 * (time.perf_counter() - started))
+        figures["bare read"] = percentiles(spent)
+        settings = stages.settings
+    with serving_here(settings, _port(settings.metadata.url)):
+        with wiring.metadata_client(settings) as client:
+            attributes = Example("retail").attributes()
+            for definition, _, _ in read_attributes(attributes) if attributes else ():
+                client.put_attribute(definition, "benchmark")
+        database = open_database(settings.database_url())
+        token = create_token(database, "benchmark", Role.PROFILES, clearance=100)
+        database.close()
+        paths = [f"/v1/profiles/{each}" for each in wanted]
+        for name, arguments in (("profile service", ("profiles", str(settings.file))), (BARE, (BARE, ""))):
+            with _served(arguments) as port:
+                figures[name] = {}
+                for rate in RATES:
+                    reported = asyncio.run(_asked(port, paths, token, rate))
+                    figures[name][f"{rate}/s"] = reported
+                    if reported["answered_per_second"] < HELD * rate:
+                        break
+    return figures
+
+
+def _port(url: str) -> int:
+    return int(url.rsplit(":", 1)[1])
+
+
+@contextmanager
+def _served(arguments: tuple[str, str]) -> Iterator[int]:
+    """A service in a process of its own; gives its port."""
+    environment = os.environ | {"IDGRAPH_PROFILES__REQUESTS_PER_SECOND": "1000000"}
+    command = [sys.executable, "-m", "benchmarks.profiles", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            assert process.stdout is not None
+            yield _port(process.stdout.readline().strip())
+        finally:
+            process.terminate()
+
+
+async def _asked(port: int, paths: Sequence[str], token: str, rate: int) -> dict[str, Any]:
+    """Ask at a rate. Raises RuntimeError for an answer other than 200 and 404."""
+    spent: list[float] = []
+    due: asyncio.Queue[tuple[float, str]] = asyncio.Queue()
+
+    async def ask() -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        while True:
+            moment, path = await due.get()
+            writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n".encode())
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r")[0])
+            await reader.readexactly(length)
+            if head[9:12] not in (b"200", b"404"):
+                raise RuntimeError(head[:20].decode())
+            spent.append(1000 * (time.perf_counter() - moment))
+            due.task_done()
+
+    tasks = [asyncio.create_task(ask()) for _ in range(CONNECTIONS)]
+    await asyncio.sleep(1.5)  # until the callers are known
+    started = time.perf_counter()
+    for number in range(int(rate * SECONDS)):
+        moment = started + number / rate
+        if (early := moment - time.perf_counter()) > 0:
+            await asyncio.sleep(early)
+        due.put_nowait((moment, paths[number % len(paths)]))
+    waiting = asyncio.create_task(due.join())
+    await asyncio.wait([waiting, *tasks], return_when=asyncio.FIRST_COMPLETED)
+    answered = len(spent) / (time.perf_counter() - started)
+    for task in (waiting, *tasks):
+        if task.done() and task.exception() is not None:
+            raise task.exception() or RuntimeError
+        task.cancel()
+    return {**percentiles(spent), "answered_per_second": round(answered)}
+
+
+def _bare() -> FastAPI:
+    """What the framework alone costs: the same route, a thread, an answer of two kilobytes."""
+    app = FastAPI()
+    body = b'{"id":"' + b"x" * 2000 + b'"}'
+    app.state.before_shutdown = lambda: None
+
+    @app.get("/v1/profiles/{identifier}")
+    def get(identifier: str) -> Response:  # noqa: ARG001 - the same route
+        return Response(body, media_type="application/json")
+
+    return app
+
+
+def _main(kind: str, config: str) -> None:
+    def show(url: str) -> None:
+        print(url, flush=True)
+
+    if kind == BARE:
+        serve(_bare(), "127.0.0.1", 0, show)
+    else:
+        from idgraph.app.settings.document import load
+
+        settings: Settings = load(Path(config))
+        with profile_server.application(settings) as app:
+            serve(app, "127.0.0.1", 0, show)
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])
