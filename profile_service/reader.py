@@ -138,6 +138,7 @@ class ProfileReader:
         self._declared_types = declared_types(snapshot)
         self._shown_types = {each.path: each.shown_type for each in snapshot.attributes}
         self._levels = AuthorizationLevels(snapshot)
+        self._visibilities: dict[int, Visibility] = {}
         self._visibility = Visibility(self._levels, HIGHEST)
         self.rules = Rules(snapshot.identity_rules)
         self._persons = Persons(store, self.rules, name=self.names.identifier)
@@ -148,7 +149,9 @@ class ProfileReader:
         reader = copy.copy(self)
         reader.damaged, reader.shared = [], []
         reader.stale = reader.unreadable = 0
-        reader._visibility = Visibility(self._levels, clearance)
+        if clearance not in self._visibilities:
+            self._visibilities[clearance] = Visibility(self._levels, clearance)
+        reader._visibility = self._visibilities[clearance]
         return reader
 
     def types(self) -> dict[str, DataType]:

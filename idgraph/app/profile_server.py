@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,8 +20,6 @@ from profile_service.api.app import create_app
 from profile_service.api.following import Following
 from profile_service.api.service import ProfileService
 from sinks.http.metadata import MetadataClient
-
-log = logging.getLogger(__name__)
 
 
 def serve_here(settings: Settings, host: str | None, port: int | None) -> None:
@@ -60,12 +57,12 @@ def application(settings: Settings) -> Iterator[FastAPI]:
     ensure_keyring(settings)
     token = wiring.profiles_token(settings)
     with wiring.opened_to_read(settings) as adapters, MetadataClient(settings.metadata.url, token) as client:
-        wiring.require_own_keyring(settings, adapters, notes=False)
-        key = provider_of(settings).purpose_key(audit.PURPOSE)
 
         def require_keys() -> None:
             wiring.require_own_keyring(settings, adapters, notes=False)
 
+        require_keys()
+        key = provider_of(settings).purpose_key(audit.PURPOSE)
         with Following(client) as following:
             service = ProfileService(adapters, following, AuditLog(audit_file(settings), key), require_keys)
             per_second = settings.profiles.requests_per_second

@@ -20,7 +20,11 @@ class Caller(BaseModel):
     may_reveal: bool = Field(
         description="Whether protected values may be opened, for a purpose that is recorded."
     )
-    role: str = "profiles"
+
+    @property
+    def role(self) -> str:
+        """Every caller has the role of a reader of profiles."""
+        return "profiles"
 
     def is_expired(self, now: datetime) -> bool:
         return self.expires is not None and self.expires <= now

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,8 +39,10 @@ class AuditLog:
         self._file = file
         self._key = key
 
-    def append(self, entry: Mapping[str, Any]) -> None:
-        """Durable when it returns. Raises StoreError: then nothing may be shown that the entry was to record."""
+    def append(self, *entries: Mapping[str, Any]) -> None:
+        """Durable when it returns. Raises StoreError: then nothing may be shown that the entries were to record."""
+        if not entries:
+            return
         try:
             with file_lock(self._file.with_name(f".{self._file.name}.lock")):
                 flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
@@ -51,13 +53,19 @@ class AuditLog:
                     # A line that a crash tore was never reported as written.
                     whole = rest[: rest.rfind(b"\n") + 1]
                     stream.truncate(end - len(rest) + len(whole))
-                    written = {"at": datetime.now(UTC).isoformat(timespec="milliseconds"), **entry}
-                    written[_MAC] = _mac(self._key, _last_mac(whole), written)
-                    stream.write(canonical.encode(written) + b"\n")
+                    stream.write(self._lines(_last_mac(whole), entries))
                     stream.flush()
                     os.fsync(stream.fileno())
         except OSError as error:
             raise StoreError(f"{self._file}: {error.strerror}") from None
+
+    def _lines(self, head: str, entries: Iterable[Mapping[str, Any]]) -> bytes:
+        lines, at = [], datetime.now(UTC).isoformat(timespec="milliseconds")
+        for entry in entries:
+            written = {"at": at, **entry}
+            written[_MAC] = head = _mac(self._key, head, written)
+            lines.append(canonical.encode(written) + b"\n")
+        return b"".join(lines)
 
 
 def verify(file: Path, key: bytes) -> AuditReport:

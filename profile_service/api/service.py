@@ -6,7 +6,8 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from typing import Annotated, Protocol, cast
+from contextlib import nullcontext
+from typing import Annotated, NamedTuple, Protocol, cast
 
 from fastapi import Depends, Query, Request
 
@@ -47,6 +48,13 @@ class ReadingAdapters(Protocol):
     def blind_index(self) -> BlindIndex: ...
 
 
+class Looked(NamedTuple):
+    """The answer to a look-up. `is_shared`: several profiles share the identifier, and it belongs to none of them."""
+
+    profiles: list[Profile]
+    is_shared: bool
+
+
 class ProfileService:
     """Readers of profiles, one for each thread, snapshot and clearance; and the log of what was revealed."""
 
@@ -63,7 +71,7 @@ class ProfileService:
         self._audit = audit
         self._require_keys = require_keys
         self._keys_known = -math.inf
-        self.turn = threading.Lock()
+        self._turn = threading.Lock()
         """For look-ups that ask no key service: several threads that read at once wait for the interpreter at each read, and
         are slower together than one after the other."""
         self._own = threading.local()
@@ -79,6 +87,15 @@ class ProfileService:
             self._own.etag = edition.etag
         reader: ProfileReader = self._own.reader
         return reader.with_clearance(caller.clearance)
+
+    def lookup(self, caller: Caller, identifier: Identifier, wanted: Wanted) -> Looked:
+        """The profiles of an identifier as they may be shown; what is revealed is recorded first."""
+        reader = self.reader(caller)
+        with nullcontext() if wanted.reveal else self._turn:
+            found = reader.lookup(identifier, wanted.reveal)
+        if reader.shared:
+            return Looked([], is_shared=True)
+        return Looked(wanted.read(self, caller, found, reader), is_shared=False)
 
     def links(self, reader: ProfileReader) -> Links:
         """The links of the persons that a reader reads."""
@@ -96,12 +113,15 @@ class ProfileService:
 
     def record(self, caller: Caller, purpose: str, profiles: list[Profile]) -> None:
         """Note what is about to be revealed: profiles by their keyed hash. Raises StoreError; then nothing may be shown."""
-        for profile in profiles:
-            revealed = [leaf.path for leaf in profile.leaves if leaf.protected]
-            if revealed:
-                subject = str(self._adapters.blind_index.identifier(Identifier.parse(profile.id)))
-                entry = {"action": "reveal", "caller": caller.name, "purpose": purpose}
-                self._audit.append(entry | {"profile": subject, "attributes": revealed})
+        entry = {"action": "reveal", "caller": caller.name, "purpose": purpose}
+        hashed = self._adapters.blind_index.identifier
+        self._audit.append(
+            *(
+                entry | {"profile": str(hashed(Identifier.parse(profile.id))), "attributes": revealed}
+                for profile in profiles
+                if (revealed := [leaf.path for leaf in profile.leaves if leaf.protected])
+            )
+        )
 
 
 class Wanted:

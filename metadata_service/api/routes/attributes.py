@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Annotated
-from urllib.parse import unquote
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
@@ -19,7 +18,8 @@ from idgraph.model.attributes import (
 from idgraph.model.records import AttributeVersionRecord
 from idgraph.web.conditional import IfNoneMatch, Precondition, json_answer
 from idgraph.web.cursors import ListPage
-from idgraph.web.refusals import BadQueryError, RefusedRequestError
+from idgraph.web.path_values import path_value
+from idgraph.web.refusals import RefusedRequestError
 from metadata_service.api.routes.policies import ASKED, asked
 from metadata_service.api.service import Actor, Paging, Reason, Service
 from metadata_service.attributes import catalogue as attributes
@@ -35,12 +35,7 @@ def _path(
     request: Request,
     path: Annotated[str, Path(description="Dotted path; a slash within it is written %2F.")],  # noqa: ARG001
 ) -> str:
-    # From the raw URL: in the decoded one a slash of the path cannot be determined from one of the URL.
-    raw = request.scope["raw_path"].decode("ascii").partition("/v1/attributes/")[2]
-    try:
-        return unquote(raw.partition("/")[0], errors="strict")
-    except UnicodeDecodeError as error:
-        raise BadQueryError("the path is not UTF-8") from error
+    return path_value(request, 3)
 
 
 AttributePath = Annotated[str, Depends(_path)]

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import nullcontext
 from typing import Annotated, Any
-from urllib.parse import unquote
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Depends, Path, Request, Response
 
 from idgraph.model.errors import QueryError
 from idgraph.model.identifiers import Identifier
 from idgraph.web.conditional import IfNoneMatch
-from idgraph.web.refusals import BadQueryError, ClashError, UnknownSubjectError
+from idgraph.web.path_values import path_value
+from idgraph.web.refusals import ClashError, UnknownSubjectError
 from profile_service.api.documents import (
     Explanations,
     Histories,
@@ -21,7 +20,7 @@ from profile_service.api.documents import (
     ProfileDocument,
     answer,
 )
-from profile_service.api.service import ActingCaller, Service, WantedParts
+from profile_service.api.service import ActingCaller, ProfileService, Service, WantedParts
 from profile_service.link_documents import link_document, periods_document
 from profile_service.links import Explanation, ShownLink
 from profile_service.reader import ProfileReader
@@ -29,33 +28,37 @@ from profile_service.reader import ProfileReader
 router = APIRouter(prefix="/v1/profiles", tags=["profiles"])
 
 
-def _identifier(text: str) -> Identifier:
+def _parsed(text: str) -> Identifier:
     try:
         return Identifier.parse(text)
     except ValueError as error:
         raise QueryError(str(error)) from None
 
 
-def _of_url(request: Request) -> Identifier:
-    """The third part of the path as it was sent, decoded once: a value can hold slashes, plus signs and percent signs."""
-    raw: bytes = request.scope.get("raw_path") or request.scope["path"].encode()
-    try:
-        return _identifier(unquote(raw.partition(b"?")[0].split(b"/")[3].decode("ascii"), errors="strict"))
-    except UnicodeDecodeError:
-        raise BadQueryError("the identifier in the URL is not UTF-8, percent-encoded") from None
+def _identifier(
+    request: Request,
+    identifier: Annotated[  # noqa: ARG001 - described here, and read as it was sent
+        str, Path(description="`type:value`, percent-encoded; a slash in the value is `%2F`.")
+    ],
+) -> Identifier:
+    return _parsed(path_value(request, 3))
 
 
-IdentifierInPath = Annotated[
-    str, Path(description="`type:value`, percent-encoded; a slash in the value is `%2F`.")
-]
+AskedIdentifier = Annotated[Identifier, Depends(_identifier)]
+
+
+def _require(is_found: bool, service: ProfileService) -> None:
+    """Raises UnknownSubjectError, or KeyProviderError where nobody is found for want of the right keys."""
+    service.require_found(is_found)
+    if not is_found:
+        raise UnknownSubjectError("no profile has this identifier")
 
 
 @router.get(
     "/{identifier}", response_model=ProfileDocument, responses={304: {"description": "Nothing changed."}}
 )
 def get(
-    identifier: IdentifierInPath,  # noqa: ARG001 - as it was sent: `_of_url`
-    request: Request,
+    identifier: AskedIdentifier,
     service: Service,
     caller: ActingCaller,
     wanted: WantedParts,
@@ -63,15 +66,10 @@ def get(
 ) -> Response:
     """The profile of an identifier, whichever of its systems it is from, or of a profile id. 404: none that this caller may
     know of. 409: several profiles share the identifier, and the rules give it to none of them."""
-    reader, identifier_asked = service.reader(caller), _of_url(request)
-    with nullcontext() if wanted.reveal else service.turn:
-        found = reader.lookup(identifier_asked, wanted.reveal)
-    service.require_found(bool(found))
-    if reader.shared:
+    profiles, is_shared = service.lookup(caller, identifier, wanted)
+    if is_shared:
         raise ClashError("several profiles share this identifier, and it belongs to none of them")
-    profiles = wanted.read(service, caller, found, reader)
-    if not profiles:
-        raise UnknownSubjectError("no profile has this identifier")
+    _require(bool(profiles), service)
     return answer(profiles[0].canonical(wanted.provenance), if_none_match)
 
 
@@ -81,29 +79,24 @@ def lookup(body: LookupBody, service: Service, caller: ActingCaller) -> Response
     wanted = body.wanted(caller)
     items: list[dict[str, Any]] = []
     for text in body.identifiers:
-        reader = service.reader(caller)
-        found = reader.lookup(_identifier(text), wanted.reveal)
-        profiles = [] if reader.shared else wanted.read(service, caller, found, reader)
+        profiles, is_shared = service.lookup(caller, _parsed(text), wanted)
         profile = profiles[0].canonical(wanted.provenance) if profiles else None
-        items.append({"identifier": text, "profile": profile, "is_shared": bool(reader.shared)})
+        items.append({"identifier": text, "profile": profile, "is_shared": is_shared})
     service.require_found(any(item["profile"] for item in items))
     return answer({"items": items})
 
 
 @router.get("/{identifier}/explain", response_model=Explanations)
 def explain(
-    identifier: IdentifierInPath,  # noqa: ARG001 - as it was sent: `_of_url`
-    request: Request,
+    identifier: AskedIdentifier,
     service: Service,
     caller: ActingCaller,
 ) -> Response:
     """Why the identifiers of a profile are one person: the evidence of each link, and the links that the rules refused, as far
     as the caller may know of both identifiers."""
-    reader, wanted = service.reader(caller), _of_url(request)
-    found = service.links(reader).explain(wanted) if reader.sees_type(wanted.type) else []
-    service.require_found(bool(found))
-    if not found:
-        raise UnknownSubjectError("no profile has this identifier")
+    reader = service.reader(caller)
+    found = service.links(reader).explain(identifier) if reader.sees_type(identifier.type) else []
+    _require(bool(found), service)
     return answer({"items": [_explanation(each, reader) for each in found]})
 
 
@@ -126,16 +119,14 @@ def _explanation(found: Explanation, reader: ProfileReader) -> dict[str, Any]:
 
 @router.get("/{identifier}/history", response_model=Histories)
 def history(
-    identifier: IdentifierInPath,  # noqa: ARG001 - as it was sent: `_of_url`
-    request: Request,
+    identifier: AskedIdentifier,
     service: Service,
     caller: ActingCaller,
 ) -> Response:
     """Who owned an identifier when: the fragments that carry it, and which profiles each was part of."""
-    reader, wanted = service.reader(caller), _of_url(request)
-    known = service.links(reader).stored(wanted) if reader.sees_type(wanted.type) else None
-    service.require_found(known is not None)
-    if known is None:
-        raise UnknownSubjectError("no profile has this identifier")
-    periods = service.history(reader).periods(known.carriers)
+    reader = service.reader(caller)
+    known = service.links(reader).stored(identifier) if reader.sees_type(identifier.type) else None
+    carriers = known.carriers if known else ()
+    _require(bool(carriers), service)
+    periods = service.history(reader).periods(carriers)
     return answer({"items": [periods_document(*each) for each in periods.items()]})

@@ -1,0 +1,17 @@
+"""Values in the path of a URL, as they were sent: in the decoded path a slash of a value looks like a separator."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote
+
+from fastapi import Request
+
+from idgraph.web.refusals import BadQueryError
+
+
+def path_value(request: Request, place: int) -> str:
+    """A part of the path, counted from 1 (`v1` is the first), decoded once. Raises BadQueryError for text that is not UTF-8."""
+    try:
+        return unquote(request.scope["raw_path"].split(b"/")[place].decode("ascii"), errors="strict")
+    except UnicodeDecodeError:
+        raise BadQueryError("the path is not UTF-8, percent-encoded") from None

@@ -1,0 +1,55 @@
+"""What the services say of themselves: every reference leads somewhere, every operation can answer with a problem."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+
+from idgraph.web.audit import AuditLog
+from metadata_service.api.app import create_app as create_metadata
+from metadata_service.api.service import ServiceSettings
+from profile_service.api.app import create_app
+from profile_service.api.following import Following
+from profile_service.api.service import ProfileService
+from tests.profile_service.api.conftest import Metadata
+from tests.retail import Pipeline, snapshot
+
+
+def metadata(folder: Path) -> FastAPI:
+    return create_metadata(ServiceSettings(f"sqlite:///{folder / 'metadata.db'}"))
+
+
+def profiles(folder: Path) -> FastAPI:
+    following = Following(Metadata(snapshot(), []))
+    return create_app(ProfileService(Pipeline(folder), following, AuditLog(folder / "audit.jsonl", b"key")))
+
+
+def references(node: Any) -> Iterator[str]:
+    if isinstance(node, dict):
+        if isinstance(node.get("$ref"), str):
+            yield node["$ref"]
+        for each in node.values():
+            yield from references(each)
+    elif isinstance(node, list):
+        for each in node:
+            yield from references(each)
+
+
+@pytest.mark.parametrize("made", [metadata, profiles])
+def test_a_description_is_whole(made: Any, tmp_path: Path) -> None:
+    document = made(tmp_path).openapi()
+    found = set(references(document))
+    assert found
+    for reference in found:
+        place = document
+        for key in reference.removeprefix("#/").split("/"):
+            assert key in place, reference
+            place = place[key]
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            assert "application/problem+json" in operation["responses"]["default"]["content"]
+            assert "422" not in operation["responses"]
