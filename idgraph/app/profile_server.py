@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from fastapi import FastAPI
@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring, provider_of
 from idgraph.app.observation.json_logs import say
+from idgraph.app.publish import publisher
 from idgraph.app.settings.document import Settings
 from idgraph.web import audit
 from idgraph.web.audit import AuditLog, AuditReport
@@ -19,6 +20,7 @@ from idgraph.web.server import serve, serving
 from profile_service.api.app import create_app
 from profile_service.api.following import Following
 from profile_service.api.service import ProfileService
+from profile_service.consents import ConsentInput
 from sinks.http.metadata import MetadataClient
 
 
@@ -56,7 +58,9 @@ def application(settings: Settings) -> Iterator[FastAPI]:
     """The service, while the block runs. Raises ConfigError, KeyProviderError, StoreError."""
     ensure_keyring(settings)
     token = wiring.profiles_token(settings)
-    with wiring.opened_to_read(settings) as adapters, MetadataClient(settings.metadata.url, token) as client:
+    with ExitStack() as stack:
+        adapters = stack.enter_context(wiring.opened_to_read(settings))
+        client = stack.enter_context(MetadataClient(settings.metadata.url, token))
 
         def require_keys() -> None:
             wiring.require_own_keyring(settings, adapters, notes=False)
@@ -64,6 +68,19 @@ def application(settings: Settings) -> Iterator[FastAPI]:
         require_keys()
         key = provider_of(settings).purpose_key(audit.PURPOSE)
         with Following(client) as following:
-            service = ProfileService(adapters, following, AuditLog(audit_file(settings), key), require_keys)
+            audit_log = AuditLog(audit_file(settings), key)
+            consents = stack.enter_context(_consent_input(settings))
+            service = ProfileService(adapters, following, audit_log, require_keys, consents)
             per_second = settings.profiles.requests_per_second
             yield create_app(service, RateLimit(per_second, max(1, int(2 * per_second))))
+
+
+@contextmanager
+def _consent_input(settings: Settings) -> Iterator[ConsentInput]:
+    name = settings.profiles.consent_source
+    if name is None:
+        yield ConsentInput()
+        return
+    event_type = settings.source(name).type.const
+    with publisher(settings, name) as publish:
+        yield ConsentInput(name, "consent" if event_type is None else str(event_type), publish)

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from datetime import datetime
+from enum import StrEnum
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+
+class Scope(StrEnum):
+    """What a caller may do besides reading. `privacy`: access requests, erasures and the consents of anybody. `persons`: issue
+    tokens by which persons act for themselves."""
+
+    PRIVACY = "privacy"
+    PERSONS = "persons"
 
 
 class Caller(BaseModel):
@@ -20,6 +29,8 @@ class Caller(BaseModel):
     may_reveal: bool = Field(
         description="Whether protected values may be opened, for a purpose that is recorded."
     )
+
+    scopes: frozenset[Scope] = frozenset()
 
     @property
     def role(self) -> str:

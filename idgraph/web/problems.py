@@ -20,6 +20,7 @@ from idgraph.model.errors import (
     KeyProviderError,
     MetadataError,
     ProfileIndexError,
+    PublishError,
     QueryError,
     SpecError,
     StoreError,
@@ -70,6 +71,7 @@ AWAY: dict[type[IdgraphError], str] = {
     StoreError: "the profile store does not answer",
     ProfileIndexError: "the search index does not answer",
     KeyProviderError: "the keys cannot be used",
+    PublishError: "the event cannot be published",
     NotReadyError: "the metadata service has not answered yet",
 }
 """Errors of a part that comes back: 503. What they say is for the log alone."""

@@ -221,3 +221,5 @@ class TokenRow(Base):
     revoked: Mapped[datetime | None] = mapped_column(UtcTime)
     clearance: Mapped[int] = mapped_column(default=0)
     may_reveal: Mapped[bool] = mapped_column(default=False)
+    scopes: Mapped[str] = mapped_column(Text, default="")
+    """Names, sorted, separated by blanks."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hmac
 import secrets
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
 from sqlalchemy import Select, or_, select
 
-from idgraph.model.callers import Caller, token_digest
+from idgraph.model.callers import Caller, Scope, token_digest
 from idgraph.web.refusals import ClashError, RefusedRequestError, UnknownSubjectError
 from metadata_service.storage.database import Database
 from metadata_service.storage.tables import TokenRow
@@ -31,7 +32,7 @@ class Role(StrEnum):
 
 class TokenRecord(NamedTuple):
     """The record of a token. `clearance` (0 to 100) and `may_reveal` are of those who read profiles: attributes of at most
-    this authorization level, and whether protected ones may be opened."""
+    this authorization level, and whether protected ones may be opened; so are `scopes`."""
 
     name: str
     role: Role
@@ -40,6 +41,7 @@ class TokenRecord(NamedTuple):
     revoked: datetime | None
     clearance: int = 0
     may_reveal: bool = False
+    scopes: str = ""
 
 
 def create_token(
@@ -50,6 +52,7 @@ def create_token(
     lifetime: timedelta | None = None,
     clearance: int = 0,
     may_reveal: bool = False,
+    scopes: Collection[Scope] = (),
 ) -> str:
     """Create a token and give its plaintext, which cannot be had again.
 
@@ -68,16 +71,20 @@ def create_token(
         raise RefusedRequestError(f"a token has at least {MIN_LENGTH} visible ASCII characters")
     if not name:
         raise RefusedRequestError("a token has a name")
-    if role is not Role.PROFILES and (clearance or may_reveal):
-        raise RefusedRequestError("clearance and reveal are of the role profiles: no other reads profiles")
+    if role is not Role.PROFILES and (clearance or may_reveal or scopes):
+        raise RefusedRequestError(
+            "clearance, reveal and scopes are of the role profiles: no other reads profiles"
+        )
     if not 0 <= clearance <= 100:
         raise RefusedRequestError("a clearance is between 0 and 100")
+    stored_scopes = " ".join(sorted(scopes))
     with database.write() as edit:
         same = edit.session.scalar(select(TokenRow).where(TokenRow.digest == token_digest(plaintext)))
         if same is not None:
             expired = same.expires is not None and same.expires <= edit.at
-            known = (same.name, same.role, same.clearance, same.may_reveal)
-            if known == (name, role, clearance, may_reveal) and same.revoked is None and not expired:
+            known = (same.name, same.role, same.clearance, same.may_reveal, same.scopes)
+            wanted = (name, role, clearance, may_reveal, stored_scopes)
+            if known == wanted and same.revoked is None and not expired:
                 return plaintext
             raise ClashError("this token exists already: with another name or role, revoked, or expired")
         if edit.session.scalar(_live(edit.at).where(TokenRow.name == name)) is not None:
@@ -91,6 +98,7 @@ def create_token(
                 expires=edit.at + lifetime if lifetime else None,
                 clearance=clearance,
                 may_reveal=may_reveal,
+                scopes=stored_scopes,
             )
         )
     return plaintext
@@ -116,6 +124,7 @@ def list_callers(database: Database) -> list[Caller]:
                 expires=row.expires,
                 clearance=row.clearance,
                 may_reveal=row.may_reveal,
+                scopes=frozenset(map(Scope, row.scopes.split())),
             )
             for row in rows
         ]
@@ -144,7 +153,7 @@ def authenticate(database: Database, plaintext: str) -> TokenRecord | None:
 
 def _record(row: TokenRow) -> TokenRecord:
     dates = (row.created, row.expires, row.revoked)
-    return TokenRecord(row.name, Role(row.role), *dates, row.clearance, row.may_reveal)
+    return TokenRecord(row.name, Role(row.role), *dates, row.clearance, row.may_reveal, row.scopes)
 
 
 def _live(now: datetime) -> Select[TokenRow]:

@@ -214,10 +214,10 @@ class FacetBody(QueryBody):
     limit: int = Field(default=10, ge=1, le=1000)
 
 
-def answer(body: Any, if_none_match: str | None = None) -> Response:
+def answer(body: Any, if_none_match: str | None = None, status: int = 200) -> Response:
     """A JSON answer that no cache keeps, with its ETag, or 304 if the caller has it."""
     content = canonical.encode(body)
     headers = {"ETag": etag_of(content), "Cache-Control": "no-store"}
     if is_listed(headers["ETag"], if_none_match):
         return Response(status_code=304, headers=headers)
-    return Response(content, headers=headers, media_type="application/json")
+    return Response(content, status, headers, media_type="application/json")

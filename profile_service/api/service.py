@@ -7,18 +7,19 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Annotated, NamedTuple, Protocol, cast
+from typing import Annotated, Any, NamedTuple, Protocol, cast
 
 from fastapi import Depends, Query, Request
 
 from idgraph.model import paths
-from idgraph.model.callers import Caller
+from idgraph.model.callers import Caller, Scope
 from idgraph.model.errors import DamagedStateError
 from idgraph.model.identifiers import Identifier
 from idgraph.model.index import ProfileIndex
 from idgraph.web.audit import AuditLog
 from idgraph.web.refusals import BadQueryError, ForbiddenError
 from profile_service.api.following import Following
+from profile_service.consents import ConsentInput
 from profile_service.history import History, LedgerStore
 from profile_service.links import Links, LinkStore
 from profile_service.reader import Profile, ProfileReader
@@ -64,9 +65,11 @@ class ProfileService:
         following: Following,
         audit: AuditLog,
         require_keys: Callable[[], None] = lambda: None,
+        consent_input: ConsentInput | None = None,
     ) -> None:
         """`require_keys` raises KeyProviderError where the keyring is not that of the profiles."""
         self.following = following
+        self.consent_input = consent_input or ConsentInput()
         self._adapters = adapters
         self._audit = audit
         self._require_keys = require_keys
@@ -114,14 +117,28 @@ class ProfileService:
     def record(self, caller: Caller, purpose: str, profiles: list[Profile]) -> None:
         """Note what is about to be revealed: profiles by their keyed hash. Raises StoreError; then nothing may be shown."""
         entry = {"action": "reveal", "caller": caller.name, "purpose": purpose}
-        hashed = self._adapters.blind_index.identifier
         self._audit.append(
             *(
-                entry | {"profile": str(hashed(Identifier.parse(profile.id))), "attributes": revealed}
+                entry | {"profile": self._audit_name(profile), "attributes": revealed}
                 for profile in profiles
                 if (revealed := [leaf.path for leaf in profile.leaves if leaf.protected])
             )
         )
+
+    def note(self, caller: Caller, action: str, profile: Profile, **details: Any) -> None:
+        """Note what is about to be done to a profile. Raises StoreError; then it may not be done."""
+        self._audit.append(
+            {"action": action, "caller": caller.name, "profile": self._audit_name(profile), **details}
+        )
+
+    def _audit_name(self, profile: Profile) -> str:
+        return str(self._adapters.blind_index.identifier(Identifier.parse(profile.id)))
+
+
+def require_scope(caller: Caller, scope: Scope) -> None:
+    """Raises ForbiddenError."""
+    if scope not in caller.scopes:
+        raise ForbiddenError(f"the token of this caller has not the scope {scope}")
 
 
 class Wanted:
@@ -165,6 +182,10 @@ class Wanted:
         if self.reveal:
             service.record(caller, self.purpose, shown)
         return shown
+
+
+MASKED = Wanted(None, provenance=False, reveal=False, purpose=None)
+"""All that a caller may see, without revealing anything."""
 
 
 def _service(request: Request) -> ProfileService:

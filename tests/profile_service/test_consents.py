@@ -24,7 +24,8 @@ ANN = Identifier("user_id", "ann")
 
 
 def decided(at: int, status: str, purpose: str = "marketing", **said: Any) -> RawRecord:
-    event = {"id": f"e{at}", "at": at, "user_id": "ann", "consents": {purpose: {"status": status, **said}}}
+    event: dict[str, Any] = {"id": f"e{at}", "at": at, "identifiers": {"user_id": "ann"}}
+    event["consents"] = {purpose: {"status": status, **said}}
     return raw(event, at, "consents")
 
 

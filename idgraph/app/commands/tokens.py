@@ -13,6 +13,7 @@ from idgraph.app import wiring
 from idgraph.app.commands.context import Json, settings_of
 from idgraph.app.exits import error_handler
 from idgraph.app.terminal import print_json, print_table
+from idgraph.model.callers import Scope
 
 if TYPE_CHECKING:
     from metadata_service.storage.database import Database
@@ -39,6 +40,14 @@ def add(
     reveal: Annotated[
         bool, typer.Option("--reveal", help="Of the role profiles: it may open protected values.")
     ] = False,
+    scopes: Annotated[
+        list[Scope] | None,
+        typer.Option(
+            "--scope",
+            help="Of the role profiles: it may handle access requests, erasures and consents (privacy), or issue tokens to "
+            "persons (persons).",
+        ),
+    ] = None,
 ) -> None:
     """Make a token and print it once, on standard output.
 
@@ -50,7 +59,7 @@ def add(
         if role not in list(Role):
             raise typer.BadParameter(f"a role is one of {', '.join(Role)}")
         lifetime = timedelta(days=days) if days else None
-        print(create_token(database, name, Role(role), None, lifetime, clearance, reveal))
+        print(create_token(database, name, Role(role), None, lifetime, clearance, reveal, scopes or ()))
 
 
 @commands.command("list")
@@ -64,7 +73,7 @@ def list_tokens(context: typer.Context, as_json: Json = False) -> None:
             for token in found:
                 print_json(token)
         else:
-            titles = ("name", "role", "clearance", "may_reveal", "created", "expires", "revoked")
+            titles = ("name", "role", "clearance", "may_reveal", "scopes", "created", "expires", "revoked")
             print_table(titles, [[str(token[title] or "-") for title in titles] for token in found])
 
 

@@ -82,6 +82,10 @@ class ProfilesSettings(BaseModel):
     token_file: Path | None = Field(
         default=None, description="File with that token. Default: profiles.token in `directory`."
     )
+    consent_source: str | None = Field(
+        default=None,
+        description="Source that takes consents which are recorded over HTTP ([rights.md](rights.md)). Default: none are.",
+    )
     requests_per_second: float = Field(
         default=500.0,
         gt=0,

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Request, Response
 
+from idgraph.model.callers import Caller
 from idgraph.model.errors import QueryError
 from idgraph.model.identifiers import Identifier
 from idgraph.web.conditional import IfNoneMatch
@@ -20,10 +21,10 @@ from profile_service.api.documents import (
     ProfileDocument,
     answer,
 )
-from profile_service.api.service import ActingCaller, ProfileService, Service, WantedParts
+from profile_service.api.service import ActingCaller, ProfileService, Service, Wanted, WantedParts
 from profile_service.link_documents import link_document, periods_document
 from profile_service.links import Explanation, ShownLink
-from profile_service.reader import ProfileReader
+from profile_service.reader import Profile, ProfileReader
 
 router = APIRouter(prefix="/v1/profiles", tags=["profiles"])
 
@@ -54,6 +55,15 @@ def _require(is_found: bool, service: ProfileService) -> None:
         raise UnknownSubjectError("no profile has this identifier")
 
 
+def the_profile(service: ProfileService, caller: Caller, identifier: Identifier, wanted: Wanted) -> Profile:
+    """The one profile of an identifier. Raises UnknownSubjectError, ClashError."""
+    profiles, is_shared = service.lookup(caller, identifier, wanted)
+    if is_shared:
+        raise ClashError("several profiles share this identifier, and it belongs to none of them")
+    _require(bool(profiles), service)
+    return profiles[0]
+
+
 @router.get(
     "/{identifier}", response_model=ProfileDocument, responses={304: {"description": "Nothing changed."}}
 )
@@ -66,11 +76,8 @@ def get(
 ) -> Response:
     """The profile of an identifier, whichever of its systems it is from, or of a profile id. 404: none that this caller may
     know of. 409: several profiles share the identifier, and the rules give it to none of them."""
-    profiles, is_shared = service.lookup(caller, identifier, wanted)
-    if is_shared:
-        raise ClashError("several profiles share this identifier, and it belongs to none of them")
-    _require(bool(profiles), service)
-    return answer(profiles[0].canonical(wanted.provenance), if_none_match)
+    profile = the_profile(service, caller, identifier, wanted)
+    return answer(profile.canonical(wanted.provenance), if_none_match)
 
 
 @router.post("/lookup", response_model=LookupResults)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from idgraph.model.callers import Caller, token_digest
+from idgraph.model.callers import Caller, Scope, token_digest
 from idgraph.model.errors import MetadataError
 from idgraph.model.events import RawRecord
 from idgraph.model.snapshots import MetadataSnapshot
@@ -26,9 +26,15 @@ LEVELS = {"demographics.age": 30, "identity.userId": 60, "activity.search": 40}
 CLEARANCES = {"everything": 100, "half": 50, "none": 0}
 
 
-def caller(name: str, clearance: int, may_reveal: bool = False) -> Caller:
-    digest = token_digest(name)
-    return Caller(name=name, digest=digest, expires=None, clearance=clearance, may_reveal=may_reveal)
+def caller(name: str, clearance: int, may_reveal: bool = False, scopes: Collection[Scope] = ()) -> Caller:
+    return Caller(
+        name=name,
+        digest=token_digest(name),
+        expires=None,
+        clearance=clearance,
+        may_reveal=may_reveal,
+        scopes=frozenset(scopes),
+    )
 
 
 @dataclass
@@ -109,6 +115,21 @@ def with_levels(levels: dict[str, int]) -> MetadataSnapshot:
     return known.model_copy(update={"attributes": tuple(of_path[path] for path in sorted(of_path))})
 
 
+@contextmanager
+def served_here(pipeline: Pipeline, callers: list[Caller], **parts: Any) -> Iterator[Served]:
+    """A profile service on the stores of a pipeline; `parts` are further ones of `ProfileService`."""
+    metadata = Metadata(pipeline.snapshot, callers)
+    file = pipeline.folder / "audit.jsonl"
+    audit = AuditLog(file, pipeline.provider.purpose_key(PURPOSE))
+    with ExitStack() as stack:
+        following = stack.enter_context(Following(metadata))
+        service = ProfileService(pipeline, following, audit, **parts)
+        url = stack.enter_context(serving(create_app(service)))
+        while not following.is_ready():
+            pass
+        yield Served(url, pipeline, metadata, file, following, stack)
+
+
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("profiles")
@@ -116,15 +137,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     pipeline.process(records(400))
     callers = [caller(name, clearance) for name, clearance in CLEARANCES.items()]
     callers.append(caller("revealing", 100, may_reveal=True))
-    metadata = Metadata(pipeline.snapshot, callers)
-    audit = AuditLog(folder / "audit.jsonl", pipeline.provider.purpose_key(PURPOSE))
-    with ExitStack() as stack:
-        following = stack.enter_context(Following(metadata))
-        service = ProfileService(pipeline, following, audit)
-        url = stack.enter_context(serving(create_app(service)))
-        while not following.is_ready():
-            pass
-        yield Served(url, pipeline, metadata, folder / "audit.jsonl", following, stack)
+    with served_here(pipeline, callers) as found:
+        yield found
 
 
 @pytest.fixture

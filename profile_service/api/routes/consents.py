@@ -1,0 +1,90 @@
+"""Routes for consents. A decision becomes an event of a source, as everything that changes a profile."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path, Response
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from idgraph.model import canonical
+from idgraph.model.callers import Scope
+from idgraph.web.refusals import RefusedRequestError
+from profile_service.api.documents import answer
+from profile_service.api.routes.profiles import AskedIdentifier, the_profile
+from profile_service.api.service import MASKED, ActingCaller, Service, require_scope
+from profile_service.consents import ROOT, consents_of
+
+CLOCK_SKEW = timedelta(minutes=1)
+
+router = APIRouter(prefix="/v1/profiles/{identifier}/consents", tags=["consents"])
+
+
+class ConsentDocument(BaseModel):
+    """A person's decision about one purpose, and the event that recorded it."""
+
+    purpose: str
+    status: str = Field(description="`given`; every other status is a refusal.")
+    source: str
+    time: str | int | None
+    event: str
+    ordinal: int
+
+
+class Consents(BaseModel):
+    """By purpose."""
+
+    items: list[ConsentDocument]
+
+
+class ConsentDecision(BaseModel):
+    """What a person decides. The latest `time` counts; a retry with the same `time` is the same event."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    status: Literal["given", "withdrawn"]
+    source: str = Field(min_length=1, max_length=200, description="Where the person decided.")
+    time: AwareDatetime | None = Field(default=None, description="When. Default: now. Not in the future.")
+
+
+class Recorded(BaseModel):
+    """The event; the profile has it as soon as the flow processed it, within two seconds."""
+
+    event: str
+
+
+@router.get("", response_model=Consents)
+def get(identifier: AskedIdentifier, service: Service, caller: ActingCaller) -> Response:
+    """What a person decided, as far as the caller may see it."""
+    profile = the_profile(service, caller, identifier, MASKED)
+    return answer({"items": [each._asdict() for each in consents_of(profile)]})
+
+
+@router.put("/{purpose}", response_model=Recorded, status_code=202)
+def put(
+    identifier: AskedIdentifier,
+    purpose: Annotated[str, Path(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")],
+    body: ConsentDecision,
+    service: Service,
+    caller: ActingCaller,
+) -> Response:
+    """Publish a person's decision as an event of the source `[profiles] consent_source`. Needs the scope `privacy`."""
+    require_scope(caller, Scope.PRIVACY)
+    profile = the_profile(service, caller, identifier, MASKED)
+    now = datetime.now(UTC)
+    time = body.time or now
+    if time > now + CLOCK_SKEW:
+        raise RefusedRequestError("a person decides now, not in the future", "/time")
+    consent = {"status": body.status, "source": body.source, "time": time.isoformat(timespec="milliseconds")}
+    event: dict[str, Any] = {
+        "at": int(time.timestamp() * 1000),
+        "identifiers": {identifier.type: identifier.value},
+        ROOT: {purpose: consent},
+    }
+    event["id"] = hashlib.sha256(canonical.encode(event)).hexdigest()[:32]
+    publish = service.consent_input.publisher(identifier, service.following.edition().snapshot)
+    service.note(caller, "consent", profile, attributes=[f"{ROOT}.{purpose}"], status=body.status)
+    publish([canonical.encode(event) + b"\n"])
+    return answer({"event": event["id"]}, status=202)

@@ -1,0 +1,106 @@
+"""Consents over HTTP: what is recorded is an event, and becomes part of the profile by the flow alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from idgraph.app.publish import publish_lines
+from idgraph.model.callers import Scope
+from idgraph.web.audit import PURPOSE, verify
+from profile_service.consents import ConsentInput
+from tests.profile_service.api.conftest import Served, caller, problem, served_here
+from tests.profile_service.test_consents import SOURCE, decided, made
+from tests.retail import Pipeline, raw
+
+PATH = "/v1/profiles/user_id:ann/consents"
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Iterator[Served]:
+    source = SOURCE.model_copy(update={"path": tmp_path / "inbox"})
+    pipeline = made(tmp_path / "store", decided(1, "given"), consents_secret=50)
+    callers = [caller("officer", 100, scopes=[Scope.PRIVACY]), caller("reader", 0)]
+
+    def publish(lines: Any) -> int:
+        publish_lines(source, lines)
+        return len(lines)
+
+    with served_here(pipeline, callers, consent_input=ConsentInput("consents", "event", publish)) as found:
+        yield found
+
+
+def put(client: httpx.Client, purpose: str = "marketing", **body: Any) -> httpx.Response:
+    return client.put(f"{PATH}/{purpose}", json={"status": "withdrawn", "source": "web", **body})
+
+
+def flow(pipeline: Pipeline) -> int:
+    """Process what was published."""
+    files = sorted((pipeline.folder.parent / "inbox").glob("*.jsonl"))
+    lines = [line for file in files for line in file.read_bytes().splitlines()]
+    pipeline.process([raw(line, number, "consents") for number, line in enumerate(lines)])
+    return len(lines)
+
+
+def test_a_recorded_decision_is_an_event_of_the_flow(recorded: Served) -> None:
+    officer, reader = recorded.client("officer"), recorded.client("reader")
+    moment = datetime(2024, 3, 1, 12, tzinfo=UTC).isoformat()
+    answers = [put(officer, time=moment), put(officer, time=moment)]
+    assert [each.status_code for each in answers] == [202, 202]
+    # Nothing but the flow writes a profile.
+    assert [each["status"] for each in reader.get(PATH).json()["items"]] == ["given"]
+    assert flow(recorded.pipeline) == 2
+    (found,) = reader.get(PATH).json()["items"]
+    assert found == {
+        "purpose": "marketing",
+        "status": "withdrawn",
+        "source": "web",
+        "time": "2024-03-01T12:00:00.000+00:00",
+        # A retry with the same moment is the same event.
+        "event": answers[0].json()["event"],
+        "ordinal": 1709294400000,
+    }
+    assert answers[0].json() == answers[1].json()
+    log = recorded.audit.read_text()
+    assert log.count('"action":"consent"') == 2
+    assert "ann" not in log
+    assert verify(recorded.audit, recorded.pipeline.provider.purpose_key(PURPOSE)).broken_line is None
+
+
+def test_who_may_not_record_and_what_is_refused(recorded: Served) -> None:
+    officer, reader = recorded.client("officer"), recorded.client("reader")
+    problem(put(reader), 403)
+    later = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+    assert problem(put(officer, time=later), 422)["pointer"] == "/time"
+    problem(put(officer, status="maybe"), 422)
+    problem(put(officer, "no purpose"), 422)
+    body = {"status": "given", "source": "web"}
+    problem(officer.put("/v1/profiles/user_id:nobody/consents/a", json=body), 404)
+    hashed = str(recorded.pipeline.blind_index.identifier(next(iter(profile_of(recorded).identifiers))))
+    problem(officer.put(f"/v1/profiles/{hashed}/consents/a", json=body), 404)
+    assert not (recorded.pipeline.folder.parent / "inbox").exists()
+
+
+def profile_of(recorded: Served) -> Any:
+    (found,) = recorded.pipeline.reader().scan()
+    return found
+
+
+def test_a_hidden_consent_answers_as_none(recorded: Served) -> None:
+    officer, reader = recorded.client("officer"), recorded.client("reader")
+    assert put(officer, "secret", time="2024-03-01T12:00:00Z").status_code == 202
+    flow(recorded.pipeline)
+    purposes = [[each["purpose"] for each in who.get(PATH).json()["items"]] for who in (officer, reader)]
+    assert purposes == [["marketing", "secret"], ["marketing"]]
+
+
+def test_without_a_source_nothing_is_recorded(tmp_path: Path) -> None:
+    pipeline = made(tmp_path / "store", decided(1, "given"))
+    with served_here(pipeline, [caller("officer", 100, scopes=[Scope.PRIVACY])]) as found:
+        refused = problem(put(found.client("officer")), 422)
+        assert "consent_source" in refused["hint"]
