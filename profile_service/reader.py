@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from idgraph.model import paths
 from idgraph.model.attributes import DataType, ReconciliationPolicy
 from idgraph.model.classification import SealedValue
 from idgraph.model.errors import DamagedStateError, KeyProviderError, QueryError, SealError
@@ -80,6 +81,8 @@ class Profile(NamedTuple):
     identifiers: tuple[Identifier, ...]
     leaves: tuple[ProfileLeaf, ...]
     evidence: dict[str, Origin]
+    consent: dict[str, Any] | None = None
+    """The consent that an answer rests on, as it may be shown."""
 
     def attributes(self) -> dict[str, Any]:
         """The attributes as nested objects."""
@@ -98,6 +101,8 @@ class Profile(NamedTuple):
         }
         if provenance:
             body["provenance"] = {leaf.path: _provenance(leaf) for leaf in self.leaves}
+        if self.consent is not None:
+            body["consent"] = self.consent
         return body
 
 
@@ -140,6 +145,7 @@ class ProfileReader:
         self._levels = AuthorizationLevels(snapshot)
         self._visibilities: dict[int, Visibility] = {}
         self._visibility = Visibility(self._levels, HIGHEST)
+        self._reads_always: str | None = None
         self.rules = Rules(snapshot.identity_rules)
         self._persons = Persons(store, self.rules, name=self.names.identifier)
 
@@ -153,6 +159,20 @@ class ProfileReader:
             self._visibilities[clearance] = Visibility(self._levels, clearance)
         reader._visibility = self._visibilities[clearance]
         return reader
+
+    def reading_always(self, path: str) -> ProfileReader:
+        """A reader that also reads what is at or below a path, whatever the clearance; `visible` takes it away again."""
+        reader = copy.copy(self)
+        reader._reads_always = path
+        return reader
+
+    def visible(self, profile: Profile) -> Profile:
+        """A profile of this reader without what its clearance hides."""
+        if self._reads_always is None:
+            return profile
+        return profile._replace(
+            leaves=tuple(each for each in profile.leaves if self._visibility.sees(each.path))
+        )
 
     def types(self) -> dict[str, DataType]:
         """The types of the known attributes, by path."""
@@ -294,6 +314,10 @@ class ProfileReader:
             or (_NOTHING,)
         )
 
+    def sees(self, path: str) -> bool:
+        """Whether an attribute may be shown."""
+        return self._visibility.sees(path)
+
     def sees_type(self, kind: str) -> bool:
         """Whether identifiers of this type may be shown."""
         return self._visibility.sees_type(kind)
@@ -306,8 +330,13 @@ class ProfileReader:
 
     def _profile(self, person: Person, reveal: bool) -> Profile:
         sees, sees_type = self._visibility.sees, self._visibility.sees_type
+        always = self._reads_always
         leaves = sorted(
-            (each for each in shown(person.state(), self._attributes.policies) if sees(each.path)),
+            (
+                each
+                for each in shown(person.state(), self._attributes.policies)
+                if sees(each.path) or (always is not None and paths.is_within(each.path, always))
+            ),
             key=lambda each: each.path,
         )
         # Names are shown as today's events have them: one that was stored before policy protected it is hidden.

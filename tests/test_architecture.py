@@ -87,7 +87,7 @@ NO_INPUT_OR_OUTPUT = frozenset(
 )
 MOST_TO_READ = 60
 """Modules of ours that reading profiles loads."""
-MOST_TO_SERVE = 85
+MOST_TO_SERVE = 95
 """The same with the REST interface."""
 STILL_SHARED = ("Order",)
 """Names of two classes: of a search's answers, and of links."""

@@ -17,7 +17,7 @@ from idgraph.model.attributes import DataType
 from idgraph.model.errors import QueryError, StoreError
 from idgraph.model.identifiers import Identifier
 from idgraph.model.queries import Order, Query
-from profile_service.query_language import parse_query, warnings
+from idgraph.model.query_language import parse_query, warnings
 from profile_service.reader import Profile, ProfileReader
 
 if TYPE_CHECKING:

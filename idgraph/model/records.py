@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 from idgraph.model.attributes import AttributeMetadata
 from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.specs import SpecDocument
+from idgraph.model.views import SegmentDocument, ViewDocument
 
 
 class SpecRecord(BaseModel):
@@ -49,6 +50,14 @@ class RulesRecord(BaseModel):
 class RulesVersionRecord(ProvenanceRecord):
     version: int
     document: IdentityRules
+
+
+class ViewVersionRecord(ProvenanceRecord):
+    document: ViewDocument
+
+
+class SegmentVersionRecord(ProvenanceRecord):
+    document: SegmentDocument
 
 
 class AttributeVersionRecord(ProvenanceRecord):

@@ -14,9 +14,13 @@ from idgraph.model.errors import MetadataError
 from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
 from idgraph.model.specs import SpecDocument
+from idgraph.model.views import SegmentDocument, ViewDocument
 
 _RUN = 512
 """Attributes compared at once: unchanged ones are the same objects in both snapshots."""
+
+_WHOLE = ("identity_rules", "views", "segments")
+"""Members that are given whole where they changed."""
 
 _path = attrgetter("path")
 _name = attrgetter("name")
@@ -44,6 +48,14 @@ class SnapshotChanges(BaseModel):
         default=None, exclude_if=lambda rules: rules is None, description="Absent where they are the same."
     )
     identity_rules_version: int = Field(default=0, ge=0)
+    views: tuple[ViewDocument, ...] | None = Field(
+        default=None,
+        exclude_if=lambda views: views is None,
+        description="All; absent where they are the same.",
+    )
+    segments: tuple[SegmentDocument, ...] | None = Field(
+        default=None, exclude_if=lambda segments: segments is None, description="As `views`."
+    )
     active_specs: int = Field(ge=0, description="Number of active specs afterwards.")
     known_attributes: int = Field(ge=0, description="Number of attributes afterwards.")
 
@@ -57,7 +69,6 @@ class SnapshotChanges(BaseModel):
         it; the caller compares the ETag `since`."""
         specs = self._specs_of(snapshot) if self.has_specs else snapshot.specs
         attributes = _merged(snapshot.attributes, self.attributes)
-        rules = snapshot.identity_rules if self.identity_rules is None else self.identity_rules
         has_rules = self.identity_rules is not None or (
             snapshot.identity_rules_version == self.identity_rules_version
         )
@@ -70,10 +81,13 @@ class SnapshotChanges(BaseModel):
                 "attributes": attributes,
                 "defaults": self.defaults,
                 "levels": self.levels,
-                "identity_rules": rules,
                 "identity_rules_version": self.identity_rules_version,
             }
+            | self._whole()
         )
+
+    def _whole(self) -> dict[str, object]:
+        return {name: found for name in _WHOLE if (found := getattr(self, name)) is not None}
 
     def _specs_of(self, snapshot: MetadataSnapshot) -> tuple[SpecDocument, ...]:
         gone = {*self.retired, *map(_name, self.specs)}
@@ -86,9 +100,9 @@ def joined(followed: Sequence[SnapshotChanges]) -> SnapshotChanges:
     specs: dict[str, SpecDocument] = {}
     attributes: dict[str, AttributeMetadata] = {}
     retired: set[str] = set()
-    rules: IdentityRules | None = None
+    whole: dict[str, object] = {}
     for each in followed:
-        rules = rules if each.identity_rules is None else each.identity_rules
+        whole |= each._whole()
         for name in each.retired:
             specs.pop(name, None)
         specs |= {spec.name: spec for spec in each.specs}
@@ -100,8 +114,8 @@ def joined(followed: Sequence[SnapshotChanges]) -> SnapshotChanges:
             "specs": tuple(specs[name] for name in sorted(specs)),
             "retired": tuple(sorted(retired)),
             "attributes": tuple(attributes[path] for path in sorted(attributes)),
-            "identity_rules": rules,
         }
+        | whole
     )
 
 
@@ -122,6 +136,8 @@ def changes_between(
         levels=newer.levels,
         identity_rules=None if _has_rules_of(known, newer) else newer.identity_rules,
         identity_rules_version=newer.identity_rules_version,
+        views=None if known.views == newer.views else newer.views,
+        segments=None if known.segments == newer.segments else newer.segments,
         active_specs=len(newer.specs),
         known_attributes=len(newer.attributes),
     )

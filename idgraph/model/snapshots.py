@@ -15,6 +15,7 @@ from idgraph.model.attributes import AttributeMetadata, AttributeStatus
 from idgraph.model.classification import Classification, ClassificationLevels, EncryptionLevel
 from idgraph.model.identity_rules import DEFAULT_RULES, IdentityRules
 from idgraph.model.specs import SpecDocument
+from idgraph.model.views import SegmentDocument, ViewDocument
 
 
 class DetectionMode(StrEnum):
@@ -44,7 +45,7 @@ class DiscoveryDefaults(BaseModel):
 
 
 class MetadataSnapshot(BaseModel):
-    """All active specs, all attribute metadata and the identity rules at one version."""
+    """All active specs, views and segments, all attribute metadata and the identity rules at one version."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -59,6 +60,8 @@ class MetadataSnapshot(BaseModel):
         description="Left out where nobody changed the default rules.",
     )
     identity_rules_version: int = Field(default=0, ge=0, description="0: nobody changed the default rules.")
+    views: tuple[ViewDocument, ...] = Field(default=(), exclude_if=lambda views: not views)
+    segments: tuple[SegmentDocument, ...] = Field(default=(), exclude_if=lambda segments: not segments)
 
     def spec_for(self, source: str, event_type: str) -> SpecDocument | None:
         """The active spec that maps events of this source and type.

@@ -11,7 +11,15 @@ from sqlalchemy.exc import SQLAlchemyError
 from idgraph.web.application import Application
 from idgraph.web.metrics import Gauge
 from metadata_service.api.access import access
-from metadata_service.api.routes import attributes, callers, identity_rules, pipeline, policies, specs
+from metadata_service.api.routes import (
+    attributes,
+    callers,
+    definitions,
+    identity_rules,
+    pipeline,
+    policies,
+    specs,
+)
 from metadata_service.api.service import MetadataService, RevisionWatch, ServiceSettings
 from metadata_service.specs.rules import CompileSpec, packaged_compiler
 from metadata_service.storage.database import Database, open_database
@@ -29,6 +37,7 @@ ROUTERS = (
     pipeline.schema,
     pipeline.health,
     specs.router,
+    *definitions.ROUTERS,
 )
 
 

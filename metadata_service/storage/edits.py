@@ -46,7 +46,9 @@ def list_changes(
     return wanted.page(found, lambda change: change.id)
 
 
-Kind = Literal["spec", "attribute", "identity_rules", "discovery_defaults", "classification_levels"]
+Kind = Literal[
+    "spec", "attribute", "identity_rules", "discovery_defaults", "classification_levels", "view", "segment"
+]
 Action = Literal[
     "saved",
     "activated",

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from idgraph.web.refusals import GoneError
 from metadata_service.attributes.rules import classification_levels, discovery_defaults
+from metadata_service.definitions import SEGMENTS, VIEWS
 from metadata_service.identity_rules import stated_rules
 from metadata_service.specs.catalogue import active_specs, count_active_specs
 from metadata_service.storage.database import Database, Revision, has_revision, revision_in
@@ -72,7 +73,7 @@ class SnapshotCache:
             b",".join([self._documents[path] for path in self._paths]),
             discovery_defaults(session).model_dump_json().encode(),
             classification_levels(session).model_dump_json().encode(),
-            _rules(session, since=0),
+            _rules(session, since=0) + _definitions(session, since=0),
         )
 
     def _forget(self) -> None:
@@ -121,7 +122,7 @@ def _body(session: Session, known: Revision, newest: Revision) -> bytes:
             classification_levels(session).model_dump_json().encode(),
             count_active_specs(session),
             session.scalar(select(func.count()).select_from(AttributeRow)) or 0,
-            _rules(session, known.version),
+            _rules(session, known.version) + _definitions(session, known.version),
         )
     )
 
@@ -131,6 +132,15 @@ def _rules(session: Session, since: int) -> bytes:
     version, document = stated_rules(session, since)
     stated = b"" if document is None else b',"identity_rules":%b' % document.encode()
     return b',"identity_rules_version":%d%b' % (version, stated) if version else b""
+
+
+def _definitions(session: Session, since: int) -> bytes:
+    """The members of views and of segments, whole where any changed."""
+    return b"".join(
+        b',"%bs":[%b]' % (kind.kind.encode(), b",".join(map(str.encode, kind.active(session))))
+        for kind in (VIEWS, SEGMENTS)
+        if kind.changed(session, since)
+    )
 
 
 def _attributes(session: Session, since: int) -> list[bytes]:

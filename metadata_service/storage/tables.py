@@ -158,6 +158,18 @@ class IdentityRulesRow(Base):
     document: Mapped[str] = mapped_column(Text)
 
 
+class DefinitionVersionRow(Base):
+    """One version of a view or segment; the latest holds. `document` is `ViewDocument` or `SegmentDocument` as JSON."""
+
+    __tablename__ = "definition_versions"
+
+    kind: Mapped[str] = mapped_column(String(20), primary_key=True)
+    name: Mapped[str] = mapped_column(Ordered, primary_key=True)
+    version: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    snapshot_version: Mapped[int] = mapped_column(ForeignKey("snapshots.version"), index=True)
+    document: Mapped[str] = mapped_column(Text)
+
+
 class DefaultsRow(Base):
     """One version of the discovery defaults; the newest holds."""
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from idgraph.model import canonical
 from idgraph.model.callers import Caller
 from idgraph.web.conditional import etag_of, is_listed
-from profile_service.api.service import LONGEST_PURPOSE, MOST_FIELDS, Wanted
+from profile_service.api.service import LONGEST_PURPOSE, MOST_FIELDS, VIEW, ProfileService, Wanted
 
 MOST_LOOKED_UP = 100
 LONGEST_QUERY = 10_000
@@ -23,6 +23,22 @@ class IdentifierDocument(BaseModel):
     value: str
 
 
+class AppliedView(BaseModel):
+    """A view. `problem` says why it could not shape this profile, which has no attributes then."""
+
+    name: str
+    version: int
+    problem: str | None = None
+
+
+class AppliedConsent(BaseModel):
+    """A consent that was given. Source and time are absent where the caller may not see them."""
+
+    purpose: str
+    source: str | None = None
+    time: str | int | None = None
+
+
 class ProfileDocument(BaseModel):
     """One person. A protected value that is not revealed is `{"$protected": true}`."""
 
@@ -31,6 +47,10 @@ class ProfileDocument(BaseModel):
     attributes: dict[str, Any] = Field(description="Nested objects.")
     provenance: dict[str, dict[str, Any]] | None = Field(
         default=None, description="By attribute path, if asked for: source, event, ordinal, priority, spec."
+    )
+    view: AppliedView | None = Field(default=None, description="The view that shaped `attributes`.")
+    consent: AppliedConsent | None = Field(
+        default=None, description="What the answer rests on, where the view names a purpose."
     )
 
 
@@ -56,6 +76,21 @@ class SearchResults(BaseModel):
     items: list[ProfileDocument]
     next: str | None = Field(description="The cursor of the following page; null on the last.")
     warnings: list[str] = Field(description="Clauses that can never match, and the nearest known attribute.")
+
+
+class ViewSummary(BaseModel):
+    """A view. Its expressions are the metadata service's: they name attributes, hidden ones too."""
+
+    name: str
+    version: int
+    description: str
+    purpose: str | None
+
+
+class ViewList(BaseModel):
+    """By name."""
+
+    items: list[ViewSummary]
 
 
 class CountResult(BaseModel):
@@ -172,9 +207,12 @@ class _Reading(_Strict):
     reveal: bool = False
     purpose: str | None = Field(default=None, max_length=LONGEST_PURPOSE)
 
-    def wanted(self, caller: Caller) -> Wanted:
+    view: str | None = Field(default=None, max_length=100, description=VIEW)
+
+    def wanted(self, service: ProfileService, caller: Caller) -> Wanted:
         """Raises ForbiddenError, BadQueryError."""
-        wanted = Wanted(self.fields_, self.provenance, self.reveal, self.purpose)
+        view = None if self.view is None else service.views()[self.view]
+        wanted = Wanted(self.fields_, self.provenance, self.reveal, self.purpose, view)
         wanted.require_rights(caller)
         return wanted
 

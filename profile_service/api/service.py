@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import Annotated, Any, NamedTuple, Protocol, cast
 
@@ -18,8 +18,10 @@ from idgraph.model.identifiers import Identifier
 from idgraph.model.index import ProfileIndex
 from idgraph.web.audit import AuditLog
 from idgraph.web.refusals import BadQueryError, ForbiddenError
+from profile_service import consents
 from profile_service.api.following import Following
-from profile_service.consents import ConsentInput
+from profile_service.api.views import View, Views
+from profile_service.consents import ConsentInput, consent_of
 from profile_service.history import History, LedgerStore
 from profile_service.links import Links, LinkStore
 from profile_service.reader import Profile, ProfileReader
@@ -27,6 +29,7 @@ from transforms.privacy.blind_index import BlindIndex
 from transforms.privacy.sealing import DataKeys
 
 MOST_FIELDS = 100
+VIEW = "Name of a view, in place of `fields`."
 LONGEST_PURPOSE = 200
 KEYS_SECONDS = 10.0
 """So long it is not asked again whether the keyring is that of the profiles."""
@@ -78,6 +81,7 @@ class ProfileService:
         """For look-ups that ask no key service: several threads that read at once wait for the interpreter at each read, and
         are slower together than one after the other."""
         self._own = threading.local()
+        self._views: tuple[str, Views] | None = None
 
     def reader(self, caller: Caller) -> ProfileReader:
         """What this caller sees, for this thread and one request. Raises NotReadyError."""
@@ -93,12 +97,19 @@ class ProfileService:
 
     def lookup(self, caller: Caller, identifier: Identifier, wanted: Wanted) -> Looked:
         """The profiles of an identifier as they may be shown; what is revealed is recorded first."""
-        reader = self.reader(caller)
+        reader = wanted.reading(self.reader(caller))
         with nullcontext() if wanted.reveal else self._turn:
             found = reader.lookup(identifier, wanted.reveal)
         if reader.shared:
             return Looked([], is_shared=True)
         return Looked(wanted.read(self, caller, found, reader), is_shared=False)
+
+    def views(self) -> Views:
+        """The views of the newest snapshot. Raises NotReadyError."""
+        edition = self.following.edition()
+        if self._views is None or self._views[0] != edition.etag:
+            self._views = edition.etag, Views(edition.snapshot)
+        return self._views[1]
 
     def links(self, reader: ProfileReader) -> Links:
         """The links of the persons that a reader reads."""
@@ -142,16 +153,27 @@ def require_scope(caller: Caller, scope: Scope) -> None:
 
 
 class Wanted:
-    """What an answer shows of a profile: all attributes or some, with provenance, with protected values opened."""
+    """What an answer shows of a profile: all attributes, some, or a view of them, with provenance, with protected values
+    opened."""
 
-    def __init__(self, fields: list[str] | None, provenance: bool, reveal: bool, purpose: str | None) -> None:
+    def __init__(
+        self,
+        fields: list[str] | None,
+        provenance: bool,
+        reveal: bool,
+        purpose: str | None,
+        view: View | None = None,
+    ) -> None:
         """`fields` are attribute paths; everything below one belongs to it. Raises BadQueryError."""
         if fields is not None and len(fields) > MOST_FIELDS:
             raise BadQueryError(f"at most {MOST_FIELDS} fields are named; leave `fields` out for all")
-        self._fields = fields
+        if fields is not None and view is not None:
+            raise BadQueryError("`view` selects the attributes; leave `fields` out")
+        self._fields = fields if view is None else view.sources
         self.provenance = provenance
         self.reveal = reveal
         self.purpose = (purpose or "").strip()
+        self._view = view
 
     def require_rights(self, caller: Caller) -> None:
         """Raises ForbiddenError, BadQueryError."""
@@ -159,6 +181,23 @@ class Wanted:
             raise ForbiddenError("this caller may not reveal protected values")
         if self.reveal and not self.purpose:
             raise BadQueryError("`reveal` needs a `purpose`, which is recorded")
+
+    def reading(self, reader: ProfileReader) -> ProfileReader:
+        """The reader for such an answer: a consent that the view rests on counts, whether or not the caller sees it."""
+        purpose = self._view.document.purpose if self._view else None
+        return reader if purpose is None else reader.reading_always(paths.join((consents.ROOT, purpose)))
+
+    def read(
+        self, service: ProfileService, caller: Caller, found: list[Profile], reader: ProfileReader
+    ) -> list[Profile]:
+        """The found profiles as they may be shown; what is revealed is recorded first. Raises StoreError, and
+        DamagedStateError where nothing but damaged fragments was found."""
+        if reader.damaged and not found:
+            raise DamagedStateError("a stored fragment is damaged; restore it from a backup")
+        shown = [self.of(each) for each in self._consented(found, reader)]
+        if self.reveal:
+            service.record(caller, self.purpose, shown)
+        return shown
 
     def of(self, profile: Profile) -> Profile:
         """The profile with the attributes that are asked for."""
@@ -171,17 +210,23 @@ class Wanted:
             )
         )
 
-    def read(
-        self, service: ProfileService, caller: Caller, found: list[Profile], reader: ProfileReader
-    ) -> list[Profile]:
-        """The found profiles as they may be shown; what is revealed is recorded first. Raises StoreError, and
-        DamagedStateError where nothing but damaged fragments was found."""
-        if reader.damaged and not found:
-            raise DamagedStateError("a stored fragment is damaged; restore it from a backup")
-        shown = [self.of(profile) for profile in found]
-        if self.reveal:
-            service.record(caller, self.purpose, shown)
-        return shown
+    def document(self, profile: Profile) -> dict[str, Any]:
+        """What `read` gave, as JSON has it."""
+        body = profile.canonical(self.provenance)
+        return body if self._view is None else self._view.of(body)
+
+    def _consented(self, found: list[Profile], reader: ProfileReader) -> Iterator[Profile]:
+        """Those who gave the consent that the view needs, each with what may be shown of it."""
+        purpose = self._view.document.purpose if self._view else None
+        if purpose is None:
+            yield from found
+            return
+        places = {name: paths.join((consents.ROOT, purpose, name)) for name in ("source", "time")}
+        for each in found:
+            consent = consent_of(each, purpose)
+            if consent is not None and consent.is_given:
+                said = {name: getattr(consent, name) for name, path in places.items() if reader.sees(path)}
+                yield reader.visible(each)._replace(consent={"purpose": purpose} | said)
 
 
 MASKED = Wanted(None, provenance=False, reveal=False, purpose=None)
@@ -201,6 +246,7 @@ ActingCaller = Annotated[Caller, Depends(_caller)]
 
 
 def _wanted(
+    service: Service,
     caller: ActingCaller,
     fields: Annotated[
         str | None,
@@ -215,9 +261,14 @@ def _wanted(
     purpose: Annotated[
         str | None, Query(max_length=LONGEST_PURPOSE, description="Why; kept in the audit log.")
     ] = None,
+    view: Annotated[str | None, Query(max_length=100, description=VIEW)] = None,
 ) -> Wanted:
     wanted = Wanted(
-        None if fields is None else [each for each in fields.split(",") if each], provenance, reveal, purpose
+        None if fields is None else [each for each in fields.split(",") if each],
+        provenance,
+        reveal,
+        purpose,
+        None if view is None else service.views()[view],
     )
     wanted.require_rights(caller)
     return wanted

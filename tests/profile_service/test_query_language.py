@@ -20,7 +20,7 @@ from idgraph.model.queries import (
     Range,
     Term,
 )
-from profile_service.query_language import parse_query, warnings
+from idgraph.model.query_language import parse_query, warnings
 
 TYPES = {"text": DataType.STRING, "whole": DataType.INTEGER, "truth": DataType.BOOLEAN}
 

@@ -105,7 +105,7 @@ def search(
 
     A clause that can never match (an unknown path, a text bound on a number) gives a warning; the exit code stays 0.
     """
-    from profile_service.query_language import nearest, parse_query, warnings
+    from idgraph.model.query_language import nearest, parse_query, warnings
 
     with error_handler():
         settings = settings_of(context)

@@ -77,17 +77,17 @@ def get(
     """The profile of an identifier, whichever of its systems it is from, or of a profile id. 404: none that this caller may
     know of. 409: several profiles share the identifier, and the rules give it to none of them."""
     profile = the_profile(service, caller, identifier, wanted)
-    return answer(profile.canonical(wanted.provenance), if_none_match)
+    return answer(wanted.document(profile), if_none_match)
 
 
 @router.post("/lookup", response_model=LookupResults)
 def lookup(body: LookupBody, service: Service, caller: ActingCaller) -> Response:
     """The profiles of up to 100 identifiers, in their order."""
-    wanted = body.wanted(caller)
+    wanted = body.wanted(service, caller)
     items: list[dict[str, Any]] = []
     for text in body.identifiers:
         profiles, is_shared = service.lookup(caller, _parsed(text), wanted)
-        profile = profiles[0].canonical(wanted.provenance) if profiles else None
+        profile = wanted.document(profiles[0]) if profiles else None
         items.append({"identifier": text, "profile": profile, "is_shared": is_shared})
     service.require_found(any(item["profile"] for item in items))
     return answer({"items": items})

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Response
 
 from idgraph.model import queries
 from idgraph.model.queries import Order
+from idgraph.model.query_language import parse_query, warnings
 from idgraph.web.conditional import IfNoneMatch
 from idgraph.web.refusals import BadQueryError
 from profile_service.api.documents import (
@@ -21,7 +22,6 @@ from profile_service.api.documents import (
     answer,
 )
 from profile_service.api.service import ActingCaller, Service, Wanted, WantedParts
-from profile_service.query_language import parse_query, warnings
 from profile_service.reader import ProfileReader
 
 router = APIRouter(prefix="/v1/search", tags=["search"])
@@ -48,14 +48,14 @@ def _query(reader: ProfileReader, body: QueryBody) -> queries.Query:
 def _search(
     service: Service, caller: ActingCaller, body: SearchBody, wanted: Wanted, if_none_match: str | None
 ) -> Response:
-    reader = service.reader(caller)
+    reader = wanted.reading(service.reader(caller))
     query = _query(reader, body)
     order = None if body.sort is None else Order(body.sort.removeprefix("-"), body.sort.startswith("-"))
     result = reader.search(query, body.limit, body.cursor, wanted.reveal, order)
     service.require_found(bool(result.profiles))
     profiles = wanted.read(service, caller, result.profiles, reader)
     found = {
-        "items": [profile.canonical(wanted.provenance) for profile in profiles],
+        "items": [wanted.document(profile) for profile in profiles],
         "next": result.cursor,
         "warnings": list(warnings(query, reader.types(), reader.found_type)),
     }
@@ -95,7 +95,7 @@ def get(
 @router.post("", response_model=SearchResults)
 def post(body: SearchBody, service: Service, caller: ActingCaller) -> Response:
     """The same, with the query in the body: nothing of it is in a URL."""
-    return _search(service, caller, body, body.wanted(caller), None)
+    return _search(service, caller, body, body.wanted(service, caller), None)
 
 
 @router.get("/count", response_model=CountResult)

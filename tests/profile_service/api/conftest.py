@@ -130,11 +130,36 @@ def served_here(pipeline: Pipeline, callers: list[Caller], **parts: Any) -> Iter
         yield Served(url, pipeline, metadata, file, following, stack)
 
 
+@contextmanager
+def published(served: Served, newer: MetadataSnapshot) -> Iterator[None]:
+    """The service follows another snapshot while the block runs."""
+
+    def publish(snapshot: MetadataSnapshot) -> None:
+        served.metadata.snapshot_now = snapshot
+        served.metadata.version += 1
+        while served.following.edition().etag != str(served.metadata.version):
+            pass
+
+    kept = served.metadata.snapshot_now
+    publish(newer)
+    try:
+        yield
+    finally:
+        publish(kept)
+
+
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("profiles")
     pipeline = Pipeline(folder, snapshot=with_levels(LEVELS))
     pipeline.process(records(400))
+    with started(folder, pipeline) as served:
+        yield served
+
+
+@contextmanager
+def started(folder: Path, pipeline: Pipeline) -> Iterator[Served]:
+    """The service of a pipeline, while the block runs."""
     callers = [caller(name, clearance) for name, clearance in CLEARANCES.items()]
     callers.append(caller("revealing", 100, may_reveal=True))
     with served_here(pipeline, callers) as found:

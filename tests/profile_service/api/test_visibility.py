@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.profile_service.api.conftest import Served, problem, with_levels
+from tests.profile_service.api.conftest import Served, problem, published, with_levels
 from tests.retail import attribute, snapshot
 
 USER = "user_id:4493"
@@ -120,22 +120,8 @@ def test_suggestions_name_nothing_hidden(everything: httpx.Client, none: httpx.C
 
 def test_a_changed_level_holds_from_the_next_snapshot_on(served: Served, half: httpx.Client) -> None:
     assert "gender" in half.get(f"/v1/profiles/{ANONYMOUS}").json()["attributes"]["demographics"]
-    kept = served.metadata.snapshot_now
-    served.metadata.snapshot_now = with_levels({"demographics": 90})
-    served.metadata.version += 1
-    try:
-        while served_version(served) != served.metadata.version:
-            pass
+    with published(served, with_levels({"demographics": 90})):
         assert "demographics" not in half.get(f"/v1/profiles/{ANONYMOUS}").json()["attributes"]
-    finally:
-        served.metadata.snapshot_now = kept
-        served.metadata.version += 1
-    while served_version(served) != served.metadata.version:
-        pass
-
-
-def served_version(served: Served) -> int:
-    return int(served.following.edition().etag)
 
 
 def test_a_value_above_a_hidden_attribute_is_hidden_and_so_is_one_below() -> None:

@@ -30,6 +30,21 @@ def paths_read(node: dict[str, Any]) -> Iterator[tuple[str, ...]]:
         yield from paths_read(node["children"][0]) if node["children"] else ((),)
 
 
+def all_read(node: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+    """The keys at or below which all parts of the input stand that an expression looks at; no keys: anywhere."""
+    keys, kind, children = field_chain(node), node["type"], node["children"]
+    if keys is not None:
+        yield keys
+    elif kind in ("identity", "current"):
+        yield ()
+    elif kind in _SEQUENCES or kind in _PROJECTIONS or kind == "flatten":
+        # What follows looks at what stands first.
+        yield from all_read(children[0])
+    elif kind not in ("literal", "expref"):
+        for child in children:
+            yield from all_read(child)
+
+
 def is_path(node: dict[str, Any]) -> bool:
     """Whether the result is at most one part of the input, or a text or number made of it."""
     if node["type"] == "function_expression":

@@ -40,11 +40,11 @@ from transforms.spec.generation.nodes import (
 )
 from transforms.spec.jmespath.compilation import Expression, compile_expression
 from transforms.spec.jmespath.functions import CUSTOM_FUNCTIONS
-from transforms.spec.jmespath.growth import field_chain, is_small, paths_read
+from transforms.spec.jmespath.growth import all_read, field_chain, is_small, paths_read
 from transforms.spec.jolt.place_code import PlaceCode
 from transforms.spec.jolt.places import PathElement, State, Target
 from transforms.spec.jolt.writers import StepKind
-from transforms.spec.limits import SpecLimits
+from transforms.spec.limits import DEFAULT_LIMITS, SpecLimits
 from transforms.spec.operation import EmitContext, Operation, PathTree
 from transforms.spec.pointers import found, pointer
 
@@ -167,6 +167,13 @@ def compile_jmespath(spec: Any, limits: SpecLimits, code: Code) -> Operation:
         builds=built,
         copies=_copies(targets.values()),
     )
+
+
+def all_sources(spec: Any, limits: SpecLimits = DEFAULT_LIMITS) -> set[str]:
+    """The attribute paths at or below which all stands that the expressions of a spec look at; the empty path: anywhere."""
+    return {
+        paths.join(keys) for _, expression in _targets(spec, (), limits) for keys in all_read(expression.tree)
+    }
 
 
 def failing_targets(spec: Any, value: Any, place: str, limits: SpecLimits) -> Iterator[TransformError]:

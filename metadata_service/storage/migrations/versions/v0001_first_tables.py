@@ -22,6 +22,7 @@ APPEND_ONLY = {
     "identity_rules": "",
     "discovery_defaults": "",
     "classification_levels": "",
+    "definition_versions": "",
     "policy_changes": "",
     "policy_decisions": "",
     "spec_versions": " OF name, version, snapshot_version, document",

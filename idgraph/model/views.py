@@ -1,0 +1,62 @@
+"""Views and segments: what product teams name once and use in many requests."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from idgraph.model.specs import NAME_PATTERN
+
+PURPOSE_PATTERN = r"^[A-Za-z][A-Za-z0-9_\-]{0,63}$"
+
+
+class Definition(BaseModel):
+    """What both have in common. A retired one exists for its history only."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(pattern=NAME_PATTERN)
+    description: str = Field(default="", max_length=4000)
+    status: Literal["active", "retired"] = "active"
+    purpose: str | None = Field(
+        default=None,
+        pattern=PURPOSE_PATTERN,
+        description="Whoever has not consented to it is left out.",
+    )
+
+
+class ViewDefinition(Definition):
+    """A selection and renaming of attributes, as its author writes it."""
+
+    attributes: dict[str, Any] = Field(
+        min_length=1,
+        description="As the spec of the operation `jmespath`: target path to an expression over the attributes.",
+    )
+
+
+class ViewDocument(ViewDefinition):
+    """One stored, immutable version of a view."""
+
+    version: int = Field(ge=1)
+
+
+class SegmentDefinition(Definition):
+    """A named search: `q` in the search language, or `query` in JSON."""
+
+    q: str | None = Field(default=None, max_length=10_000)
+    query: list[Any] | None = Field(default=None, description="Conditions that must all hold.")
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        if (self.q is None) == (self.query is None):
+            raise ValueError("`q` and `query` are two forms of one thing; give one")
+        return self
+
+
+class SegmentDocument(Definition):
+    """One stored, immutable version of a segment. `query` has what `q` meant when it was saved."""
+
+    q: str | None = None
+    query: list[Any]
+    version: int = Field(ge=1)

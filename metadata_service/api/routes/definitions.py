@@ -1,0 +1,74 @@
+"""Views and segments: the same routes for both."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Response
+from pydantic import BaseModel
+
+from idgraph.model.records import SegmentVersionRecord, ViewVersionRecord
+from idgraph.model.specs import NAME_PATTERN
+from idgraph.model.views import SegmentDocument, ViewDocument
+from idgraph.web.conditional import IfNoneMatch, Precondition, json_answer
+from idgraph.web.cursors import ListPage
+from idgraph.web.refusals import RefusedRequestError
+from metadata_service.api.service import Actor, Paging, Reason, Service
+from metadata_service.definitions import SEGMENTS, VIEWS, Definitions, Stated, Stored
+
+Name = Annotated[str, Path(pattern=NAME_PATTERN)]
+
+
+def _routes(
+    definitions: Definitions[Stated, Stored], documents: type[BaseModel], records: type[BaseModel]
+) -> APIRouter:
+    router = APIRouter(prefix=f"/v1/{definitions.kind}s", tags=[f"{definitions.kind}s"])
+
+    @router.get("", response_model=documents)
+    def list_(service: Service, paging: Paging) -> Any:
+        """The latest versions, by name."""
+        with service.database.read() as session:
+            return definitions.list(session, paging)
+
+    @router.get("/{name}", response_model=definitions.stored)
+    def get(name: Name, service: Service, if_none_match: IfNoneMatch = None) -> Response:
+        """The latest version."""
+        with service.database.read() as session:
+            document = definitions.get(session, name)
+        return json_answer(document.model_dump_json(), if_none_match)
+
+    @router.get("/{name}/versions", response_model=records)
+    def list_versions(name: Name, service: Service, paging: Paging) -> Any:
+        """All versions with who, when and why; the newest first."""
+        with service.database.read() as session:
+            return definitions.versions(session, name, paging)
+
+    def put(
+        name: Name,
+        definition: Stated,
+        service: Service,
+        actor: Actor,
+        precondition: Precondition,
+        reason: Reason = "",
+    ) -> Response:
+        """Store a new version, in force at once; with status `retired`, take it out of use. The same again makes none."""
+        if definition.name != name:
+            raise RefusedRequestError("the name is not the one in the URL", "/name")
+        with service.database.read() as session:
+            first = definitions.checked(session, definition)
+        with service.database.write(actor, reason) as edit:
+            document, is_new = definitions.save(edit, first, precondition)
+        return json_answer(document.model_dump_json(), status=201 if is_new else 200)
+
+    put.__annotations__["definition"] = definitions.stated
+    responses: dict[int | str, dict[str, Any]] = {
+        201: {"model": definitions.stored, "description": "It is new."}
+    }
+    router.put("/{name}", response_model=definitions.stored, responses=responses)(put)
+    return router
+
+
+ROUTERS = (
+    _routes(VIEWS, ListPage[ViewDocument], ListPage[ViewVersionRecord]),
+    _routes(SEGMENTS, ListPage[SegmentDocument], ListPage[SegmentVersionRecord]),
+)

@@ -1,0 +1,152 @@
+"""Views and segments as they are stored: documents with a name, a new version for each edit, checked before it is saved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar
+
+from sqlalchemy import Select, func, select
+from sqlalchemy.orm import Session, aliased
+
+from idgraph.model import queries
+from idgraph.model.attributes import AttributeMetadata
+from idgraph.model.errors import QueryError, SpecError
+from idgraph.model.query_language import parse_query
+from idgraph.model.records import ProvenanceRecord, SegmentVersionRecord, ViewVersionRecord
+from idgraph.model.views import SegmentDefinition, SegmentDocument, ViewDefinition, ViewDocument
+from idgraph.web.cursors import ListPage, PageRequest
+from idgraph.web.refusals import RefusedRequestError, UnknownSubjectError
+from metadata_service.attributes.catalogue import find_attributes
+from metadata_service.storage.edits import Edit
+from metadata_service.storage.tables import DefinitionVersionRow, SnapshotRow
+
+Stated = TypeVar("Stated", ViewDefinition, SegmentDefinition)
+Stored = TypeVar("Stored", ViewDocument, SegmentDocument)
+
+
+@dataclass(frozen=True, slots=True)
+class Definitions(Generic[Stated, Stored]):
+    """All of one kind. `read` gives the fields that are stored of a definition."""
+
+    kind: Literal["view", "segment"]
+    stated: type[Stated]
+    stored: type[Stored]
+    record: type[ProvenanceRecord]
+    read: Callable[[Session, Stated], dict[str, Any]]
+
+    def get(self, session: Session, name: str) -> Stored:
+        """The latest version. Raises UnknownSubjectError."""
+        found = self._find(session, name)
+        if found is None:
+            raise UnknownSubjectError(f"no {self.kind} is named {name}")
+        return found
+
+    def list(self, session: Session, wanted: PageRequest) -> ListPage[Stored]:
+        """The latest versions, by name."""
+        query = self._latest().order_by(_Row.name).limit(wanted.one_more)
+        after = wanted.after(str)
+        if after is not None:
+            query = query.where(_Row.name > after)
+        found = map(self.stored.model_validate_json, session.scalars(query))
+        return wanted.page(found, lambda each: each.name)
+
+    def versions(self, session: Session, name: str, wanted: PageRequest) -> ListPage[ProvenanceRecord]:
+        """All versions, the newest first. Raises UnknownSubjectError."""
+        self.get(session, name)
+        found = self._versions(session, name, wanted.after(int), wanted.one_more)
+        return wanted.page(found, lambda each: int(each.document.version))  # type: ignore[attr-defined]
+
+    def active(self, session: Session) -> Iterator[str]:
+        """The documents that a snapshot has, by name."""
+        for document in session.scalars(self._latest().order_by(_Row.name)):
+            if self.stored.model_validate_json(document).status == "active":
+                yield document
+
+    def changed(self, session: Session, since: int) -> bool:
+        """Whether any was saved after a snapshot."""
+        newer = select(_Row.name).where(_Row.kind == self.kind, _Row.snapshot_version > since).limit(1)
+        return session.scalar(newer) is not None
+
+    def checked(self, session: Session, definition: Stated) -> Stored:
+        """The document of a definition, as a first version. To be called before the edit: it can take a second. Raises
+        SpecError, RefusedRequestError."""
+        return self.stored(**self.read(session, definition), version=1)
+
+    def save(
+        self, edit: Edit, first: Stored, precondition: Callable[[str | None], None]
+    ) -> tuple[Stored, bool]:
+        """Store what `checked` gave as a new version; the same again makes none. Gives the document, and whether the name is
+        new."""
+        known = self._find(edit.session, first.name)
+        precondition(None if known is None else known.model_dump_json())
+        if known is not None and known == first.model_copy(update={"version": known.version}):
+            return known, False
+        document = first if known is None else first.model_copy(update={"version": known.version + 1})
+        row = _Row(
+            kind=self.kind,
+            name=document.name,
+            version=document.version,
+            snapshot_version=edit.version,
+            document=document.model_dump_json(),
+        )
+        edit.session.add(row)
+        edit.record(self.kind, document.name, document.version, "saved")
+        return document, known is None
+
+    def _find(self, session: Session, name: str) -> Stored | None:
+        document = session.scalar(self._latest().where(_Row.name == name))
+        return None if document is None else self.stored.model_validate_json(document)
+
+    def _latest(self) -> Select[str]:
+        newer = aliased(_Row)
+        newest = select(func.max(newer.version)).where(newer.kind == self.kind, newer.name == _Row.name)
+        return select(_Row.document).where(_Row.kind == self.kind, _Row.version == newest.scalar_subquery())
+
+    def _versions(
+        self, session: Session, name: str, before: int | None, limit: int
+    ) -> Iterator[ProvenanceRecord]:
+        query = (
+            select(_Row.document, SnapshotRow)
+            .join(SnapshotRow, SnapshotRow.version == _Row.snapshot_version)
+            .where(_Row.kind == self.kind, _Row.name == name)
+            .order_by(_Row.version.desc())
+            .limit(limit)
+        )
+        if before is not None:
+            query = query.where(_Row.version < before)
+        for document, edit in session.execute(query):
+            yield self.record(document=self.stored.model_validate_json(document), **edit.provenance())
+
+
+_Row = DefinitionVersionRow
+
+
+def _view(_session: Session, definition: ViewDefinition) -> dict[str, Any]:
+    from transforms import compile_spec
+
+    try:
+        compile_spec({"operation": "jmespath", "spec": definition.attributes})
+    except SpecError as error:
+        place = error.pointer.removeprefix("/spec")
+        raise SpecError(error.message, f"/attributes{place}", error.hint, error.offset) from None
+    return dict(definition)
+
+
+def _segment(session: Session, definition: SegmentDefinition) -> dict[str, Any]:
+    def type_of(path: str) -> Any:
+        known: AttributeMetadata | None = next(find_attributes(session, [path]), None)
+        return None if known is None else known.shown_type
+
+    try:
+        if definition.q is None:
+            query = queries.from_json(definition.query)
+        else:
+            query = parse_query([f"({definition.q})"] if definition.q.strip() else [], type_of)
+    except QueryError as error:
+        raise RefusedRequestError(str(error), "/query" if definition.q is None else "/q") from None
+    return dict(definition) | {"query": queries.to_json(query)}
+
+
+VIEWS = Definitions("view", ViewDefinition, ViewDocument, ViewVersionRecord, _view)
+SEGMENTS = Definitions("segment", SegmentDefinition, SegmentDocument, SegmentVersionRecord, _segment)

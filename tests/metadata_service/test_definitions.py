@@ -1,0 +1,110 @@
+"""Views and segments in the metadata service: versions, conditional edits, refusals, the snapshot and its changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from idgraph.model.snapshot_changes import SnapshotChanges
+from idgraph.model.snapshots import MetadataSnapshot
+from tests.metadata_service.conftest import Running
+
+VIEW = {
+    "name": "crm",
+    "attributes": {"age": "demographics.age", "contact": {"mail": "lower(identity.email)"}},
+}
+SEGMENT = {"name": "adults", "q": "demographics.age>=18"}
+BOTH = pytest.mark.parametrize(("kind", "first"), [("views", VIEW), ("segments", SEGMENT)])
+
+
+def put(client: httpx.Client, kind: str, body: dict[str, Any], **headers: str) -> httpx.Response:
+    return client.put(f"/v1/{kind}/{body['name']}", params={"reason": "a test"}, json=body, headers=headers)
+
+
+@BOTH
+def test_an_edit_is_a_version_with_who_when_and_why(
+    service: Running, kind: str, first: dict[str, Any]
+) -> None:
+    url = f"/v1/{kind}/{first['name']}"
+    assert service.reader.get(url).status_code == 404
+    saved = put(service.admin, kind, first)
+    assert (saved.status_code, saved.json()["version"]) == (201, 1)
+    assert put(service.admin, kind, first).json() == saved.json()
+    known = service.reader.get(url)
+    assert known.json() == saved.json()
+    assert service.reader.get(url, headers={"If-None-Match": known.headers["ETag"]}).status_code == 304
+    second = first | {"description": "other words"}
+    for client in (service.reader, service.pipeline):
+        assert put(client, kind, second).status_code == 403
+    answer = put(service.admin, kind, second, **{"If-Match": known.headers["ETag"]})
+    assert (answer.status_code, answer.json()["version"]) == (200, 2)
+    assert put(service.admin, kind, first, **{"If-Match": known.headers["ETag"]}).status_code == 412
+    versions = service.reader.get(f"{url}/versions?limit=1").json()
+    assert [(each["document"]["version"], each["reason"]) for each in versions["items"]] == [(2, "a test")]
+    rest = service.reader.get(f"{url}/versions", params={"cursor": versions["next"]}).json()
+    assert [(each["document"], each["actor"]) for each in rest["items"]] == [(saved.json(), "the admin")]
+    assert service.reader.get(f"/v1/{kind}").json()["items"] == [answer.json()]
+    lines = service.reader.get("/v1/changes", params={"kind": kind.removesuffix("s")}).json()["items"]
+    assert [(each["subject"], each["subject_version"]) for each in lines] == [
+        (first["name"], 2),
+        (first["name"], 1),
+    ]
+
+
+@BOTH
+def test_the_snapshot_and_its_changes_have_those_in_force(
+    service: Running, kind: str, first: dict[str, Any]
+) -> None:
+    def snapshot() -> tuple[MetadataSnapshot, str]:
+        answer = service.reader.get("/v1/snapshot")
+        return MetadataSnapshot.model_validate_json(answer.content), answer.headers["ETag"]
+
+    known, etag = snapshot()
+    assert kind not in known.model_dump(mode="json")
+    for body in (first, first | {"name": "another"}, first | {"status": "retired"}):
+        put(service.admin, kind, body)
+        answer = service.reader.get("/v1/snapshot/changes", params={"since": etag})
+        changes = SnapshotChanges.model_validate_json(answer.content)
+        newest, etag = snapshot()
+        assert (changes.applied_to(known), changes.etag) == (newest, etag)
+        known = newest
+    assert [each.name for each in getattr(known, kind)] == ["another"]
+    put(service.admin, "views", VIEW | {"name": "elsewhere"})
+    put(service.admin, "segments", SEGMENT | {"name": "elsewhere"})
+    assert service.reader.get(f"/v1/{kind}/{first['name']}").json()["status"] == "retired"
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "pointer"),
+    [
+        ("views", {"attributes": {}}, "/attributes"),
+        ("views", {"attributes": {"a": "b["}}, "/attributes/a"),
+        ("views", {"attributes": {"a": {"b": 1}}}, "/attributes/a/b"),
+        ("views", {"attributes": {"a": "b", "a.c": "d"}}, "/attributes"),
+        ("views", {"attributes": {"a": "@"}, "purpose": "two words"}, "/purpose"),
+        ("views", {"attributes": {"a": "@"}, "fields": []}, "/fields"),
+        ("segments", {"q": "a=("}, "/q"),
+        ("segments", {"query": [{"term": {"path": "a"}}]}, "/query"),
+        ("segments", {"q": "a=1", "query": []}, ""),
+        ("segments", {}, ""),
+        ("segments", {"q": "a=1", "name": "another"}, "/name"),
+    ],
+)
+def test_what_cannot_work_is_refused_with_the_place(
+    service: Running, kind: str, body: dict[str, Any], pointer: str
+) -> None:
+    answer = service.admin.put(f"/v1/{kind}/x", json={"name": "x"} | body)
+    assert (answer.status_code, answer.json().get("pointer", "")) == (422, pointer), answer.text
+    assert service.reader.get(f"/v1/{kind}").json()["items"] == []
+
+
+def test_a_segment_means_what_its_text_meant_when_it_was_saved(service: Running) -> None:
+    assert put(service.admin, "segments", {"name": "s", "q": "a.code=44"}).json()["query"] == [
+        {"term": {"path": "a.code", "value": 44}}
+    ]
+    declared = {"path": "a.code", "data_type": "string"}
+    assert service.admin.put("/v1/attributes/a.code", json=declared).status_code == 201
+    saved = put(service.admin, "segments", {"name": "s", "q": "a.code=44"}).json()
+    assert (saved["version"], saved["query"]) == (2, [{"term": {"path": "a.code", "value": "44"}}])
