@@ -69,13 +69,6 @@ def owner_only() -> Iterator[None]:
         os.umask(kept)
 
 
-def write_private(path: Path, content: str) -> None:
-    """Write a small secret file, readable by its owner only; refuses to replace one."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="ascii") as stream:
-        stream.write(content)
-
-
 @contextmanager
 def file_lock(lock: Path, waiting: Callable[[], object] = lambda: None) -> Iterator[None]:
     """While the file `lock` is locked, which is made where it is not there; waits for whoever has it, asked to `waiting` first.

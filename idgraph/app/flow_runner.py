@@ -87,7 +87,7 @@ def run_flow(
     running: list[Flow] = []
     with ExitStack() as stack:
         stack.enter_context(_own_state(settings))
-        client = stack.enter_context(closing(wiring.metadata_client(settings)))
+        client = stack.enter_context(closing(wiring.flow_client(settings)))
         resources = stack.enter_context(_ready(settings))
         kept, max_age = wiring.snapshot_file(settings), settings.metadata.max_snapshot_age_seconds
         snapshots = stack.enter_context(SnapshotFollower(client, kept, max_age))

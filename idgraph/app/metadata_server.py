@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 from fastapi import FastAPI
 
 from idgraph.app import wiring
 from idgraph.app.observation.json_logs import say
-from idgraph.app.settings.document import Settings
-from idgraph.files import write_private
-from idgraph.model.errors import ConfigError
-from idgraph.web.refusals import ClashError
+from idgraph.app.settings.document import ADMIN_TOKEN, Settings
+from idgraph.files import write_atomically
 from idgraph.web.server import serve, serving
 from metadata_service.api.app import create_app
 from metadata_service.api.service import ServiceSettings
 from metadata_service.storage.database import Database
-from metadata_service.storage.tokens import Role, create_token
+from metadata_service.storage.tokens import Role, add_token, has_tokens, is_in_use
 
-SERVICE_NAME = "profile-service"
-TOKEN_NAME = "first-admin"  # noqa: S105 - a name, not a token
+FIRST_ADMIN = "first-admin"
 
 
 def serve_here(settings: Settings, host: str | None, port: int | None) -> None:
@@ -32,7 +29,7 @@ def serve_here(settings: Settings, host: str | None, port: int | None) -> None:
     port = address.port or 8410 if port is None else port
 
     def show_report(url: str) -> None:
-        say(f"metadata service on {url}, token in {settings.token_file()}")
+        say(f"metadata service on {url}, tokens in {settings.directory}")
 
     serve(app, host, port, show_report)
 
@@ -47,19 +44,24 @@ def serving_here(settings: Settings, port: int = 0) -> Iterator[str]:
 def _application(settings: Settings) -> FastAPI:
     wiring.prepare_directory(settings)
     app = create_app(ServiceSettings(settings.database_url()))
-    database = app.state.service.database
-    try:
-        # The same token again has no effect, so a configured or earlier one simply stays valid.
-        create_token(database, TOKEN_NAME, Role.ADMIN, wiring.metadata_token(settings))
-    except ConfigError:
-        write_private(settings.token_file(), create_token(database, TOKEN_NAME, Role.ADMIN))
-    if settings.profiles.token is None and not settings.profiles_token_file().exists():
-        _make_service_token(settings, database)
+    _make_tokens(settings, app.state.service.database)
     return app
 
 
-def _make_service_token(settings: Settings, database: Database) -> None:
-    """The profile service's own, where both run on one machine. Elsewhere, or where it was removed: `idgraph tokens add`."""
-    with suppress(ClashError):
-        token = create_token(database, SERVICE_NAME, Role.SERVICE)
-        write_private(settings.profiles_token_file(), token)
+def _make_tokens(settings: Settings, database: Database) -> None:
+    """The first admin's, in a database that never had a token; and the flow's and the profile service's where they run on
+    this machine, whenever there is neither file nor token. Elsewhere: `idgraph tokens add`.
+
+    Files come before the commit: a crash in between leaves tokens that no database knows, which the next start replaces.
+    """
+    with database.write(wiring.local_user(), "made by the start of the service") as edit:
+        is_new = not has_tokens(edit)
+        if is_new:
+            token = add_token(edit, FIRST_ADMIN, Role.ADMIN)
+            write_atomically(settings.directory / ADMIN_TOKEN, token.encode())
+        for name, role, file, is_elsewhere in (
+            ("flow", Role.PIPELINE, settings.flow_token_file(), settings.metadata.flow_token_file),
+            ("profile-service", Role.SERVICE, settings.profiles_token_file(), settings.profiles.token_file),
+        ):
+            if not is_elsewhere and (is_new or not (file.exists() or is_in_use(edit, name))):
+                write_atomically(file, add_token(edit, name, role).encode())

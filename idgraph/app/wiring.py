@@ -5,6 +5,7 @@ Adapters are imported where they are opened, so that a command waits for none th
 
 from __future__ import annotations
 
+import getpass
 import json
 import logging
 from collections.abc import Iterator
@@ -165,32 +166,68 @@ def adopt_keyring(settings: Settings) -> None:
 
 
 def metadata_client(settings: Settings, timeout: float = 10.0) -> MetadataClient:
-    """The metadata service's client. Raises ConfigError when there is no token."""
+    """The metadata service's client, for a person's command. Raises ConfigError when there is no token."""
+    return _metadata_client(settings, metadata_token(settings), timeout)
+
+
+def flow_client(settings: Settings) -> MetadataClient:
+    """The same with the flow's own token, for what a flow does."""
+    return _metadata_client(settings, flow_token(settings), 10.0)
+
+
+def reading_client(settings: Settings, timeout: float = 10.0) -> MetadataClient:
+    """The same with whichever token there is, for what only reads."""
+    return _metadata_client(settings, _reading_token(settings), timeout)
+
+
+def _metadata_client(settings: Settings, token: str, timeout: float) -> MetadataClient:
     from sinks.http.metadata import MetadataClient
 
-    return MetadataClient(settings.metadata.url, metadata_token(settings), timeout)
+    return MetadataClient(settings.metadata.url, token, timeout)
 
 
 def metadata_token(settings: Settings) -> str:
-    """The token from the configuration, the environment or its file."""
-    return settings.metadata.token or _token(settings.token_file(), "IDGRAPH_METADATA__TOKEN")
+    """A person's token, from the configuration, the environment or its file."""
+    return settings.metadata.token or _token(settings.token_file(), "IDGRAPH_METADATA__TOKEN", "admin")
+
+
+def flow_token(settings: Settings) -> str:
+    """The flow's token."""
+    return settings.metadata.token or _token(
+        settings.flow_token_file(), "IDGRAPH_METADATA__TOKEN", "pipeline"
+    )
+
+
+def _reading_token(settings: Settings) -> str:
+    of_person = settings.token_file().exists() or not settings.flow_token_file().exists()
+    return metadata_token(settings) if of_person else flow_token(settings)
 
 
 def profiles_token(settings: Settings) -> str:
     """The token of the profile service, by which it reads the metadata and who its callers are."""
-    return settings.profiles.token or _token(settings.profiles_token_file(), "IDGRAPH_PROFILES__TOKEN")
+    return settings.profiles.token or _token(
+        settings.profiles_token_file(), "IDGRAPH_PROFILES__TOKEN", "service"
+    )
 
 
-def _token(file: Path, variable: str) -> str:
+def _token(file: Path, variable: str, role: str) -> str:
     try:
         return file.read_text(encoding="ascii").strip()
     except FileNotFoundError:
         raise ConfigError(
-            f"no token for the metadata service: there is no file {file}. Start it with "
-            f"`idgraph serve metadata`, which makes one, or set {variable}"
+            f"no token for the metadata service: there is no file {file}. The first start of `idgraph serve metadata` "
+            f"makes one; later `idgraph tokens add NAME --role {role} > {file}` does; or set {variable}"
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file}: {type(error).__name__}") from None
+
+
+def local_user() -> str:
+    """Who works on this machine."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"
 
 
 def snapshot_file(settings: Settings) -> Path:
@@ -214,11 +251,11 @@ def newest_snapshot(settings: Settings) -> PinnedSnapshot | None:
     from sinks.http.snapshot import fetch_snapshot
 
     try:
-        found = fetch_snapshot(settings.metadata.url, metadata_token(settings), QUICK_SECONDS)
+        found = fetch_snapshot(settings.metadata.url, _reading_token(settings), QUICK_SECONDS)
         if found is not None:
             return found
         # The client says what is wrong.
-        with metadata_client(settings, QUICK_SECONDS) as client:
+        with reading_client(settings, QUICK_SECONDS) as client:
             answer = client.snapshot(None, 0)
             if answer is not None:
                 return PinnedSnapshot(answer.etag, answer.snapshot)

@@ -14,9 +14,11 @@ from sqlalchemy import Select, or_, select
 from idgraph.model.callers import Caller, Scope, token_digest
 from idgraph.web.refusals import ClashError, RefusedRequestError, UnknownSubjectError
 from metadata_service.storage.database import Database
+from metadata_service.storage.edits import Edit
 from metadata_service.storage.tables import TokenRow
 
-MIN_LENGTH = 20
+LIFETIME = timedelta(days=365)
+ADMIN_LIFETIME = timedelta(days=90)
 
 
 class Role(StrEnum):
@@ -48,27 +50,30 @@ def create_token(
     database: Database,
     name: str,
     role: Role,
-    plaintext: str | None = None,
     lifetime: timedelta | None = None,
     clearance: int = 0,
     may_reveal: bool = False,
     scopes: Collection[Scope] = (),
 ) -> str:
-    """Create a token and give its plaintext, which cannot be had again.
+    """Create a token and give its plaintext, which cannot be had again. Nobody chooses one: it has 256 random bits.
 
-    A caller may supply the plaintext; doing so again for the same name and role has no effect. Raises
-    RefusedRequestError for a plaintext that is too weak, or for rights over profiles without the role `profiles`;
-    ClashError when the name or the plaintext is in use.
+    Without a lifetime it is that of the role. Raises RefusedRequestError for rights over profiles without the role
+    `profiles`; ClashError when the name is in use.
     """
-    if plaintext is None:
-        plaintext = "idg_" + secrets.token_urlsafe(32)
-    elif (
-        len(plaintext) < MIN_LENGTH
-        or not plaintext.isascii()
-        or not plaintext.isprintable()
-        or " " in plaintext
-    ):
-        raise RefusedRequestError(f"a token has at least {MIN_LENGTH} visible ASCII characters")
+    with database.write() as edit:
+        return add_token(edit, name, role, lifetime, clearance, may_reveal, scopes)
+
+
+def add_token(
+    edit: Edit,
+    name: str,
+    role: Role,
+    lifetime: timedelta | None = None,
+    clearance: int = 0,
+    may_reveal: bool = False,
+    scopes: Collection[Scope] = (),
+) -> str:
+    """`create_token` as a part of an edit."""
     if not name:
         raise RefusedRequestError("a token has a name")
     if role is not Role.PROFILES and (clearance or may_reveal or scopes):
@@ -77,31 +82,33 @@ def create_token(
         )
     if not 0 <= clearance <= 100:
         raise RefusedRequestError("a clearance is between 0 and 100")
-    stored_scopes = " ".join(sorted(scopes))
-    with database.write() as edit:
-        same = edit.session.scalar(select(TokenRow).where(TokenRow.digest == token_digest(plaintext)))
-        if same is not None:
-            expired = same.expires is not None and same.expires <= edit.at
-            known = (same.name, same.role, same.clearance, same.may_reveal, same.scopes)
-            wanted = (name, role, clearance, may_reveal, stored_scopes)
-            if known == wanted and same.revoked is None and not expired:
-                return plaintext
-            raise ClashError("this token exists already: with another name or role, revoked, or expired")
-        if edit.session.scalar(_live(edit.at).where(TokenRow.name == name)) is not None:
-            raise ClashError(f"a token named {name} exists; revoke it or choose another name")
-        edit.session.add(
-            TokenRow(
-                name=name,
-                role=role,
-                digest=token_digest(plaintext),
-                created=edit.at,
-                expires=edit.at + lifetime if lifetime else None,
-                clearance=clearance,
-                may_reveal=may_reveal,
-                scopes=stored_scopes,
-            )
+    if is_in_use(edit, name):
+        raise ClashError(f"a token named {name} exists; revoke it or choose another name")
+    plaintext = "idg_" + secrets.token_urlsafe(32)
+    edit.session.add(
+        TokenRow(
+            name=name,
+            role=role,
+            digest=token_digest(plaintext),
+            created=edit.at,
+            expires=edit.at + (lifetime or (ADMIN_LIFETIME if role is Role.ADMIN else LIFETIME)),
+            clearance=clearance,
+            may_reveal=may_reveal,
+            scopes=" ".join(sorted(scopes)),
         )
+    )
+    edit.session.flush()
     return plaintext
+
+
+def is_in_use(edit: Edit, name: str) -> bool:
+    """Whether a token of this name is neither revoked nor expired."""
+    return edit.session.scalar(_live(edit.at).where(TokenRow.name == name)) is not None
+
+
+def has_tokens(edit: Edit) -> bool:
+    """Whether there ever was a token."""
+    return edit.session.scalar(select(TokenRow.id).limit(1)) is not None
 
 
 def list_tokens(database: Database) -> list[TokenRecord]:

@@ -90,7 +90,7 @@ def test_tokens_are_made_listed_and_revoked(served: CommandLine) -> None:
     assert made.exit_code == 0
     assert len(made.stdout.strip()) > 20
     listed = {each["name"]: each for each in served.json("tokens", "list", "--json")}
-    assert listed.keys() == {"first-admin", "profile-service", "carol"}
+    assert listed.keys() == {"first-admin", "flow", "profile-service", "carol"}
     assert listed["carol"]["role"] == "reader"
     assert listed["carol"]["expires"] is not None
     shown = served("tokens", "list").stdout

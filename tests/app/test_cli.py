@@ -397,14 +397,14 @@ def test_a_source_whose_folder_cannot_be_made(with_keys: CommandLine) -> None:
 
 
 def test_run_without_a_service_or_a_snapshot(with_keys: CommandLine) -> None:
-    with_keys.settings().token_file().write_text("a-token-for-the-tests")
+    with_keys.settings().flow_token_file().write_text("a-token-for-the-tests")
     result = with_keys("run", "--until-done")
     assert result.exit_code == 5
     assert "no earlier snapshot" in result.stderr
 
 
 def test_run_with_a_wrong_token(served: CommandLine) -> None:
-    served.settings().token_file().write_text("a-token-nobody-ever-made")
+    served.settings().flow_token_file().write_text("a-token-nobody-ever-made")
     result = served("run", "--until-done")
     assert result.exit_code == 5
     assert "HTTP 401" in result.stderr

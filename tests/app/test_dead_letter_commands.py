@@ -210,7 +210,7 @@ def test_replay_while_the_service_is_away_goes_by_the_last_snapshot(filled: Comm
 
 def test_replay_keeps_dead_letters_whose_attributes_nobody_could_be_told_of(filled: CommandLine) -> None:
     settings = filled.settings()
-    settings.token_file().write_text("a-token-for-the-tests")
+    settings.flow_token_file().write_text("a-token-for-the-tests")
     with wiring.opened(settings) as resources:
         pipeline = Pipeline(settings.directory, durable_keys(settings.directory), snapshot=snapshot(specs=[]))
         resources.dead_letters.put(pipeline.map(order(9, 90)).dead_letters)

@@ -91,7 +91,7 @@ def test_the_flow_on_kubernetes_is_a_cluster_that_shares_all(
     spark_ports = {int(options["spark.driver.port"]), int(options["spark.driver.blockManager.port"])}
     assert ports == {*spark_ports, settings.metrics.port}
     mounts = {mount["mountPath"] for mount in driver["volumeMounts"]}
-    for needed in (settings.keyring_file(), settings.token_file(), settings.index.api_key_file):
+    for needed in (settings.keyring_file(), settings.flow_token_file(), settings.index.api_key_file):
         assert needed
         assert str(needed.parent) in mounts
     assert str(settings.directory) in mounts

@@ -250,7 +250,7 @@ def _metadata_service(folder: Path, port: int) -> Iterator[Running]:
 def _shop(folder: Path, port: int) -> Shop:
     """The service with the shop's specs and counters, and a keyring."""
     KeyringFile.create(folder / "keyring.json")
-    url, token = f"http://127.0.0.1:{port}", (folder / ".idgraph" / "metadata.token").read_text().strip()
+    url, token = f"http://127.0.0.1:{port}", (folder / ".idgraph" / "admin.token").read_text().strip()
     with closing(MetadataClient(url, token)) as client:
         declare(client)
         declare_counters(client)

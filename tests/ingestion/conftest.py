@@ -14,10 +14,11 @@ from idgraph.web.server import serving
 from ingestion.spark.workers import WorkerResources
 from metadata_service.api.app import create_app
 from metadata_service.api.service import ServiceSettings
-from metadata_service.storage.tokens import Role, create_token, revoke_token
+from metadata_service.storage.tokens import Role, revoke_token
 from sinks.http.metadata import MetadataClient
 from tests.retail import Pipeline, declared, definition
 from tests.specs_compiled_once import each_spec_is_compiled_once  # noqa: F401 - a fixture
+from tests.tokens import give_token
 
 TOKEN = "admin-token-for-the-tests"
 
@@ -34,7 +35,7 @@ def running(folder: Path, port: int = 0) -> Iterator[Service]:
     """Serve the database of a folder."""
     app = create_app(ServiceSettings(f"sqlite:///{folder / 'metadata.db'}"))
     database = app.state.service.database
-    create_token(database, "admin", Role.ADMIN, TOKEN)
+    give_token(database, "admin", Role.ADMIN, TOKEN)
     with serving(app, port=port) as url:
         yield Service(url, lambda: revoke_token(database, "admin"))
 

@@ -16,8 +16,9 @@ from idgraph.web.server import serving
 from ingestion.metadata.schema_buffer import SchemaSender
 from metadata_service.api.app import create_app
 from metadata_service.api.service import ServiceSettings
-from metadata_service.storage.tokens import Role, create_token
+from metadata_service.storage.tokens import Role
 from tests.ingestion.conftest import TOKEN, client_of
+from tests.tokens import give_token
 
 
 def changes(*paths: str) -> list[SchemaChange]:
@@ -137,7 +138,7 @@ def test_a_write_that_failed_half_way_is_made_again(file: Path, monkeypatch: pyt
 
 def test_with_a_real_service_that_takes_only_small_bodies(tmp_path: Path, file: Path) -> None:
     app = create_app(ServiceSettings(f"sqlite:///{tmp_path}/metadata.db", max_body_bytes=600))
-    create_token(app.state.service.database, "admin", Role.ADMIN, TOKEN)
+    give_token(app.state.service.database, "admin", Role.ADMIN, TOKEN)
     with serving(app) as url, client_of(url) as client:
         sender = SchemaSender(client, file)
         sender.send(changes(*(f"p{number}" for number in range(20)), "_event.x", "much." * 200))

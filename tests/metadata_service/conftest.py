@@ -16,8 +16,9 @@ from idgraph.web.server import serving
 from metadata_service.api.app import create_app
 from metadata_service.api.service import ServiceSettings
 from metadata_service.storage.database import Database, open_database
-from metadata_service.storage.tokens import Role, create_token
+from metadata_service.storage.tokens import Role
 from tests.servers.postgresql import ServerUnavailableError, postgresql
+from tests.tokens import give_token
 
 TOKENS = {role: f"{role}-token-for-the-tests" for role in Role}
 
@@ -100,7 +101,7 @@ def service(database_url: str) -> Iterator[Running]:
     app = create_app(ServiceSettings(database_url), compile_operations)
     database: Database = app.state.service.database
     for role, token in TOKENS.items():
-        create_token(database, f"the {role}", role, plaintext=token)
+        give_token(database, f"the {role}", role, token)
     with ExitStack() as stack:
         url = stack.enter_context(serving(app))
 

@@ -9,9 +9,10 @@ from typing import Any
 import httpx
 import pytest
 
-from metadata_service.storage.tokens import Role, create_token
+from metadata_service.storage.tokens import Role
 from tests.metadata_service.conftest import Running
 from tests.metadata_service.test_proposals import change, patched
+from tests.tokens import give_token
 
 BOB = "token-of-a-second-person"
 
@@ -19,7 +20,7 @@ BOB = "token-of-a-second-person"
 @pytest.fixture
 def bob(service: Running) -> Iterator[httpx.Client]:
     """A second admin."""
-    create_token(service.database, "bob", Role.ADMIN, BOB)
+    give_token(service.database, "bob", Role.ADMIN, BOB)
     with httpx.Client(base_url=service.url, headers={"Authorization": f"Bearer {BOB}"}, timeout=30) as caller:
         yield caller
 

@@ -12,8 +12,9 @@ from idgraph.web.server import serving
 from metadata_service.api.app import create_app
 from metadata_service.api.service import ServiceSettings
 from metadata_service.storage.database import Database
-from metadata_service.storage.tokens import Role, create_token
+from metadata_service.storage.tokens import Role
 from tests.metadata_service.conftest import TOKENS
+from tests.tokens import give_token
 
 Spec = dict[str, Any]
 
@@ -39,7 +40,7 @@ def compiler() -> Compiler:
 @pytest.fixture
 def admin(database_url: str, compiler: Compiler) -> Iterator[httpx.Client]:
     app = create_app(ServiceSettings(database_url), compiler)
-    create_token(app.state.service.database, "the admin", Role.ADMIN, plaintext=TOKENS[Role.ADMIN])
+    give_token(app.state.service.database, "the admin", Role.ADMIN, TOKENS[Role.ADMIN])
     headers = {"Authorization": f"Bearer {TOKENS[Role.ADMIN]}"}
     with (
         serving(app) as url,

@@ -22,9 +22,10 @@ from idgraph.model.specs import IdentifierPlace, SpecDefinition, SpecStatus
 from idgraph.web.server import serving
 from metadata_service.api.app import create_app
 from metadata_service.api.service import ServiceSettings
-from metadata_service.storage.tokens import Role, create_token
+from metadata_service.storage.tokens import Role
 from sinks.http.metadata import MetadataClient
 from sinks.http.snapshot import fetch_snapshot
+from tests.tokens import give_token
 
 TOKEN = "a-token-that-must-not-leak"
 
@@ -38,8 +39,8 @@ def compile_operations(operations: Any) -> object:
 @pytest.fixture
 def url(tmp_path: Path) -> Iterator[str]:
     app = create_app(ServiceSettings(f"sqlite:///{tmp_path}/metadata.db"), compile_operations)
-    create_token(app.state.service.database, "admin", Role.ADMIN, plaintext=TOKEN)
-    create_token(app.state.service.database, "reader", Role.READER, plaintext=TOKEN + "-reader")
+    give_token(app.state.service.database, "admin", Role.ADMIN, TOKEN)
+    give_token(app.state.service.database, "reader", Role.READER, TOKEN + "-reader")
     with serving(app) as running:
         yield running
 
@@ -103,7 +104,7 @@ def test_of_an_older_service_the_whole_is_read(tmp_path: Path) -> None:
     app.router.routes = [
         each for each in app.router.routes if not getattr(each, "path", "").endswith("/changes")
     ]
-    create_token(app.state.service.database, "admin", Role.ADMIN, plaintext=TOKEN)
+    give_token(app.state.service.database, "admin", Role.ADMIN, TOKEN)
     with serving(app) as running, MetadataClient(running, TOKEN) as client:
         first = client.snapshot()
         assert first is not None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import getpass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from idgraph.app.wiring import local_user
 from idgraph.model.jobs import Requester
 
 if TYPE_CHECKING:
@@ -29,9 +29,4 @@ def settings_of(context: typer.Context) -> Settings:
 
 def origin_of(who: str, why: str) -> Requester:
     """The person who starts a job, and the reason."""
-    if not who:
-        try:
-            who = getpass.getuser()
-        except (KeyError, OSError):
-            who = "unknown"
-    return Requester(who, why)
+    return Requester(who or local_user(), why)

@@ -262,7 +262,7 @@ def _send(settings: Settings, changes: list[SchemaChange]) -> None:
     from ingestion.metadata.schema_buffer import SchemaSender
 
     try:
-        with wiring.metadata_client(settings) as client:
+        with wiring.flow_client(settings) as client:
             SchemaSender(client, wiring.refused_changes_file(settings)).send(changes)
     except MetadataError as error:
         raise type(error)(

@@ -30,7 +30,9 @@ def add(
     context: typer.Context,
     name: Name,
     role: Annotated[str, typer.Option(help="reader, pipeline, admin, profiles or service.")] = "admin",
-    days: Annotated[int | None, typer.Option(min=1, help="Days until it expires.")] = None,
+    days: Annotated[
+        int | None, typer.Option(min=1, help="Days until it expires. Default: 90 for an admin, else 365.")
+    ] = None,
     clearance: Annotated[
         int,
         typer.Option(
@@ -59,7 +61,7 @@ def add(
         if role not in list(Role):
             raise typer.BadParameter(f"a role is one of {', '.join(Role)}")
         lifetime = timedelta(days=days) if days else None
-        print(create_token(database, name, Role(role), None, lifetime, clearance, reveal, scopes or ()))
+        print(create_token(database, name, Role(role), lifetime, clearance, reveal, scopes or ()))
 
 
 @commands.command("list")

@@ -25,7 +25,7 @@ from idgraph.app.profile_tree import profile_tree
 from idgraph.app.publish import publish_lines
 from idgraph.app.settings.document import Settings, load
 from idgraph.app.terminal import console, counted
-from idgraph.files import write_private
+from idgraph.files import write_atomically
 from idgraph.model import canonical
 from idgraph.model.errors import IdgraphError
 from idgraph.model.identifiers import Identifier
@@ -278,7 +278,7 @@ class Demo:
         with closing(open_database(self._settings.database_url())) as database:
             token = create_token(database, "demo", Role.PROFILES, clearance=20)
         file = self._settings.directory / "demo.token"
-        write_private(file, token)
+        write_atomically(file, token.encode())
         port = int(self._settings.profiles.port)
         url = stack.enter_context(serving_profiles(self._settings, port))
         say = self._console.print

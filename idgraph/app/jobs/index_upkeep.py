@@ -111,7 +111,7 @@ def followed_snapshot(settings: Settings, state: Path) -> Iterator[Callable[[], 
         # What a flow saw last is as good, or newer.
         write_atomically(file, last.read_bytes())
     try:
-        client = wiring.metadata_client(settings)
+        client = wiring.reading_client(settings)
     except ConfigError:
         known = kept_snapshot(file)
         if known is None:

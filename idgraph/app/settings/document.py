@@ -44,6 +44,8 @@ from idgraph.model.spark import SparkSettings
 log = logging.getLogger(__name__)
 
 DEFAULT_FILE = Path("idgraph.toml")
+ADMIN_TOKEN = "admin.token"  # noqa: S105 - a file's name
+"""In `directory`: what the first start of the metadata service makes."""
 
 # A relative path in an SQLAlchemy URL has three slashes before it, an absolute one four.
 _RELATIVE_DATABASE = re.compile(r"(sqlite(?:\+\w+)?:///)(?!/|:memory:|file:|\?)(.+)")
@@ -59,10 +61,15 @@ class MetadataSettings(BaseModel):
         description="URL of the metadata service, for the pipeline and the commands.",
     )
     token: str | None = Field(
-        default=None, description="Bearer token; better in `token_file` or the environment."
+        default=None,
+        description="Bearer token of a command or a flow; better in a file, or in the environment of its process.",
     )
     token_file: Path | None = Field(
-        default=None, description="File with the token. Default: metadata.token in `directory`."
+        default=None, description="File with the token of commands. Default: admin.token in `directory`."
+    )
+    flow_token_file: Path | None = Field(
+        default=None,
+        description="File with the token of the flow, of the role `pipeline`. Default: flow.token in `directory`.",
     )
     database: str | None = Field(
         default=None,
@@ -206,8 +213,12 @@ class Settings(BaseModel):
         return self.keyring or self.directory / "keyring.json"
 
     def token_file(self) -> Path:
-        """Path of the metadata service's token."""
-        return self.metadata.token_file or self.directory / "metadata.token"
+        """Path of the token by which commands call the metadata service."""
+        return self.metadata.token_file or self.directory / ADMIN_TOKEN
+
+    def flow_token_file(self) -> Path:
+        """Path of the flow's own token."""
+        return self.metadata.flow_token_file or self.directory / "flow.token"
 
     def profiles_token_file(self) -> Path:
         """Path of the profile service's own token."""
@@ -313,8 +324,7 @@ def _read(file: Path) -> tuple[str, dict[str, Any]]:
 
 def _absolute(settings: Settings, base: Path) -> Settings:
     metadata, spark = settings.metadata, settings.spark
-    if metadata.token_file:
-        metadata = metadata.model_copy(update={"token_file": base / metadata.token_file})
+    metadata = metadata.model_copy(update=_files(metadata, ("token_file", "flow_token_file"), base))
     if metadata.database and (relative := _RELATIVE_DATABASE.fullmatch(metadata.database)):
         metadata = metadata.model_copy(update={"database": f"{relative[1]}{base / relative[2]}"})
     registry = settings.kafka.registry
