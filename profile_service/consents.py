@@ -6,18 +6,12 @@ of an older event belong to an older consent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from idgraph.model import paths
 from idgraph.model.fragments import Origin
-from idgraph.model.identifiers import HASHED_PREFIX, Identifier
-from idgraph.model.snapshots import MetadataSnapshot
-from idgraph.web.refusals import RefusedRequestError
 from profile_service.reader import Profile
-
-Publish = Callable[[Sequence[bytes]], int]
-"""Publishes lines, each ending in a line feed, durably."""
 
 ROOT = "consents"
 GIVEN, WITHDRAWN = "given", "withdrawn"
@@ -63,31 +57,6 @@ def consents_of(profile: Profile) -> Iterator[Consent]:
             origin.stamp.event_id,
             origin.stamp.ordinal,
         )
-
-
-class ConsentInput:
-    """The source that takes consents which are recorded over HTTP."""
-
-    def __init__(self, source: str = "", event_type: str = "", publish: Publish | None = None) -> None:
-        """Without `publish` there is none."""
-        self._source = source
-        self._event_type = event_type
-        self._publish = publish
-
-    def publisher(self, identifier: Identifier, snapshot: MetadataSnapshot) -> Publish:
-        """What publishes events of this identifier; it raises PublishError and ConfigError. Raises RefusedRequestError where no
-        event of it would become part of a profile."""
-        if self._publish is None:
-            hint = "name a source in `[profiles] consent_source`"
-            raise RefusedRequestError("this service records no consents", hint=hint)
-        if identifier.value.startswith(HASHED_PREFIX):
-            raise RefusedRequestError("an event has identifiers in the clear, and this is a keyed hash")
-        spec = snapshot.spec_for(self._source, self._event_type)
-        if spec is None or identifier.type not in [each.type for each in spec.identifiers]:
-            hint = "ask by another identifier of the person, or add the type to the spec"
-            message = f"no active mapping spec takes {identifier.type} from the source {self._source}"
-            raise RefusedRequestError(message, hint=hint)
-        return self._publish
 
 
 def _said(profile: Profile, purpose: str, name: str, origin: Origin) -> Any:

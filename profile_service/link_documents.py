@@ -32,8 +32,8 @@ def link_document(link: ShownLink) -> dict[str, Any]:
         {
             "source": each.source,
             "strength": each.strength,
-            "oldest": _origin(each.oldest),
-            "newest": _origin(each.newest),
+            "oldest": origin_document(each.oldest),
+            "newest": origin_document(each.newest),
         }
         for each in link.evidence
     ]
@@ -86,7 +86,8 @@ def time_text(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
-def _origin(origin: Origin) -> dict[str, Any]:
+def origin_document(origin: Origin) -> dict[str, Any]:
+    """An event, and the spec version that mapped it."""
     stamp, spec = origin
     return {
         "event": stamp.event_id,

@@ -191,6 +191,10 @@ class ProfileReader:
             self.shared.append(identifier)
         return list(self._profiles(found.persons or found.sharing, reveal))
 
+    def profile_of(self, person: Person, reveal: bool = False) -> Profile:
+        """The profile of a person as this reader shows it. Raises DamagedStateError."""
+        return self._profile(person, reveal)
+
     def owning(self, forms: Collection[str]) -> Owners:
         """Whose an identifier is, given in its stored forms."""
         return self._persons.owning(forms)

@@ -38,6 +38,7 @@ COMMANDS = {
     "explain": "links:explain",
     "links": "links:commands",
     "suggest": "suggest:commands",
+    "access-request": "access:access_request",
     "erase": "erase:erase",
     "seal": "seal:seal",
     "reindex": "index:reindex",

@@ -10,17 +10,19 @@ from fastapi import FastAPI
 
 from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring, provider_of
+from idgraph.app.jobs.person_jobs import PersonJobThreads
 from idgraph.app.observation.json_logs import say
 from idgraph.app.publish import publisher
 from idgraph.app.settings.document import Settings
+from idgraph.snapshot_file import PinnedSnapshot
 from idgraph.web import audit
 from idgraph.web.audit import AuditLog, AuditReport
 from idgraph.web.limits import RateLimit
 from idgraph.web.server import serve, serving
 from profile_service.api.app import create_app
 from profile_service.api.following import Following
+from profile_service.api.rights import ConsentInput
 from profile_service.api.service import ProfileService
-from profile_service.consents import ConsentInput
 from sinks.http.metadata import MetadataClient
 
 
@@ -70,7 +72,10 @@ def application(settings: Settings) -> Iterator[FastAPI]:
         with Following(client) as following:
             audit_log = AuditLog(audit_file(settings), key)
             consents = stack.enter_context(_consent_input(settings))
-            service = ProfileService(adapters, following, audit_log, require_keys, consents)
+            jobs = stack.enter_context(
+                PersonJobThreads(settings, lambda: PinnedSnapshot(*following.edition()))
+            )
+            service = ProfileService(adapters, following, audit_log, require_keys, consents, jobs)
             per_second = settings.profiles.requests_per_second
             yield create_app(service, RateLimit(per_second, max(1, int(2 * per_second))))
 

@@ -21,6 +21,8 @@ from idgraph.model.errors import ConfigError, MetadataError
 
 if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings
+    from idgraph.jobs.access import Downloads
+    from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch
     from idgraph.jobs.erase.erasure import Erasure
     from idgraph.jobs.job import JobRunner
     from idgraph.model.index import IndexRules, ProfileIndex
@@ -319,34 +321,55 @@ def profile_reader(
     )
 
 
-def erasure(settings: Settings, resources: WorkerResources) -> Erasure:
-    """Erases from the embedded adapters; dead letters are looked through under the newest snapshot."""
+def dead_letter_search(
+    settings: Settings, resources: WorkerResources, pinned: PinnedSnapshot | None
+) -> DeadLetterSearch:
+    """Looks through dead letters under a snapshot."""
     from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch
+
+    return DeadLetterSearch(
+        settings.sources_by_name(),
+        pinned.snapshot if pinned else None,
+        resources.blind_index,
+        resources.sealer.open,
+        resources.formats,
+        resources.decryptors,
+    )
+
+
+def downloads(settings: Settings) -> Downloads:
+    """Documents of access requests until they expire."""
+    from idgraph.jobs.access import Downloads
+    from transforms.privacy.protected_names import TombstoneNames
+    from transforms.privacy.record_sealing import DeadLetterSealer
+
+    provider = provider_of(settings)
+    folder = settings.directory / "access-requests"
+    return Downloads(folder, DeadLetterSealer(provider), TombstoneNames(provider))
+
+
+def erasure(settings: Settings, resources: WorkerResources, pinned: PinnedSnapshot | None = None) -> Erasure:
+    """Erases from the embedded adapters, by default under the newest snapshot to be had."""
     from idgraph.jobs.erase.erasure import Erasure
     from sinks.tombstone_file import TombstoneFile
     from transforms.privacy.protected_names import TombstoneNames
 
     def dead_letters() -> DeadLetterSearch:
-        pinned = newest_snapshot(settings)
-        return DeadLetterSearch(
-            settings.sources_by_name(),
-            pinned.snapshot if pinned else None,
-            resources.blind_index,
-            resources.sealer.open,
-            resources.formats,
-            resources.decryptors,
-        )
+        return dead_letter_search(settings, resources, pinned or newest_snapshot(settings))
+
+    def rules() -> IndexRules:
+        return index_rules(settings, pinned)
 
     names = TombstoneNames(provider_of(settings))
     file = TombstoneFile(tombstone_file(settings))
-    return Erasure(resources, file, names, dead_letters, lambda: index_rules(settings))
+    return Erasure(resources, file, names, dead_letters, rules, downloads(settings).erase)
 
 
-def index_rules(settings: Settings) -> IndexRules:
-    """The rules of a projection under the newest snapshot to be had."""
+def index_rules(settings: Settings, pinned: PinnedSnapshot | None = None) -> IndexRules:
+    """The rules of a projection, by default under the newest snapshot to be had."""
     from transforms.schema.diff import AttributeTree
 
-    return AttributeTree(snapshot_to_read_by(settings).snapshot).index_rules
+    return AttributeTree((pinned or snapshot_to_read_by(settings)).snapshot).index_rules
 
 
 @contextmanager

@@ -33,6 +33,7 @@ class JobKind(StrEnum):
     EXPORT = "export"
     PREVIEW = "preview"
     RESOLVE = "resolve"
+    ACCESS = "access"
 
 
 class JobState(StrEnum):

@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from idgraph.model.errors import (
+    AlreadyRunningError,
     DamagedStateError,
     IdgraphError,
     KeyProviderError,
@@ -60,6 +61,7 @@ STATUS: dict[type[IdgraphError], int] = {
     QueryError: 400,
     ForbiddenError: 403,
     UnknownSubjectError: 404,
+    AlreadyRunningError: 409,
     ClashError: 409,
     SamePersonError: 409,
     GoneError: 410,

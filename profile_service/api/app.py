@@ -15,7 +15,7 @@ from idgraph.web.guard import Access
 from idgraph.web.limits import RateLimit
 from idgraph.web.metrics import Gauge
 from idgraph.web.refusals import NotReadyError
-from profile_service.api.routes import changes, consents, health, profiles, search, views
+from profile_service.api.routes import changes, consents, health, privacy, profiles, search, views
 from profile_service.api.service import ProfileService
 
 MOST_BODY_BYTES = 1 << 20
@@ -41,7 +41,15 @@ def create_app(service: ProfileService, rate: RateLimit | None = None) -> FastAP
             return None
 
     access = Access(service.following.caller, _permits, FREE, MOST_BODY_BYTES, rate, blocks=False)
-    routers = (changes.router, consents.router, health.router, profiles.router, search.router, views.router)
+    routers = (
+        changes.router,
+        consents.router,
+        health.router,
+        privacy.router,
+        profiles.router,
+        search.router,
+        views.router,
+    )
     gauges = {"revision": Gauge("Version of the snapshot in force.", version)}
     app = Application("profiles", access, routers, lifespan, gauges)
     app.state.service = service

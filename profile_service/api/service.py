@@ -12,16 +12,17 @@ from typing import Annotated, Any, NamedTuple, Protocol, cast
 from fastapi import Depends, Query, Request
 
 from idgraph.model import paths
-from idgraph.model.callers import Caller, Scope
+from idgraph.model.callers import Caller
 from idgraph.model.errors import DamagedStateError
 from idgraph.model.identifiers import Identifier
 from idgraph.model.index import ProfileIndex
 from idgraph.web.audit import AuditLog
-from idgraph.web.refusals import BadQueryError, ForbiddenError
+from idgraph.web.refusals import BadQueryError, ForbiddenError, RefusedRequestError
 from profile_service import consents
 from profile_service.api.following import Following
+from profile_service.api.rights import ConsentInput, PersonJobs
 from profile_service.api.views import View, Views
-from profile_service.consents import ConsentInput, consent_of
+from profile_service.consents import consent_of
 from profile_service.history import History, LedgerStore
 from profile_service.links import Links, LinkStore
 from profile_service.reader import Profile, ProfileReader
@@ -69,10 +70,12 @@ class ProfileService:
         audit: AuditLog,
         require_keys: Callable[[], None] = lambda: None,
         consent_input: ConsentInput | None = None,
+        person_jobs: PersonJobs | None = None,
     ) -> None:
         """`require_keys` raises KeyProviderError where the keyring is not that of the profiles."""
         self.following = following
         self.consent_input = consent_input or ConsentInput()
+        self._person_jobs = person_jobs
         self._adapters = adapters
         self._audit = audit
         self._require_keys = require_keys
@@ -119,6 +122,13 @@ class ProfileService:
         """Which fragment was part of which profile, under the names that a reader shows."""
         return History(self._adapters.store, reader.shown_name)
 
+    @property
+    def person_jobs(self) -> PersonJobs:
+        """Raises RefusedRequestError where there are none."""
+        if self._person_jobs is None:
+            raise RefusedRequestError("this service runs no jobs over persons")
+        return self._person_jobs
+
     def require_found(self, is_found: bool) -> None:
         """By another keyring's hashes nobody is found, which is no answer. Raises KeyProviderError."""
         if not is_found and time.monotonic() - self._keys_known > KEYS_SECONDS:
@@ -130,26 +140,19 @@ class ProfileService:
         entry = {"action": "reveal", "caller": caller.name, "purpose": purpose}
         self._audit.append(
             *(
-                entry | {"profile": self._audit_name(profile), "attributes": revealed}
+                entry | {"profile": self._audit_name(profile.id), "attributes": revealed}
                 for profile in profiles
                 if (revealed := [leaf.path for leaf in profile.leaves if leaf.protected])
             )
         )
 
-    def note(self, caller: Caller, action: str, profile: Profile, **details: Any) -> None:
-        """Note what is about to be done to a profile. Raises StoreError; then it may not be done."""
-        self._audit.append(
-            {"action": action, "caller": caller.name, "profile": self._audit_name(profile), **details}
-        )
+    def note(self, caller: Caller, action: str, subject: Identifier | str, **details: Any) -> None:
+        """Note what is about to be done to the profile of an identifier. Raises StoreError; then it may not be done."""
+        named = self._audit_name(str(subject))
+        self._audit.append({"action": action, "caller": caller.name, "profile": named, **details})
 
-    def _audit_name(self, profile: Profile) -> str:
-        return str(self._adapters.blind_index.identifier(Identifier.parse(profile.id)))
-
-
-def require_scope(caller: Caller, scope: Scope) -> None:
-    """Raises ForbiddenError."""
-    if scope not in caller.scopes:
-        raise ForbiddenError(f"the token of this caller has not the scope {scope}")
+    def _audit_name(self, name: str) -> str:
+        return str(self._adapters.blind_index.identifier(Identifier.parse(name)))
 
 
 class Wanted:

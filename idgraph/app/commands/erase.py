@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +15,6 @@ from idgraph.app.commands.context import JobWho, JobWhy, origin_of, settings_of
 from idgraph.app.exits import Exit, error_handler
 from idgraph.app.terminal import confirmed, counted, escape_control_chars, print_json, print_table
 from idgraph.model.errors import ConfigError, QueryError, StoreError
-from idgraph.model.tombstones import NO_EPOCH
 
 if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings
@@ -120,20 +118,15 @@ def _erase(
     yes: bool,
     as_json: bool,
 ) -> None:
-    from idgraph.jobs.erase.erasure import Erased, ErasureJob
-    from idgraph.jobs.erase.receipt import receipt, write_receipt
+    from idgraph.app.jobs.person_erasure import PersonErasure
+    from idgraph.jobs.erase.receipt import write_receipt
 
-    erasure = wiring.erasure(settings, resources)
-    cut_short = erasure.cut_short({*asked, *ids})
-    ids = sorted({*ids, *cut_short})
-    # Events in progress and dead letters can make a fragment of each given name.
-    named = sorted({*ids, *asked})
-    found = erasure.preview(named, asked)
-    if not ids and not any(found.counts._replace(possible_dead_letters=0)):
-        forbidden = [each for each in resources.store.tombstones(named).values() if each.until > NO_EPOCH]
+    erasure = PersonErasure(resources, wiring.erasure(settings, resources), ids, asked)
+    found = erasure.found
+    if erasure.is_empty:
         why = (
             "it was erased before, and its events are refused"
-            if forbidden
+            if erasure.was_erased()
             else "with --fragment ID, later events are refused"
         )
         print(f"nothing is stored under it; {why}", file=sys.stderr)
@@ -155,23 +148,9 @@ def _erase(
         if not confirmed("erase this for good?"):
             print("nothing was erased", file=sys.stderr)
             raise typer.Exit(Exit.FAILED)
-    moment = datetime.now(UTC)
-    until = int((moment.timestamp() + settings.flow.max_future_skew_seconds) * 1000)
-
-    def erase_them() -> Erased:
-        done = Erased()
-        if resources.store.unfinished():
-            # What was killed may have reached some of a person's fragments, and nothing leads to the others any more.
-            done = erasure.again()
-        rest = erasure.erase(named, until, asked)
-        return done.plus(rest) if cut_short else rest
-
-    job = ErasureJob("erase", named, erasure.names, erase_them)
+    job = erasure.job(origin, settings.flow.max_future_skew_seconds)
     _run(runner, job, origin)
-    erased = job.erased
-    reported_of = receipt(
-        moment, origin, until, named, set(asked.values()), erasure.names, erased, bool(cut_short)
-    )
+    erased, reported_of = job.erased, erasure.receipt
     if receipt_file is not None:
         try:
             write_receipt(receipt_file, reported_of)

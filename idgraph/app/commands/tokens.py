@@ -13,7 +13,6 @@ from idgraph.app import wiring
 from idgraph.app.commands.context import Json, settings_of
 from idgraph.app.exits import error_handler
 from idgraph.app.terminal import print_json, print_table
-from idgraph.model.callers import Scope
 
 if TYPE_CHECKING:
     from metadata_service.storage.database import Database
@@ -43,7 +42,7 @@ def add(
         bool, typer.Option("--reveal", help="Of the role profiles: it may open protected values.")
     ] = False,
     scopes: Annotated[
-        list[Scope] | None,
+        list[str] | None,
         typer.Option(
             "--scope",
             help="Of the role profiles: it may handle access requests, erasures and consents (privacy), or issue tokens to "
@@ -55,13 +54,19 @@ def add(
 
     For a caller of the profile service: idgraph tokens add crm --role profiles --clearance 20
     """
+    from idgraph.model.callers import Scope
     from metadata_service.storage.tokens import Role, create_token
 
     with error_handler(), _database(context) as database:
         if role not in list(Role):
             raise typer.BadParameter(f"a role is one of {', '.join(Role)}")
+        if unknown := set(scopes or ()) - set(Scope):
+            raise typer.BadParameter(
+                f"a scope is one of {', '.join(Scope)}, not {', '.join(sorted(unknown))}"
+            )
         lifetime = timedelta(days=days) if days else None
-        print(create_token(database, name, Role(role), lifetime, clearance, reveal, scopes or ()))
+        rights = list(map(Scope, scopes or ()))
+        print(create_token(database, name, Role(role), lifetime, clearance, reveal, rights))
 
 
 @commands.command("list")

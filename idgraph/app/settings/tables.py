@@ -82,6 +82,11 @@ class ProfilesSettings(BaseModel):
     token_file: Path | None = Field(
         default=None, description="File with that token. Default: profiles.token in `directory`."
     )
+    download_hours: float = Field(
+        default=72.0,
+        gt=0,
+        description="Hours until the document of an access request expires ([rights.md](rights.md)).",
+    )
     consent_source: str | None = Field(
         default=None,
         description="Source that takes consents which are recorded over HTTP ([rights.md](rights.md)). Default: none are.",

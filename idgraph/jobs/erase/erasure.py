@@ -112,9 +112,11 @@ class Erasure:
         names: TombstoneNames,
         dead_letters: Callable[[], DeadLetterSearch],
         rules: Callable[[], IndexRules],
+        erase_elsewhere: Callable[[Collection[str]], None] = lambda _: None,
     ) -> None:
         """`dead_letters` is called when dead letters are looked through, and `rules`, as of `Projection`, when a fragment came
-        back meanwhile: both need a snapshot."""
+        back meanwhile: both need a snapshot. `erase_elsewhere` removes what is kept of fragments beside the stores; it may be
+        called again."""
         self._store = resources.store
         self._index = resources.index
         self._rules = rules
@@ -127,6 +129,7 @@ class Erasure:
         self._keeper = keeper
         self.names = names
         self._find_dead_letters = dead_letters
+        self._erase_elsewhere = erase_elsewhere
 
     def preview(self, ids: Sequence[str], identifiers: Iterable[str] = ()) -> Preview:
         """Find what `erase` would remove; changes nothing."""
@@ -277,6 +280,7 @@ class Erasure:
     def _finish(self, found: Sequence[FragmentSummary], identifiers: Iterable[str]) -> Erased:
         """The steps after the store's transaction."""
         ids = [each.fragment_id for each in found]
+        self._erase_elsewhere(ids)
         if ids or identifiers:
             # First: while the index is away later events may be set aside, and their dead letters, which go with the keys,
             # may be replayed.

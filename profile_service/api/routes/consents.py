@@ -13,8 +13,9 @@ from idgraph.model import canonical
 from idgraph.model.callers import Scope
 from idgraph.web.refusals import RefusedRequestError
 from profile_service.api.documents import answer
+from profile_service.api.rights import require_scope
 from profile_service.api.routes.profiles import AskedIdentifier, the_profile
-from profile_service.api.service import MASKED, ActingCaller, Service, require_scope
+from profile_service.api.service import MASKED, ActingCaller, Service
 from profile_service.consents import ROOT, consents_of
 
 CLOCK_SKEW = timedelta(minutes=1)
@@ -85,6 +86,6 @@ def put(
     }
     event["id"] = hashlib.sha256(canonical.encode(event)).hexdigest()[:32]
     publish = service.consent_input.publisher(identifier, service.following.edition().snapshot)
-    service.note(caller, "consent", profile, attributes=[f"{ROOT}.{purpose}"], status=body.status)
+    service.note(caller, "consent", profile.id, attributes=[f"{ROOT}.{purpose}"], status=body.status)
     publish([canonical.encode(event) + b"\n"])
     return answer({"event": event["id"]}, status=202)

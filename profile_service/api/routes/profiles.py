@@ -29,7 +29,8 @@ from profile_service.reader import Profile, ProfileReader
 router = APIRouter(prefix="/v1/profiles", tags=["profiles"])
 
 
-def _parsed(text: str) -> Identifier:
+def parsed(text: str) -> Identifier:
+    """Raises QueryError."""
     try:
         return Identifier.parse(text)
     except ValueError as error:
@@ -42,7 +43,7 @@ def _identifier(
         str, Path(description="`type:value`, percent-encoded; a slash in the value is `%2F`.")
     ],
 ) -> Identifier:
-    return _parsed(path_value(request, 3))
+    return parsed(path_value(request, 3))
 
 
 AskedIdentifier = Annotated[Identifier, Depends(_identifier)]
@@ -86,7 +87,7 @@ def lookup(body: LookupBody, service: Service, caller: ActingCaller) -> Response
     wanted = body.wanted(service, caller)
     items: list[dict[str, Any]] = []
     for text in body.identifiers:
-        profiles, is_shared = service.lookup(caller, _parsed(text), wanted)
+        profiles, is_shared = service.lookup(caller, parsed(text), wanted)
         profile = wanted.document(profiles[0]) if profiles else None
         items.append({"identifier": text, "profile": profile, "is_shared": is_shared})
     service.require_found(any(item["profile"] for item in items))

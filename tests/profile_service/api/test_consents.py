@@ -13,7 +13,7 @@ import pytest
 from idgraph.app.publish import publish_lines
 from idgraph.model.callers import Scope
 from idgraph.web.audit import PURPOSE, verify
-from profile_service.consents import ConsentInput
+from profile_service.api.rights import ConsentInput
 from tests.profile_service.api.conftest import Served, caller, problem, served_here
 from tests.profile_service.test_consents import SOURCE, decided, made
 from tests.retail import Pipeline, raw

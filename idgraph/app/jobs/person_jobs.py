@@ -1,0 +1,216 @@
+"""Access requests and erasures of persons, run by threads of a service or by a command."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from queue import Queue
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from idgraph.app import wiring
+from idgraph.app.adapters.key_providers import provider_of
+from idgraph.app.jobs.person_erasure import PersonErasure
+from idgraph.jobs.access import AccessRequest, Download, Part, dead_letter_part
+from idgraph.jobs.erase.receipt import write_receipt
+from idgraph.jobs.job import Pace, PagedJob, Run
+from idgraph.model.errors import DamagedStateError, QueryError, StoreError
+from idgraph.model.identifiers import Identifier
+from idgraph.model.jobs import JobKind, JobRecord, Requester
+from ingestion.spark.workers import WorkerResources
+from merge.identity.persons import Person
+from profile_service.access_document import access_parts
+from profile_service.history import History
+from profile_service.links import Links
+from profile_service.reader import ProfileReader
+from transforms.privacy.protected_names import TombstoneNames
+
+if TYPE_CHECKING:
+    from idgraph.app.settings.document import Settings
+    from idgraph.snapshot_file import PinnedSnapshot
+
+
+class Opened(NamedTuple):
+    """What jobs over persons are done with."""
+
+    settings: Settings
+    resources: WorkerResources
+    reader: ProfileReader
+    pinned: PinnedSnapshot
+
+
+@contextmanager
+def opened(settings: Settings, pinned: PinnedSnapshot | None = None) -> Iterator[Opened]:
+    """By default under the newest snapshot to be had. Raises KeyProviderError, StoreError."""
+    with wiring.opened(settings) as resources:
+        wiring.require_own_keyring(settings, resources)
+        pinned = pinned or wiring.snapshot_to_read_by(settings)
+        yield Opened(settings, resources, wiring.profile_reader(settings, resources, pinned), pinned)
+
+
+def the_person(reader: ProfileReader, identifier: Identifier) -> Person | None:
+    """The one person of an identifier. Raises QueryError where several share it, DamagedStateError."""
+    found = reader.owning(reader.stored_forms(identifier))
+    if found.sharing:
+        raise QueryError("several profiles share the identifier: name the person by one of their own")
+    if found.unreadable:
+        raise DamagedStateError("a stored fragment is damaged; restore it from a backup")
+    return found.persons[0] if found.persons else None
+
+
+def access_job(
+    here: Opened, person: Person, by: str, keep: Callable[[bytes, Sequence[str]], None]
+) -> AccessRequest:
+    """The job that collects all of a person. `keep` gets the document and the person's fragments."""
+    resources, reader = here.resources, here.reader
+    ids = [each.stored.id for each in person.members]
+    hashes = TombstoneNames(provider_of(here.settings))
+
+    def parts() -> Iterator[Part]:
+        links, history = Links(resources.store, reader), History(resources.store, reader.shown_name)
+        hashed = resources.blind_index.identifier
+        yield from access_parts(reader, links, history, person, hashed)
+        search = wiring.dead_letter_search(here.settings, resources, here.pinned)
+        names = {name for each in person.members for name in each.state.names()}
+        found = list(search.find(resources.dead_letters.scan(), ids, names))
+        yield dead_letter_part(found, resources.dead_letters, resources.sealer.open)
+
+    def keep_unless_erased(content: bytes) -> None:
+        keep(content, ids)
+        if resources.store.tombstones(ids) != before:
+            wiring.downloads(here.settings).erase(ids)
+            raise StoreError("the person was erased meanwhile")
+
+    before = resources.store.tombstones(ids)
+    return AccessRequest(ids, by, hashes, parts, keep_unless_erased)
+
+
+class PersonJobThreads:
+    """The jobs of one service: each in a thread, with stores of its own. A context manager; leaving it waits for them."""
+
+    def __init__(self, settings: Settings, pinned: Callable[[], PinnedSnapshot]) -> None:
+        self._settings = settings
+        self._pinned = pinned
+        self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._downloads = wiring.downloads(settings)
+
+    def __enter__(self) -> PersonJobThreads:
+        self._downloads.sweep()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def start_access(self, identifier: Identifier, origin: Requester) -> JobRecord | None:
+        """Collect all of a person; None if there is none. Raises QueryError, AlreadyRunningError, and what stores raise."""
+
+        def job(here: Opened, job_id: Callable[[], str]) -> PagedJob | None:
+            person = the_person(here.reader, identifier)
+            if person is None:
+                return None
+
+            def keep(content: bytes, ids: Sequence[str]) -> None:
+                hours = self._settings.profiles.download_hours
+                self._downloads.keep(job_id(), content, ids, hours)
+
+            return access_job(here, person, origin.who, keep)
+
+        return self._started(job, origin)
+
+    def preview_erasure(self, identifiers: Sequence[Identifier]) -> dict[str, int] | None:
+        """How much an erasure would remove, by place; None if nothing is there. Raises as `start_access` does."""
+        with opened(self._settings, self._pinned()) as here:
+            erasure = self._erasure(here, identifiers)
+            return None if erasure.is_empty else erasure.found.counts._asdict()
+
+    def start_erasure(self, identifiers: Sequence[Identifier], origin: Requester) -> JobRecord | None:
+        """Erase persons; None if nothing is there. Raises as `start_access` does."""
+
+        def job(here: Opened, job_id: Callable[[], str]) -> PagedJob | None:
+            erasure = self._erasure(here, identifiers)
+            if erasure.is_empty:
+                return None
+
+            def keep(receipt: dict[str, Any]) -> None:
+                file = self._receipt_file(job_id())
+                file.parent.mkdir(mode=0o700, exist_ok=True)
+                write_receipt(file, receipt)
+
+            return erasure.job(origin, self._settings.flow.max_future_skew_seconds, keep)
+
+        return self._started(job, origin)
+
+    def record(self, job_id: str, kind: JobKind) -> JobRecord | None:
+        """How far a job is."""
+        with wiring.job_log(self._settings) as log:
+            found = log.get(job_id)
+        return found if found is not None and found.kind is kind else None
+
+    def download(self, job_id: str) -> Download | None:
+        """The document of an access request; None before its end, and after it expired."""
+        return self._downloads.read(job_id)
+
+    def receipt(self, job_id: str) -> dict[str, Any] | None:
+        """The receipt of an erasure; None before its end."""
+        file = self._receipt_file(job_id)
+        return json.loads(file.read_bytes()) if file.exists() else None
+
+    def _erasure(self, here: Opened, identifiers: Sequence[Identifier]) -> PersonErasure:
+        asked: dict[str, str] = {}
+        ids: set[str] = set()
+        for each in identifiers:
+            forms = here.reader.stored_forms(each)
+            asked |= dict.fromkeys(forms, str(each))
+            found = here.reader.owning(forms)
+            if found.sharing:
+                raise QueryError("several profiles share an identifier: name each person by one of their own")
+            ids.update(member.stored.id for person in found.persons for member in person.members)
+            ids.update(found.unreadable)
+        erasure = wiring.erasure(self._settings, here.resources, here.pinned)
+        return PersonErasure(here.resources, erasure, ids, asked)
+
+    def _receipt_file(self, job_id: str) -> Path:
+        return self._settings.directory / "receipts" / f"{job_id}.json"
+
+    def _started(
+        self, make: Callable[[Opened, Callable[[], str]], PagedJob | None], origin: Requester
+    ) -> JobRecord | None:
+        """The record of the job that `make` gives, once a thread has begun it; what failed before is raised here."""
+        begun: Queue[JobRecord | Exception | None] = Queue()
+        ids: list[str] = []
+
+        def run() -> None:
+            try:
+                with ExitStack() as stack:
+                    here = stack.enter_context(opened(self._settings, self._pinned()))
+                    runner = stack.enter_context(wiring.job_runner(self._settings))
+                    work = make(here, lambda: ids[0])
+                    if work is None:
+                        begun.put(None)
+                        return
+
+                    def watch(run: Run) -> None:
+                        if not ids:
+                            ids.append(run.id)
+                            begun.put(runner.log.get(run.id))
+
+                    runner.run(work, origin, pace=Pace(stop=self._stop), watch=watch)
+                    if work.kind is JobKind.ERASE:
+                        runner.forget_notes()
+            except Exception as error:
+                # The job's record has what happened after it began.
+                begun.put(error)
+
+        self._threads = [each for each in self._threads if each.is_alive()]
+        thread = threading.Thread(target=run, name="person-job", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+        first = begun.get()
+        if isinstance(first, Exception):
+            raise first
+        return first

@@ -1,0 +1,56 @@
+"""What is stored of a person, for an access request: every value with its provenance, whatever a clearance hides.
+
+Nothing of other persons is in it: of a refused link, the other identifier is a keyed hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from idgraph.model.identifiers import Identifier
+from merge.identity.persons import Person
+from profile_service.consents import consents_of
+from profile_service.history import History
+from profile_service.link_documents import link_document, origin_document, periods_document, pin_document
+from profile_service.links import Links
+from profile_service.reader import ProfileReader
+
+
+def access_parts(
+    reader: ProfileReader,
+    links: Links,
+    history: History,
+    person: Person,
+    hashed: Callable[[Identifier], Identifier],
+) -> Iterator[tuple[str, Any]]:
+    """Name and JSON data of each part. `hashed` hides an identifier. Raises KeyProviderError, StoreError."""
+    profile = reader.profile_of(person, reveal=True)
+    yield "profile", profile.canonical(True)
+    yield "consents", [each._asdict() for each in consents_of(profile)]
+    fragments = []
+    for member in person.members:
+        shown = reader.profile_of(Person(member.stored.id, (member,), ()), reveal=True)
+        shown_by = {
+            name: {"source": origin.stamp.source, **origin_document(origin)}
+            for name, origin in sorted(shown.evidence.items())
+        }
+        fragments.append({**shown.canonical(True), "identifiers": shown_by})
+    yield "fragments", fragments
+    found = next(each for each in links.explain(Identifier.parse(person.id)) if each.id == profile.id)
+    own = set(found.identifiers)
+
+    def own_name(each: Identifier) -> str:
+        return str(each if each in own else hashed(each))
+
+    yield "links", [link_document(each) for each in found.accepted]
+    refused = [link_document(each._replace(pin=None)) for each in found.refused]
+    for each, link in zip(refused, found.refused, strict=True):
+        each["pair"] = [own_name(end) for end in link.pair]
+    yield "refused_links", refused
+    pins = [pin_document(each) for each in found.pins]
+    for each in pins:
+        each["pair"] = [own_name(Identifier.parse(end)) for end in each["pair"]]
+    yield "decisions", pins
+    periods = history.periods([member.stored.id for member in person.members])
+    yield "history", [periods_document(*each) for each in periods.items()]

@@ -1,0 +1,66 @@
+"""What the service needs to serve a person's rights: a source of consents, jobs, and callers with the scope for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from idgraph.model.callers import Caller, Scope
+from idgraph.model.identifiers import HASHED_PREFIX, Identifier
+from idgraph.model.jobs import JobKind, JobRecord, Requester
+from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.web.refusals import ForbiddenError, RefusedRequestError
+
+Publish = Callable[[Sequence[bytes]], int]
+"""Publishes lines, each ending in a line feed, durably."""
+
+
+def require_scope(caller: Caller, scope: Scope) -> None:
+    """Raises ForbiddenError."""
+    if scope not in caller.scopes:
+        raise ForbiddenError(f"the token of this caller has not the scope {scope}")
+
+
+class ConsentInput:
+    """The source that takes consents which are recorded over HTTP."""
+
+    def __init__(self, source: str = "", event_type: str = "", publish: Publish | None = None) -> None:
+        """Without `publish` there is none."""
+        self._source = source
+        self._event_type = event_type
+        self._publish = publish
+
+    def publisher(self, identifier: Identifier, snapshot: MetadataSnapshot) -> Publish:
+        """What publishes events of this identifier; it raises PublishError and ConfigError. Raises RefusedRequestError where no
+        event of it would become part of a profile."""
+        if self._publish is None:
+            hint = "name a source in `[profiles] consent_source`"
+            raise RefusedRequestError("this service records no consents", hint=hint)
+        if identifier.value.startswith(HASHED_PREFIX):
+            raise RefusedRequestError("an event has identifiers in the clear, and this is a keyed hash")
+        spec = snapshot.spec_for(self._source, self._event_type)
+        if spec is None or identifier.type not in [each.type for each in spec.identifiers]:
+            hint = "ask by another identifier of the person, or add the type to the spec"
+            message = f"no active mapping spec takes {identifier.type} from the source {self._source}"
+            raise RefusedRequestError(message, hint=hint)
+        return self._publish
+
+
+class DownloadContent(Protocol):
+    """The document of an access request, and when it expires, in epoch milliseconds."""
+
+    @property
+    def content(self) -> bytes: ...
+    @property
+    def expires_ms(self) -> int: ...
+
+
+class PersonJobs(Protocol):
+    """Jobs over persons. A start returns None where nothing is stored, and raises AlreadyRunningError."""
+
+    def start_access(self, identifier: Identifier, origin: Requester) -> JobRecord | None: ...
+    def preview_erasure(self, identifiers: Sequence[Identifier]) -> dict[str, int] | None: ...
+    def start_erasure(self, identifiers: Sequence[Identifier], origin: Requester) -> JobRecord | None: ...
+    def record(self, job_id: str, kind: JobKind) -> JobRecord | None: ...
+    def download(self, job_id: str) -> DownloadContent | None: ...
+    def receipt(self, job_id: str) -> dict[str, Any] | None: ...

@@ -1,0 +1,167 @@
+"""Routes for access requests and erasures, for callers with the scope `privacy`. They reach all of a person, whatever the
+caller's clearance is."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from idgraph.model.callers import Caller, Scope
+from idgraph.model.identifiers import Identifier
+from idgraph.model.jobs import JobKind, JobRecord, Requester
+from idgraph.web.refusals import ClashError, UnknownSubjectError
+from profile_service.api.documents import answer
+from profile_service.api.rights import require_scope
+from profile_service.api.routes.profiles import parsed, the_profile
+from profile_service.api.service import (
+    LONGEST_PURPOSE,
+    MASKED,
+    ActingCaller,
+    ProfileService,
+    Service,
+)
+from profile_service.link_documents import time_text
+from profile_service.visibility import HIGHEST
+
+router = APIRouter(prefix="/v1", tags=["privacy"])
+
+
+class PersonJobDocument(BaseModel):
+    """A job. `expires` is when the download of an access request does; `receipt` is of an erasure that is done."""
+
+    id: str
+    state: str = Field(description="`running`, `done`, `failed`, `cancelled` or `interrupted`.")
+    started: str
+    updated: str
+    counts: dict[str, int] = Field(description="By part of the document, or by place.")
+    expires: str | None = None
+    receipt: dict[str, Any] | None = None
+
+
+class ErasurePreview(BaseModel):
+    """What an erasure would remove, by place. `possible_dead_letters` stay: they may be another person's."""
+
+    counts: dict[str, int]
+
+
+class AccessBody(BaseModel):
+    """Whose data is asked for, and why."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    identifier: str = Field(max_length=4096, description="`type:value`.")
+    reason: str = Field(min_length=1, max_length=LONGEST_PURPOSE)
+
+
+class PersonsBody(BaseModel):
+    """Persons, each by one identifier."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    identifiers: list[Annotated[str, Field(max_length=4096)]] = Field(min_length=1, max_length=20)
+
+
+class ErasureBody(PersonsBody):
+    """Whom to erase, and why."""
+
+    reason: str = Field(min_length=1, max_length=LONGEST_PURPOSE)
+
+
+def _officer(caller: ActingCaller) -> Caller:
+    require_scope(caller, Scope.PRIVACY)
+    return caller.model_copy(update={"clearance": HIGHEST})
+
+
+Officer = Annotated[Caller, Depends(_officer)]
+
+
+@router.post("/access-requests", response_model=PersonJobDocument, status_code=202)
+def request_access(body: AccessBody, service: Service, officer: Officer) -> Response:
+    """Collect all that is stored of a person: a job, whose document can be downloaded until it expires."""
+    identifier = parsed(body.identifier)
+    profile = the_profile(service, officer, identifier, MASKED)
+    service.note(officer, "access request", profile.id, purpose=body.reason)
+    started = service.person_jobs.start_access(identifier, Requester(officer.name, body.reason))
+    return answer(_document(service, started), status=202)
+
+
+@router.get("/access-requests/{job}", response_model=PersonJobDocument)
+def get_access(job: str, service: Service, officer: Officer) -> Response:
+    """How far an access request is."""
+    return answer(_document(service, _own(service, officer, job, JobKind.ACCESS)))
+
+
+@router.get(
+    "/access-requests/{job}/download",
+    response_class=Response,
+    responses={200: {"content": {"application/json": {"schema": {"type": "object"}}}}},
+)
+def download(job: str, service: Service, officer: Officer) -> Response:
+    """The document, with protected values in the clear. 404: the job is not done, or the document expired."""
+    record = _own(service, officer, job, JobKind.ACCESS)
+    found = service.person_jobs.download(job)
+    if found is None:
+        raise UnknownSubjectError("there is no document: the job is not done, or the document expired")
+    service.note(officer, "download", f"job:{record.id}", purpose=record.origin.why)
+    return Response(found.content, headers={"Cache-Control": "no-store"}, media_type="application/json")
+
+
+@router.post("/erasures/preview", response_model=ErasurePreview)
+def preview(body: PersonsBody, service: Service, officer: Officer) -> Response:
+    """What an erasure would remove; changes nothing."""
+    found = service.person_jobs.preview_erasure(_named(service, officer, body))
+    if found is None:
+        raise UnknownSubjectError("nothing is stored of these persons")
+    return answer({"counts": found})
+
+
+@router.post("/erasures", response_model=PersonJobDocument, status_code=202)
+def erase(body: ErasureBody, service: Service, officer: Officer) -> Response:
+    """Erase whole persons, for good: a job. Events up to now are refused from then on."""
+    named = _named(service, officer, body)
+    for each in named:
+        service.note(officer, "erasure", each, purpose=body.reason)
+    started = service.person_jobs.start_erasure(named, Requester(officer.name, body.reason))
+    return answer(_document(service, started), status=202)
+
+
+@router.get("/erasures/{job}", response_model=PersonJobDocument)
+def get_erasure(job: str, service: Service, officer: Officer) -> Response:
+    """How far an erasure is, and its receipt when it is done."""
+    return answer(_document(service, _own(service, officer, job, JobKind.ERASE)))
+
+
+def _named(service: ProfileService, officer: Caller, body: PersonsBody) -> list[Identifier]:
+    named = [parsed(each) for each in body.identifiers]
+    for place, each in enumerate(named):
+        if service.lookup(officer, each, MASKED).is_shared:
+            raise ClashError(
+                f"several profiles share identifier {place}: name each person by one of their own"
+            )
+    return named
+
+
+def _own(service: ProfileService, officer: Caller, job: str, kind: JobKind) -> JobRecord:
+    """A job that this caller started. Raises UnknownSubjectError."""
+    found = service.person_jobs.record(job, kind)
+    if found is None or found.origin.who != officer.name:
+        raise UnknownSubjectError("this caller has no such job")
+    return found
+
+
+def _document(service: ProfileService, job: JobRecord | None) -> dict[str, Any]:
+    if job is None:
+        raise UnknownSubjectError("nothing is stored of these persons")
+    document: dict[str, Any] = {
+        "id": job.id,
+        "state": str(job.state),
+        "started": time_text(job.started),
+        "updated": time_text(job.updated),
+        "counts": dict(sorted(job.progress.counts.items())),
+    }
+    if job.kind is JobKind.ACCESS:
+        found = service.person_jobs.download(job.id)
+        return document if found is None else {**document, "expires": time_text(found.expires_ms)}
+    return {**document, "receipt": service.person_jobs.receipt(job.id)}

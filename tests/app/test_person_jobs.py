@@ -1,0 +1,194 @@
+"""Access requests and erasures, by command and over HTTP, on real stores: everything of the person, and nothing after."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any, NamedTuple
+
+import httpx
+import pytest
+
+from idgraph.app.jobs.person_jobs import PersonJobThreads
+from idgraph.app.wiring import downloads, opened_to_read
+from idgraph.jobs.erase.receipt import receipt_hash
+from idgraph.model.callers import Scope
+from idgraph.snapshot_file import PinnedSnapshot
+from idgraph.web.audit import AuditLog, verify
+from idgraph.web.server import serving
+from profile_service.api.app import create_app
+from profile_service.api.following import Following
+from profile_service.api.service import ProfileService
+from tests.app.conftest import CommandLine
+from tests.app.test_erase_command import (
+    CANARIES,
+    EVERYTHING,
+    MAIL,
+    USER,
+    broken,
+    export,
+    filled,  # noqa: F401 - a fixture
+    ids_of,
+    person,
+    process,
+    seen,
+)
+from tests.ingestion.patience import eventually
+from tests.profile_service.api.conftest import Metadata, caller, problem
+from tests.retail import records, snapshot
+
+WHO = f"user_id:{USER}"
+
+
+class Privacy(NamedTuple):
+    """A service over the command line's folder, with a client of each right."""
+
+    idgraph: CommandLine
+    officer: httpx.Client
+    other: httpx.Client
+    reader: httpx.Client
+
+    def job(self, answer: httpx.Response) -> dict[str, Any]:
+        """A job that was started, when it has ended."""
+        assert answer.status_code == 202, answer.text
+        path = f"{answer.request.url.path}/{answer.json()['id']}"
+        eventually(lambda: self.officer.get(path).json()["state"] != "running")
+        found: dict[str, Any] = self.officer.get(path).json()
+        return found
+
+
+@pytest.fixture
+def privacy(filled: CommandLine) -> Iterator[Privacy]:  # noqa: F811
+    settings = filled.settings()
+    privacy = [Scope.PRIVACY]
+    callers = [
+        caller("officer", 0, scopes=privacy),
+        caller("other", 0, scopes=privacy),
+        caller("reader", 100),
+    ]
+    with ExitStack() as stack:
+        adapters = stack.enter_context(opened_to_read(settings))
+        following = stack.enter_context(Following(Metadata(snapshot(), callers)))
+        jobs = PersonJobThreads(settings, lambda: PinnedSnapshot(*following.edition()))
+        audit = AuditLog(settings.directory / "audit.jsonl", b"key")
+        service = ProfileService(adapters, following, audit, person_jobs=stack.enter_context(jobs))
+        url = stack.enter_context(serving(create_app(service)))
+        eventually(following.is_ready)
+        clients = [
+            stack.enter_context(
+                httpx.Client(
+                    base_url=url, headers={"Authorization": f"Bearer {name}"}, timeout=60, trust_env=False
+                )
+            )
+            for name in ("officer", "other", "reader")
+        ]
+        yield Privacy(filled, *clients)
+
+
+def complete(document: dict[str, Any]) -> None:
+    """All of the canary person, and nobody else."""
+    text = json.dumps(document)
+    for canary in CANARIES:
+        assert canary in text
+    names = {each["id"] for each in document["fragments"]}
+    assert names > {WHO}
+    assert document["profile"]["id"] in names
+    assert len(document["fragments"]) == 2
+    for each in [document["profile"], *document["fragments"]]:
+        assert set(each["provenance"])
+        assert all(origin["event"] for origin in each["provenance"].values())
+    assert document["links"][0]["evidence"][0]["newest"]["event"]
+    assert len(document["history"]) == 2
+    certain = [each for each in document["dead_letters"] if each["certain"]]
+    assert len(certain) == 3
+    assert all(MAIL in each["record"].lower() or USER in each["record"] for each in certain)
+    assert "p3@example.com" not in text
+
+
+def test_the_command_writes_all_of_a_person(filled: CommandLine) -> None:  # noqa: F811
+    (document,) = filled.json("access-request", f"email:{MAIL}")
+    complete(document)
+    file = filled.folder / "document.json"
+    assert filled("access-request", WHO, "-o", file).exit_code == 0
+    assert json.loads(file.read_bytes()) | {"made_at": ""} == document | {"made_at": ""}
+    assert file.stat().st_mode & 0o077 == 0
+    assert filled("access-request", WHO, "-o", file).exit_code != 0
+    assert filled("access-request", "user_id:nobody").exit_code == 3
+    (job, *_) = filled.json("jobs", "list", "--kind", "access", "--json")
+    assert job["state"] == "done"
+    assert USER not in json.dumps(job)
+
+
+def test_an_access_request_over_http(privacy: Privacy) -> None:
+    body = {"identifier": WHO, "reason": "request 4711 of the person"}
+    problem(privacy.reader.post("/v1/access-requests", json=body), 403)
+    problem(privacy.officer.post("/v1/access-requests", json=body | {"identifier": "user_id:nobody"}), 404)
+    problem(privacy.officer.post("/v1/access-requests", json=body | {"reason": ""}), 422)
+    job = privacy.job(privacy.officer.post("/v1/access-requests", json=body))
+    assert (job["state"], job["counts"]["fragments"]) == ("done", 2)
+    assert job["expires"]
+    path = f"/v1/access-requests/{job['id']}"
+    complete(privacy.officer.get(f"{path}/download").json())
+    # A job belongs to who started it, and is no erasure.
+    for refused in (
+        privacy.other.get(path),
+        privacy.other.get(f"{path}/download"),
+        privacy.officer.get(f"/v1/erasures/{job['id']}"),
+        privacy.officer.get("/v1/access-requests/..%2F..%2Fkeyring.json/download"),
+    ):
+        problem(refused, 404)
+    directory = privacy.idgraph.settings().directory
+    assert not [name for name, _ in seen(directory) if "access" in name or "audit" in name]
+    log = (directory / "audit.jsonl").read_text()
+    assert [json.loads(line)["action"] for line in log.splitlines()] == ["access request", "download"]
+    assert verify(directory / "audit.jsonl", b"key").broken_line is None
+
+
+def test_a_document_expires_and_goes_with_its_person(privacy: Privacy) -> None:
+    body = {"identifier": WHO, "reason": "a request"}
+    settings = privacy.idgraph.settings()
+    first = privacy.job(privacy.officer.post("/v1/access-requests", json=body))
+    late = downloads(settings)
+    late._clock = lambda: time.time() + settings.profiles.download_hours * 3600 - 60
+    late.sweep()
+    assert privacy.officer.get(f"/v1/access-requests/{first['id']}/download").status_code == 200
+    late._clock = lambda: time.time() + settings.profiles.download_hours * 3600
+    late.sweep()
+    problem(privacy.officer.get(f"/v1/access-requests/{first['id']}/download"), 404)
+    second = privacy.job(privacy.officer.post("/v1/access-requests", json=body))
+    assert second["id"] != first["id"]
+    privacy.idgraph.json("erase", WHO, "--yes", "--json")
+    problem(privacy.officer.get(f"/v1/access-requests/{second['id']}/download"), 404)
+    assert list((settings.directory / "access-requests").iterdir()) == []
+
+
+def test_an_erasure_over_http_and_a_replay_of_all_input(privacy: Privacy) -> None:
+    idgraph, settings = privacy.idgraph, privacy.idgraph.settings()
+    ids = ids_of(idgraph)
+    others = [line for line in export(idgraph) if line["id"] not in ids]
+    body: dict[str, Any] = {"identifiers": [WHO, f"email:{MAIL}"]}
+    problem(privacy.reader.post("/v1/erasures/preview", json=body), 403)
+    problem(privacy.reader.post("/v1/erasures", json=body | {"reason": "x"}), 403)
+    nobody = {"identifiers": ["user_id:nobody"]}
+    problem(privacy.officer.post("/v1/erasures/preview", json=nobody), 404)
+    problem(privacy.officer.post("/v1/erasures", json=nobody | {"reason": "x"}), 404)
+    expected = privacy.officer.post("/v1/erasures/preview", json=body).json()["counts"]
+    assert len(export(idgraph)) == len(others) + 1
+    job = privacy.job(privacy.officer.post("/v1/erasures", json=body | {"reason": "request 4712"}))
+    assert job["state"] == "done"
+    assert {place: job["counts"][place] for place in EVERYTHING} == {
+        place: expected[place] for place in EVERYTHING
+    }
+    receipt = job["receipt"]
+    assert receipt["hash"] == receipt_hash(receipt)
+    assert (receipt["erased_by"], receipt["reason"]) == ("officer", "request 4712")
+    assert seen(settings.directory) == []
+    # The audit log names whom it is about by keyed hash, as the receipt does.
+    left = seen(settings.directory, *(each.partition(":")[2] for each in ids))
+    assert {name for name, _ in left} <= {"audit.jsonl"}
+    problem(privacy.officer.get(f"/v1/profiles/{WHO}"), 404)
+    process(settings, [*records(200), *person(), *person(5), *broken()])
+    assert export(idgraph) == others
+    assert seen(settings.directory) == []
