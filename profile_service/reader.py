@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -65,7 +65,13 @@ class ProfileLeaf(NamedTuple):
     path: str
     value: Any
     protected: bool
-    shown: Shown
+    stored: Shown
+    name_origin: Callable[[Origin], Origin]
+
+    @property
+    def shown(self) -> Shown:
+        """What shows, with its origins as they may be shown."""
+        return self.stored.named(self.name_origin)
 
     @property
     def register(self) -> Register:
@@ -80,7 +86,6 @@ class Profile(NamedTuple):
     version: int
     identifiers: tuple[Identifier, ...]
     leaves: tuple[ProfileLeaf, ...]
-    evidence: dict[str, Origin]
     consent: dict[str, Any] | None = None
     """The consent that an answer rests on, as it may be shown."""
 
@@ -344,22 +349,12 @@ class ProfileReader:
             key=lambda each: each.path,
         )
         # Names are shown as today's events have them: one that was stored before policy protected it is hidden.
-        name = self.names.identifier
-        evidence: dict[str, Origin] = {}
-        for member in person.members:
-            for text, said in member.state.shown().items():
-                origin = self.names.origin(said)
-                # Stored under both names, it shows the earlier evidence, which `seal` keeps.
-                if sees_type(text.partition(":")[0]):
-                    evidence[name(text)] = min(origin, evidence.get(name(text), origin))
-        shown_id = name(person.id)
-        self.stale += shown_id != person.id
+        self.stale += self.names.identifier(person.id) != person.id
         return Profile(
             self.shown_name(person.id),
             person.version,
             tuple(each for each in person.identifiers if sees_type(each.type)),
             tuple(self._leaves(person, leaves, reveal)),
-            evidence,
         )
 
     def _leaves(self, person: Person, leaves: Sequence[Shown], reveal: bool) -> Iterator[ProfileLeaf]:
@@ -373,7 +368,7 @@ class ProfileReader:
             masked = protected and not reveal
             value = MASK if masked else self._value(keys, each)
             self.unreadable += value is UNREADABLE
-            yield ProfileLeaf(each.path, value, protected, each.named(self.names.origin))
+            yield ProfileLeaf(each.path, value, protected, each, self.names.origin)
 
     def _value(self, keys: Mapping[str, Any], each: Shown) -> Any:
         values: list[Any] = []

@@ -6,6 +6,7 @@ Two contract suites (`test_profile_store.py` and `test_erasure.py` in `tests/con
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from itertools import chain, islice
 from typing import NamedTuple, Protocol
 
@@ -117,6 +118,11 @@ class FragmentStore(Protocol):
         self, ids: Sequence[str]
     ) -> tuple[dict[str, StoredFragment], dict[str, Tombstone]]:
         """The results of `read` and `Tombstones.tombstones`, each fragment at one moment, for the price of `read`."""
+        ...
+
+    def consistent_read(self) -> AbstractContextManager[None]:
+        """What this thread reads within it, it reads faster, and of one moment where the store can. Nothing is written
+        within it."""
         ...
 
     def write(self, writes: Sequence[FragmentWrite]) -> set[str]:

@@ -31,7 +31,7 @@ def is_listed(etag: str, header: str | None) -> bool:
     return "*" in tags or etag in tags
 
 
-def _precondition(if_match: IfMatch = None, if_none_match: IfNoneMatch = None) -> Check:
+async def _precondition(if_match: IfMatch = None, if_none_match: IfNoneMatch = None) -> Check:
 
     def check(body: str | None) -> None:
         etag = None if body is None else etag_of(body)

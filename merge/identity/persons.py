@@ -154,7 +154,8 @@ class Persons:
         if they were stored.
         """
         read = _Neighbourhood(self._store, self._rules, self._name, self._size, supposed)
-        read.extend(ids)
+        with self._store.consistent_read():
+            read.extend(ids)
         components = [
             Component((Person(members[0].stored.id, (members[0],), ()),))
             if len(members) == 1 and not resolves_all
@@ -210,9 +211,10 @@ class Persons:
     def owning(self, names: Collection[str]) -> Owners:
         """Whose an identifier is, given in all forms in which it may be stored; also of a fragment of this id. Raises
         StoreError."""
-        carriers = self._store.find_all(sorted(names), MOST_SHARING)
-        carrying = set(names).union(*carriers.values())
-        found = self.around(carrying)
+        with self._store.consistent_read():
+            carriers = self._store.find_all(sorted(names), MOST_SHARING)
+            carrying = set(names).union(*carriers.values())
+            found = self.around(carrying)
         persons = found.persons()
         owners = [
             person

@@ -112,11 +112,11 @@ class MetadataService:
     compile_spec: CompileSpec
 
 
-def _service(request: Request) -> MetadataService:
+async def _service(request: Request) -> MetadataService:
     return cast(MetadataService, request.app.state.service)
 
 
-def _actor(request: Request) -> str:
+async def _actor(request: Request) -> str:
     return cast(TokenRecord, request.state.caller).name
 
 
@@ -125,7 +125,7 @@ Actor = Annotated[str, Depends(_actor)]
 Reason = Annotated[str, Query(max_length=1000, description="Why the change is made; kept with it.")]
 
 
-def _page_request(
+async def _page_request(
     cursor: Annotated[str | None, Query(max_length=10_000, description="`next` of the page before.")] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> PageRequest:

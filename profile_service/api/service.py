@@ -236,11 +236,11 @@ MASKED = Wanted(None, provenance=False, reveal=False, purpose=None)
 """All that a caller may see, without revealing anything."""
 
 
-def _service(request: Request) -> ProfileService:
+async def _service(request: Request) -> ProfileService:
     return cast(ProfileService, request.app.state.service)
 
 
-def _caller(request: Request) -> Caller:
+async def _caller(request: Request) -> Caller:
     return cast(Caller, request.state.caller)
 
 
@@ -248,7 +248,7 @@ Service = Annotated[ProfileService, Depends(_service)]
 ActingCaller = Annotated[Caller, Depends(_caller)]
 
 
-def _wanted(
+async def _wanted(
     service: Service,
     caller: ActingCaller,
     fields: Annotated[

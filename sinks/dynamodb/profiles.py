@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import chain, islice
 
@@ -70,6 +71,9 @@ class DynamoProfileStore:
             ids_of[bytes(item["pk"]["B"])]: tombstone_of(item) for item in found if "tombstone_until" in item
         }
         return {item["fragment"]["S"]: items.stored(item) for item in found if "body" in item}, tombstoned
+
+    def consistent_read(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def write(self, writes: Sequence[FragmentWrite]) -> set[str]:
         named = {write.id: self._names(write.id) for write in writes}

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import random
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
@@ -64,10 +65,27 @@ class SqliteFile:
         self._unstorable = unstorable or error
         self._remedy = remedy
         self._connections = Connections(self.path, schema, error)
+        self._own = threading.local()
 
     def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` on one snapshot of the file."""
-        return self._run(_reading, work)
+        connection: sqlite3.Connection | None = getattr(self._own, "connection", None)
+        if connection is None:
+            return self._run(_reading, work)
+        return self._run(nullcontext, work, lambda: nullcontext(connection))
+
+    @contextmanager
+    def consistent_read(self) -> Iterator[None]:
+        """All that this thread reads within it is of one snapshot of the file, in one transaction."""
+        with ExitStack() as stack:
+            if getattr(self._own, "connection", None) is None:
+                self._own.connection = self._run(
+                    lambda connection: _kept(stack, _reading(connection)),
+                    lambda connection: connection,
+                    lambda: _kept(stack, self._connections.lend()),
+                )
+                stack.callback(self._own.__dict__.clear)
+            yield
 
     def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` as the only writer; durable when it returns, without effect when it raises.
@@ -117,11 +135,12 @@ class SqliteFile:
         self,
         transaction: Callable[[sqlite3.Connection], AbstractContextManager[Any]],
         work: Callable[[sqlite3.Connection], T],
+        lend: Callable[[], AbstractContextManager[sqlite3.Connection]] | None = None,
     ) -> T:
         deadline = time.monotonic() + _RETRY_SECONDS
         for attempt in count():
             try:
-                with self._connections.lend() as connection, transaction(connection):
+                with (lend or self._connections.lend)() as connection, transaction(connection):
                     return work(connection)
             except sqlite3.Error as error:
                 if _code(error) not in _BUSY or time.monotonic() > deadline:
@@ -147,6 +166,11 @@ class SqliteFile:
             reason = f"{reason}; {self._remedy}"
         kind = self._unstorable if _code(error) == sqlite3.SQLITE_TOOBIG else self._error
         return kind(f"{self.path}: {reason} ({name})")
+
+
+def _kept(stack: ExitStack, context: AbstractContextManager[T]) -> AbstractContextManager[T]:
+    """A context that is left with the stack."""
+    return nullcontext(stack.enter_context(context))
 
 
 # What fails in one of these is not committed: its connection is closed, which takes it back.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from idgraph.model.errors import StoreError, UnstorableError
@@ -76,6 +77,9 @@ class SqliteProfileStore:
         return self._file.read(
             lambda connection: (_read(connection, ids), self._tombstones.find(connection, ids))
         )
+
+    def consistent_read(self) -> AbstractContextManager[None]:
+        return self._file.consistent_read()
 
     def write(self, writes: Sequence[FragmentWrite]) -> set[str]:
         if not writes:

@@ -131,7 +131,7 @@ def table(*values: Any) -> pa.Table:
     """Of one attribute `a`; `...` stands for a profile without it."""
     return arrow_table(
         [
-            Profile(f"t:{number}", 1, (), () if value is ... else (leaf("a", value),), {})
+            Profile(f"t:{number}", 1, (), () if value is ... else (leaf("a", value),))
             for number, value in enumerate(values)
         ]
     )
@@ -139,7 +139,7 @@ def table(*values: Any) -> pa.Table:
 
 def leaf(path: str, value: Any) -> ProfileLeaf:
     shown: Any = None
-    return ProfileLeaf(path, value, value is MASK, shown)
+    return ProfileLeaf(path, value, value is MASK, shown, lambda origin: origin)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_a_column_has_the_type_of_its_values(values: list[Any], kind: pa.DataTyp
 
 
 def test_named_columns_are_there_in_their_order_also_without_values() -> None:
-    made = arrow_table([Profile("t:1", 1, (), (leaf("a", 1), leaf("b", 2)), {})], ["none", "b"])
+    made = arrow_table([Profile("t:1", 1, (), (leaf("a", 1), leaf("b", 2)))], ["none", "b"])
     assert made.column_names[2:] == ["none", "b"]
     assert made.to_pylist()[0] == {"_id": "t:1", "_identifiers": [], "none": None, "b": 2}
 

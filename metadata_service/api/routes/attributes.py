@@ -31,7 +31,7 @@ from metadata_service.storage.edits import Edit
 router = APIRouter(prefix="/v1/attributes", tags=["attributes"])
 
 
-def _path(
+async def _path(
     request: Request,
     path: Annotated[str, Path(description="Dotted path; a slash within it is written %2F.")],  # noqa: ARG001
 ) -> str:

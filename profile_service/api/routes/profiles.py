@@ -37,7 +37,7 @@ def parsed(text: str) -> Identifier:
         raise QueryError(str(error)) from None
 
 
-def _identifier(
+async def _identifier(
     request: Request,
     identifier: Annotated[  # noqa: ARG001 - described here, and read as it was sent
         str, Path(description="`type:value`, percent-encoded; a slash in the value is `%2F`.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from idgraph.model.errors import QueryError, StoreError, UnstorableError
 from idgraph.model.ledger import LedgerEntry
@@ -41,6 +42,9 @@ class MemoryProfileStore:
         _refuse_unstorable(ids)
         with self._lock():
             return self._found(ids), self._tombstoned(ids)
+
+    def consistent_read(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def _found(self, ids: Sequence[str]) -> dict[str, StoredFragment]:
         return {each: self._fragments[each] for each in ids if each in self._fragments}
