@@ -75,7 +75,9 @@ def application(settings: Settings) -> Iterator[FastAPI]:
             jobs = stack.enter_context(
                 PersonJobThreads(settings, lambda: PinnedSnapshot(*following.edition()))
             )
-            service = ProfileService(adapters, following, audit_log, require_keys, consents, jobs)
+            service = ProfileService(
+                adapters, following, audit_log, require_keys, consents, jobs, settings.store.kind == "sqlite"
+            )
             per_second = settings.profiles.requests_per_second
             yield create_app(service, RateLimit(per_second, max(1, int(2 * per_second))))
 

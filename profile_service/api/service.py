@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
-from typing import Annotated, Any, NamedTuple, Protocol, cast
+from typing import Annotated, Any, NamedTuple, Protocol, TypeVar, cast
 
 from fastapi import Depends, Query, Request
+from starlette.concurrency import run_in_threadpool
 
 from idgraph.model import paths
 from idgraph.model.callers import Caller
@@ -28,6 +29,8 @@ from profile_service.links import Links, LinkStore
 from profile_service.reader import Profile, ProfileReader
 from transforms.privacy.blind_index import BlindIndex
 from transforms.privacy.sealing import DataKeys
+
+T = TypeVar("T")
 
 MOST_FIELDS = 100
 VIEW = "Name of a view, in place of `fields`."
@@ -71,8 +74,11 @@ class ProfileService:
         require_keys: Callable[[], None] = lambda: None,
         consent_input: ConsentInput | None = None,
         person_jobs: PersonJobs | None = None,
+        is_local: bool = False,
     ) -> None:
-        """`require_keys` raises KeyProviderError where the keyring is not that of the profiles."""
+        """`require_keys` raises KeyProviderError where the keyring is not that of the profiles. `is_local`: the store is on
+        this machine."""
+        self._is_local = is_local
         self.following = following
         self.consent_input = consent_input or ConsentInput()
         self._person_jobs = person_jobs
@@ -80,9 +86,6 @@ class ProfileService:
         self._audit = audit
         self._require_keys = require_keys
         self._keys_known = -math.inf
-        self._turn = threading.Lock()
-        """For look-ups that ask no key service: several threads that read at once wait for the interpreter at each read, and
-        are slower together than one after the other."""
         self._own = threading.local()
         self._views: tuple[str, Views] | None = None
 
@@ -101,8 +104,7 @@ class ProfileService:
     def lookup(self, caller: Caller, identifier: Identifier, wanted: Wanted) -> Looked:
         """The profiles of an identifier as they may be shown; what is revealed is recorded first."""
         reader = wanted.reading(self.reader(caller))
-        with nullcontext() if wanted.reveal else self._turn:
-            found = reader.lookup(identifier, wanted.reveal)
+        found = reader.lookup(identifier, wanted.reveal)
         if reader.shared:
             return Looked([], is_shared=True)
         return Looked(wanted.read(self, caller, found, reader), is_shared=False)
@@ -113,6 +115,14 @@ class ProfileService:
         if self._views is None or self._views[0] != edition.etag:
             self._views = edition.etag, Views(edition.snapshot)
         return self._views[1]
+
+    async def answer(self, wanted: Wanted, work: Callable[[], T]) -> T:
+        """Do the work of one look-up. A local store needs a millisecond for one, and threads that read it at once wait for
+        the interpreter at each read: there it is done on the event loop. What waits for a network is done in a thread."""
+        if not self._is_local or wanted.reveal:
+            return await run_in_threadpool(work)
+        await asyncio.sleep(0)  # Others have their turn between the look-ups of one request.
+        return work()
 
     def links(self, reader: ProfileReader) -> Links:
         """The links of the persons that a reader reads."""

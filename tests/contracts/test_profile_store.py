@@ -78,6 +78,17 @@ def test_what_is_not_there_cannot_be_expected(store: ProfileStore) -> None:
     assert store.outbox() == []
 
 
+def test_a_consistent_read_hinders_nobody_and_ends_with_an_error(store: ProfileStore) -> None:
+    store.write([new("a:1", b"one", "x:1")])
+    with pytest.raises(ZeroDivisionError), store.consistent_read(), store.consistent_read():
+        assert store.read(["a:1"])["a:1"].state == b"one"
+        with ThreadPoolExecutor(1) as other:
+            assert other.submit(store.write, [new("a:2", b"two", "x:1")]).result() == set()
+        assert "a:1" in store.find_all(["x:1"], 10)["x:1"]
+        raise ZeroDivisionError
+    assert sorted(store.find_all(["x:1"], 10)["x:1"]) == ["a:1", "a:2"]
+
+
 def test_conflicts_in_a_batch_hurt_only_themselves(store: ProfileStore, many: int) -> None:
     store.write([new(f"a:{number}") for number in range(0, 3 * many, 3)])
     refused = store.write([new(f"a:{number}", b"2") for number in range(3 * many)])

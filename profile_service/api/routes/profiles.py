@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Request, Response
@@ -68,7 +69,7 @@ def the_profile(service: ProfileService, caller: Caller, identifier: Identifier,
 @router.get(
     "/{identifier}", response_model=ProfileDocument, responses={304: {"description": "Nothing changed."}}
 )
-def get(
+async def get(
     identifier: AskedIdentifier,
     service: Service,
     caller: ActingCaller,
@@ -77,17 +78,19 @@ def get(
 ) -> Response:
     """The profile of an identifier, whichever of its systems it is from, or of a profile id. 404: none that this caller may
     know of. 409: several profiles share the identifier, and the rules give it to none of them."""
-    profile = the_profile(service, caller, identifier, wanted)
+    found = partial(the_profile, service, caller, identifier, wanted)
+    profile = await service.answer(wanted, found)
     return answer(wanted.document(profile), if_none_match)
 
 
 @router.post("/lookup", response_model=LookupResults)
-def lookup(body: LookupBody, service: Service, caller: ActingCaller) -> Response:
+async def lookup(body: LookupBody, service: Service, caller: ActingCaller) -> Response:
     """The profiles of up to 100 identifiers, in their order."""
     wanted = body.wanted(service, caller)
     items: list[dict[str, Any]] = []
     for text in body.identifiers:
-        profiles, is_shared = service.lookup(caller, parsed(text), wanted)
+        found = partial(service.lookup, caller, parsed(text), wanted)
+        profiles, is_shared = await service.answer(wanted, found)
         profile = wanted.document(profiles[0]) if profiles else None
         items.append({"identifier": text, "profile": profile, "is_shared": is_shared})
     service.require_found(any(item["profile"] for item in items))

@@ -123,7 +123,7 @@ def served_here(pipeline: Pipeline, callers: list[Caller], **parts: Any) -> Iter
     audit = AuditLog(file, pipeline.provider.purpose_key(PURPOSE))
     with ExitStack() as stack:
         following = stack.enter_context(Following(metadata))
-        service = ProfileService(pipeline, following, audit, **parts)
+        service = ProfileService(pipeline, following, audit, **({"is_local": True} | parts))
         url = stack.enter_context(serving(create_app(service)))
         while not following.is_ready():
             pass
