@@ -33,7 +33,7 @@ def access_parts(
         shown = reader.profile_of(Person(member.stored.id, (member,), ()), reveal=True)
         shown_by = {
             name: {"source": origin.stamp.source, **origin_document(origin)}
-            for name, origin in sorted(shown.evidence.items())
+            for name, origin in sorted(reader.shown_by(member).items())
         }
         fragments.append({**shown.canonical(True), "identifiers": shown_by})
     yield "fragments", fragments

@@ -34,7 +34,7 @@ from idgraph.model.queries import (
     rewritten,
 )
 from idgraph.model.snapshots import MetadataSnapshot
-from merge.identity.persons import Owners, Person, Persons, PersonStore
+from merge.identity.persons import Member, Owners, Person, Persons, PersonStore
 from merge.identity.rules import Rules
 from merge.resolution import Shown, shown, tree
 from profile_service.visibility import HIGHEST, AuthorizationLevels, Visibility
@@ -336,6 +336,16 @@ class ProfileReader:
         name = self.names.identifier(stored)
         own = Identifier.parse(name)
         return name if self._visibility.sees_type(own.type) else str(self._blind_index.identifier(own))
+
+    def shown_by(self, member: Member) -> dict[str, Origin]:
+        """The identifiers that a fragment's events showed, with the earliest event of each, as they may be shown."""
+        found: dict[str, Origin] = {}
+        for text, said in member.state.shown().items():
+            name, origin = self.names.identifier(text), self.names.origin(said)
+            # Stored under both names, it shows the earlier event, which `seal` keeps.
+            if self._visibility.sees_type(text.partition(":")[0]):
+                found[name] = min(origin, found.get(name, origin))
+        return found
 
     def _profile(self, person: Person, reveal: bool) -> Profile:
         sees, sees_type = self._visibility.sees, self._visibility.sees_type

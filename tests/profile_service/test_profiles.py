@@ -14,6 +14,7 @@ from idgraph.model.identifiers import Identifier
 from idgraph.model.queries import Clause, FullText, Prefix, Query, Range, Term
 from idgraph.model.store import FragmentWrite
 from merge.fragments import FragmentState
+from merge.identity.persons import Member
 from profile_service.reader import MASK, UNREADABLE, Profile
 from tests.retail import UNDETECTED, Pipeline, attribute, order, persons_of, raw, records, snapshot, spec
 from tests.sealing import sealed
@@ -110,18 +111,29 @@ def test_without_reveal_no_key_is_touched(pipeline: Pipeline, monkeypatch: pytes
     assert pipeline.export()
 
 
-def test_two_names_that_become_one_show_as_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_plain_earlier", [True, False])
+def test_of_two_names_that_become_one_the_earlier_event_shows(tmp_path: Path, is_plain_earlier: bool) -> None:
     made = Pipeline(tmp_path, snapshot=snapshot(2))
     made.process([order(1)])
     (stored,) = made.store.scan()
     state = FragmentState.decode(stored.state)
     ((hashed, origin),) = state.identifiers.items()
-    names = {hashed: origin, "email:p1@example.com": origin}
-    state.identifiers.update(names)
-    state.encoded = None
-    made.store.write([FragmentWrite(stored.id, stored.version, state.encode(), frozenset(names))])
-    (profile,) = made.reader().scan()
-    assert [str(each) for each in profile.identifiers] == [hashed]
+    ordinal = origin.stamp.ordinal + (-1 if is_plain_earlier else 1)
+    plain = origin._replace(stamp=origin.stamp._replace(ordinal=ordinal))
+    for names in (
+        {hashed: origin, "email:p1@example.com": plain},
+        {"email:p1@example.com": plain, hashed: origin},
+    ):
+        state.identifiers.clear()
+        state.identifiers.update(names)
+        state.encoded = None
+        written = state.encode()
+        (present,) = made.store.scan()
+        made.store.write([FragmentWrite(stored.id, present.version, written, frozenset(names))])
+        (profile,) = made.reader().scan()
+        assert [str(each) for each in profile.identifiers] == [hashed]
+        member = Member(made.store.read([stored.id])[stored.id], FragmentState.decode(written))
+        assert made.reader().shown_by(member) == {hashed: min(origin, plain)}
 
 
 # Search
