@@ -12,15 +12,18 @@ from __future__ import annotations
 
 import asyncio
 import random
+import ssl
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 from urllib.parse import quote
 
 import httpx
 
-from idgraph.model.errors import ProfileServiceError
+from idgraph.model.errors import ConfigError, ProfileServiceError
+from idgraph.model.transport import PLAIN_HTTP, is_private
 
 Profile = dict[str, Any]
 
@@ -41,14 +44,30 @@ class _Request(NamedTuple):
 class _Calls:
     """The requests of both clients, and what their answers mean."""
 
-    def __init__(self, url: str, token: str, timeout_seconds: float) -> None:
-        self._options: dict[str, Any] = {
-            "base_url": url,
-            "headers": {"Authorization": f"Bearer {token}"},
-            "timeout": timeout_seconds,
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        timeout_seconds: float = 10.0,
+        *,
+        ca_file: Path | None = None,
+        allow_plain_http: bool = False,
+    ) -> None:
+        """`ca_file`: trusted authorities as PEM, instead of the system's. Raises ConfigError for plain HTTP beyond this
+        machine, unless it is allowed."""
+        if not (allow_plain_http or is_private(url)):
+            raise ConfigError(PLAIN_HTTP)
+        self._open(
+            base_url=url,
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=timeout_seconds,
             # A proxy that the environment names would read profiles and token.
-            "trust_env": False,
-        }
+            trust_env=False,
+            verify=ssl.create_default_context(cafile=ca_file) if url.startswith("https:") else False,
+        )
+
+    def _open(self, **options: Any) -> None:
+        raise NotImplementedError
 
     def __reduce__(self) -> str:
         raise TypeError("a client holds a token, and is not pickled")
@@ -70,9 +89,8 @@ class ProfilesClient(_Calls):
     """Blocks. Safe to share between threads. Every method raises ProfileServiceError when the service refuses, or does not
     answer after some retries."""
 
-    def __init__(self, url: str, token: str, timeout_seconds: float = 10.0) -> None:
-        super().__init__(url, token, timeout_seconds)
-        self._http = httpx.Client(**self._options)
+    def _open(self, **options: Any) -> None:
+        self._http = httpx.Client(**options)
 
     def lookup(
         self,
@@ -179,9 +197,8 @@ class ProfilesClient(_Calls):
 class AsyncProfilesClient(_Calls):
     """As `ProfilesClient`, for asyncio."""
 
-    def __init__(self, url: str, token: str, timeout_seconds: float = 10.0) -> None:
-        super().__init__(url, token, timeout_seconds)
-        self._http = httpx.AsyncClient(**self._options)
+    def _open(self, **options: Any) -> None:
+        self._http = httpx.AsyncClient(**options)
 
     async def lookup(
         self,

@@ -12,7 +12,7 @@ from idgraph.app import wiring
 from idgraph.app.observation.json_logs import say
 from idgraph.app.settings.document import ADMIN_TOKEN, Settings
 from idgraph.files import write_atomically
-from idgraph.web.server import serve, serving
+from idgraph.web.server import Transport, serve, serving
 from metadata_service.api.app import create_app
 from metadata_service.api.service import ServiceSettings
 from metadata_service.storage.database import Database
@@ -31,7 +31,9 @@ def serve_here(settings: Settings, host: str | None, port: int | None) -> None:
     def show_report(url: str) -> None:
         say(f"metadata service on {url}, tokens in {settings.directory}")
 
-    serve(app, host, port, show_report)
+    stated = settings.metadata
+    transport = Transport(stated.certificate_file, stated.certificate_key_file, stated.allow_plain_http)
+    serve(app, host, port, show_report, transport)
 
 
 @contextmanager

@@ -18,22 +18,23 @@ from idgraph.snapshot_file import PinnedSnapshot
 from idgraph.web import audit
 from idgraph.web.audit import AuditLog, AuditReport
 from idgraph.web.limits import RateLimit
-from idgraph.web.server import serve, serving
+from idgraph.web.server import Transport, serve, serving
 from profile_service.api.app import create_app
 from profile_service.api.following import Following
 from profile_service.api.rights import ConsentInput
 from profile_service.api.service import ProfileService
-from sinks.http.metadata import MetadataClient
 
 
 def serve_here(settings: Settings, host: str | None, port: int | None) -> None:
     """Serve until the process is asked to stop. Raises ConfigError, KeyProviderError, StoreError."""
+    stated = settings.profiles
     with application(settings) as app:
         serve(
             app,
-            host or settings.profiles.host,
-            settings.profiles.port if port is None else port,
+            host or stated.host,
+            stated.port if port is None else port,
             lambda url: say(f"profile service on {url}, its interface on {url}/docs"),
+            Transport(stated.certificate_file, stated.certificate_key_file, stated.allow_plain_http),
         )
 
 
@@ -59,10 +60,9 @@ def verify_audit(settings: Settings) -> AuditReport:
 def application(settings: Settings) -> Iterator[FastAPI]:
     """The service, while the block runs. Raises ConfigError, KeyProviderError, StoreError."""
     ensure_keyring(settings)
-    token = wiring.profiles_token(settings)
     with ExitStack() as stack:
         adapters = stack.enter_context(wiring.opened_to_read(settings))
-        client = stack.enter_context(MetadataClient(settings.metadata.url, token))
+        client = stack.enter_context(wiring.profiles_client(settings))
 
         def require_keys() -> None:
             wiring.require_own_keyring(settings, adapters, notes=False)

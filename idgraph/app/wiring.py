@@ -177,6 +177,11 @@ def flow_client(settings: Settings) -> MetadataClient:
     return _metadata_client(settings, flow_token(settings), 10.0)
 
 
+def profiles_client(settings: Settings) -> MetadataClient:
+    """The same with the profile service's own token."""
+    return _metadata_client(settings, profiles_token(settings), 10.0)
+
+
 def reading_client(settings: Settings, timeout: float = 10.0) -> MetadataClient:
     """The same with whichever token there is, for what only reads."""
     return _metadata_client(settings, _reading_token(settings), timeout)
@@ -185,7 +190,7 @@ def reading_client(settings: Settings, timeout: float = 10.0) -> MetadataClient:
 def _metadata_client(settings: Settings, token: str, timeout: float) -> MetadataClient:
     from sinks.http.metadata import MetadataClient
 
-    return MetadataClient(settings.metadata.url, token, timeout)
+    return MetadataClient(settings.metadata.url, token, timeout, settings.metadata.ca_file)
 
 
 def metadata_token(settings: Settings) -> str:
@@ -253,7 +258,8 @@ def newest_snapshot(settings: Settings) -> PinnedSnapshot | None:
     from sinks.http.snapshot import fetch_snapshot
 
     try:
-        found = fetch_snapshot(settings.metadata.url, _reading_token(settings), QUICK_SECONDS)
+        place = settings.metadata.url, _reading_token(settings)
+        found = fetch_snapshot(*place, QUICK_SECONDS, settings.metadata.ca_file)
         if found is not None:
             return found
         # The client says what is wrong.

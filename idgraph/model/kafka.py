@@ -10,6 +10,7 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 from idgraph.model.sources import SourceConfig
+from idgraph.model.transport import require_private
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _OFFSETS_ARE_SPARKS = "the flow's checkpoint says what was taken"
@@ -106,11 +107,21 @@ class RegistrySettings(BaseModel):
     ca_file: Path | None = Field(
         default=None, description="PEM file of trusted authorities for https. Default: the system's."
     )
+    allow_plain_http: bool = Field(
+        default=False,
+        description="Whether the password may travel by plain HTTP beyond this machine, because something else encrypts.",
+    )
     on_outage: Literal["wait", "dead_letter"] = Field(
         default="wait",
         description="If the registry is away and a schema is not cached: `wait` retries the micro-batch, then stops "
         "the flow; `dead_letter` makes dead letters.",
     )
+
+    @model_validator(mode="after")
+    def _is_private(self) -> Self:
+        if self.url and self.username:
+            require_private(self.url, self.allow_plain_http)
+        return self
 
 
 class KafkaSettings(BaseModel):

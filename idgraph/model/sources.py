@@ -9,6 +9,8 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from idgraph.model.transport import require_private
+
 # Globs of files, as far as Hadoop, which finds the files, and `fnmatch`, which names their source, read them alike.
 _GLOB = frozenset("*?[")
 # Hadoop takes `{a,b}` for either of both, a backslash for an escape and `[^a]` for `[!a]`, and refuses a `[` without end,
@@ -77,6 +79,16 @@ class DecryptorConfig(BaseModel):
     ca_file: Path | None = Field(
         default=None, description="PEM file of trusted authorities for https. Default: the system's."
     )
+
+    allow_plain_http: bool = Field(
+        default=False,
+        description="Whether records may travel by plain HTTP beyond this machine, because something else encrypts.",
+    )
+
+    @model_validator(mode="after")
+    def _is_private(self) -> Self:
+        require_private(self.url, self.allow_plain_http)
+        return self
 
     @field_validator("url")
     @classmethod

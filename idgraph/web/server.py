@@ -2,19 +2,72 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import NamedTuple
 
+import h11
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from idgraph.model.errors import ConfigError, IdgraphError
+from idgraph.model.transport import PLAIN_HTTP, is_loopback
 
 START_SECONDS = 30
 STOP_SECONDS = 5
+HEAD_SECONDS = 10
+"""How long a client may take for the head of a request."""
+MOST_CONNECTIONS = 2000
+"""More get the status 503."""
+
+
+class Transport(NamedTuple):
+    """How a service is spoken to: by https with a certificate and its key as PEM, else by plain HTTP, which beyond this
+    machine must be allowed."""
+
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+    allow_plain_http: bool = False
+
+
+LOCAL = Transport()
+
+
+class _Protocol(H11Protocol):
+    """Closes a connection that does not bring the whole head of a request in time; uvicorn has a time limit only for
+    connections without any byte of one."""
+
+    _due: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._unwatch()
+        super().connection_lost(exc)
+
+    def _watch(self) -> None:
+        if self.conn.their_state is not h11.IDLE:
+            self._unwatch()
+        elif self._due is None:
+            self._due = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
+
+    def _unwatch(self) -> None:
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
 
 
 class _Server(uvicorn.Server):
@@ -26,23 +79,30 @@ class _Server(uvicorn.Server):
 
 
 def serve(
-    app: FastAPI, host: str = "127.0.0.1", port: int = 8001, on_listening: Callable[[str], None] | None = None
+    app: FastAPI,
+    host: str = "127.0.0.1",
+    port: int = 8001,
+    on_listening: Callable[[str], None] | None = None,
+    transport: Transport = LOCAL,
 ) -> None:
     """Serve until the process is asked to stop (SIGINT, SIGTERM). `on_listening` is given the URL.
 
-    Port 0 takes a free one. Raises ConfigError for an address that cannot be listened on.
+    Port 0 takes a free one. Raises ConfigError for an address that cannot be listened on, or must not by plain HTTP.
     """
+    server = _server(app, host, port, transport)
     with closing(_listen(app, host, port)) as listener:
         if on_listening is not None:
-            on_listening(_url(host, listener))
-        _server(app, host, port).run([listener])
+            on_listening(_url(server, listener))
+        server.run([listener])
 
 
 @contextmanager
-def serving(app: FastAPI, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
+def serving(
+    app: FastAPI, host: str = "127.0.0.1", port: int = 0, transport: Transport = LOCAL
+) -> Iterator[str]:
     """Serve from a thread while the block runs; gives the URL. Port 0 takes a free one."""
+    server = _server(app, host, port, transport)
     listener = _listen(app, host, port)
-    server = _server(app, host, port)
     thread = threading.Thread(target=server.run, args=([listener],), name=app.title, daemon=True)
     thread.start()
     try:
@@ -51,7 +111,7 @@ def serving(app: FastAPI, host: str = "127.0.0.1", port: int = 0) -> Iterator[st
             if not thread.is_alive() or time.monotonic() > deadline:
                 raise IdgraphError(f"the {app.title} service did not start")
             time.sleep(0.005)
-        yield _url(host, listener)
+        yield _url(server, listener)
     finally:
         server.should_exit = True
         thread.join(START_SECONDS)
@@ -76,15 +136,22 @@ def _listen(app: FastAPI, host: str, port: int) -> socket.socket:
     return listener
 
 
-def _url(host: str, listener: socket.socket) -> str:
-    return f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
+def _url(server: _Server, listener: socket.socket) -> str:
+    host, scheme = server.config.host, "https" if server.config.ssl_context_factory else "http"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
 
 
-def _server(app: FastAPI, host: str, port: int) -> _Server:
+def _server(app: FastAPI, host: str, port: int, transport: Transport) -> _Server:
+    context = _certificate(app, transport)
+    if context is None and not (transport.allow_plain_http or is_loopback(host)):
+        raise ConfigError(f"the {app.title} service does not listen on {host}: {PLAIN_HTTP}")
     config = uvicorn.Config(
         app,
         host=host,
         port=port,
+        http=_Protocol,
+        limit_concurrency=MOST_CONNECTIONS,
+        ssl_context_factory=None if context is None else lambda *_: context,
         ws="none",
         log_config=None,
         access_log=False,  # a query may hold what somebody searched for
@@ -92,3 +159,17 @@ def _server(app: FastAPI, host: str, port: int) -> _Server:
         timeout_graceful_shutdown=STOP_SECONDS,
     )
     return _Server(config)
+
+
+def _certificate(app: FastAPI, transport: Transport) -> ssl.SSLContext | None:
+    if transport.certificate_file is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(transport.certificate_file, transport.key_file)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        raise ConfigError(
+            f"the {app.title} service cannot use {transport.certificate_file} and its key: {reason}"
+        ) from None
+    return context

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -19,6 +20,7 @@ from idgraph.model.errors import (
     SpecError,
     UnauthorizedError,
 )
+from sinks.credentials import trust
 from sinks.http.snapshot import NO_ANSWER
 
 PAGE = 1000
@@ -45,7 +47,7 @@ class MetadataConnection:
     Never pickled, since it holds a token; no message holds the token either.
     """
 
-    def __init__(self, url: str, token: str, timeout: float) -> None:
+    def __init__(self, url: str, token: str, timeout: float, ca_file: Path | None) -> None:
         self.timeout = timeout
         try:
             parsed = httpx.URL(url)
@@ -57,7 +59,9 @@ class MetadataConnection:
                 headers={"Authorization": f"Bearer {token}"},
                 timeout=timeout,
                 # Reading the system's authorities takes longer than a request; http asks none.
-                verify=parsed.scheme == "https",
+                verify=trust(ca_file) if parsed.scheme == "https" else False,
+                # A proxy that the environment names would read the token, and choose what is protected.
+                trust_env=False,
             )
         except (httpx.InvalidURL, UnicodeEncodeError):
             # Without the cause: its text holds the URL, or the token.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import ssl
 import threading
 from concurrent.futures import Future
 from pathlib import Path
@@ -18,6 +17,7 @@ import httpx
 
 from idgraph.model.decryption import Decrypted
 from idgraph.model.errors import ConfigError
+from sinks.credentials import trust
 
 _BASE, _CAP = 0.05, 2.0
 
@@ -52,7 +52,7 @@ class HttpDecryptor:
         self._service = service
         # Read here: neither a configuration nor a plan holds the token.
         self._headers = _headers(service.token_file)
-        self._trust: ssl.SSLContext | bool = _trust(service.ca_file)
+        trusted = trust(service.ca_file)
         self._under_way: set[asyncio.Task[Any]] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="decryptor", daemon=True)
@@ -60,7 +60,7 @@ class HttpDecryptor:
         limits = httpx.Limits(max_connections=service.capacity, max_keepalive_connections=service.capacity)
         # Neither proxies nor credentials of the environment: what is sent is for this service only.
         self._client = httpx.AsyncClient(
-            verify=self._trust, limits=limits, timeout=service.timeout, trust_env=False
+            verify=trusted, limits=limits, timeout=service.timeout, trust_env=False
         )
 
     def submit(self, content: bytes, position: str) -> Future[Decrypted]:
@@ -159,12 +159,3 @@ def _headers(token_file: Path | None) -> dict[str, str]:
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"{token_file}: {type(error).__name__}") from None
     return headers
-
-
-def _trust(ca_file: Path | None) -> ssl.SSLContext | bool:
-    if ca_file is None:
-        return True
-    try:
-        return ssl.create_default_context(cafile=ca_file)
-    except OSError as error:
-        raise ConfigError(f"{ca_file}: {type(error).__name__}") from None

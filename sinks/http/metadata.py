@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
@@ -49,8 +50,8 @@ class MetadataClient:
     `UnauthorizedError` when it refuses the token. Messages name method, URL and status, never the token.
     """
 
-    def __init__(self, url: str, token: str, timeout: float = 10.0) -> None:
-        self._http = MetadataConnection(url, token, timeout)
+    def __init__(self, url: str, token: str, timeout: float = 10.0, ca_file: Path | None = None) -> None:
+        self._http = MetadataConnection(url, token, timeout, ca_file)
 
     def snapshot(self, etag: str | None = None, wait: float = 0) -> FetchedSnapshot | None:
         """The snapshot, or None if it still has this ETag after `wait` seconds (at most 60)."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import ssl
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -14,7 +14,7 @@ import httpx
 
 from idgraph.model.backoff import Backoff
 from idgraph.model.errors import ConfigError, PayloadSchemaError, SchemaRegistryError
-from sinks.credentials import secret
+from sinks.credentials import secret, trust
 from transforms.payloads import PayloadSchema
 
 PASSWORD = "IDGRAPH_SCHEMA_REGISTRY_PASSWORD"  # noqa: S105 - the name of a variable
@@ -117,7 +117,6 @@ class HttpSchemaRegistry:
 
 def _connect(place: RegistryLocation) -> httpx.Client:
     auth = None
-    context: ssl.SSLContext | bool = True
     if place.username:
         password = secret(PASSWORD, place.password_file)
         if password is None:
@@ -125,13 +124,13 @@ def _connect(place: RegistryLocation) -> httpx.Client:
                 f"[kafka.registry] username: there is no password; set `password_file` or {PASSWORD}"
             )
         auth = (place.username, password)
-    if place.ca_file:
-        try:
-            context = ssl.create_default_context(cafile=place.ca_file)
-        except OSError:
-            raise ConfigError(f"[kafka.registry] ca_file: {place.ca_file} cannot be used") from None
     # No proxies of the environment, as with the decryption service: the password is for the registry only.
-    return httpx.Client(auth=auth, verify=context, timeout=REQUEST_SECONDS, trust_env=False)
+    return httpx.Client(
+        auth=auth,
+        verify=trust(Path(place.ca_file) if place.ca_file else None),
+        timeout=REQUEST_SECONDS,
+        trust_env=False,
+    )
 
 
 def _content(answer: httpx.Response) -> dict[str, Any]:

@@ -6,12 +6,14 @@ from __future__ import annotations
 import urllib.error
 import urllib.request
 from http.client import HTTPException
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from idgraph.model.errors import MetadataError
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.snapshot_file import PinnedSnapshot
+from sinks.credentials import trust
 
 NO_ANSWER = "no answer ({}); is the service up? `idgraph serve metadata` starts it"
 
@@ -23,14 +25,24 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def fetch_snapshot(url: str, token: str, timeout: float) -> PinnedSnapshot | None:
+def _opener(scheme: str, ca_file: Path | None) -> urllib.request.OpenerDirector:
+    # No proxy of the environment: it would read the token.
+    handlers: list[urllib.request.BaseHandler] = [_NoRedirect(), urllib.request.ProxyHandler({})]
+    if scheme == "https":
+        handlers.append(urllib.request.HTTPSHandler(context=trust(ca_file)))
+    return urllib.request.build_opener(*handlers)
+
+
+def fetch_snapshot(
+    url: str, token: str, timeout: float, ca_file: Path | None = None
+) -> PinnedSnapshot | None:
     """The service's snapshot. None for an answer that is none: `MetadataClient.snapshot` says why. Raises MetadataError
     without an answer."""
     address = urlsplit(url)
     place = f"{url.rstrip('/')}/v1/snapshot"
     try:
         request = urllib.request.Request(place, headers={"Authorization": f"Bearer {token}"})  # noqa: S310 - checked
-        with urllib.request.build_opener(_NoRedirect).open(request, timeout=timeout) as answer:
+        with _opener(address.scheme, ca_file).open(request, timeout=timeout) as answer:
             snapshot = MetadataSnapshot.model_validate_json(answer.read())
             return PinnedSnapshot(answer.headers.get("ETag", ""), snapshot)
     except (urllib.error.HTTPError, HTTPException, ValueError):

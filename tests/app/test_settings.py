@@ -168,11 +168,11 @@ def test_two_sources_of_one_name_are_refused(tmp_path: Path) -> None:
 
 
 def test_the_environment_overrides_single_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = written(tmp_path, '[metadata]\nurl = "http://a"\nmax_updates = 7\n[flow]\npartitions = 3')
-    monkeypatch.setenv("IDGRAPH_METADATA__URL", "http://b")
+    file = written(tmp_path, '[metadata]\nurl = "https://a"\nmax_updates = 7\n[flow]\npartitions = 3')
+    monkeypatch.setenv("IDGRAPH_METADATA__URL", "https://b")
     monkeypatch.setenv("IDGRAPH_FLOW__DEAD_LETTERS__MAX_RATE", "0.5")
     settings = load(file)
-    assert (settings.metadata.url, settings.metadata.max_updates) == ("http://b", 7)
+    assert (settings.metadata.url, settings.metadata.max_updates) == ("https://b", 7)
     assert (settings.flow.partitions, settings.flow.dead_letters.max_rate) == (3, 0.5)
 
 

@@ -85,7 +85,14 @@ def test_each_file_of_a_secret_that_is_configured_is_made(kubernetes: list[dict[
         for mount in part["volumeMounts"]
         if mount["name"] == volume["name"]
     }
-    for file in (settings.flow_token_file(), settings.index.api_key_file, settings.index.ca_file):
+    stated = settings.metadata
+    of_metadata = stated.ca_file, stated.certificate_file, stated.certificate_key_file
+    for file in (
+        settings.flow_token_file(),
+        settings.index.api_key_file,
+        settings.index.ca_file,
+        *of_metadata,
+    ):
         assert file
         assert file.name in secrets()[mounted[file.parent]]
     copied = {

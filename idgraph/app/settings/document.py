@@ -40,6 +40,7 @@ from idgraph.model.errors import ConfigError
 from idgraph.model.kafka import KafkaSettings, KafkaSource
 from idgraph.model.sources import FileSource, FlowConfig, file_sources, require_name
 from idgraph.model.spark import SparkSettings
+from idgraph.model.transport import require_private
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +77,18 @@ class MetadataSettings(BaseModel):
         description="SQLAlchemy URL of the service's database; an SQLite path is relative to the configuration file. "
         "Default: metadata.db in `directory`.",
     )
+    ca_file: Path | None = Field(
+        default=None,
+        description="PEM file of trusted authorities for https. Default: the system's.",
+    )
+    certificate_file: Path | None = Field(
+        default=None, description="PEM file with the certificate by which the service speaks https."
+    )
+    certificate_key_file: Path | None = Field(default=None, description="PEM file with its private key.")
+    allow_plain_http: bool = Field(
+        default=False,
+        description="Whether tokens may travel by plain HTTP beyond this machine, because something else encrypts.",
+    )
     max_snapshot_age_seconds: float | None = Field(
         default=None,
         ge=60,
@@ -88,6 +101,11 @@ class MetadataSettings(BaseModel):
         gt=0,
         description="Least seconds between two sends of fewer schema changes.",
     )
+
+    @model_validator(mode="after")
+    def _is_private(self) -> MetadataSettings:
+        require_private(self.url, self.allow_plain_http)
+        return self
 
 
 class StoreSettings(BaseModel):
@@ -324,19 +342,21 @@ def _read(file: Path) -> tuple[str, dict[str, Any]]:
 
 def _absolute(settings: Settings, base: Path) -> Settings:
     metadata, spark = settings.metadata, settings.spark
-    metadata = metadata.model_copy(update=_files(metadata, ("token_file", "flow_token_file"), base))
+    files = ("token_file", "flow_token_file", "ca_file", "certificate_file", "certificate_key_file")
+    metadata = metadata.model_copy(update=_files(metadata, files, base))
+    profiles = _files(settings.profiles, ("token_file", "certificate_file", "certificate_key_file"), base)
     if metadata.database and (relative := _RELATIVE_DATABASE.fullmatch(metadata.database)):
         metadata = metadata.model_copy(update={"database": f"{relative[1]}{base / relative[2]}"})
     registry = settings.kafka.registry
     registry = registry.model_copy(update=_files(registry, ("password_file", "ca_file"), base))
-    files = _files(settings.index, ("password_file", "api_key_file", "ca_file"), base)
+    index = _files(settings.index, ("password_file", "api_key_file", "ca_file"), base)
     return settings.model_copy(
         update={
             "directory": base / settings.directory,
             "keyring": base / settings.keyring if settings.keyring else None,
             "metadata": metadata,
-            "profiles": settings.profiles.model_copy(update=_files(settings.profiles, ("token_file",), base)),
-            "index": settings.index.model_copy(update=files),
+            "profiles": settings.profiles.model_copy(update=profiles),
+            "index": settings.index.model_copy(update=index),
             "kafka": settings.kafka.model_copy(update={"registry": registry}),
             "spark": spark.model_copy(update={"archive": base / spark.archive}) if spark.archive else spark,
             "sources": tuple(absolute(source, base) for source in settings.sources),

@@ -87,6 +87,14 @@ class ProfilesSettings(BaseModel):
         gt=0,
         description="Hours until the document of an access request expires ([rights.md](rights.md)).",
     )
+    certificate_file: Path | None = Field(
+        default=None, description="PEM file with the certificate by which the service speaks https."
+    )
+    certificate_key_file: Path | None = Field(default=None, description="PEM file with its private key.")
+    allow_plain_http: bool = Field(
+        default=False,
+        description="Whether it may listen beyond this machine without https, because something else encrypts.",
+    )
     consent_source: str | None = Field(
         default=None,
         description="Source that takes consents which are recorded over HTTP ([rights.md](rights.md)). Default: none are.",

@@ -1,0 +1,154 @@
+"""Tokens and profiles travel encrypted, or not beyond this machine; slow clients do not hold a service up."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+import httpx
+import pytest
+from pydantic import ValidationError
+
+from idgraph.app.settings.document import MetadataSettings
+from idgraph.client import ProfilesClient
+from idgraph.model.errors import ConfigError, MetadataError
+from idgraph.model.kafka import RegistrySettings
+from idgraph.model.sources import DecryptorConfig
+from idgraph.model.transport import is_private
+from idgraph.web import server
+from idgraph.web.server import Transport, serving
+from metadata_service.api.app import create_app
+from metadata_service.api.service import ServiceSettings
+from metadata_service.storage.tokens import Role, create_token
+from sinks.http.metadata import MetadataClient
+from sinks.http.snapshot import fetch_snapshot
+from tests.certificates import make_certificate
+
+FAR = "http://metadata.internal.example:8410"
+
+
+@contextmanager
+def metadata(folder: Path, transport: Transport = server.LOCAL) -> Iterator[tuple[str, str]]:
+    app = create_app(ServiceSettings(f"sqlite:///{folder / 'metadata.db'}"))
+    token = create_token(app.state.service.database, "reader", Role.READER)
+    with serving(app, transport=transport) as url:
+        yield url, token
+
+
+@pytest.mark.parametrize(
+    ("url", "private"),
+    [
+        ("https://far.example", True),
+        ("http://localhost:1", True),
+        ("http://127.9.9.9:1", True),
+        ("http://[::1]:1", True),
+        (FAR, False),
+        ("http://127.0.0.1.example:1", False),
+        ("http://10.0.0.1:1", False),
+        ("http://127.0.0.1@far.example", False),
+        ("http://127.0.0.1\\@far.example", False),
+        ("ftp://127.0.0.1", False),
+    ],
+)
+def test_what_is_private(url: str, private: bool) -> None:
+    assert is_private(url) is private
+
+
+def test_plain_http_beyond_this_machine_must_be_allowed() -> None:
+    for refused in (
+        lambda allowed: MetadataSettings(url=FAR, allow_plain_http=allowed),
+        lambda allowed: DecryptorConfig(url=FAR, allow_plain_http=allowed),
+        lambda allowed: RegistrySettings(url=FAR, username="u", allow_plain_http=allowed),
+    ):
+        with pytest.raises(ValidationError, match="allow_plain_http"):
+            refused(False)
+        refused(True)
+    with pytest.raises(ConfigError, match="allow_plain_http"):
+        ProfilesClient(FAR, "token")
+    ProfilesClient(FAR, "token", allow_plain_http=True).close()
+
+
+def test_a_service_does_not_listen_beyond_this_machine_in_the_clear(tmp_path: Path) -> None:
+    app = create_app(ServiceSettings(f"sqlite:///{tmp_path / 'metadata.db'}"))
+    with pytest.raises(ConfigError, match="allow_plain_http"):
+        server.serve(app, "0.0.0.0", 0)
+    with serving(app, "0.0.0.0", 0, Transport(allow_plain_http=True)) as url:
+        assert url.startswith("http://0.0.0.0:")
+
+
+def test_no_proxy_of_the_environment_sees_the_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as proxy, metadata(tmp_path) as (url, token):
+        proxy.settimeout(0)
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.getsockname()[1]}")
+        with MetadataClient(url, token, timeout=20) as client:
+            assert client.snapshot() is not None
+        assert fetch_snapshot(url, token, 20) is not None
+        with pytest.raises(BlockingIOError):
+            proxy.accept()
+
+
+def test_https_with_a_certificate_of_ones_own(tmp_path: Path) -> None:
+    certificate, key = make_certificate(tmp_path)
+    with metadata(tmp_path, Transport(certificate, key)) as (url, token):
+        assert url.startswith("https://127.0.0.1:")
+        with MetadataClient(url, token, ca_file=certificate) as client:
+            assert client.snapshot() is not None
+        assert fetch_snapshot(url, token, 20, certificate) is not None
+        with MetadataClient(url, token) as stranger, pytest.raises(MetadataError, match="no answer"):
+            stranger.snapshot()
+        with pytest.raises(MetadataError, match="no answer"):
+            fetch_snapshot(url, token, 20)
+
+
+def test_a_certificate_that_cannot_be_used_is_a_mistake_of_the_configuration(tmp_path: Path) -> None:
+    app = create_app(ServiceSettings(f"sqlite:///{tmp_path / 'metadata.db'}"))
+    with pytest.raises(ConfigError, match=r"none\.crt"):
+        server.serve(app, port=0, transport=Transport(tmp_path / "none.crt"))
+    (tmp_path / "bad.crt").write_text("no certificate")
+    with pytest.raises(ConfigError, match=r"bad\.crt"):
+        server.serve(app, port=0, transport=Transport(tmp_path / "bad.crt"))
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_half_a_head_does_not_keep_a_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tls: bool
+) -> None:
+    monkeypatch.setattr(server, "HEAD_SECONDS", 0.2)
+    certificate, key = make_certificate(tmp_path)
+    with metadata(tmp_path, Transport(certificate, key) if tls else server.LOCAL) as (url, token):
+        port = httpx.URL(url).port
+        assert port
+        for sent in (
+            b"",
+            b"GET /health/live HTTP/1.1\r\nHost: a\r\n",
+            b"GET /health/live HTTP/1.1\r\nHost: a\r\n\r\nGET",
+        ):
+            with closing(socket.create_connection(("127.0.0.1", port), timeout=30)) as plain:
+                context = ssl.create_default_context(cafile=certificate)
+                opened = context.wrap_socket(plain, server_hostname="127.0.0.1") if tls else plain
+                with closing(opened), suppress(ConnectionResetError, ssl.SSLEOFError):
+                    opened.sendall(sent)
+                    while opened.recv(1000):
+                        pass
+        # A long poll is no slow head.
+        with MetadataClient(url, token, ca_file=certificate if tls else None) as client:
+            found = client.snapshot()
+            assert found is not None
+            assert client.snapshot(found.etag, wait=1) is None
+
+
+def test_more_connections_than_a_service_takes_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "MOST_CONNECTIONS", 2)
+    with (
+        metadata(tmp_path) as (url, _),
+        httpx.Client(base_url=url) as first,
+        httpx.Client(base_url=url) as one_more,
+    ):
+        assert first.get("/health/live").status_code == 200
+        assert one_more.get("/health/live").status_code == 503
