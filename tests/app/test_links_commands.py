@@ -175,6 +175,19 @@ def test_pairs_of_a_file(filled: CommandLine, tmp_path: Path) -> None:
         assert {each.decision for each in resources.store.pins()} == {"never"}
 
 
+def test_the_links_of_a_search_are_pairs_to_unlink(filled: CommandLine) -> None:
+    words = ("links", "list", "activity.platform=canary-platform", "--type", "email")
+    (link,) = filled.json(*words)
+    assert link["pair"] == sorted(link["pair"])
+    assert USER in link["pair"]
+    assert MAIL not in json.dumps(link)
+    assert not filled.json(*words[:3], "--type", "device_id")
+    assert len(filled.json("links", "list")) >= 1
+    done = filled("links", "unlink", "--file", "-", "--json", given=json.dumps(link).encode())
+    assert len(json.loads(done.stdout)["pins"]) == 1
+    assert not filled.json(*words)
+
+
 @pytest.mark.parametrize(
     ("words", "code"),
     [

@@ -29,13 +29,17 @@ if TYPE_CHECKING:
 
 commands = typer.Typer(no_args_is_help=True, help="Links between identifiers, and decisions on them.")
 
+_PAGE = 100
+_STDIN = Path("-")
+
 One = Annotated[str | None, typer.Argument(metavar="A", help="TYPE:VALUE", show_default=False)]
 Other = Annotated[str | None, typer.Argument(metavar="B", help="TYPE:VALUE", show_default=False)]
 PairsFile = Annotated[
     Path | None,
     typer.Option(
         "--file",
-        help="One pair per line, in place of A and B: two words, a JSON array of two, or an object with `pair`.",
+        help="One pair per line, in place of A and B: two words, a JSON array of two, or an object with `pair`. - reads "
+        "standard input.",
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change; change nothing.")]
@@ -77,6 +81,47 @@ def show_links(
                 print_json(explanation_document(each))
             else:
                 print_links(each)
+
+
+@commands.command("list")
+def list_links(
+    context: typer.Context,
+    words: Annotated[
+        list[str] | None, typer.Argument(help="As of `idgraph search`.", show_default=False)
+    ] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option("--type", help="Only links with an identifier of this type.", show_default=False),
+    ] = None,
+) -> None:
+    """List the accepted links of all profiles that match a search, one JSON object per line.
+
+    Example, for `idgraph links unlink --file -`: idgraph links list 'activity.platform=kiosk' --type device_id
+    """
+    from idgraph.model.query_language import parse_query
+    from profile_service.link_documents import link_document
+    from profile_service.links import Links
+
+    with error_handler():
+        settings = settings_of(context)
+        ensure_keyring(settings)
+        pinned = wiring.snapshot_to_read_by(settings)
+        types = {attribute.path: attribute.shown_type for attribute in pinned.snapshot.attributes}
+        query, cursor = parse_query(words or [], types.get), None
+        with wiring.opened_to_read(settings) as resources:
+            reader = wiring.profile_reader(settings, resources, pinned)
+            links = Links(resources.store, reader)
+            while True:
+                page = reader.search(query, _PAGE, cursor)
+                for found in (
+                    each for profile in page.profiles for each in links.explain(Identifier.parse(profile.id))
+                ):
+                    for link in found.accepted:
+                        if kind is None or kind in (each.type for each in link.pair):
+                            print_json(link_document(link))
+                cursor = page.cursor
+                if cursor is None:
+                    break
 
 
 def deciding(decision: str) -> Callable[..., None]:
@@ -286,7 +331,7 @@ def _project(projection: Callable[[], Projection], change: PinChange) -> None:
 def _pairs(file: Path) -> Iterator[tuple[str, str, str, str]]:
     """The pairs of a file, each behind the two places of its identifiers."""
     try:
-        lines = file.read_text(encoding="utf-8-sig").splitlines()
+        lines = (sys.stdin.read() if file == _STDIN else file.read_text(encoding="utf-8-sig")).splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file}: {getattr(error, 'strerror', None) or 'is no UTF-8'}") from None
     found = [(number, line.strip()) for number, line in enumerate(lines, 1) if line.strip()]
