@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Generic, Literal, TypeVar
 
 from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session, aliased
 
-from idgraph.model import queries
+from idgraph.model import paths, queries
 from idgraph.model.attributes import AttributeMetadata
 from idgraph.model.errors import QueryError, SpecError
 from idgraph.model.query_language import parse_query
 from idgraph.model.records import ProvenanceRecord, SegmentVersionRecord, ViewVersionRecord
+from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.views import SegmentDefinition, SegmentDocument, ViewDefinition, ViewDocument
 from idgraph.web.cursors import ListPage, PageRequest
 from idgraph.web.refusals import RefusedRequestError, UnknownSubjectError
-from metadata_service.attributes.catalogue import find_attributes
+from metadata_service.attributes.catalogue import find_attributes, find_within
+from metadata_service.attributes.rules import discovery_defaults
 from metadata_service.storage.edits import Edit
 from metadata_service.storage.tables import DefinitionVersionRow, SnapshotRow
+from transforms.schema.policy_tree import PolicyTree
 
 Stated = TypeVar("Stated", ViewDefinition, SegmentDefinition)
 Stored = TypeVar("Stored", ViewDocument, SegmentDocument)
@@ -145,7 +149,25 @@ def _segment(session: Session, definition: SegmentDefinition) -> dict[str, Any]:
             query = parse_query([f"({definition.q})"] if definition.q.strip() else [], type_of)
     except QueryError as error:
         raise RefusedRequestError(str(error), "/query" if definition.q is None else "/q") from None
-    return dict(definition) | {"query": queries.to_json(query)}
+    stored = dict(definition) | {"query": queries.to_json(query)}
+    asked = {each.path for each in queries.leaves(query) if each.path is not None}
+    above = {place for path in asked for place in (path, *paths.ancestors(path))}
+    below = (each for path in asked for each in find_within(session, path))
+    known = {each.path: each for each in chain(find_attributes(session, above), below)}
+    document = SegmentDocument(**stored, version=1)
+    snapshot = MetadataSnapshot(
+        version=0,
+        attributes=tuple(known.values()),
+        defaults=discovery_defaults(session),
+        segments=(document,),
+    )
+    if not PolicyTree(snapshot).index_rules.segments:
+        raise RefusedRequestError(
+            "a segment asks for no value of a protected attribute, which would be readable in it",
+            "/query" if definition.q is None else "/q",
+            "of a searchable one it may ask whether it has a value: path=*",
+        )
+    return stored
 
 
 VIEWS = Definitions("view", ViewDefinition, ViewDocument, ViewVersionRecord, _view)

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 from idgraph.model import paths
 from idgraph.model.fragments import Origin
+from idgraph.model.views import CONSENTS
 from profile_service.reader import Profile
 
-ROOT = "consents"
+ROOT = CONSENTS
 GIVEN, WITHDRAWN = "given", "withdrawn"
 
 

@@ -18,7 +18,7 @@ from idgraph.model.classification import SealedValue
 from idgraph.model.errors import DamagedStateError, KeyProviderError, QueryError, SealError
 from idgraph.model.fragments import Kind, Origin, Register
 from idgraph.model.identifiers import Identifier
-from idgraph.model.index import FacetCount, ProfileIndex
+from idgraph.model.index import FacetCount, ProfileIndex, SearchPage, Segment
 from idgraph.model.queries import (
     All,
     AnyOf,
@@ -31,9 +31,11 @@ from idgraph.model.queries import (
     Query,
     Range,
     Term,
+    leaves,
     rewritten,
 )
 from idgraph.model.snapshots import MetadataSnapshot
+from merge.documents import document
 from merge.identity.persons import Member, Owners, Person, Persons, PersonStore
 from merge.identity.rules import Rules
 from merge.resolution import Shown, shown, tree
@@ -86,8 +88,8 @@ class Profile(NamedTuple):
     version: int
     identifiers: tuple[Identifier, ...]
     leaves: tuple[ProfileLeaf, ...]
-    consent: dict[str, Any] | None = None
-    """The consent that an answer rests on, as it may be shown."""
+    consents: tuple[dict[str, Any], ...] = ()
+    """The consents that an answer rests on, as they may be shown."""
 
     def attributes(self) -> dict[str, Any]:
         """The attributes as nested objects."""
@@ -106,8 +108,8 @@ class Profile(NamedTuple):
         }
         if provenance:
             body["provenance"] = {leaf.path: _provenance(leaf) for leaf in self.leaves}
-        if self.consent is not None:
-            body["consent"] = self.consent
+        if self.consents:
+            body["consents"] = list(self.consents)
         return body
 
 
@@ -223,7 +225,42 @@ class ProfileReader:
             order = order._replace(path=_NO_PATH)
         if order is not None:
             self._require_open(order.path, "sorted by")
-        page = self._index.search(self._rewrite(query), limit, cursor, order)
+        return self._found(self._index.search(self._rewrite(query), limit, cursor, order), reveal)
+
+    def segments(self) -> dict[str, Segment]:
+        """The segments that exist for the caller: those that ask for nothing hidden."""
+        sees = self._visibility
+        return {
+            each.name: each
+            for each in self._attributes.index_rules.segments
+            if sees.is_total
+            or all(clause.path is not None and sees.sees(clause.path) for clause in leaves(each.asked))
+        }
+
+    def members(
+        self, segment: Segment, limit: int, cursor: str | None = None, reveal: bool = False
+    ) -> SearchResult:
+        """Profiles of a segment, sorted by id, by the index. Raises QueryError for a foreign cursor."""
+        ranked = Order(_NO_PATH) if segment.condition.is_ranked else None
+        return self._found(self._index.search(segment.condition, limit, cursor, ranked), reveal)
+
+    def count_members(self, segment: Segment) -> int:
+        """How many profiles a segment has."""
+        return self._index.count(segment.condition)
+
+    def segments_of(self, identifier: Identifier) -> list[str] | None:
+        """The segments that the profile of an identifier is in now, by the store. None without a profile."""
+        if not self._visibility.sees_type(identifier.type):
+            return None
+        found = self.owning(self.stored_forms(identifier))
+        self._report(found.unreadable)
+        if not found.persons:
+            return None
+        person = found.persons[0]
+        known = document(person.id, person.version, person.state(), self._attributes.index_rules)
+        return [name for name, each in self.segments().items() if self._index.matches(known, each.condition)]
+
+    def _found(self, page: SearchPage, reveal: bool) -> SearchResult:
         persons = self._persons.around(page.ids)
         self._report(persons.unreadable)
         # The index may know a profile by the id that it had a moment ago.

@@ -15,10 +15,19 @@ from idgraph.model.identity_rules import DEFAULT_RULES, IdentityRules
 from idgraph.model.queries import Order, Query, Scalar
 
 
+class Segment(NamedTuple):
+    """A named search: what its author asked for, and with the consent that it needs the condition of its members."""
+
+    name: str
+    version: int
+    asked: Query
+    condition: Query
+
+
 class IndexRules(NamedTuple):
     """`is_indexable` answers for a path whether policy lets its plaintext into the index; `policies` are the
     reconciliation policies of paths that have another than `latest`; `identity` says which fragments are one profile, in which
-    version; 0 are the default rules.
+    version; 0 are the default rules. `segments` are those in force.
 
     The same `is_indexable` always gives the same answers, so that they may be kept: where one changes it is another
     object."""
@@ -27,6 +36,7 @@ class IndexRules(NamedTuple):
     policies: Mapping[str, Reconciliation] = LATEST_ONLY
     identity: IdentityRules = DEFAULT_RULES
     identity_version: int = 0
+    segments: tuple[Segment, ...] = ()
 
 
 class IndexDocument(NamedTuple):
@@ -122,6 +132,10 @@ class ProfileIndex(Protocol):
         ...
 
     def count(self, query: Query) -> int: ...
+
+    def matches(self, document: IndexDocument, query: Query) -> bool:
+        """Whether a search for the query would find this document, were it indexed. Reads nothing."""
+        ...
 
     def identity(self) -> str:
         """Distinguishes this index from every other, also from its successor: a new file after a loss, or a version after

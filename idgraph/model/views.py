@@ -6,9 +6,14 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from idgraph.model import paths, queries
+from idgraph.model.index import Segment
 from idgraph.model.specs import NAME_PATTERN
 
 PURPOSE_PATTERN = r"^[A-Za-z][A-Za-z0-9_\-]{0,63}$"
+
+CONSENTS, GIVEN = "consents", "given"
+"""Attributes `consents.PURPOSE.status` have this value where a person has consented."""
 
 
 class Definition(BaseModel):
@@ -60,3 +65,11 @@ class SegmentDocument(Definition):
     q: str | None = None
     query: list[Any]
     version: int = Field(ge=1)
+
+    def segment(self) -> Segment:
+        """What decides who is a member."""
+        query = queries.from_json(self.query)
+        consent: tuple[queries.Condition, ...] = ()
+        if self.purpose is not None:
+            consent = (queries.Term(paths.join((CONSENTS, self.purpose, "status")), GIVEN),)
+        return Segment(self.name, self.version, query, queries.Query((*query.clauses, *consent)))

@@ -15,7 +15,7 @@ from idgraph.web.guard import Access
 from idgraph.web.limits import RateLimit
 from idgraph.web.metrics import Gauge
 from idgraph.web.refusals import NotReadyError
-from profile_service.api.routes import changes, consents, health, privacy, profiles, search, views
+from profile_service.api.routes import changes, consents, health, privacy, profiles, search, segments, views
 from profile_service.api.service import ProfileService
 
 MOST_BODY_BYTES = 1 << 20
@@ -48,6 +48,7 @@ def create_app(service: ProfileService, rate: RateLimit | None = None) -> FastAP
         privacy.router,
         profiles.router,
         search.router,
+        segments.router,
         views.router,
     )
     gauges = {"revision": Gauge("Version of the snapshot in force.", version)}

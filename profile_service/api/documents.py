@@ -49,8 +49,8 @@ class ProfileDocument(BaseModel):
         default=None, description="By attribute path, if asked for: source, event, ordinal, priority, spec."
     )
     view: AppliedView | None = Field(default=None, description="The view that shaped `attributes`.")
-    consent: AppliedConsent | None = Field(
-        default=None, description="What the answer rests on, where the view names a purpose."
+    consents: list[AppliedConsent] | None = Field(
+        default=None, description="What the answer rests on, where its view or segment names a purpose."
     )
 
 
@@ -91,6 +91,44 @@ class ViewList(BaseModel):
     """By name."""
 
     items: list[ViewSummary]
+
+
+class SegmentSummary(ViewSummary):
+    """A segment. One that asks for a hidden attribute does not exist for the caller."""
+
+
+class SegmentList(BaseModel):
+    """By name."""
+
+    items: list[SegmentSummary]
+
+
+class SegmentDetails(SegmentSummary):
+    """A segment with its search, the attributes that it asks for, and what uses it."""
+
+    q: str | None
+    query: list[Any]
+    attributes: list[str]
+
+
+class Members(BaseModel):
+    """A page of members, by id."""
+
+    items: list[ProfileDocument]
+    next: str | None
+
+
+class Membership(BaseModel):
+    """The segments that the profile of an identifier is in; null where the caller finds no profile."""
+
+    identifier: str
+    segments: list[str] | None
+
+
+class Memberships(BaseModel):
+    """In the order asked for."""
+
+    items: list[Membership]
 
 
 class CountResult(BaseModel):
@@ -218,6 +256,12 @@ class _Reading(_Strict):
 
 
 class LookupBody(_Reading):
+    """Identifiers, each `type:value`."""
+
+    identifiers: list[Annotated[str, Field(max_length=4096)]] = Field(max_length=MOST_LOOKED_UP)
+
+
+class MembershipBody(_Strict):
     """Identifiers, each `type:value`."""
 
     identifiers: list[Annotated[str, Field(max_length=4096)]] = Field(max_length=MOST_LOOKED_UP)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import math
 import threading
 import time
@@ -23,7 +24,7 @@ from profile_service import consents
 from profile_service.api.following import Following
 from profile_service.api.rights import ConsentInput, PersonJobs
 from profile_service.api.views import View, Views
-from profile_service.consents import consent_of
+from profile_service.consents import Consent, consent_of
 from profile_service.history import History, LedgerStore
 from profile_service.links import Links, LinkStore
 from profile_service.reader import Profile, ProfileReader
@@ -119,7 +120,7 @@ class ProfileService:
     async def answer(self, wanted: Wanted, work: Callable[[], T]) -> T:
         """Do the work of one look-up. A local store needs a millisecond for one, and threads that read it at once wait for
         the interpreter at each read: there it is done on the event loop. What waits for a network is done in a thread."""
-        if not self._is_local or wanted.reveal:
+        if not self._is_local or wanted.reveal or wanted.view is not None:
             return await run_in_threadpool(work)
         await asyncio.sleep(0)  # Others have their turn between the look-ups of one request.
         return work()
@@ -186,7 +187,14 @@ class Wanted:
         self.provenance = provenance
         self.reveal = reveal
         self.purpose = (purpose or "").strip()
-        self._view = view
+        self.view = view
+        self._purposes = {view.document.purpose} if view and view.document.purpose else set[str]()
+
+    def with_purpose(self, purpose: str | None) -> Wanted:
+        """The same, of those who have consented to a purpose."""
+        wanted = copy.copy(self)
+        wanted._purposes = self._purposes | ({purpose} if purpose else set())
+        return wanted
 
     def require_rights(self, caller: Caller) -> None:
         """Raises ForbiddenError, BadQueryError."""
@@ -196,9 +204,8 @@ class Wanted:
             raise BadQueryError("`reveal` needs a `purpose`, which is recorded")
 
     def reading(self, reader: ProfileReader) -> ProfileReader:
-        """The reader for such an answer: a consent that the view rests on counts, whether or not the caller sees it."""
-        purpose = self._view.document.purpose if self._view else None
-        return reader if purpose is None else reader.reading_always(paths.join((consents.ROOT, purpose)))
+        """The reader for such an answer: a consent that it rests on counts, whether or not the caller sees it."""
+        return reader.reading_always(consents.ROOT) if self._purposes else reader
 
     def read(
         self, service: ProfileService, caller: Caller, found: list[Profile], reader: ProfileReader
@@ -226,20 +233,24 @@ class Wanted:
     def document(self, profile: Profile) -> dict[str, Any]:
         """What `read` gave, as JSON has it."""
         body = profile.canonical(self.provenance)
-        return body if self._view is None else self._view.of(body)
+        return body if self.view is None else self.view.of(body)
 
     def _consented(self, found: list[Profile], reader: ProfileReader) -> Iterator[Profile]:
-        """Those who gave the consent that the view needs, each with what may be shown of it."""
-        purpose = self._view.document.purpose if self._view else None
-        if purpose is None:
+        """Those who gave each consent that the answer rests on, with what may be shown of it."""
+        if not self._purposes:
             yield from found
             return
-        places = {name: paths.join((consents.ROOT, purpose, name)) for name in ("source", "time")}
         for each in found:
-            consent = consent_of(each, purpose)
-            if consent is not None and consent.is_given:
-                said = {name: getattr(consent, name) for name, path in places.items() if reader.sees(path)}
-                yield reader.visible(each)._replace(consent={"purpose": purpose} | said)
+            given = [consent_of(each, purpose) for purpose in sorted(self._purposes)]
+            if all(consent is not None and consent.is_given for consent in given):
+                said = tuple(_consent_document(consent, reader) for consent in given if consent is not None)
+                yield reader.visible(each)._replace(consents=said)
+
+
+def _consent_document(consent: Consent, reader: ProfileReader) -> dict[str, Any]:
+    place = (consents.ROOT, consent.purpose)
+    seen = [name for name in ("source", "time") if reader.sees(paths.join((*place, name)))]
+    return {"purpose": consent.purpose} | {name: getattr(consent, name) for name in seen}
 
 
 MASKED = Wanted(None, provenance=False, reveal=False, purpose=None)

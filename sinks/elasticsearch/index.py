@@ -22,6 +22,7 @@ from sinks.elasticsearch.client import ElasticsearchClient, ElasticsearchRefused
 from sinks.elasticsearch.queries import EVERY, Json, compiled, sorting
 from sinks.elasticsearch.schema import column, column_value, made_alias, require_layout, source
 from sinks.index_values import check_text, cursor_of, read_cursor
+from sinks.matching import matches
 
 LEASE_SECONDS = 90.0
 MERGE_SECONDS = 3600.0
@@ -206,6 +207,9 @@ class ElasticsearchProfileIndex:
         if answer["_shards"]["failed"]:
             raise ProfileIndexError(f"Elasticsearch index {self._alias}: a part of it is away")
         return int(answer["count"])
+
+    def matches(self, document: IndexDocument, query: Query) -> bool:
+        return matches(document, query)
 
     def identity(self) -> str:
         self._check()

@@ -18,6 +18,7 @@ from idgraph.model.index_versions import VersionState
 from idgraph.model.queries import Order, Query
 from idgraph.model.tombstones import TombstoneNames
 from sinks.index_values import check_text
+from sinks.matching import matches
 from sinks.tantivy.documents import SCHEMA, Prepared, hash_of, prepared, restored, tombstone
 from sinks.tantivy.folder import IndexFolder, Version
 from sinks.tantivy.queries import compiled
@@ -92,6 +93,9 @@ class TantivyProfileIndex:
     def count(self, query: Query) -> int:
         check_text(query)
         return self.folder.read(lambda index: count(index.searcher(), compiled(query, index)))
+
+    def matches(self, document: IndexDocument, query: Query) -> bool:
+        return matches(document, query)
 
     def identity(self) -> str:
         return self.folder.in_use().mark

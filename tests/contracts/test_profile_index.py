@@ -8,6 +8,7 @@ from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pytest
 
@@ -51,8 +52,13 @@ def durable(request: pytest.FixtureRequest) -> Implementation[ProfileIndex]:
     return implementation
 
 
+GIVEN: WeakKeyDictionary[ProfileIndex, dict[str, IndexDocument]] = WeakKeyDictionary()
+
+
 def put(index: ProfileIndex, **documents: dict[str, Any]) -> None:
-    assert index.put([IndexDocument(each, 1, fields) for each, fields in documents.items()]) == {}
+    given = {each: IndexDocument(each, 1, fields) for each, fields in documents.items()}
+    GIVEN.setdefault(index, {}).update(given)
+    assert index.put(list(given.values())) == {}
 
 
 def found(index: ProfileIndex, *clauses: Condition) -> list[str]:
@@ -61,6 +67,9 @@ def found(index: ProfileIndex, *clauses: Condition) -> list[str]:
     ids = index.search(query, 100).ids
     assert index.count(query) == len(ids)
     assert query.is_ranked or ids == sorted(ids)
+    given = GIVEN.get(index, {})
+    for name in index.versions(list(given)):
+        assert index.matches(given[name], query) is (name in ids), name
     return sorted(ids)
 
 

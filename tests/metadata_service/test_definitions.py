@@ -108,3 +108,13 @@ def test_a_segment_means_what_its_text_meant_when_it_was_saved(service: Running)
     assert service.admin.put("/v1/attributes/a.code", json=declared).status_code == 201
     saved = put(service.admin, "segments", {"name": "s", "q": "a.code=44"}).json()
     assert (saved["version"], saved["query"]) == (2, [{"term": {"path": "a.code", "value": "44"}}])
+
+
+def test_a_segment_holds_no_protected_value(service: Running) -> None:
+    for path, level in (("identity.email", "searchable"), ("identity.ssn", "protected")):
+        declared = {"path": path, "data_type": "string", "encryption": level}
+        assert service.admin.put(f"/v1/attributes/{path}", json=declared).status_code == 201
+    for q in ("identity.email=a@b.c", "identity=x", "identity.email.domain=x", "NOT identity.ssn=*"):
+        answer = put(service.admin, "segments", {"name": "s", "q": q})
+        assert (answer.status_code, answer.json()["pointer"]) == (422, "/q"), answer.text
+    assert put(service.admin, "segments", {"name": "s", "q": "identity.email=*"}).status_code == 201

@@ -22,6 +22,7 @@ from idgraph.model.classification import Classification, Proposal
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import EventError
 from idgraph.model.index import IndexRules
+from idgraph.model.queries import Clause, Exists, leaves
 from idgraph.model.snapshots import DetectionMode, MetadataSnapshot
 from transforms.schema.attribute_nodes import AttributeNode, AttributePolicy, policy_of, protect_above
 from transforms.schema.data_types import DATA_TYPES, declared_type, is_text
@@ -42,6 +43,7 @@ class PolicyTree:
             level: policy_of(snapshot.levels.policy(level))
             for level in (Classification if mode is DetectionMode.SEAL else ())
         }
+        self._segments = tuple(each.segment() for each in snapshot.segments)
         self._identity = snapshot.identity_rules, snapshot.identity_rules_version
         self._root = AttributeNode("", 0, self._default, None)
         self.policies: dict[str, Reconciliation] = {}
@@ -49,8 +51,6 @@ class PolicyTree:
         self.declared_types: dict[str, DataType] = {}
         """As `transforms.schema.data_types.declared_types` gives them."""
         self._unknown = 0
-        self.index_rules = IndexRules(_Indexable(self).__getitem__, self.policies, *self._identity)
-        """Others after `take` if an answer may be another one."""
         # Parents come before children, so that a child finds what it inherits.
         for attribute in sorted(snapshot.attributes, key=_keys):
             way = self._way(attribute.path)
@@ -58,6 +58,8 @@ class PolicyTree:
                 self._declare(way[-1], attribute)
                 self._protect(way[-1], _own_policy(attribute, way[-1].protects))
         protect_above(self._root)
+        self.index_rules = self._index_rules()
+        """Others after `take` if an answer may be another one."""
 
     def take(self, changed: Iterable[AttributeMetadata]) -> bool:
         """Attributes that are new or that changed, beside all others as they were. False for a change that reaches
@@ -86,8 +88,19 @@ class PolicyTree:
         if _protect_way(way) or is_concerned or own.indexable != before.indexable:
             # Another object: an index keeps what the one before answered, perhaps in another thread, as one that is
             # overdue.
-            self.index_rules = IndexRules(_Indexable(self).__getitem__, self.policies, *self._identity)
+            self.index_rules = self._index_rules()
         return True
+
+    def _index_rules(self) -> IndexRules:
+        # The value of a protected attribute is nothing that a segment may ask for: it would stand in the snapshot.
+        usable = (each for each in self._segments if all(map(self._is_open, leaves(each.condition))))
+        return IndexRules(_Indexable(self).__getitem__, self.policies, *self._identity, tuple(usable))
+
+    def _is_open(self, clause: Clause) -> bool:
+        if clause.path is None:
+            return True
+        policy = self.policy(clause.path)
+        return not policy.is_protected or (policy.is_searchable and isinstance(clause, Exists))
 
     def _way(self, path: str) -> list[AttributeNode]:
         """The nodes from the root to a path that is declared; none if no mapped output can have this path: what was

@@ -224,6 +224,7 @@ class CompiledSnapshot:
             snapshot.defaults == self.snapshot.defaults
             and snapshot.levels == self.snapshot.levels
             and snapshot.identity_rules is self.snapshot.identity_rules
+            and snapshot.segments is self.snapshot.segments
         )
         if not are_alike or not self.attributes.take(changes.attributes):
             return CompiledSnapshot(snapshot, self)

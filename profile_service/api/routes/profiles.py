@@ -32,6 +32,7 @@ router = APIRouter(prefix="/v1/profiles", tags=["profiles"])
 
 def parsed(text: str) -> Identifier:
     """Raises QueryError."""
+    """Raises QueryError."""
     try:
         return Identifier.parse(text)
     except ValueError as error:

@@ -110,9 +110,9 @@ def test_a_view_with_a_purpose_leaves_out_whoever_has_not_consented(tmp_path: Pa
         other = ViewDocument(name="other", attributes={"all": "@"}, version=1, purpose="research")
         with published(served, pipeline.snapshot.model_copy(update={"views": (other, view)})):
             found = asked(everything, "v", "user_id:ann")
-            assert found["consent"] == {"purpose": "marketing", "source": "phone", "time": None}
+            assert found["consents"] == [{"purpose": "marketing", "source": "phone", "time": None}]
             hidden = asked(half, "v", "user_id:ann")
-            assert hidden["consent"] == {"purpose": "marketing"}
+            assert hidden["consents"] == [{"purpose": "marketing"}]
             assert "consents" not in str(hidden["attributes"])
             problem(everything.get("/v1/profiles/user_id:ann?view=other"), 404)
             pipeline.process([decided(2, "withdrawn")])

@@ -13,33 +13,23 @@ from typing import Any
 from idgraph.model.errors import ProfileIndexError, QueryError
 from idgraph.model.index import FacetCount, IndexDocument, Indexed, SearchPage
 from idgraph.model.queries import (
-    All,
-    AnyOf,
-    Condition,
-    Exists,
     FullText,
-    Not,
     Order,
-    Prefix,
     Query,
-    Range,
     Scalar,
-    Term,
     positive,
 )
 from sinks.index_values import (
-    ORDERED_CHARACTERS,
     ValueClass,
     check_text,
     class_of,
     cursor_of,
-    exact,
     is_unicode,
     order_key,
-    ordered,
     read_cursor,
     words,
 )
+from sinks.matching import comparable_of, is_nan, matches, values_of, words_of
 
 _SATURATION, _LENGTH_SHARE = 1.2, 0.75
 """The parameters of BM25."""
@@ -121,12 +111,15 @@ class MemoryProfileIndex:
     def facets(self, query: Query, path: str, limit: int = 10) -> list[FacetCount]:
         counts: Counter[tuple[int, Any]] = Counter()
         for document in self._matching(query, Order(path)):
-            counts.update({order_key(each) for each in _values(document, path) if not _is_nan(each)})
+            counts.update({order_key(each) for each in values_of(document, path) if not is_nan(each)})
         best = sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:limit]
         return [FacetCount(_value(key), number) for key, number in best]
 
     def count(self, query: Query) -> int:
         return len(self._matching(query))
+
+    def matches(self, document: IndexDocument, query: Query) -> bool:
+        return matches(document, query)
 
     def identity(self) -> str:
         with self._lock():
@@ -140,7 +133,7 @@ class MemoryProfileIndex:
         """Sorted by id."""
         check_text(query, order)
         with self._lock():
-            found = [each for each in self._documents.values() if _holds(All(query.clauses), each)]
+            found = [each for each in self._documents.values() if matches(each, query)]
             return sorted(found, key=lambda each: each.id)
 
     def _scores(self, query: Query, found: Sequence[IndexDocument]) -> dict[str, float]:
@@ -150,7 +143,7 @@ class MemoryProfileIndex:
         with self._lock():
             documents = list(self._documents.values())
         for clause in asked:
-            texts = {each.id: _words(each, clause.path) for each in documents}
+            texts = {each.id: words_of(each, clause.path) for each in documents}
             mean = sum(map(len, texts.values())) / max(1, len(texts))
             for word in set(words(clause.words)):
                 having = sum(word in text for text in texts.values())
@@ -182,7 +175,7 @@ def _offset(ids: Sequence[str], cursor: str | None) -> int:
 def _reason_to_refuse(document: IndexDocument) -> str | None:
     texts = [document.id, *document.fields]
     for path in document.fields:
-        for value in _values(document, path):
+        for value in values_of(document, path):
             try:
                 if class_of(value) is ValueClass.TEXT:
                     texts.append(value)
@@ -196,24 +189,9 @@ def _content(document: IndexDocument) -> list[tuple[str, list[tuple[ValueClass, 
     if _reason_to_refuse(document) is not None:
         return None
     return [
-        (path, [(class_of(each), _comparable(each, whole=True)) for each in _values(document, path)])
+        (path, [(class_of(each), comparable_of(each, whole=True)) for each in values_of(document, path)])
         for path in sorted(document.fields)
     ]
-
-
-def _values(document: IndexDocument, path: str) -> list[Any]:
-    value = document.fields.get(path, [])
-    return value if isinstance(value, list) else [value]
-
-
-def _words(document: IndexDocument, path: str | None) -> list[str]:
-    paths = document.fields if path is None else [path]
-    texts = [value for each in paths for value in _values(document, each) if isinstance(value, str)]
-    return [word for each in texts for word in words(each)]
-
-
-def _is_nan(value: Any) -> bool:
-    return class_of(value) is ValueClass.NUMBER and ordered(value) is None
 
 
 _NOWHERE = (-1, 0)
@@ -221,7 +199,7 @@ _NOWHERE = (-1, 0)
 
 def _place(document: IndexDocument, order: Order) -> tuple[int, Any]:
     """Where a document stands in an order."""
-    keys = [order_key(each) for each in _values(document, order.path) if not _is_nan(each)]
+    keys = [order_key(each) for each in values_of(document, order.path) if not is_nan(each)]
     if not keys:
         return _NOWHERE
     return max(keys) if order.is_descending else min(keys)
@@ -231,58 +209,3 @@ def _value(key: tuple[int, Any]) -> Scalar:
     """The value that has this key of order."""
     value: Scalar = key[1]
     return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _holds(condition: Condition, document: IndexDocument) -> bool:
-    match condition:
-        case All(conditions):
-            return all(_holds(each, document) for each in conditions)
-        case AnyOf(conditions):
-            return any(_holds(each, document) for each in conditions)
-        case Not(negated):
-            return not _holds(negated, document)
-        case Exists(path):
-            return any(not _is_nan(each) for each in _values(document, path))
-        case FullText(text, path, is_prefix):
-            asked, there = words(text), set(_words(document, path))
-            last = asked.pop() if asked and is_prefix else None
-            if last is not None and not any(each.startswith(last) for each in there):
-                return False
-            return bool(asked or last) and set(asked) <= there
-        case Term(path, value):
-            return any(
-                class_of(each) is class_of(value)
-                and _comparable(each, whole=True) == _comparable(value, True)
-                for each in _values(document, path)
-                if _comparable(value) is not None
-            )
-        case Prefix(path, prefix):
-            start = prefix[:ORDERED_CHARACTERS]
-            return any(isinstance(each, str) and each.startswith(start) for each in _values(document, path))
-        case Range():
-            return any(_within(condition, each) for each in _values(document, condition.path))
-
-
-def _within(clause: Range, value: Any) -> bool:
-    classes = {class_of(bound) for bound in (clause.lower, clause.upper) if bound is not None}
-    own, comparable = class_of(value), _comparable(value)
-    if own is ValueClass.BOOLEAN or comparable is None or not classes <= {own}:
-        return False
-    if clause.lower is not None:
-        lower = _comparable(clause.lower)
-        if lower is None or not (comparable > lower or (clause.include_lower and comparable == lower)):
-            return False
-    if clause.upper is not None:
-        upper = _comparable(clause.upper)
-        if upper is None or not (comparable < upper or (clause.include_upper and comparable == upper)):
-            return False
-    return True
-
-
-def _comparable(value: Any, whole: bool = False) -> Any:
-    if isinstance(value, str):
-        return value if whole else value[:ORDERED_CHARACTERS]
-    if isinstance(value, bool):
-        return value
-    number = ordered(value)
-    return exact(value) if whole and number is not None else number

@@ -1,0 +1,94 @@
+"""Routes for segments: which there are, who is in one, and which ones somebody is in."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Query, Response
+
+from idgraph.model.index import Segment
+from idgraph.model.queries import leaves
+from idgraph.model.specs import NAME_PATTERN
+from idgraph.model.views import SegmentDocument
+from idgraph.web.refusals import UnknownSubjectError
+from profile_service.api.documents import (
+    CountResult,
+    Members,
+    MembershipBody,
+    Memberships,
+    SegmentDetails,
+    SegmentList,
+    answer,
+)
+from profile_service.api.routes.profiles import parsed
+from profile_service.api.service import ActingCaller, Service, WantedParts
+
+router = APIRouter(prefix="/v1/segments", tags=["segments"])
+
+
+def _segment(
+    service: Service, caller: ActingCaller, name: Annotated[str, Path(pattern=NAME_PATTERN)]
+) -> tuple[Segment, SegmentDocument]:
+    found = service.reader(caller).segments().get(name)
+    document = next(
+        (each for each in service.following.edition().snapshot.segments if each.name == name), None
+    )
+    if found is None or document is None:
+        raise UnknownSubjectError("there is no such segment")
+    return found, document
+
+
+Asked = Annotated[tuple[Segment, SegmentDocument], Depends(_segment)]
+
+
+def _summary(document: SegmentDocument) -> dict[str, Any]:
+    return document.model_dump(include={"name", "version", "description", "purpose"})
+
+
+@router.get("", response_model=SegmentList)
+def list_(service: Service, caller: ActingCaller) -> Response:
+    """The segments, by name."""
+    seen = service.reader(caller).segments()
+    found = (each for each in service.following.edition().snapshot.segments if each.name in seen)
+    return answer({"items": list(map(_summary, found))})
+
+
+@router.get("/{name}", response_model=SegmentDetails)
+def get(asked: Asked) -> Response:
+    """One segment."""
+    segment, document = asked
+    attributes = sorted({each.path for each in leaves(segment.asked) if each.path is not None})
+    body = document.model_dump(include={"q", "query"})
+    return answer(_summary(document) | body | {"attributes": attributes})
+
+
+@router.get("/{name}/count", response_model=CountResult)
+def count(asked: Asked, service: Service, caller: ActingCaller) -> Response:
+    """How many members it has. Of a search that is no segment yet, `/v1/search/count` says it."""
+    return answer({"count": service.reader(caller).count_members(asked[0])})
+
+
+@router.get("/{name}/members", response_model=Members)
+def members(
+    asked: Asked,
+    service: Service,
+    caller: ActingCaller,
+    wanted: WantedParts,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    cursor: Annotated[str | None, Query(max_length=10_000, description="`next` of the page before.")] = None,
+) -> Response:
+    """The members, by id. A page can be shorter than `limit`: whoever withdrew a consent since is left out at once."""
+    wanted = wanted.with_purpose(asked[1].purpose)
+    reader = wanted.reading(service.reader(caller))
+    result = reader.members(asked[0], limit, cursor, wanted.reveal)
+    shown = wanted.read(service, caller, result.profiles, reader)
+    return answer({"items": [wanted.document(each) for each in shown], "next": result.cursor})
+
+
+@router.post("/member-of", response_model=Memberships)
+def member_of(body: MembershipBody, service: Service, caller: ActingCaller) -> Response:
+    """The segments of up to 100 profiles, by what is stored now."""
+    reader = service.reader(caller)
+    items = [{"identifier": text, "segments": reader.segments_of(parsed(text))} for text in body.identifiers]
+    service.require_found(any(each["segments"] is not None for each in items))
+    return answer({"items": items})

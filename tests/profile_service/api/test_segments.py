@@ -1,0 +1,143 @@
+"""Segments over HTTP: what a search finds, under a name; hidden ones do not exist."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from idgraph.model import queries
+from idgraph.model.queries import Condition, Exists, FullText, Not, Query, Range, Term
+from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.model.views import SegmentDocument
+from tests.profile_service.api.conftest import Served, problem, published, started
+from tests.profile_service.test_consents import decided, made
+
+SEGMENTS: dict[str, tuple[Condition, ...]] = {
+    "adults": (Range("demographics.age", lower=40),),
+    "contactable": (Exists("identity.email"),),
+    "everybody": (),
+    "ios": (Term("activity.platform", "ios"),),
+    "not-ios": (Not(Term("activity.platform", "ios")),),
+    "words": (FullText("ios"),),
+}
+PROTECTED = (Term("identity.email", "charles.wang@example.com"),)
+"""By now: the attribute was not protected when the segment was saved."""
+
+
+def segment(
+    name: str, *conditions: Condition, version: int = 1, purpose: str | None = None
+) -> SegmentDocument:
+    query = queries.to_json(Query(conditions))
+    return SegmentDocument(name=name, query=query, version=version, purpose=purpose)
+
+
+def with_segments(snapshot: MetadataSnapshot, *segments: SegmentDocument) -> MetadataSnapshot:
+    return snapshot.model_copy(update={"segments": segments})
+
+
+@pytest.fixture(autouse=True, scope="module")
+def segments(served: Served) -> Iterator[None]:
+    found = [segment(name, *conditions) for name, conditions in SEGMENTS.items()]
+    with published(served, with_segments(served.metadata.snapshot_now, *found, segment("z", *PROTECTED))):
+        yield
+
+
+def members(client: httpx.Client, name: str, **parameters: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    page: dict[str, Any] = {"next": None}
+    while not found or page["next"]:
+        asked = {"limit": 7, "cursor": page["next"]} if page["next"] else {"limit": 7}
+        answer = client.get(f"/v1/segments/{name}/members", params=asked | parameters)
+        assert answer.status_code == 200, answer.text
+        page = answer.json()
+        found += page["items"]
+        if not page["items"]:
+            break
+    return found
+
+
+@pytest.mark.parametrize("name", SEGMENTS)
+def test_members_are_what_the_search_finds(everything: httpx.Client, name: str) -> None:
+    body = {"query": queries.to_json(Query(SEGMENTS[name])), "limit": 1000}
+    wanted = everything.post("/v1/search", json=body).json()["items"]
+    found = members(everything, name)
+    assert found == sorted(wanted, key=lambda each: str(each["id"]))
+    assert everything.get(f"/v1/segments/{name}/count").json() == {"count": len(found)}
+    everybody = [each["id"] for each in members(everything, "everybody")]
+    inside = {each["id"] for each in found}
+    for start in range(0, len(everybody), 100):
+        some = everybody[start : start + 100]
+        items = everything.post("/v1/segments/member-of", json={"identifiers": some}).json()["items"]
+        assert [each["identifier"] for each in items] == some
+        assert [name in each["segments"] for each in items] == [each in inside for each in some]
+
+
+def test_one_segment(everything: httpx.Client) -> None:
+    found = everything.get("/v1/segments/adults").json()
+    assert found == {
+        "name": "adults",
+        "version": 1,
+        "description": "",
+        "purpose": None,
+        "q": None,
+        "query": [
+            {"range": {"path": "demographics.age", "lower": 40, "include_lower": True, "include_upper": True}}
+        ],
+        "attributes": ["demographics.age"],
+    }
+    fields = everything.get("/v1/segments/adults/members?fields=demographics.age&limit=1").json()
+    assert fields["items"][0]["attributes"]["demographics"].keys() == {"age"}
+    problem(everything.get("/v1/segments/nothing"), 404)
+    problem(everything.get("/v1/segments/adults/members?cursor=nonsense"), 400)
+    problem(everything.post("/v1/segments/member-of", json={"identifiers": ["a:b"] * 101}), 422)
+    items = everything.post("/v1/segments/member-of", json={"identifiers": ["user_id:nobody"]}).json()[
+        "items"
+    ]
+    assert items == [{"identifier": "user_id:nobody", "segments": None}]
+
+
+def test_a_segment_that_asks_for_something_hidden_does_not_exist(
+    everything: httpx.Client, none: httpx.Client
+) -> None:
+    def names(client: httpx.Client) -> list[str]:
+        return [each["name"] for each in client.get("/v1/segments").json()["items"]]
+
+    # The one that asks for a value of a protected attribute exists for nobody.
+    assert names(everything) == list(SEGMENTS)
+    assert names(none) == ["everybody", "ios", "not-ios"]
+    for part in ("", "/count", "/members"):
+        for name in ("adults", "contactable", "words", "z"):
+            refused = problem(none.get(f"/v1/segments/{name}{part}"), 404)
+            assert refused == problem(none.get(f"/v1/segments/nothing{part}"), 404)
+    anonymous = "anonymous_id:faf6ec9d-393c-4a40-8401-7f25e6f50aaa"
+    body = {"identifiers": [anonymous, "user_id:4493"]}
+    first, hidden = none.post("/v1/segments/member-of", json=body).json()["items"]
+    assert not {"adults", "words"} & {*first["segments"]}
+    assert "everybody" in first["segments"]
+    assert hidden["segments"] is None
+
+
+def test_a_segment_with_a_purpose_has_those_who_consented(tmp_path: Path) -> None:
+    pipeline = made(tmp_path / "p", decided(1, "given", source="phone"), consents_marketing=60)
+    with started(tmp_path, pipeline) as served:
+        everything, half = served.client("everything"), served.client("half")
+        both = [segment("m", purpose="marketing"), segment("r", purpose="research")]
+        with published(served, with_segments(pipeline.snapshot, *both)):
+            (member,) = members(everything, "m")
+            assert member["consents"] == [{"purpose": "marketing", "source": "phone", "time": None}]
+            (member,) = members(half, "m")
+            assert member["consents"] == [{"purpose": "marketing"}]
+            assert "consents" not in member["attributes"]
+            assert members(half, "r") == []
+            body = {"identifiers": ["user_id:ann"]}
+            (item,) = half.post("/v1/segments/member-of", json=body).json()["items"]
+            assert item["segments"] == ["m"]
+            pipeline.process([decided(2, "withdrawn")])
+            assert members(half, "m") == []
+            assert half.get("/v1/segments/m/count").json() == {"count": 0}
+            (item,) = half.post("/v1/segments/member-of", json=body).json()["items"]
+            assert item["segments"] == []
