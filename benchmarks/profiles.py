@@ -8,13 +8,14 @@ service that falls behind shows it.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ BARE = "bare"
 
 
 def measure(folder: Path, fragments: int) -> dict[str, Any]:
-    """By rate: p50, p99 and the largest, in milliseconds, of one process."""
+    """By rate: p50, p99 and the largest, in milliseconds."""
     with pipeline(folder, snapshot(protected=True)) as stages:
         store = GrowingStore(stages)
         store.grow(fragments)
@@ -67,15 +68,37 @@ def measure(folder: Path, fragments: int) -> dict[str, Any]:
         token = create_token(database, "benchmark", Role.PROFILES, clearance=100)
         database.close()
         paths = [f"/v1/profiles/{each}" for each in wanted]
-        for name, arguments in (("profile service", ("profiles", str(settings.file))), (BARE, (BARE, ""))):
-            with _served(arguments) as port:
+        service = ("profiles", str(settings.file))
+        search = ["/v1/search?q=activity.platform%3Dios&limit=20"]
+        counts = ["/v1/search/count?q=activity.platform%3Dios"]
+        batch = [[str(each) for each in wanted[start : start + 100]] for start in range(0, 5000, 100)]
+        bodies = [json.dumps({"identifiers": some}).encode() for some in batch]
+        for name, arguments, processes, requests, rates in (
+            ("profile service", service, 1, list(map(_get, paths)), RATES),
+            ("profile service, two processes", service, 2, list(map(_get, paths)), RATES),
+            ("100 at once", service, 1, [_post("/v1/profiles/lookup", each) for each in bodies], (2,)),
+            ("search, 20 profiles", service, 1, list(map(_get, search)), (10,)),
+            ("count", service, 1, list(map(_get, counts)), (50,)),
+            (BARE, (BARE, ""), 1, list(map(_get, paths)), RATES),
+        ):
+            with ExitStack() as stack:
+                ports = [stack.enter_context(_served(arguments)) for _ in range(processes)]
                 figures[name] = {}
-                for rate in RATES:
-                    reported = asyncio.run(_asked(port, paths, token, rate))
+                for rate in rates:
+                    reported = asyncio.run(_asked(ports, requests, token, rate))
                     figures[name][f"{rate}/s"] = reported
                     if reported["answered_per_second"] < HELD * rate:
                         break
     return figures
+
+
+def _get(path: str) -> bytes:
+    return f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+
+
+def _post(path: str, body: bytes) -> bytes:
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
 
 
 def _port(url: str) -> int:
@@ -95,16 +118,17 @@ def _served(arguments: tuple[str, str]) -> Iterator[int]:
             process.terminate()
 
 
-async def _asked(port: int, paths: Sequence[str], token: str, rate: int) -> dict[str, Any]:
+async def _asked(ports: Sequence[int], requests: Sequence[bytes], token: str, rate: int) -> dict[str, Any]:
     """Ask at a rate. Raises RuntimeError for an answer other than 200 and 404."""
     spent: list[float] = []
-    due: asyncio.Queue[tuple[float, str]] = asyncio.Queue()
+    due: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
+    allowed = f"\r\nAuthorization: Bearer {token}\r\n".encode()
 
-    async def ask() -> None:
+    async def ask(port: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         while True:
-            moment, path = await due.get()
-            writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n".encode())
+            moment, request = await due.get()
+            writer.write(request.replace(b"\r\n", allowed, 1))
             head = await reader.readuntil(b"\r\n\r\n")
             length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r")[0])
             await reader.readexactly(length)
@@ -113,14 +137,14 @@ async def _asked(port: int, paths: Sequence[str], token: str, rate: int) -> dict
             spent.append(1000 * (time.perf_counter() - moment))
             due.task_done()
 
-    tasks = [asyncio.create_task(ask()) for _ in range(CONNECTIONS)]
+    tasks = [asyncio.create_task(ask(ports[number % len(ports)])) for number in range(CONNECTIONS)]
     await asyncio.sleep(1.5)  # until the callers are known
     started = time.perf_counter()
     for number in range(int(rate * SECONDS)):
         moment = started + number / rate
         if (early := moment - time.perf_counter()) > 0:
             await asyncio.sleep(early)
-        due.put_nowait((moment, paths[number % len(paths)]))
+        due.put_nowait((moment, requests[number % len(requests)]))
     waiting = asyncio.create_task(due.join())
     await asyncio.wait([waiting, *tasks], return_when=asyncio.FIRST_COMPLETED)
     answered = len(spent) / (time.perf_counter() - started)
