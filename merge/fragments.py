@@ -51,7 +51,7 @@ class FragmentState:
     text form.
     """
 
-    __slots__ = ("_newest", "_parts", "encoded", "erasure_epoch")
+    __slots__ = ("_evidence", "_newest", "_parts", "encoded", "erasure_epoch")
 
     def __init__(self, encoded: bytes | None = None) -> None:
         """An empty state, or that of bytes which `encode` gave: they are not checked, and decoded when first needed."""
@@ -60,6 +60,8 @@ class FragmentState:
         """The bytes of the normalised state, until it changes."""
         self.erasure_epoch = NO_EPOCH
         """The `until` of the tombstone that the events of a change were compared with."""
+        # What was read of these bytes.
+        self._evidence: tuple[bytes, codec.StoredEvidence] | None = None
         # No register is later than this one; None when that is not known.
         self._newest: Origin | None = None
 
@@ -114,7 +116,9 @@ class FragmentState:
     def evidence(self) -> codec.StoredEvidence:
         """Identifiers and sightings. They are read from the bytes where the rest is not needed."""
         if self._parts is None and self.encoded is not None:
-            return codec.evidence(self.encoded)
+            if self._evidence is None or self._evidence[0] is not self.encoded:
+                self._evidence = self.encoded, codec.evidence(self.encoded)
+            return self._evidence[1]
         return codec.StoredEvidence(self.identifiers, self.sightings)
 
     def apply(self, change: FragmentChange) -> None:
