@@ -30,6 +30,7 @@ ROUTERS = (
     callers.router,
     identity_rules.router,
     policies.requests,
+    policies.redactions,
     policies.defaults_router,
     policies.levels_router,
     policies.log,

@@ -26,6 +26,7 @@ from idgraph.model.snapshots import DetectionMode, DiscoveryDefaults, MetadataSn
 from idgraph.web.conditional import etag_of
 from idgraph.web.cursors import ListPage, PageRequest
 from idgraph.web.refusals import ClashError, SamePersonError, UnknownSubjectError
+from metadata_service.attributes import redaction
 from metadata_service.attributes.catalogue import (
     PlannedAttribute,
     carry_out,
@@ -197,6 +198,7 @@ _CARRY_OUT: dict[str, Callable[[Edit, PolicyChangeRow], None]] = {
     "attribute": _attribute,
     "discovery_defaults": _defaults,
     "classification_levels": _levels,
+    redaction.KIND: redaction.redact,
 }
 
 

@@ -106,6 +106,12 @@ class Database:
         with self.read() as session:
             return revision_in(session)
 
+    def forget_replaced(self) -> None:
+        """Leave nothing of replaced rows in the log of an SQLite file, once its readers are done. PostgreSQL does by vacuum."""
+        if self.engine.dialect.name == "sqlite":
+            with self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+                connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+
     def close(self) -> None:
         self.engine.dispose()
 

@@ -47,7 +47,14 @@ def list_changes(
 
 
 Kind = Literal[
-    "spec", "attribute", "identity_rules", "discovery_defaults", "classification_levels", "view", "segment"
+    "spec",
+    "attribute",
+    "identity_rules",
+    "discovery_defaults",
+    "classification_levels",
+    "view",
+    "segment",
+    "redaction",
 ]
 Action = Literal[
     "saved",

@@ -11,6 +11,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from idgraph.web.refusals import GoneError
+from metadata_service.attributes.redaction import last_redaction
 from metadata_service.attributes.rules import classification_levels, discovery_defaults
 from metadata_service.definitions import SEGMENTS, VIEWS
 from metadata_service.identity_rules import stated_rules
@@ -40,15 +41,18 @@ class SnapshotCache:
         """The snapshot at the newest revision. Blocks; raises SQLAlchemyError when the database is away."""
         with self._lock, self._database.read() as session:
             revision = revision_in(session)
-            if self._served is not None and not has_revision(session, self._served.revision):
-                self._forget()  # the database was restored from a backup
+            if self._served is not None and (
+                not has_revision(session, self._served.revision)  # the database was restored from a backup
+                or last_redaction(session) > self._served.revision.version
+            ):
+                self._forget()
             if self._served is None or self._served.revision != revision:
                 self._read_changed(session)
                 self._served = ServedSnapshot(revision, self._body(session, revision))
             return self._served
 
     def _read_changed(self, session: Session) -> None:
-        # Attributes are never deleted, so the versions made since the last snapshot are all there is to
+        # Attributes are never deleted, but by a redaction, so the versions made since the last snapshot are all there is to
         # read, and of those the last of each path counts.
         query = select(AttributeVersionRow.path, AttributeVersionRow.document)
         if self._served is None:
@@ -98,6 +102,8 @@ def changes_since(database: Database, since: str) -> ServedSnapshot:
         newest = revision_in(session)
         if known is None or not has_revision(session, known):
             raise GoneError("no snapshot of this catalogue has that ETag; read the whole")
+        if last_redaction(session) > known.version:
+            raise GoneError("paths were redacted since then; read the whole")
         return ServedSnapshot(newest, _body(session, known, newest))
 
 

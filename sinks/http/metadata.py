@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from idgraph.model.attributes import AttributeDefinition, AttributeMetadata
 from idgraph.model.callers import Caller, CallerList
-from idgraph.model.errors import MetadataError
+from idgraph.model.errors import ApprovalNeededError, MetadataError
 from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.records import (
     PolicyChangeRecord,
@@ -176,6 +176,17 @@ class MetadataClient:
         RefusedError when the service does not take the decision."""
         place = f"/v1/policy-changes/{number}/{'approve' if is_approved else 'refuse'}"
         return self._http.get_model(PolicyChangeRecord, "POST", place, json={"reason": reason})
+
+    def request_redaction(self, path: str, reason: str = "") -> int:
+        """Ask to redact a path and those below it; gives the number of the change, which a second person approves. Raises
+        NotFoundError."""
+        try:
+            self._http.get_model(
+                PolicyChangeRecord, "POST", "/v1/redactions", json={"path": path}, params={"reason": reason}
+            )
+        except ApprovalNeededError as kept:
+            return kept.number
+        raise MetadataError("the metadata service kept no change")
 
     def get_rules(self, version: int | None = None) -> RulesRecord:
         """The identity rules in force, or a version of them. Raises NotFoundError."""

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from contextlib import ExitStack, closing, suppress
+from datetime import datetime, timedelta
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -138,12 +139,17 @@ def test_nothing_is_left_of_an_erased_person_and_all_of_the_others(filled: Comma
     assert left["position"].endswith("#903")
 
 
-def test_the_receipt_names_nobody_and_shows_that_it_was_altered(filled: CommandLine, tmp_path: Path) -> None:
+def test_the_receipt_names_nobody_and_shows_that_it_was_altered(
+    filled: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IDGRAPH_KEYS__BACKUP_DAYS", "7")
     file = tmp_path / "receipt.json"
     assert filled("erase", *WHOM, "--yes", "--receipt", file).exit_code == 0
     reported = json.loads(file.read_bytes())
     assert reported["hash"] == receipt_hash(reported)
     assert receipt_hash({**reported, "refused_until": 0}) != reported["hash"]
+    day = datetime.fromisoformat(reported["erased_at"]).date() + timedelta(days=8)
+    assert reported["complete_from"] == day.isoformat(), "the last backup of before is gone"
     assert len(reported["fragments"]) == 4, "two that were there, and the other forms of their names"
     assert not any(canary in file.read_text() for canary in CANARIES)
     assert file.stat().st_mode & 0o777 == 0o600

@@ -11,10 +11,14 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 
+from idgraph.app import wiring
 from idgraph.app.jobs.person_jobs import PersonJobThreads
 from idgraph.app.wiring import downloads, opened_to_read
 from idgraph.jobs.erase.receipt import receipt_hash
 from idgraph.model.callers import Scope
+from idgraph.model.schema_changes import SchemaChange
+from idgraph.model.snapshots import DetectionMode, DiscoveryDefaults
+from idgraph.model.specs import SpecDocument
 from idgraph.snapshot_file import PinnedSnapshot
 from idgraph.web.audit import AuditLog, verify
 from idgraph.web.server import serving
@@ -35,9 +39,10 @@ from tests.app.test_erase_command import (
     process,
     seen,
 )
+from tests.canaries import places
 from tests.ingestion.patience import eventually
 from tests.profile_service.api.conftest import Metadata, caller, problem
-from tests.retail import records, snapshot
+from tests.retail import CREATED, Pipeline, durable_keys, raw, records, snapshot
 
 WHO = f"user_id:{USER}"
 
@@ -183,6 +188,7 @@ def test_an_erasure_over_http_and_a_replay_of_all_input(privacy: Privacy) -> Non
     }
     receipt = job["receipt"]
     assert receipt["hash"] == receipt_hash(receipt)
+    assert (receipt["complete_from"], job["paths_to_redact"]) == (None, [])
     assert (receipt["erased_by"], receipt["reason"]) == ("officer", "request 4712")
     assert seen(settings.directory) == []
     # The audit log names whom it is about by keyed hash, as the receipt does.
@@ -192,3 +198,60 @@ def test_an_erasure_over_http_and_a_replay_of_all_input(privacy: Privacy) -> Non
     process(settings, [*records(200), *person(), *person(5), *broken()])
     assert export(idgraph) == others
     assert seen(settings.directory) == []
+
+
+CLINIC = {
+    "name": "clinic",
+    "source": "orders",
+    "operations": {
+        "operation": "shift",
+        "spec": {"patient": ["_event.patient", "seen.@(1,patient).@(1,diagnosis)"], "id": "_event.id"},
+    },
+    "id": "_event.id",
+    "ordinal": "_event.id",
+    "identifiers": [{"type": "patient", "path": "_event.patient", "primary": True}],
+    "status": "active",
+    "version": 1,
+    "created": CREATED,
+}
+"""The exploit of the security review: keys that are made of values."""
+
+
+def test_paths_made_of_values_are_reported_and_redacted(
+    served: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, diagnosis = "canary-person-4711", "canary positive"
+    path, settings = f"seen.{name}.{diagnosis}", served.settings()
+    defaults = DiscoveryDefaults(detection=DetectionMode.OFF, value_keys=("seen",))
+    known = snapshot(specs=[SpecDocument(**CLINIC)], declared=[], defaults=defaults)
+    events = [
+        raw({"patient": name, "diagnosis": diagnosis, "id": 1}, 1),
+        raw({"patient": "other-person", "diagnosis": "nothing", "id": 2}, 2),
+    ]
+    with wiring.opened(settings) as resources, wiring.metadata_client(settings) as client:
+        keys = durable_keys(settings.directory)
+        pipeline = Pipeline(settings.directory, keys, resources.store, resources.index, snapshot=known)
+        (output,) = pipeline.map_stage().run(events)
+        pipeline.commit_stage().run(output.encoded())
+        pipeline.project()
+        pipeline.data_keys.close()
+        found = [
+            SchemaChange(path=where, data_type=kind, source="orders", first_event="file:f#1")
+            for where, kind in output.changes
+        ]
+        assert path in [each.path for each in found]
+        client.send(found)
+    assert name in served("attributes", "search", "seen").output
+    erased = served("erase", f"patient:{name}", "--yes")
+    assert erased.exit_code == 0, erased.output
+    assert path in erased.stderr
+    assert "other-person" not in erased.stderr
+    asked = served("attributes", "redact", path, "--reason", "erasure")
+    assert asked.exit_code == 0, asked.output
+    assert served("attributes", "approve", "1").exit_code != 0
+    bob = served("tokens", "add", "bob", "--role", "admin").stdout.strip()
+    monkeypatch.setenv("IDGRAPH_METADATA__TOKEN", bob)
+    approved = served("attributes", "approve", "1")
+    assert approved.exit_code == 0, approved.output
+    assert places(settings.directory, (name, diagnosis)) == []
+    assert "other-person" in served("attributes", "search", "seen").output

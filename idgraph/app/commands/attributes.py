@@ -219,6 +219,17 @@ def approve_change(context: typer.Context, number: Number, reason: Why = "") -> 
         print(f"change {done.id} is in force: {escape_control_chars(', '.join(done.weakens))}")
 
 
+@commands.command("redact")
+def redact_path(context: typer.Context, path: str, reason: Why = "") -> None:
+    """Ask to take a path made of somebody's value out of the catalogue and its history, with all below it.
+
+    Another person approves it: idgraph attributes approve NUMBER
+    """
+    with error_handler(), wiring.metadata_client(settings_of(context)) as client:
+        number = client.request_redaction(path, reason)
+        print(f"change {number} waits for a second person: idgraph attributes approve {number}")
+
+
 @commands.command("refuse")
 def refuse_change(context: typer.Context, number: Number, reason: Why = "") -> None:
     """Refuse an edit that weakens protection, or withdraw your own."""

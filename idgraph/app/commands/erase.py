@@ -103,12 +103,13 @@ def erase(
                 if not count:
                     raise typer.Exit(Exit.NOT_FOUND)
                 return
-            _erase(settings, resources, runner, origin, ids, asked, dry_run, receipt, yes, as_json)
+            _erase(settings, resources, reader, runner, origin, ids, asked, dry_run, receipt, yes, as_json)
 
 
 def _erase(
     settings: Settings,
     resources: WorkerResources,
+    reader: ProfileReader,
     runner: JobRunner,
     origin: Requester,
     ids: list[str],
@@ -121,7 +122,7 @@ def _erase(
     from idgraph.app.jobs.person_erasure import PersonErasure
     from idgraph.jobs.erase.receipt import write_receipt
 
-    erasure = PersonErasure(resources, wiring.erasure(settings, resources), ids, asked)
+    erasure = PersonErasure(resources, wiring.erasure(settings, resources), reader, ids, asked)
     found = erasure.found
     if erasure.is_empty:
         why = (
@@ -148,7 +149,7 @@ def _erase(
         if not confirmed("erase this for good?"):
             print("nothing was erased", file=sys.stderr)
             raise typer.Exit(Exit.FAILED)
-    job = erasure.job(origin, settings.flow.max_future_skew_seconds)
+    job = erasure.job(origin, settings)
     _run(runner, job, origin)
     erased, reported_of = job.erased, erasure.receipt
     if receipt_file is not None:
@@ -166,6 +167,11 @@ def _erase(
         _show(erased, as_json)
     _show_dead_letters([each for each in found.dead_letters if not each.certain])
     _report_kept(erased)
+    for path in erasure.paths_to_redact:
+        print(
+            f"the attribute path {escape_control_chars(path)} is made of their values; redact it: idgraph attributes redact PATH",
+            file=sys.stderr,
+        )
 
 
 def _run(runner: JobRunner, job: ErasureJob, origin: Requester) -> None:

@@ -16,6 +16,7 @@ from idgraph.app.jobs.person_erasure import PersonErasure
 from idgraph.jobs.access import AccessRequest, Download, Part, dead_letter_part
 from idgraph.jobs.erase.receipt import write_receipt
 from idgraph.jobs.job import Pace, PagedJob, Run
+from idgraph.model import canonical
 from idgraph.model.errors import DamagedStateError, QueryError, StoreError
 from idgraph.model.identifiers import Identifier
 from idgraph.model.jobs import JobKind, JobRecord, Requester
@@ -140,8 +141,10 @@ class PersonJobThreads:
                 file = self._receipt_file(job_id())
                 file.parent.mkdir(mode=0o700, exist_ok=True)
                 write_receipt(file, receipt)
+                found = canonical.encode(erasure.paths_to_redact)
+                self._downloads.keep(job_id(), found, (), self._settings.profiles.download_hours)
 
-            return erasure.job(origin, self._settings.flow.max_future_skew_seconds, keep)
+            return erasure.job(origin, self._settings, keep)
 
         return self._started(job, origin)
 
@@ -172,7 +175,7 @@ class PersonJobThreads:
             ids.update(member.stored.id for person in found.persons for member in person.members)
             ids.update(found.unreadable)
         erasure = wiring.erasure(self._settings, here.resources, here.pinned)
-        return PersonErasure(here.resources, erasure, ids, asked)
+        return PersonErasure(here.resources, erasure, here.reader, ids, asked)
 
     def _receipt_file(self, job_id: str) -> Path:
         return self._settings.directory / "receipts" / f"{job_id}.json"

@@ -42,6 +42,12 @@ class KeySettings(BaseModel):
         ge=0,
         description="Seconds of retries when KMS throttles or does not answer.",
     )
+    backup_days: int | None = Field(
+        default=None,
+        ge=0,
+        description="How many days you keep backups of the data keys. The receipt of an erasure then names the day from which the "
+        "erasure holds in backups too.",
+    )
 
     @model_validator(mode="after")
     def _has_place(self) -> KeySettings:

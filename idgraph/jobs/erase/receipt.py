@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +28,12 @@ def receipt(
     names: TombstoneNames,
     erased: Erased,
     continued: bool,
+    backup_days: int | None = None,
 ) -> dict[str, Any]:
     """`fragments` are those with a tombstone now, `asked` the identifiers on the command line, one hash each, as they were
     written there; of both only the keyed hash is in the receipt, so that who holds the keyring can show that somebody was erased. `continued` says that an erasure that was
-    interrupted went on: what it had removed by then is not among the counts."""
+    interrupted went on: what it had removed by then is not among the counts.
+    `backup_days` is how long backups of data keys are kept, None where nobody said."""
     content = {
         "format": 1,
         "erased_at": moment.astimezone(UTC).isoformat(timespec="milliseconds"),
@@ -42,6 +44,9 @@ def receipt(
         "asked": sorted(names(each).hex() for each in asked),
         "counts": erased._asdict(),
         "continued": continued,
+        "complete_from": None
+        if backup_days is None
+        else (moment.astimezone(UTC) + timedelta(days=backup_days + 1)).date().isoformat(),
     }
     return {**content, "hash": receipt_hash(content)}
 

@@ -13,7 +13,7 @@ from idgraph.model.snapshots import DiscoveryDefaults
 from idgraph.web.conditional import IfNoneMatch, Precondition, json_answer
 from idgraph.web.cursors import ListPage
 from metadata_service.api.service import Actor, Paging, Reason, Service
-from metadata_service.attributes import policy_changes
+from metadata_service.attributes import policy_changes, redaction
 from metadata_service.attributes.policy_changes import (
     Status,
     opened_by_defaults,
@@ -72,7 +72,10 @@ def get(number: Number, service: Service) -> PolicyChangeRecord:
 def approve(number: Number, decision: ApprovalDecision, service: Service, actor: Actor) -> PolicyChangeRecord:
     """Carry it out. Another person than the one who asked for it does this."""
     with service.database.write(actor, decision.reason) as edit:
-        return policy_changes.approve(edit, number)
+        done = policy_changes.approve(edit, number)
+    if done.kind == redaction.KIND:
+        service.database.forget_replaced()
+    return done
 
 
 @requests.post("/{number}/refuse")
@@ -80,6 +83,20 @@ def refuse(number: Number, decision: ApprovalDecision, service: Service, actor: 
     """Let it be. Who asked for it may take it back so."""
     with service.database.write(actor, decision.reason) as edit:
         return policy_changes.refuse(edit, number)
+
+
+redactions = APIRouter(prefix="/v1/redactions", tags=["redactions"])
+
+
+@redactions.post("", status_code=202, response_model=PolicyChangeRecord)
+def request_redaction(
+    wanted: redaction.RedactedPath, service: Service, actor: Actor, reason: Reason = ""
+) -> Response:
+    """Ask to take a path that is made of somebody's value out of the catalogue and its history, with all paths below it. It
+    waits for a second person."""
+    with service.database.write(actor, reason) as edit:
+        named = redaction.described(redaction.paths_to_redact(edit.session, wanted.path))
+        return asked(request_change(edit, "redaction", wanted.path, None, wanted, named))
 
 
 defaults_router = APIRouter(prefix="/v1/discovery-defaults", tags=["discovery defaults"])

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from idgraph.model import canonical
 from idgraph.model.callers import Caller, Scope
 from idgraph.model.identifiers import Identifier
 from idgraph.model.jobs import JobKind, JobRecord, Requester
@@ -38,6 +39,10 @@ class PersonJobDocument(BaseModel):
     counts: dict[str, int] = Field(description="By part of the document, or by place.")
     expires: str | None = None
     receipt: dict[str, Any] | None = None
+    paths_to_redact: list[str] | None = Field(
+        default=None,
+        description="Attribute paths that are made of the erased persons' values; an admin redacts them.",
+    )
 
 
 class ErasurePreview(BaseModel):
@@ -164,4 +169,6 @@ def _document(service: ProfileService, job: JobRecord | None) -> dict[str, Any]:
     if job.kind is JobKind.ACCESS:
         found = service.person_jobs.download(job.id)
         return document if found is None else {**document, "expires": time_text(found.expires_ms)}
-    return {**document, "receipt": service.person_jobs.receipt(job.id)}
+    found = service.person_jobs.download(job.id)
+    named = [] if found is None else canonical.decode(found.content)
+    return {**document, "receipt": service.person_jobs.receipt(job.id), "paths_to_redact": named}

@@ -29,6 +29,13 @@ APPEND_ONLY = {
 }
 """Tables whose rows are never deleted, with the columns that never change (all, if none are named)."""
 
+REDACTABLE = {
+    "changes": ("subject", "id, snapshot_version, kind, subject_version, action"),
+    "attribute_versions": ("path", "version, snapshot_version"),
+    "policy_changes": ("subject", "id, snapshot_version, kind, base"),
+}
+"""Tables of which a redaction replaces a name, the column of that name, and those that stay as they are."""
+
 
 def upgrade() -> None:
     """The tables of `tables.py`. The first release writes them out here; until then each stands once."""
@@ -47,8 +54,14 @@ def _refuse_rewriting() -> None:
         )
     for table, columns in APPEND_ONLY.items():
         for event, when in (("update", f"UPDATE{columns}"), ("delete", "DELETE")):
-            head = f"CREATE TRIGGER {table}_{event} BEFORE {when} ON {table}"
+            head = f"CREATE TRIGGER {table}_{event} BEFORE {when} ON {table} FOR EACH ROW"
+            if event == "update" and table in REDACTABLE:
+                name, kept = REDACTABLE[table]
+                # Also of NULL: of a change to no version of its subject.
+                same = "IS NOT DISTINCT FROM" if postgresql else "IS"
+                held = [f"NEW.{each} {same} OLD.{each}" for each in kept.split(", ")]
+                head += f" WHEN (NOT (NEW.{name} LIKE 'redacted.%' AND {' AND '.join(held)}))"
             if postgresql:
-                op.execute(f"{head} FOR EACH ROW EXECUTE FUNCTION idgraph_append_only()")
+                op.execute(f"{head} EXECUTE FUNCTION idgraph_append_only()")
             else:
                 op.execute(f"{head} BEGIN SELECT RAISE(ABORT, '{table} is append-only'); END")

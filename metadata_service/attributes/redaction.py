@@ -1,0 +1,81 @@
+"""Redaction: a path that is made of somebody's value goes from the catalogue and from all of its history.
+
+Rows stay, in their order and with who, when and why; in place of the path stands `redacted.` and a keyed hash, whose key is
+forgotten. A pipeline that knows an older snapshot has to read the whole again.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+from collections.abc import Sequence
+
+from pydantic import BaseModel
+from sqlalchemy import delete, func, select, update
+from sqlalchemy.orm import Session
+
+from idgraph.model.attributes import AttributeMetadata
+from idgraph.web.refusals import UnknownSubjectError
+from metadata_service.attributes.catalogue import find_attributes, find_within
+from metadata_service.storage.edits import Edit
+from metadata_service.storage.tables import AttributeRow, AttributeVersionRow, ChangeRow, PolicyChangeRow
+
+KIND = "redaction"
+PREFIX = "redacted."
+
+
+class RedactedPath(BaseModel):
+    """An attribute path; those below it go with it."""
+
+    path: str
+
+
+def paths_to_redact(session: Session, path: str) -> list[str]:
+    """The known path and those below it. Raises UnknownSubjectError where there are none."""
+    found = [each.path for each in (*find_attributes(session, [path]), *find_within(session, path))]
+    if not found:
+        raise UnknownSubjectError("no attribute has this path, or one below it")
+    return sorted(found)
+
+
+def redact(edit: Edit, row: PolicyChangeRow) -> None:
+    """Carry a redaction out; `row` is its request, which names the paths as well."""
+    session, key = edit.session, secrets.token_bytes(32)
+    asked = RedactedPath.model_validate_json(row.document).path
+    known = paths_to_redact(session, asked)
+    names = {each: PREFIX + hmac.digest(key, each.encode(), "sha256").hex()[:24] for each in {asked, *known}}
+    session.execute(delete(AttributeRow).where(AttributeRow.path.in_(known)))
+    for path, name in names.items():
+        for version in session.scalars(select(AttributeVersionRow).where(AttributeVersionRow.path == path)):
+            document = AttributeMetadata.model_validate_json(version.document).model_copy(
+                update={"path": name, "name": "", "description": "", "first_event": None, "conflicts": ()}
+            )
+            session.execute(
+                update(AttributeVersionRow)
+                .where(AttributeVersionRow.path == path, AttributeVersionRow.version == version.version)
+                .values(path=name, document=document.model_dump_json())
+                .execution_options(synchronize_session=False)
+            )
+            session.expunge(version)
+        session.execute(update(ChangeRow).where(ChangeRow.subject == path).values(subject=name))
+        for change in session.scalars(select(PolicyChangeRow).where(PolicyChangeRow.subject == path)):
+            stated = json.loads(change.document) | {"path": name}
+            stated |= dict.fromkeys({"name", "description"} & stated.keys(), "")
+            change.document = json.dumps(stated)
+            change.weakens = json.dumps([f"redacts {len(known)} paths"])
+            change.subject = name
+    session.flush()
+
+
+def last_redaction(session: Session) -> int:
+    """The version of the snapshot that redacted last; 0 without any."""
+    redacted = select(func.max(ChangeRow.snapshot_version)).where(
+        ChangeRow.kind == KIND, ChangeRow.action == "approved"
+    )
+    return session.scalar(redacted) or 0
+
+
+def described(paths: Sequence[str]) -> list[str]:
+    """What a request says to the second person."""
+    return [f"redacts {each}" for each in paths]

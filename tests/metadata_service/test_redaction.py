@@ -1,0 +1,91 @@
+"""A path that is made of a value goes from catalogue, history and snapshot, by two persons; the history stays whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import text
+
+from tests.canaries import places
+from tests.metadata_service.conftest import Running
+from tests.metadata_service.test_policy_changes import bob, decide, put  # noqa: F401 - a fixture
+from tests.metadata_service.test_proposals import change, patched
+
+CANARY = "HIV positive"
+LEAKED = f"seen.NAME.{CANARY}"
+
+
+def everything(service: Running) -> str:
+    """All that a reader gets, and all that the database holds."""
+    pages = ["/v1/snapshot", "/v1/attributes", "/v1/changes", "/v1/policy-changes"]
+    said = [service.reader.get(page).text for page in pages]
+    with service.database.engine.connect() as connection:
+        for table in ("changes", "attributes", "attribute_versions", "policy_changes"):
+            said += [str(row) for row in connection.execute(text(f"SELECT * FROM {table}"))]
+    return "\n".join(said)
+
+
+def request(service: Running, path: str) -> httpx.Response:
+    return service.admin.post("/v1/redactions?reason=erasure+4711", json={"path": path})
+
+
+@pytest.fixture
+def leaked(service: Running) -> Running:
+    patched(service, change(None, "kept"), change(None, LEAKED), change(None, f"{LEAKED}.since"))
+    patched(service, change(None, LEAKED, data_type="integer"))
+    assert put(service, LEAKED, None, description=CANARY).status_code == 200
+    assert put(service, LEAKED, "protected").status_code == 200
+    assert put(service, LEAKED, "none").status_code == 202
+    assert everything(service).count(CANARY) > 10
+    return service
+
+
+def test_a_path_is_redacted_by_two(leaked: Running, bob: httpx.Client) -> None:  # noqa: F811
+    etag = leaked.reader.get("/v1/snapshot").headers["ETag"]
+    before = leaked.reader.get("/v1/changes").json()["items"]
+    assert leaked.reader.post("/v1/redactions", json={"path": LEAKED}).status_code == 403
+    assert request(leaked, "nothing.here").status_code == 404
+    answer = request(leaked, "seen.NAME")
+    assert answer.status_code == 202
+    assert answer.json()["weakens"] == [f"redacts {LEAKED}", f"redacts {LEAKED}.since"]
+    number = answer.json()["id"]
+    assert decide(leaked.admin, number, "approve").status_code == 409
+    assert CANARY in everything(leaked)
+    approved = decide(bob, number, "approve")
+    assert approved.status_code == 200, approved.text
+    assert CANARY not in everything(leaked) + approved.text
+    assert "NAME" not in everything(leaked)
+    assert [each["path"] for each in leaked.reader.get("/v1/snapshot").json()["attributes"]] == ["kept"]
+    # A flow that knows the path reads the whole again.
+    assert leaked.reader.get("/v1/snapshot/changes", params={"since": etag.strip(chr(34))}).status_code == 410
+    after = leaked.reader.get("/v1/changes").json()["items"]
+    assert [shape(each) for each in after[-len(before) :]] == [shape(each) for each in before]
+    subjects = {each["subject"] for each in after if each["subject"].startswith("redacted.")}
+    assert len(subjects) == 3
+    # A request that was waiting for the same attribute cannot be carried out any more.
+    (pending,) = leaked.reader.get("/v1/policy-changes?status=pending").json()["items"]
+    assert decide(bob, pending["id"], "approve").status_code == 409
+
+
+def shape(change: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(
+        change[name] for name in ("id", "kind", "action", "actor", "at", "reason", "subject_version")
+    )
+
+
+def test_it_is_a_new_path_when_it_comes_again(leaked: Running, bob: httpx.Client) -> None:  # noqa: F811
+    decide(bob, request(leaked, LEAKED).json()["id"], "approve")
+    patched(leaked, change(None, LEAKED))
+    (found,) = [
+        each for each in leaked.reader.get("/v1/snapshot").json()["attributes"] if "NAME" in each["path"]
+    ]
+    assert (found["version"], found["status"], found["description"]) == (1, "discovered", "")
+
+
+def test_nothing_is_left_in_the_files(leaked: Running, bob: httpx.Client) -> None:  # noqa: F811
+    decide(bob, request(leaked, "seen").json()["id"], "approve")
+    if leaked.database_url.startswith("sqlite"):
+        assert places(Path(leaked.database_url.removeprefix("sqlite:///")).parent, (CANARY,)) == []
