@@ -12,6 +12,7 @@ from idgraph.app import wiring
 from idgraph.app.observation.json_logs import say
 from idgraph.app.settings.document import ADMIN_TOKEN, Settings
 from idgraph.files import write_atomically
+from idgraph.signatures import ServiceKey
 from idgraph.web.server import Transport, serve, serving
 from metadata_service.api.app import create_app
 from metadata_service.api.service import ServiceSettings
@@ -45,7 +46,10 @@ def serving_here(settings: Settings, port: int = 0) -> Iterator[str]:
 
 def _application(settings: Settings) -> FastAPI:
     wiring.prepare_directory(settings)
-    app = create_app(ServiceSettings(settings.database_url()))
+    key = ServiceKey(settings.metadata.signing_key_file or settings.directory / "metadata.key")
+    # Whoever works in this directory need not believe the first answer.
+    write_atomically(settings.directory / "metadata.pub", key.public.encode())
+    app = create_app(ServiceSettings(settings.database_url(), key))
     _make_tokens(settings, app.state.service.database)
     return app
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from idgraph.model.index import IndexRules, ProfileIndex
     from idgraph.model.jobs import JobLog
     from idgraph.model.store import ProfileStore
+    from idgraph.signatures import PinnedKey
     from idgraph.snapshot_file import PinnedSnapshot
     from ingestion.spark.workers import WorkerPlan, WorkerResources
     from profile_service.reader import ProfileReader
@@ -190,7 +191,15 @@ def reading_client(settings: Settings, timeout: float = 10.0) -> MetadataClient:
 def _metadata_client(settings: Settings, token: str, timeout: float) -> MetadataClient:
     from sinks.http.metadata import MetadataClient
 
-    return MetadataClient(settings.metadata.url, token, timeout, settings.metadata.ca_file)
+    stated = settings.metadata
+    return MetadataClient(stated.url, token, timeout, stated.ca_file, pinned_key(settings))
+
+
+def pinned_key(settings: Settings) -> PinnedKey:
+    """The metadata service's key, as it is known here."""
+    from idgraph.signatures import PinnedKey
+
+    return PinnedKey(settings.directory / "metadata.pub", settings.metadata.public_key)
 
 
 def metadata_token(settings: Settings) -> str:
@@ -259,7 +268,7 @@ def newest_snapshot(settings: Settings) -> PinnedSnapshot | None:
 
     try:
         place = settings.metadata.url, _reading_token(settings)
-        found = fetch_snapshot(*place, QUICK_SECONDS, settings.metadata.ca_file)
+        found = fetch_snapshot(*place, QUICK_SECONDS, settings.metadata.ca_file, pinned_key(settings))
         if found is not None:
             return found
         # The client says what is wrong.

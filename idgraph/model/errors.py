@@ -74,6 +74,10 @@ class UnauthorizedError(MetadataError):
     """The metadata service refused the token. Retrying does not help."""
 
 
+class SnapshotSignatureError(MetadataError):
+    """A metadata snapshot is not signed by the key that was pinned. It is not taken; the last one stays in force."""
+
+
 class RefusedError(MetadataError):
     """The metadata service refused a request. Retrying does not help.
 

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Protocol
 
-from idgraph.model.errors import FlowStoppedError, MetadataError, UnauthorizedError
+from idgraph.model.errors import FlowStoppedError, MetadataError, SnapshotSignatureError, UnauthorizedError
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.projection.outages import Outage
 from idgraph.snapshot_file import PinnedSnapshot, SnapshotFile, kept_snapshot
@@ -115,7 +115,8 @@ class SnapshotFollower:
             except MetadataError as error:
                 if self._stop.is_set():
                     return
-                level = logging.ERROR if isinstance(error, UnauthorizedError) else logging.WARNING
+                is_serious = isinstance(error, UnauthorizedError | SnapshotSignatureError)
+                level = logging.ERROR if is_serious else logging.WARNING
                 outage.show_report(
                     str(error), f"snapshot {self.current().snapshot.version} stays in force", level
                 )

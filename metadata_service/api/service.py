@@ -11,6 +11,7 @@ from typing import Annotated, cast
 from fastapi import Depends, Query, Request
 
 from idgraph.model.errors import ConfigError
+from idgraph.signatures import ServiceKey
 from idgraph.web.cursors import PageRequest
 from metadata_service.specs.rules import CompileSpec
 from metadata_service.storage.database import Database
@@ -89,10 +90,11 @@ class RevisionWatch:
 class ServiceSettings:
     """`database_url` is `sqlite:///FILE` or `postgresql+psycopg://...` (needs the extra `postgresql`).
 
-    `poll_seconds` is how soon a waiting reader sees what another process wrote.
+    `key` signs snapshots and the history. `poll_seconds` is how soon a waiting reader sees what another process wrote.
     """
 
     database_url: str
+    key: ServiceKey | None = None
     poll_seconds: float = 0.04
     max_body_bytes: int = 16 * 1024 * 1024
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 from bisect import insort
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
@@ -25,6 +26,12 @@ class ServedSnapshot(NamedTuple):
 
     revision: Revision
     body: bytes
+    digest: bytes
+
+    @classmethod
+    def of(cls, revision: Revision, body: bytes) -> Self:
+        """With the SHA-256 of the body."""
+        return cls(revision, body, hashlib.sha256(body).digest())
 
 
 class SnapshotCache:
@@ -48,7 +55,7 @@ class SnapshotCache:
                 self._forget()
             if self._served is None or self._served.revision != revision:
                 self._read_changed(session)
-                self._served = ServedSnapshot(revision, self._body(session, revision))
+                self._served = ServedSnapshot.of(revision, self._body(session, revision))
             return self._served
 
     def _read_changed(self, session: Session) -> None:
@@ -104,7 +111,7 @@ def changes_since(database: Database, since: str) -> ServedSnapshot:
             raise GoneError("no snapshot of this catalogue has that ETag; read the whole")
         if last_redaction(session) > known.version:
             raise GoneError("paths were redacted since then; read the whole")
-        return ServedSnapshot(newest, _body(session, known, newest))
+        return ServedSnapshot.of(newest, _body(session, known, newest))
 
 
 def _body(session: Session, known: Revision, newest: Revision) -> bytes:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple, Protocol
 
 from idgraph.model.callers import Caller, token_digest
-from idgraph.model.errors import MetadataError
+from idgraph.model.errors import MetadataError, SnapshotSignatureError
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.projection.outages import Outage
 from idgraph.web.refusals import NotReadyError
@@ -107,6 +107,7 @@ class Following:
                 if self._stop.is_set():
                     return
                 reason = str(error) if isinstance(error, MetadataError) else type(error).__name__
-                outage.show_report(reason, "what was read last stays in force", logging.WARNING)
+                level = logging.ERROR if isinstance(error, SnapshotSignatureError) else logging.WARNING
+                outage.show_report(reason, "what was read last stays in force", level)
                 self._stop.wait(random.uniform(retry / 2, retry))  # noqa: S311 - no secret
                 retry = min(2 * retry, LAST_RETRY_SECONDS)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import httpx
 from pydantic import BaseModel
@@ -28,6 +29,7 @@ from idgraph.model.schema_changes import RefusedSchemaChange, SchemaChange
 from idgraph.model.snapshot_changes import SnapshotChanges
 from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
 from idgraph.model.specs import SpecDefinition, SpecDocument
+from idgraph.signatures import NONCE_HEADER, PinnedKey
 from sinks.http.connection import Answer, MetadataConnection, quoted
 
 log = logging.getLogger(__name__)
@@ -50,18 +52,22 @@ class MetadataClient:
     `UnauthorizedError` when it refuses the token. Messages name method, URL and status, never the token.
     """
 
-    def __init__(self, url: str, token: str, timeout: float = 10.0, ca_file: Path | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        timeout: float = 10.0,
+        ca_file: Path | None = None,
+        pinned: PinnedKey | None = None,
+    ) -> None:
+        """Snapshots are of the service whose key is `pinned`; without one, whoever answers is believed."""
         self._http = MetadataConnection(url, token, timeout, ca_file)
+        self._pinned = pinned
 
     def snapshot(self, etag: str | None = None, wait: float = 0) -> FetchedSnapshot | None:
         """The snapshot, or None if it still has this ETag after `wait` seconds (at most 60)."""
-        answer = self._http.call(
-            "GET",
-            "/v1/snapshot",
-            params={"wait": wait} if wait else {},
-            headers={"If-None-Match": etag} if etag else {},
-            timeout=httpx.Timeout(self._http.timeout, read=self._http.timeout + wait),
-        )
+        headers = {"If-None-Match": etag} if etag else {}
+        answer = self._get_signed("/v1/snapshot", {"wait": wait} if wait else {}, headers, wait)
         if answer.status_code == httpx.codes.NOT_MODIFIED:
             return None
         snapshot = self._http.read(MetadataSnapshot, answer)
@@ -70,12 +76,7 @@ class MetadataClient:
     def newer(self, known: MetadataSnapshot, etag: str, wait: float = 0) -> FetchedSnapshot | None:
         """The snapshot after `known`, which has this ETag, or None as `snapshot`. It is made of `known` and of what
         changed, as long as the service can determine that."""
-        answer = self._http.call(
-            "GET",
-            "/v1/snapshot/changes",
-            params={"since": etag, "wait": wait},
-            timeout=httpx.Timeout(self._http.timeout, read=self._http.timeout + wait),
-        )
+        answer = self._get_signed("/v1/snapshot/changes", {"since": etag, "wait": wait}, {}, wait)
         if answer.status_code == httpx.codes.NOT_MODIFIED:
             return None
         if answer.status_code in (httpx.codes.GONE, httpx.codes.NOT_FOUND):
@@ -88,6 +89,22 @@ class MetadataClient:
         except MetadataError as error:
             log.warning("the metadata service: %s; the whole is read", error)
         return self.snapshot(etag)
+
+    def _get_signed(
+        self, path: str, params: dict[str, Any], headers: dict[str, str], wait: float
+    ) -> httpx.Response:
+        nonce = secrets.token_hex(16)
+        answer = self._http.call(
+            "GET",
+            path,
+            params=params,
+            headers=headers | {NONCE_HEADER: nonce},
+            timeout=httpx.Timeout(self._http.timeout, read=self._http.timeout + wait),
+        )
+        # 404 and 410 bring nothing: the whole is read then.
+        if self._pinned and (answer.is_success or answer.status_code == httpx.codes.NOT_MODIFIED):
+            self._pinned.check(nonce, answer.headers, answer.content)
+        return answer
 
     def callers(self) -> list[Caller]:
         """Who may call the profile service. For tokens of the role `service` or `admin`."""

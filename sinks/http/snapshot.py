@@ -3,6 +3,7 @@ than the answer to arrive."""
 
 from __future__ import annotations
 
+import secrets
 import urllib.error
 import urllib.request
 from http.client import HTTPException
@@ -12,6 +13,7 @@ from urllib.parse import urlsplit
 
 from idgraph.model.errors import MetadataError
 from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.signatures import NONCE_HEADER, PinnedKey
 from idgraph.snapshot_file import PinnedSnapshot
 from sinks.credentials import trust
 
@@ -34,16 +36,21 @@ def _opener(scheme: str, ca_file: Path | None) -> urllib.request.OpenerDirector:
 
 
 def fetch_snapshot(
-    url: str, token: str, timeout: float, ca_file: Path | None = None
+    url: str, token: str, timeout: float, ca_file: Path | None = None, pinned: PinnedKey | None = None
 ) -> PinnedSnapshot | None:
     """The service's snapshot. None for an answer that is none: `MetadataClient.snapshot` says why. Raises MetadataError
-    without an answer."""
+    without an answer, SnapshotSignatureError for one that is not of the pinned service."""
     address = urlsplit(url)
     place = f"{url.rstrip('/')}/v1/snapshot"
+    nonce = secrets.token_hex(16)
+    headers = {"Authorization": f"Bearer {token}", NONCE_HEADER: nonce}
     try:
-        request = urllib.request.Request(place, headers={"Authorization": f"Bearer {token}"})  # noqa: S310 - checked
+        request = urllib.request.Request(place, headers=headers)  # noqa: S310 - checked
         with _opener(address.scheme, ca_file).open(request, timeout=timeout) as answer:
-            snapshot = MetadataSnapshot.model_validate_json(answer.read())
+            body = answer.read()
+            if pinned is not None:
+                pinned.check(nonce, answer.headers, body)
+            snapshot = MetadataSnapshot.model_validate_json(body)
             return PinnedSnapshot(answer.headers.get("ETag", ""), snapshot)
     except (urllib.error.HTTPError, HTTPException, ValueError):
         return None

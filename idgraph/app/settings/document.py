@@ -89,6 +89,16 @@ class MetadataSettings(BaseModel):
         default=False,
         description="Whether tokens may travel by plain HTTP beyond this machine, because something else encrypts.",
     )
+    signing_key_file: Path | None = Field(
+        default=None,
+        description="File with the key by which the service signs snapshots; it makes it. Default: metadata.key in "
+        "`directory`.",
+    )
+    public_key: str | None = Field(
+        default=None,
+        description="Public key of the service, for its clients. Default: the one in metadata.pub in `directory`, where "
+        "the first signed answer puts it.",
+    )
     max_snapshot_age_seconds: float | None = Field(
         default=None,
         ge=60,
@@ -342,7 +352,7 @@ def _read(file: Path) -> tuple[str, dict[str, Any]]:
 
 def _absolute(settings: Settings, base: Path) -> Settings:
     metadata, spark = settings.metadata, settings.spark
-    files = ("token_file", "flow_token_file", "ca_file", "certificate_file", "certificate_key_file")
+    files = [name for name in MetadataSettings.model_fields if name.endswith("_file")]
     metadata = metadata.model_copy(update=_files(metadata, files, base))
     profiles = _files(settings.profiles, ("token_file", "certificate_file", "certificate_key_file"), base)
     if metadata.database and (relative := _RELATIVE_DATABASE.fullmatch(metadata.database)):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Header, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
@@ -12,8 +13,9 @@ from idgraph.model.records import SchemaRecord
 from idgraph.model.schema_changes import SchemaChange
 from idgraph.model.snapshot_changes import SnapshotChanges
 from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.signatures import NONCE_HEADER
 from idgraph.web.conditional import IfNoneMatch, is_listed
-from metadata_service.api.service import Actor, Service
+from metadata_service.api.service import Actor, MetadataService, Service
 from metadata_service.attributes.discovery import MAX_CHANGES, apply_schema_changes
 from metadata_service.storage.database import Revision
 from metadata_service.storage.snapshots import ServedSnapshot, changes_since
@@ -23,21 +25,29 @@ router = APIRouter(prefix="/v1/snapshot", tags=["snapshot"])
 
 Wait = Annotated[float, Query(ge=0, le=60, description="Seconds to wait for a change.")]
 
+Nonce = Annotated[
+    str | None,
+    Header(alias=NONCE_HEADER, max_length=64, pattern="^[0-9a-zA-Z]+$", description="To sign with."),
+]
+_NOTHING = hashlib.sha256(b"").digest()
+
 _UNCHANGED: dict[int | str, dict[str, Any]] = {304: {"description": "Nothing changed."}}
 _GONE: dict[int | str, dict[str, Any]] = {410: {"description": "Read the whole snapshot."}}
 
 
 @router.get("", response_model=MetadataSnapshot, responses=_UNCHANGED)
-async def get(service: Service, wait: Wait = 0, if_none_match: IfNoneMatch = None) -> Response:
-    """All active specs and all attributes. With `If-None-Match` and `wait`, the answer comes as soon as
+async def get(
+    service: Service, wait: Wait = 0, if_none_match: IfNoneMatch = None, nonce: Nonce = None
+) -> Response:
+    """All active specs and all attributes, signed for a nonce. With `If-None-Match` and `wait`, the answer comes as soon as
     something changed."""
     snapshot = await run_in_threadpool(service.snapshots.current)
     if wait and is_listed(snapshot.revision.etag, if_none_match):
         await service.watch.wait(str(snapshot.revision), wait)
         snapshot = await run_in_threadpool(service.snapshots.current)
     if is_listed(snapshot.revision.etag, if_none_match):
-        return Response(status_code=304, headers=_headers(snapshot.revision))
-    return _answer(snapshot)
+        return _unchanged(service, snapshot.revision, nonce)
+    return _answer(service, snapshot, nonce)
 
 
 @router.get("/changes", response_model=SnapshotChanges, responses=_UNCHANGED | _GONE)
@@ -45,6 +55,7 @@ async def get_changes(
     service: Service,
     since: Annotated[str, Query(max_length=100, description="The ETag of the snapshot that is known.")],
     wait: Wait = 0,
+    nonce: Nonce = None,
 ) -> Response:
     """The changes since a snapshot. With `wait`, the answer comes as soon as something did. The whole snapshot has
     the same ETag."""
@@ -53,20 +64,29 @@ async def get_changes(
         await service.watch.wait(str(newest), wait)
         newest = await run_in_threadpool(service.database.revision)
     if _is(newest, since):
-        return Response(status_code=304, headers=_headers(newest))
-    return _answer(await run_in_threadpool(changes_since, service.database, since))
+        return _unchanged(service, newest, nonce)
+    return _answer(service, await run_in_threadpool(changes_since, service.database, since), nonce)
 
 
 def _is(revision: Revision, etag: str) -> bool:
     return Revision.of_etag(etag) == revision
 
 
-def _answer(served: ServedSnapshot) -> Response:
-    return Response(served.body, headers=_headers(served.revision), media_type="application/json")
+def _answer(service: MetadataService, served: ServedSnapshot, nonce: str | None) -> Response:
+    headers = _headers(service, served.revision, nonce, served.digest)
+    return Response(served.body, headers=headers, media_type="application/json")
 
 
-def _headers(revision: Revision) -> dict[str, str]:
-    return {"ETag": revision.etag, "Cache-Control": "private, no-cache"}
+def _unchanged(service: MetadataService, revision: Revision, nonce: str | None) -> Response:
+    return Response(status_code=304, headers=_headers(service, revision, nonce, _NOTHING))
+
+
+def _headers(
+    service: MetadataService, revision: Revision, nonce: str | None, digest: bytes
+) -> dict[str, str]:
+    headers = {"ETag": revision.etag, "Cache-Control": "private, no-cache"}
+    key = service.settings.key
+    return headers if key is None or nonce is None else headers | key.headers(nonce, revision.etag, digest)
 
 
 schema = APIRouter(prefix="/v1/schema", tags=["schema"])
