@@ -158,10 +158,13 @@ class ProfilesClient(_Calls):
         """Who owned an identifier when."""
         return list(self._call(self._of(identifier, "history"))["items"])
 
-    def changes(self, cursor: str = "") -> Iterator[dict[str, Any]]:
-        """Merges and splits behind a cursor, until now; each has the cursor to continue with."""
+    def changes(self, cursor: str = "", segment: str | None = None) -> Iterator[dict[str, Any]]:
+        """Merges, splits and crossings of segments behind a cursor, until now, or the crossings of one segment; each has the
+        cursor to continue with."""
+        which = {} if segment is None else {"segment": segment}
         while True:
-            answer = self._call(_Request("GET", "/v1/changes", params={"cursor": cursor, "limit": 1000}))
+            params = {"cursor": cursor, "limit": 1000} | which
+            answer = self._call(_Request("GET", "/v1/changes", params=params))
             if not answer["items"]:
                 return
             yield from answer["items"]

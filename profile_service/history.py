@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from idgraph.model.ledger import Ledger, LedgerEntry
+from idgraph.model.ledger import Crossing, Ledger, LedgerEntry
 from idgraph.model.tombstones import NO_EPOCH, Tombstones
 
 
@@ -19,8 +19,8 @@ class LedgerStore(Ledger, Tombstones, Protocol):
 
 class ProfileMove(NamedTuple):
     """A fragment became part of another profile, at a moment in epoch milliseconds. `kind` is `merged` where it was a profile
-    of its own id before, `split` where it is one now, else `moved`. An id is `~` and a keyed hash where the fragment is
-    gone."""
+    of its own id before, `split` where it is one now, else `moved`. Where a profile, which all three name then, `entered` or
+    `left` a segment, that is named too. An id is `~` and a keyed hash where the fragment is gone."""
 
     cursor: str
     at_ms: int
@@ -28,6 +28,7 @@ class ProfileMove(NamedTuple):
     fragment: str
     previous: str
     profile: str
+    segment: str = ""
 
 
 class ProfilePeriod(NamedTuple):
@@ -53,9 +54,10 @@ class History:
             yield from self._moves(page)
             after = page[-1].cursor
 
-    def page(self, after: str, limit: int) -> list[ProfileMove]:
-        """Up to `limit` changes behind a cursor. Raises QueryError for what is no cursor."""
-        return list(self._moves(self._store.ledger(after, limit)))
+    def page(self, after: str, limit: int, segment: str | None = None) -> list[ProfileMove]:
+        """Up to `limit` changes behind a cursor, of a segment alone if one is named. Raises QueryError for what is no
+        cursor."""
+        return list(self._moves(self._store.ledger(after, limit, segment)))
 
     def periods(self, fragment_ids: Collection[str]) -> dict[str, list[ProfilePeriod]]:
         """The profiles of these fragments, each with its periods, the oldest first."""
@@ -64,8 +66,8 @@ class History:
             found[move.fragment].append(move)
         return {each: _periods(each, found[each]) for each in sorted(map(self._name, fragment_ids))}
 
-    def _moves(self, entries: Sequence[LedgerEntry]) -> Iterator[ProfileMove]:
-        names = {name for each in entries for name in (each.fragment, each.previous, each.profile)}
+    def _moves(self, entries: Sequence[LedgerEntry | Crossing]) -> Iterator[ProfileMove]:
+        names = {name for each in entries for name in _named(each)}
         ids = self._store.fragments_named(names)
         tombstones = self._store.tombstones(ids.values())
         # A person who came back after an erasure is another one than before.
@@ -76,11 +78,21 @@ class History:
                 return self._name(ids[name])
             return f"~{name.hex()}"
 
-        for at_ms, fragment, _, previous, profile, cursor in entries:
-            kind = "merged" if previous == fragment else "split" if profile == fragment else "moved"
-            yield ProfileMove(
-                cursor, at_ms, kind, *(shown(each, at_ms) for each in (fragment, previous, profile))
-            )
+        for each in entries:
+            fragment, previous, profile = (shown(name, each.at_ms) for name in _named(each))
+            if isinstance(each, Crossing):
+                kind, segment = "entered" if each.enters else "left", each.segment
+            else:
+                kind = "merged" if previous == fragment else "split" if profile == fragment else "moved"
+                segment = ""
+            yield ProfileMove(each.cursor, each.at_ms, kind, fragment, previous, profile, segment)
+
+
+def _named(entry: LedgerEntry | Crossing) -> tuple[bytes, bytes, bytes]:
+    if isinstance(entry, LedgerEntry):
+        return entry.fragment, entry.previous, entry.profile
+    name = entry.profile if isinstance(entry.profile, bytes) else b""
+    return name, name, name
 
 
 def _periods(fragment: str, moves: Sequence[ProfileMove]) -> list[ProfilePeriod]:

@@ -55,7 +55,15 @@ def pin_document(pin: PinRecord) -> dict[str, Any]:
 
 def move_document(move: ProfileMove) -> dict[str, Any]:
     """A change of profiles, with the cursor behind it."""
-    cursor, at_ms, kind, fragment, previous, profile = move
+    cursor, at_ms, kind, fragment, previous, profile, segment = move
+    if segment:
+        return {
+            "cursor": cursor,
+            "at": time_text(at_ms),
+            "kind": kind,
+            "segment": segment,
+            "profile": profile,
+        }
     return {
         "cursor": cursor,
         "at": time_text(at_ms),

@@ -1,4 +1,5 @@
-"""The ledger: which fragment went from which profile to which, and when. It only grows.
+"""The ledger: which fragment went from which profile to which, which profile entered and left which segment, and when. It
+only grows.
 
 Fragments have the names of tombstones in it, keyed hashes of their ids: after an erasure nothing readable is left there.
 """
@@ -22,18 +23,43 @@ class LedgerEntry(NamedTuple):
     cursor: str = ""
 
 
+class Crossing(NamedTuple):
+    """A profile enters or leaves a segment: its first crossing enters, its second leaves. `profile` is the id of the fragment
+    that names the profile, or where it was read from the ledger, the keyed hash of that."""
+
+    at_ms: int
+    profile: str | bytes
+    segment: str
+    number: int
+    cursor: str = ""
+
+    @property
+    def enters(self) -> bool:
+        return self.number % 2 == 1
+
+
 class Ledger(Protocol):
     """Entries that `FragmentStore.assign` leaves, each in the same transaction as its assignment: one that is refused leaves
-    none. Every method blocks, and raises `StoreError` as those of `FragmentStore`."""
+    none; and crossings. Every method blocks, and raises `StoreError` as those of `FragmentStore`."""
 
-    def ledger(self, after: str = "", limit: int = 1000) -> list[LedgerEntry]:
-        """Up to `limit` entries behind a cursor, in the order of the cursors. No entry comes later before one that was
-        returned: where the store cannot promise it of the last minute, entries are held back so long. Raises QueryError for
-        what is no cursor of this store."""
+    def ledger(
+        self, after: str = "", limit: int = 1000, segment: str | None = None
+    ) -> list[LedgerEntry | Crossing]:
+        """Up to `limit` entries behind a cursor, in the order of the cursors; only the crossings of `segment`, if one is
+        named. No entry comes later before one that was returned: where the store cannot promise it of the last minute,
+        entries are held back so long. Raises QueryError for what is no cursor of this store."""
         ...
 
     def ledger_of(self, fragment_ids: Sequence[str]) -> list[LedgerEntry]:
-        """All entries of these fragments, the newest too, in the order of the cursors."""
+        """All entries of these fragments, the newest too, in the order of the cursors. No crossings."""
+        ...
+
+    def cross(self, crossings: Sequence[Crossing]) -> None:
+        """Append crossings of profiles. One whose number the profile and segment have already has no effect."""
+        ...
+
+    def crossed(self, fragment_ids: Sequence[str]) -> dict[str, dict[str, int]]:
+        """By id and segment, the number of the last crossing. Reads all earlier writes."""
         ...
 
     def fragments_named(self, names: Collection[bytes]) -> dict[bytes, str]:

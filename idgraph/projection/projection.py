@@ -19,10 +19,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice, starmap
+from typing import NamedTuple
 
+from idgraph.model import canonical
 from idgraph.model.batch_size import BatchSize
 from idgraph.model.identity_rules import IdentityRules
-from idgraph.model.index import IndexRules, ProfileIndex
+from idgraph.model.index import IndexDocument, IndexRules, ProfileIndex
+from idgraph.model.ledger import Crossing
+from idgraph.model.queries import leaves
 from idgraph.model.store import (
     Assignment,
     OutboxEntry,
@@ -96,6 +100,23 @@ class Projected:
         self.refused |= other.refused
 
 
+def segments_mark(rules: IndexRules) -> str:
+    """The mark of the store that says that all profiles were looked through after these segments came, and after what policy
+    says of the attributes that they ask for."""
+    paths = sorted({each.path or "" for segment in rules.segments for each in leaves(segment.condition)})
+    policies = [[path, rules.is_indexable(path), repr(rules.policies.get(path))] for path in paths if path]
+    names = [[each.name, each.version] for each in rules.segments]
+    return f"segments {hashlib.sha256(canonical.encode([names, policies])).hexdigest()}"
+
+
+class _Evaluated(NamedTuple):
+    """Which of the segments a profile is in, by its document of this version; of a profile that is gone, none."""
+
+    version: int
+    inside: Mapping[str, bool]
+    is_gone: bool = False
+
+
 class Projection:
     """Projects fragments of one store into one index. One per thread; any number may run at once."""
 
@@ -118,6 +139,9 @@ class Projection:
         self._followed: IdentityRules | None = None
         self._following, self._place = "", ""
         self._mark = ""
+        self._evaluated: dict[str, _Evaluated] = {}
+        self._evaluating, self._evaluated_to = "", ""
+        self._segments_mark: str | None = None
         self._pause = FIRST_RETRY_SECONDS
         self._retry_at = math.inf
 
@@ -186,8 +210,10 @@ class Projection:
         """One commit of the index. Versions by id that the block adds are settled behind it: an entry of a later version
         stays."""
         settled: dict[str, int] = {}
+        self._evaluated.clear()
         with self._index.writing():
             yield settled
+        self._cross()
         remaining = starmap(OutboxEntry, settled.items())
         while some := list(islice(remaining, AT_ONCE)):
             self._store.settle(some)
@@ -208,6 +234,11 @@ class Projection:
             persons, left = self._assigned(found.persons(), members, set(ids), has_lost)
             documents, refused = documents_of(persons, rules)
             refused |= put(self._index, documents)
+            if rules.segments:
+                self._evaluate((each for each in documents if each.id not in refused), rules)
+                members_of = ((person.id, each.stored) for person in persons for each in person.members)
+                absorbed = (each for name, each in members_of if each.id != name)
+                self._leave({each.id: document_version(each.generation) for each in absorbed}, rules)
             for person in persons if refused else ():
                 if person.id in refused:
                     reason = refused[person.id]
@@ -224,6 +255,7 @@ class Projection:
         self._remember({name: versions[name] for name in done.refused if name in versions}, done.refused)
         if missing:
             gone = self._gone(missing)
+            self._leave(dict.fromkeys(missing, 0) | gone, rules)
             # By version: one that comes back is of a later one.
             done.erased = self._index.erase(gone)
             settled |= gone
@@ -231,9 +263,82 @@ class Projection:
         done.projected = len(settled)
         return done
 
+    def _evaluate(self, documents: Iterable[IndexDocument], rules: IndexRules) -> None:
+        matches = self._index.matches
+        for each in documents:
+            inside = {segment.name: matches(each, segment.condition) for segment in rules.segments}
+            self._evaluated[each.id] = _Evaluated(each.version, inside)
+
+    def _leave(self, versions: Mapping[str, int], rules: IndexRules) -> None:
+        """Profiles that are no more are in no segment."""
+        nowhere = dict.fromkeys((each.name for each in rules.segments), False)
+        for name, version in versions.items() if nowhere else ():
+            self._evaluated[name] = _Evaluated(version, nowhere, is_gone=True)
+
+    def _cross(self) -> None:
+        """Append what the evaluated profiles entered and left, behind the commit of the index.
+
+        Another projection may have put a later document meanwhile and found nothing to append. It did so before it looked,
+        so that the index has that document by now, and the profile is projected again."""
+        if not self._evaluated:
+            return
+        known, now = self._store.crossed(list(self._evaluated)), time.time_ns() // 1_000_000
+        crossings = []
+        for name, (_, inside, _) in self._evaluated.items():
+            numbers = known.get(name, {})
+            for segment, is_inside in inside.items():
+                number = numbers.get(segment, 0)
+                if is_inside != (number % 2 == 1):
+                    crossings.append(Crossing(now, name, segment, number + 1))
+        if not crossings:
+            return
+        self._store.cross(crossings)
+        crossed = sorted({str(each.profile) for each in crossings})
+        present = self._index.versions(crossed)
+        overtaken = [
+            name
+            for name in crossed
+            if (
+                present.get(name, 0) > self._evaluated[name].version
+                or (name not in present and not self._evaluated[name].is_gone)
+            )
+        ]
+        if overtaken:
+            self._store.enqueue(overtaken)
+            there = self._store.read(overtaken)
+            self._evaluated.clear()
+            self._leave({name: 0 for name in overtaken if name not in there}, self._rules())
+            self._cross()
+
     def _follow(self) -> bool:
-        """Put fragments into the outbox that new identity rules give to another profile. Returns whether all that is stored
-        was looked through, in this pass and those before."""
+        """Look through all that is stored once identity rules or segments are new. Returns whether that is done, in this pass
+        and those before."""
+        return self._follow_rules() and self._follow_segments()
+
+    def _follow_segments(self) -> bool:
+        """Evaluate segments that are new, and that have changed, for all profiles."""
+        rules = self._rules()
+        mark = segments_mark(rules) if rules.segments else ""
+        if mark == self._segments_mark:
+            return True
+        if mark and (self._segments_mark is not None or not self._store.remembers(mark)):
+            if mark != self._evaluating:
+                self._evaluating, self._evaluated_to = mark, ""
+            persons, ends = self._persons(rules), time.monotonic() + FOLLOW_SECONDS
+            while page := self._store.scan(self._evaluated_to, self._size.present):
+                found = persons.named([each.id for each in page], resolves_all=False).persons
+                self._evaluated.clear()
+                self._evaluate(documents_of(found, rules).documents, rules)
+                self._cross()
+                self._evaluated_to = page[-1].id
+                if time.monotonic() >= ends:
+                    return False
+            self._store.remember(mark)
+        self._segments_mark = mark
+        return True
+
+    def _follow_rules(self) -> bool:
+        """Put fragments into the outbox that new identity rules give to another profile."""
         rules = self._rules()
         if rules.identity is self._followed:
             return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import Response
 from pydantic import BaseModel, ConfigDict, Field
@@ -216,13 +216,14 @@ class Histories(BaseModel):
 
 
 class MoveDocument(BaseModel):
-    """A fragment became part of another profile."""
+    """A fragment became part of another profile, or a profile entered or left a segment."""
 
     cursor: str
     at: str
-    kind: str = Field(description="`merged`, `split` or `moved`.")
-    fragment: str
-    previous: str
+    kind: Literal["merged", "split", "moved", "entered", "left"]
+    fragment: str | None = Field(default=None, description="Of merges, splits and moves.")
+    previous: str | None = Field(default=None, description="Of merges, splits and moves.")
+    segment: str | None = Field(default=None, description="The one that the profile entered or left.")
     profile: str
 
 

@@ -296,9 +296,11 @@ class DynamoClient:
 def _refusal(error: Mapping[str, str] | None) -> str | None:
     if error is None:
         return None
-    if error["Code"] in _CONDITION_FAILED:
+    message = error.get("Message", "")
+    # The latter is what DynamoDB Local says within a transaction.
+    if error["Code"] in _CONDITION_FAILED or "Duplicate primary key" in message:
         return REFUSED
-    if error["Code"] == "ValidationError" and "size" in error.get("Message", ""):
+    if error["Code"] == "ValidationError" and "size" in message:
         return TOO_LARGE
     return error["Code"]
 

@@ -3,17 +3,21 @@
 pk        the fragment's, or the list's, both longer than a keyed hash      profiles   the two profiles' names
 sk        at_ms (8 bytes), the fragment's name, the epoch (4 bytes): the cursor
 
-An assignment and its two entries are one transaction. Several projections write at once, so that an entry can come a
+A crossing has its number as epoch, its segment as an attribute and at the end of the cursor, and its profile's item under
+the segment and the number, which is there once.
+
+An assignment and its two entries are one transaction, and so are the two of a crossing. Several projections write at once, so that an entry can come a
 moment after a later one: the list is read up to a minute ago.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import chain, islice
 
 from idgraph.model.errors import QueryError
-from idgraph.model.ledger import LedgerEntry
+from idgraph.model.ledger import Crossing, LedgerEntry
 from idgraph.model.tombstones import TombstoneNames
 from sinks.dynamodb import items
 from sinks.dynamodb.client import DynamoClient, Item, Statement
@@ -22,6 +26,7 @@ from sinks.dynamodb.schema import LINKS, SHARDS
 
 _LIST = b"all of the ledger beside links, shard "
 _OF_FRAGMENT = b"the ledger beside links: "
+_CROSSED = b"the segments of a profile beside links: "
 _HELD_BACK_MS = 60_000
 
 
@@ -41,7 +46,31 @@ class DynamoLedger:
         keys = (_OF_FRAGMENT + name, _LIST + items.shard(name)["N"].encode())
         return [Statement(text, [{"B": each}, {"B": sort_key}, {"B": previous + profile}]) for each in keys]
 
-    def after(self, cursor: str, limit: int) -> list[LedgerEntry]:
+    def cross(self, crossings: Sequence[Crossing]) -> None:
+        def statements(each: Crossing) -> list[Statement]:
+            name, segment = self._names(str(each.profile)), each.segment.encode()
+            number = each.number.to_bytes(4, "big")
+            shard = _LIST + items.shard(name)["N"].encode()
+            text = f"INSERT INTO \"{self._table}\" VALUE {{'pk': ?, 'sk': ?, 'segment': ?}}"
+            places = [(_CROSSED + name, segment + number)]
+            places.append((shard, each.at_ms.to_bytes(8, "big") + name + number + segment))
+            return [Statement(text, [{"B": pk}, {"B": sk}, {"S": each.segment}]) for pk, sk in places]
+
+        # One that is refused was there.
+        self._client.each(partial(self._client.execute_whole, LINKS), list(map(statements, crossings)))
+
+    def crossed(self, fragment_ids: Sequence[str]) -> dict[str, dict[str, int]]:
+        def numbers(fragment_id: str) -> dict[str, int]:
+            found = self._items(_CROSSED + self._names(fragment_id))
+            # Sorted by number within a segment: the last one stays.
+            return {
+                each["segment"]["S"]: int.from_bytes(bytes(each["sk"]["B"])[-4:], "big") for each in found
+            }
+
+        found = zip(fragment_ids, self._client.each(numbers, fragment_ids), strict=True)
+        return {name: each for name, each in found if each}
+
+    def after(self, cursor: str, limit: int, segment: str | None) -> list[LedgerEntry | Crossing]:
         try:
             begin = bytes.fromhex(cursor) + b"\0"
         except ValueError:
@@ -49,24 +78,31 @@ class DynamoLedger:
         end = (now_ms() - _HELD_BACK_MS).to_bytes(8, "big")
         if begin >= end:
             return []
-        bounds = {":begin": {"B": begin}, ":end": {"B": end}}
+        bounds: Item = {":begin": {"B": begin}, ":end": {"B": end}}
 
-        def part(shard: int) -> list[LedgerEntry]:
+        only: dict[str, object] = {"Limit": limit}
+        if segment is not None:
+            bounds[":segment"] = {"S": segment}
+            only["FilterExpression"] = "#segment = :segment"
+            only["ExpressionAttributeNames"] = {"#segment": "segment"}
+
+        def part(shard: int) -> list[LedgerEntry | Crossing]:
             key, condition = _LIST + b"%d" % shard, " AND sk BETWEEN :begin AND :end"
-            return list(islice(self._query(key, condition, bounds, Limit=limit), limit))
+            return list(islice(map(_entry, self._items(key, condition, bounds, **only)), limit))
 
         found = chain.from_iterable(self._client.each(part, range(SHARDS)))
         return sorted(found, key=lambda entry: entry.cursor)[:limit]
 
     def of(self, fragment_ids: Sequence[str]) -> list[LedgerEntry]:
         keys = [_OF_FRAGMENT + self._names(each) for each in fragment_ids]
-        found = self._client.each(lambda key: list(self._query(key)), keys)
-        return sorted(chain.from_iterable(found), key=lambda entry: entry.cursor)
+        found = self._client.each(lambda key: list(map(_entry, self._items(key))), keys)
+        entries = (each for each in chain.from_iterable(found) if isinstance(each, LedgerEntry))
+        return sorted(entries, key=lambda entry: entry.cursor)
 
-    def _query(
+    def _items(
         self, key: bytes, condition: str = "", bounds: Item | None = None, **request: object
-    ) -> Iterator[LedgerEntry]:
-        found = self._client.query(
+    ) -> Iterator[Item]:
+        return self._client.query(
             "query",
             LINKS,
             KeyConditionExpression=f"pk = :pk{condition}",
@@ -74,14 +110,16 @@ class DynamoLedger:
             ConsistentRead=True,
             **request,
         )
-        for item in found:
-            sort_key, profiles = bytes(item["sk"]["B"]), bytes(item["profiles"]["B"])
-            half = len(profiles) // 2
-            yield LedgerEntry(
-                int.from_bytes(sort_key[:8], "big"),
-                sort_key[8:-4],
-                int.from_bytes(sort_key[-4:], "big"),
-                profiles[:half],
-                profiles[half:],
-                sort_key.hex(),
-            )
+
+
+def _entry(item: Item) -> LedgerEntry | Crossing:
+    sort_key = bytes(item["sk"]["B"])
+    segment = item["segment"]["S"] if "segment" in item else ""
+    end = len(sort_key) - len(segment.encode())
+    at_ms, name = int.from_bytes(sort_key[:8], "big"), sort_key[8 : end - 4]
+    number = int.from_bytes(sort_key[end - 4 : end], "big")
+    if segment:
+        return Crossing(at_ms, name, segment, number, sort_key.hex())
+    profiles = bytes(item["profiles"]["B"])
+    half = len(profiles) // 2
+    return LedgerEntry(at_ms, name, number, profiles[:half], profiles[half:], sort_key.hex())

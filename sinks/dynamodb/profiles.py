@@ -14,7 +14,7 @@ from functools import partial
 from itertools import chain, islice
 
 from idgraph.model.errors import UnstorableError
-from idgraph.model.ledger import LedgerEntry
+from idgraph.model.ledger import Crossing, LedgerEntry
 from idgraph.model.pins import PinRecord
 from idgraph.model.store import NEW, Assignment, FragmentWrite, OutboxEntry, StoredFragment
 from idgraph.model.tombstones import FragmentSummary, Tombstone, TombstoneNames
@@ -153,8 +153,16 @@ class DynamoProfileStore:
             name for name, refusal in zip([*staying, *leaving], refusals, strict=True) if refusal is not None
         }
 
-    def ledger(self, after: str = "", limit: int = 1000) -> list[LedgerEntry]:
-        return self._ledger.after(after, limit)
+    def ledger(
+        self, after: str = "", limit: int = 1000, segment: str | None = None
+    ) -> list[LedgerEntry | Crossing]:
+        return self._ledger.after(after, limit, segment)
+
+    def cross(self, crossings: Sequence[Crossing]) -> None:
+        self._ledger.cross(crossings)
+
+    def crossed(self, fragment_ids: Sequence[str]) -> dict[str, dict[str, int]]:
+        return self._ledger.crossed(fragment_ids)
 
     def ledger_of(self, fragment_ids: Sequence[str]) -> list[LedgerEntry]:
         return self._ledger.of(fragment_ids)

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from idgraph.model.errors import StoreError, UnstorableError
-from idgraph.model.ledger import LedgerEntry
+from idgraph.model.ledger import Crossing, LedgerEntry
 from idgraph.model.pins import PinRecord
 from idgraph.model.store import NEW, Assignment, FragmentWrite, OutboxEntry, StoredFragment
 from idgraph.model.tombstones import NO_EPOCH, FragmentSummary, Tombstone, TombstoneNames
@@ -52,6 +52,7 @@ _SCHEMA = Schema(
             *sqlite_pins.TABLES,
         ),
         sqlite_ledger.TABLES,
+        sqlite_ledger.CROSSINGS,
     ),
     # Megabytes of log between checkpoints (pages of 8 KiB): a page written often is moved home once.
     settings=("PRAGMA wal_autocheckpoint = 4000", "PRAGMA cache_size = -32768"),
@@ -101,8 +102,18 @@ class SqliteProfileStore:
             return set()
         return self._file.write(lambda connection: _assign(connection, self._tombstones.name, assignments))
 
-    def ledger(self, after: str = "", limit: int = 1000) -> list[LedgerEntry]:
-        return self._file.read(lambda connection: sqlite_ledger.after(connection, after, limit))
+    def ledger(
+        self, after: str = "", limit: int = 1000, segment: str | None = None
+    ) -> list[LedgerEntry | Crossing]:
+        return self._file.read(lambda connection: sqlite_ledger.after(connection, after, limit, segment))
+
+    def cross(self, crossings: Sequence[Crossing]) -> None:
+        name = self._tombstones.name
+        self._file.write(lambda connection: sqlite_ledger.cross(connection, name, crossings))
+
+    def crossed(self, fragment_ids: Sequence[str]) -> dict[str, dict[str, int]]:
+        names = {self._tombstones.name(each): each for each in fragment_ids}
+        return self._file.read(lambda connection: sqlite_ledger.crossed(connection, names))
 
     def ledger_of(self, fragment_ids: Sequence[str]) -> list[LedgerEntry]:
         names = list(map(self._tombstones.name, fragment_ids))

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from idgraph.model.errors import QueryError
-from idgraph.model.ledger import LedgerEntry
+from idgraph.model.ledger import Crossing, LedgerEntry
 from idgraph.model.store import NEW, Assignment, FragmentWrite, ProfileStore
 
 IDS = [f"a:{number}" for number in range(4)]
@@ -21,9 +21,11 @@ def filled(store: ProfileStore) -> ProfileStore:
     return store
 
 
-def named(store: ProfileStore, entries: Iterable[LedgerEntry]) -> list[tuple[int, str, int, str, str]]:
+def named(
+    store: ProfileStore, entries: Iterable[LedgerEntry | Crossing]
+) -> list[tuple[int, str, int, str, str]]:
     """Entries with ids; of a fragment that is gone without."""
-    found = list(entries)
+    found = [each for each in entries if isinstance(each, LedgerEntry)]
     ids = store.fragments_named({name for each in found for name in (each.fragment, *each[3:5])})
 
     def shown(name: bytes) -> str:
@@ -73,7 +75,7 @@ def test_of_two_writers_one_leaves_an_entry(filled: ProfileStore) -> None:
             assert sorted(map(len, refused)) == [0, 1]
             assert filled.read(["a:1"])["a:1"].profile_id == profiles[refused.index(set())]
     assert [each.epoch for each in filled.ledger_of(["a:1"])] == [1, 2, 3, 4, 5]
-    assert [each.epoch for each in filled.ledger()] == [1, 2, 3, 4, 5]
+    assert [each.epoch for each in filled.ledger() if isinstance(each, LedgerEntry)] == [1, 2, 3, 4, 5]
 
 
 def test_a_reader_goes_on_behind_a_cursor(filled: ProfileStore) -> None:
@@ -81,7 +83,7 @@ def test_a_reader_goes_on_behind_a_cursor(filled: ProfileStore) -> None:
         filled.assign([Assignment(IDS[number % 4], number // 4, f"x:{number}", "a:9", number)])
     whole = filled.ledger()
     assert [each.at_ms for each in whole] == list(range(12))
-    pages: list[LedgerEntry] = []
+    pages: list[LedgerEntry | Crossing] = []
     while page := filled.ledger(pages[-1].cursor if pages else "", limit=5):
         assert len(page) <= 5
         pages += page
@@ -101,3 +103,28 @@ def test_of_a_fragment_that_is_gone_only_the_name_is_left(filled: ProfileStore) 
     assert named(filled, filled.ledger()) == [(1_000, "", 1, "", "a:0"), (1_001, "", 1, "", "a:0")]
     (entry,) = filled.ledger_of(["a:1"])
     assert (entry.at_ms, entry.epoch) == (1_000, 1)
+
+
+def test_crossings_are_appended_once(filled: ProfileStore) -> None:
+    first = [Crossing(1_000, each, "ä b", 1) for each in ("a:0", "a:1")]
+    assert filled.crossed(IDS) == {}
+    filled.cross(first)
+    filled.cross(
+        [first[1]._replace(at_ms=2_000), Crossing(2_001, "a:1", "ä b", 2), Crossing(2_002, "a:1", "c", 1)]
+    )
+    assert filled.crossed([*IDS, "a:9"]) == {"a:0": {"ä b": 1}, "a:1": {"ä b": 2, "c": 1}}
+    filled.assign([JOINS._replace(at_ms=3_000)])
+    found = filled.ledger()
+    names = filled.fragments_named({each.profile for each in found if isinstance(each, Crossing)})  # type: ignore[misc]
+    crossings = [(each.at_ms, names[each.profile], each.segment, each.number) for each in found[:-1]]  # type: ignore[union-attr,index]
+    assert crossings == [
+        (1_000, "a:0", "ä b", 1),
+        (1_000, "a:1", "ä b", 1),
+        (2_001, "a:1", "ä b", 2),
+        (2_002, "a:1", "c", 1),
+    ]
+    assert isinstance(found[-1], LedgerEntry)
+    assert [each.at_ms for each in filled.ledger(segment="ä b")] == [1_000, 1_000, 2_001]
+    assert filled.ledger(found[1].cursor, 1, "ä b") == [found[2]]
+    assert filled.ledger(found[1].cursor, 2) == found[2:4]
+    assert len(filled.ledger_of(IDS)) == 1

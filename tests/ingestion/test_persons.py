@@ -17,14 +17,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from idgraph.model.errors import ProfileIndexError
+from idgraph.model.errors import ProfileIndexError, StoreError
 from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
 from idgraph.model.identifiers import Identifier
 from idgraph.model.identity_events import IdentityEvent, PinDocument, epoch_ms
 from idgraph.model.identity_rules import IdentityRules
-from idgraph.model.index import IndexDocument, IndexRules
+from idgraph.model.index import IndexDocument, IndexRules, Segment
+from idgraph.model.ledger import Crossing
 from idgraph.model.pins import PinRecord
-from idgraph.model.queries import Query
+from idgraph.model.queries import Condition, Exists, Not, Query
 from idgraph.model.stamps import SpecRef, Stamp
 from idgraph.model.tombstones import NO_EPOCH
 from idgraph.projection.documents import documents_of
@@ -51,6 +52,17 @@ CASES = [
 ]
 
 
+def segment(name: str, *conditions: Condition, version: int = 1) -> Segment:
+    return Segment(name, version, Query(conditions), Query(conditions))
+
+
+SEGMENTS = (
+    segment("everybody"),
+    segment("web", Exists("seen.web")),
+    segment("web alone", Exists("seen.web"), Not(Exists("seen.crm"))),
+)
+
+
 def options(event: IdentityEvent) -> str | None:
     """The options of a spec that says what the event says of itself; None if types cannot say it."""
     links = None
@@ -73,7 +85,7 @@ class Installation:
     def __init__(self, case: dict[str, Any]) -> None:
         document = IdentityRules.model_validate(case["rules"])
         self.rules = Rules(document)
-        self.index_rules = IndexRules(lambda _: True, identity=document)
+        self.index_rules = IndexRules(lambda _: True, identity=document, segments=SEGMENTS)
         self.store, self.index = MemoryProfileStore(), MemoryProfileIndex()
         self.projection = Projection(self.store, self.index, lambda: self.index_rules, 3)
         events = [IdentityEvent.model_validate(each) for each in case.get("events", ())]
@@ -146,11 +158,25 @@ class Installation:
         found = self.index.compare(documents)
         assert all(found[each.id].is_same for each in documents)
         self._check_ledger(persons)
+        self.check_segments()
+
+    def check_segments(self) -> None:
+        """By the ledger, those are in a segment whom a search finds, and each entered before it left, and once."""
+        inside: dict[str, set[bytes]] = {each.name: set() for each in SEGMENTS}
+        for each in self.store.ledger(limit=sys.maxsize):
+            if isinstance(each, Crossing) and isinstance(each.profile, bytes):
+                assert each.enters is (each.profile not in inside[each.segment])
+                inside[each.segment] ^= {each.profile}
+        for segment in self.index_rules.segments:
+            found = self.index.search(segment.condition, 1000).ids
+            assert inside[segment.name] == set(map(self.store.name, found))
 
     def _check_ledger(self, persons: Sequence[Person]) -> None:
         """Its entries lead from each fragment's own profile, without a gap, to the one that the fragment is part of."""
         profiles: dict[bytes, bytes] = {}
         for each in self.store.ledger(limit=sys.maxsize):
+            if isinstance(each, Crossing):
+                continue
             # One that comes back after an erasure begins with its own profile.
             assert each.previous in (profiles.get(each.fragment, each.fragment), each.fragment)
             assert each.previous != each.profile
@@ -443,7 +469,9 @@ def follow(installation: Installation, document: dict[str, Any], version: int) -
     """New rules are in force, and the projection sweeps as it always does."""
     rules = IdentityRules.model_validate(document)
     installation.rules = Rules(rules)
-    installation.index_rules = IndexRules(lambda _: True, identity=rules, identity_version=version)
+    installation.index_rules = IndexRules(
+        lambda _: True, identity=rules, identity_version=version, segments=SEGMENTS
+    )
     installation.check_index()
 
 
@@ -503,3 +531,67 @@ def test_rules_that_are_followed_are_not_looked_for_again() -> None:
     ):
         projection.sweep()
     assert read == []
+
+
+def test_segments_that_are_new_or_changed_are_evaluated_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    # One page of three fragments in each pass.
+    monkeypatch.setattr("idgraph.projection.projection.FOLLOW_SECONDS", -1)
+    installation = Installation(HUB)
+    plain, installation.index_rules = installation.index_rules, installation.index_rules._replace(segments=())
+    installation.take(shared(number, f"{number // 2}@x.example") for number in range(10))
+    installation.check_index()
+    assert not any(isinstance(each, Crossing) for each in installation.store.ledger())
+    installation.index_rules = plain
+    installation.check_index()
+    assert sum(isinstance(each, Crossing) for each in installation.store.ledger()) > 0
+    other = segment("web alone", Not(Exists("seen.web")), version=2)
+    installation.index_rules = plain._replace(segments=(*SEGMENTS[:2], other))
+    # Another process, which knows nothing of the segments before.
+    installation.projection = Projection(
+        installation.store, installation.index, lambda: installation.index_rules, 3
+    )
+    installation.check_index()
+    before = len(installation.store.ledger())
+    installation.projection.sweep()
+    assert len(installation.store.ledger()) == before
+
+
+@pytest.mark.parametrize("is_erased", [False, True])
+def test_a_slower_projection_does_not_undo_what_a_faster_one_found(is_erased: bool) -> None:
+    installation = Installation(HUB)
+    store, slow = installation.store, installation.store.cross
+    installation.take([shared(1, "a@x.example")])
+
+    def overtaken(crossings: Sequence[Crossing]) -> None:
+        store.cross = slow  # type: ignore[method-assign]
+        faster = Projection(store, installation.index, lambda: installation.index_rules)
+        installation.projection = faster
+        if is_erased:
+            erase(installation, "user:1")
+        else:
+            installation.take([shared(1, "a@x.example").model_copy(update={"id": "2", "source": "crm"})])
+        faster.project(["user:1"])
+        slow(crossings)
+
+    store.cross = overtaken  # type: ignore[method-assign]
+    installation.projection.sweep()
+    installation.check_index()
+    assert store.outbox() == []
+
+
+def test_a_projection_that_is_killed_before_it_notes_crossings_notes_each_once() -> None:
+    installation = Installation(HUB)
+    store, cross = installation.store, installation.store.cross
+    installation.take([shared(1, "a@x.example"), shared(2, "a@x.example")])
+
+    def killed(crossings: Sequence[Crossing]) -> None:
+        store.cross = cross  # type: ignore[method-assign]
+        cross(crossings[:1])
+        raise StoreError("killed")
+
+    store.cross = killed  # type: ignore[method-assign]
+    with pytest.raises(StoreError):
+        installation.projection.sweep()
+    installation.projection = Projection(store, installation.index, lambda: installation.index_rules)
+    installation.check_index()
+    assert any(isinstance(each, Crossing) for each in store.ledger())

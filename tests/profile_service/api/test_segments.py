@@ -9,10 +9,12 @@ from typing import Any
 import httpx
 import pytest
 
+from idgraph.client import ProfilesClient
 from idgraph.model import queries
 from idgraph.model.queries import Condition, Exists, FullText, Not, Query, Range, Term
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.views import SegmentDocument
+from idgraph.projection.projection import Projection
 from tests.profile_service.api.conftest import Served, problem, published, started
 from tests.profile_service.test_consents import decided, made
 
@@ -141,3 +143,35 @@ def test_a_segment_with_a_purpose_has_those_who_consented(tmp_path: Path) -> Non
             assert half.get("/v1/segments/m/count").json() == {"count": 0}
             (item,) = half.post("/v1/segments/member-of", json=body).json()["items"]
             assert item["segments"] == []
+
+
+def test_the_feed_has_who_entered_and_left_and_hides_hidden_segments(tmp_path: Path) -> None:
+    first = decided(1, "given", source="phone")
+    pipeline = made(tmp_path / "p", consents_marketing=60)
+    open_one, hidden = segment("everybody"), segment("phoned", Term("consents.marketing.source", "phone"))
+    pipeline.snapshot = with_segments(pipeline.snapshot, open_one, hidden)
+    for event in (first, decided(2, "withdrawn", source="shop"), decided(3, "given", source="phone")):
+        pipeline.process([event])
+    with started(tmp_path, pipeline) as served, ProfilesClient(served.url, "everything") as everything:
+        half = served.client("half")
+        kinds = [(each["segment"], each["kind"], each["profile"]) for each in everything.changes()]
+        assert kinds == [
+            ("everybody", "entered", "user_id:ann"),
+            ("phoned", "entered", "user_id:ann"),
+            ("phoned", "left", "user_id:ann"),
+            ("phoned", "entered", "user_id:ann"),
+        ]
+        assert [each["kind"] for each in everything.changes(segment="phoned")] == [
+            "entered",
+            "left",
+            "entered",
+        ]
+        seen = half.get("/v1/changes").json()
+        assert [each["segment"] for each in seen["items"]] == ["everybody"]
+        assert half.get("/v1/changes", params={"cursor": seen["next"]}).json()["items"] == []
+        refused = problem(half.get("/v1/changes?segment=phoned"), 404)
+        assert refused == problem(half.get("/v1/changes?segment=nothing"), 404)
+        pipeline.store.erase(["user_id:ann"], 10)
+        Projection(pipeline.store, pipeline.index, pipeline.rules).project(["user_id:ann"])
+        *_, left = everything.changes(segment="everybody")
+        assert (left["kind"], left["profile"][0]) == ("left", "~")

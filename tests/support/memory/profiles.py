@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from idgraph.model.errors import QueryError, StoreError, UnstorableError
-from idgraph.model.ledger import LedgerEntry
+from idgraph.model.ledger import Crossing, LedgerEntry
 from idgraph.model.pins import PinRecord
 from idgraph.model.store import NEW, Assignment, FragmentWrite, OutboxEntry, StoredFragment
 from idgraph.model.tombstones import NO_EPOCH, FragmentSummary, Tombstone, TombstoneNames
@@ -23,7 +23,8 @@ class MemoryProfileStore:
         self._withdrawn: dict[str, int] = {}
         self._marks: set[str] = set()
         self._pins: set[PinRecord] = set()
-        self._ledger: list[LedgerEntry] = []
+        self._ledger: list[LedgerEntry | Crossing] = []
+        self._crossing: set[str] = set()
         self._fragments: dict[str, StoredFragment] = {}
         self._identifiers: dict[str, set[str]] = {}
         self._carriers: dict[str, set[str]] = {}
@@ -99,21 +100,49 @@ class MemoryProfileStore:
             self._ledger.append(entry._replace(cursor=str(len(self._ledger) + 1)))
         return True
 
-    def ledger(self, after: str = "", limit: int = 1000) -> list[LedgerEntry]:
+    def cross(self, crossings: Sequence[Crossing]) -> None:
+        for each in crossings:
+            known = self.crossed([str(each.profile)]).get(str(each.profile), {})
+            with self._lock():
+                if known.get(each.segment, 0) < each.number:
+                    cursor, name = str(len(self._ledger) + 1), self._names(str(each.profile))
+                    self._ledger.append(each._replace(profile=name, cursor=cursor))
+                    self._crossing.add(str(each.profile))
+
+    def crossed(self, fragment_ids: Sequence[str]) -> dict[str, dict[str, int]]:
+        names = {self._names(each): each for each in fragment_ids}
+        found: dict[str, dict[str, int]] = {}
+        with self._lock():
+            for each in self._ledger:
+                if isinstance(each, Crossing) and isinstance(each.profile, bytes) and each.profile in names:
+                    found.setdefault(names[each.profile], {})[each.segment] = each.number
+        return found
+
+    def ledger(
+        self, after: str = "", limit: int = 1000, segment: str | None = None
+    ) -> list[LedgerEntry | Crossing]:
         if not (after or "0").isdecimal():
             raise QueryError("this is no cursor of the ledger")
         begin = int(after or "0")
         with self._lock():
-            return self._ledger[begin : begin + limit]
+            behind = self._ledger[begin:]
+        if segment is not None:
+            behind = [each for each in behind if isinstance(each, Crossing) and each.segment == segment]
+        return behind[:limit]
 
     def ledger_of(self, fragment_ids: Sequence[str]) -> list[LedgerEntry]:
         names = set(map(self._names, fragment_ids))
         with self._lock():
-            return [each for each in self._ledger if each.fragment in names]
+            found = [each for each in self._ledger if isinstance(each, LedgerEntry)]
+        return [each for each in found if each.fragment in names]
 
     def fragments_named(self, names: Collection[bytes]) -> dict[bytes, str]:
         with self._lock():
-            assigned = {self._names(each.id): each.id for each in self._fragments.values() if each.epoch}
+            assigned = {
+                self._names(each.id): each.id
+                for each in self._fragments.values()
+                if each.epoch or each.id in self._crossing
+            }
         return {name: assigned[name] for name in names if name in assigned}
 
     def identifiers(self, fragment_id: str) -> frozenset[str]:
