@@ -67,7 +67,7 @@ class Answering:
 def test_order_is_kept_and_room_is_bounded(arriving: list[tuple[str, bytes]], seed: int) -> None:
     sources = {"plain": FileSource(name="plain", path=Path("plain"))}
     for name, capacity in (("small", 2), ("large", 7)):
-        config = DecryptorConfig(url=f"http://{name}/", capacity=capacity, on_failure="dead_letter")
+        config = DecryptorConfig(url=f"https://{name}/", capacity=capacity, on_failure="dead_letter")
         sources[name] = FileSource(name=name, path=Path(name), decryptor=config)
     opened: dict[str, Answering] = {}
 
