@@ -6,7 +6,7 @@ import logging
 import socket
 import stat
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -109,10 +109,20 @@ def test_away_in_between_and_back(tmp_path: Path, cache: Path) -> None:
         port = urlsplit(service.url).port
         assert port is not None
         assert follower.current() == first
+        # Meanwhile, a connection of another test may have the port.
+        eventually(lambda: _is_free(port))
         with running(tmp_path, port):
             with client_of(service.url) as admin:
                 admin.put_spec(definition("orders"))
             eventually(lambda: follower.current().snapshot.specs)
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe, suppress(OSError):
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(("127.0.0.1", port))
+        return True
+    return False
 
 
 @pytest.mark.parametrize("has_cache", [False, True])
