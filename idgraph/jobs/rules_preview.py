@@ -54,8 +54,11 @@ class RulesPreview(PagedJob):
         policies: Mapping[str, Reconciliation],
         sample: int | None = None,
         page: int = PAGE,
+        keep: Callable[[RulesPreview, Progress], None] = lambda _job, _progress: None,
     ) -> None:
-        """`rules` are those of now and the new ones; `name` and `policies` as readers of profiles have them."""
+        """`rules` are those of now and the new ones; `name` and `policies` as readers of profiles have them. `keep` is called
+        before the job ends."""
+        self._keep = keep
         self.what = {"sample": sample}
         self._store = store
         self._persons = tuple(Persons(store, each, name) for each in rules)
@@ -84,6 +87,7 @@ class RulesPreview(PagedJob):
         while some := list(islice(remaining, self._size.present)):
             self._look_at(some, is_whole, progress)
             yield {}
+        self._keep(self, progress)
 
     def _unseen(self, ids: Iterable[str]) -> Iterator[str]:
         """Those that no page before has counted."""

@@ -11,10 +11,11 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 class Scope(StrEnum):
     """What a caller may do besides reading. `privacy`: access requests, erasures and the consents of anybody. `persons`: issue
-    tokens by which persons act for themselves."""
+    tokens by which persons act for themselves. `rules`: preview identity rules, over all profiles."""
 
     PRIVACY = "privacy"
     PERSONS = "persons"
+    RULES = "rules"
 
 
 class Caller(BaseModel):

@@ -15,7 +15,17 @@ from idgraph.web.guard import Access
 from idgraph.web.limits import RateLimit
 from idgraph.web.metrics import Gauge
 from idgraph.web.refusals import NotReadyError
-from profile_service.api.routes import changes, consents, health, privacy, profiles, search, segments, views
+from profile_service.api.routes import (
+    changes,
+    consents,
+    health,
+    identity_rules,
+    privacy,
+    profiles,
+    search,
+    segments,
+    views,
+)
 from profile_service.api.service import ProfileService
 
 MOST_BODY_BYTES = 1 << 20
@@ -45,6 +55,7 @@ def create_app(service: ProfileService, rate: RateLimit | None = None) -> FastAP
         changes.router,
         consents.router,
         health.router,
+        identity_rules.router,
         privacy.router,
         profiles.router,
         search.router,

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
@@ -16,6 +17,7 @@ from idgraph.app.jobs.person_jobs import PersonJobThreads
 from idgraph.app.wiring import downloads, opened_to_read
 from idgraph.jobs.erase.receipt import receipt_hash
 from idgraph.model.callers import Scope
+from idgraph.model.identity_rules import DEFAULT_RULES
 from idgraph.model.schema_changes import SchemaChange
 from idgraph.model.snapshots import DetectionMode, DiscoveryDefaults
 from idgraph.model.specs import SpecDocument
@@ -54,14 +56,20 @@ class Privacy(NamedTuple):
     officer: httpx.Client
     other: httpx.Client
     reader: httpx.Client
+    ruler: httpx.Client
 
     def job(self, answer: httpx.Response) -> dict[str, Any]:
         """A job that was started, when it has ended."""
-        assert answer.status_code == 202, answer.text
-        path = f"{answer.request.url.path}/{answer.json()['id']}"
-        eventually(lambda: self.officer.get(path).json()["state"] != "running")
-        found: dict[str, Any] = self.officer.get(path).json()
-        return found
+        return ended(self.officer, answer)
+
+
+def ended(client: httpx.Client, answer: httpx.Response) -> dict[str, Any]:
+    """A job that a client started, when it has ended."""
+    assert answer.status_code == 202, answer.text
+    path = f"{answer.request.url.path}/{answer.json()['id']}"
+    eventually(lambda: client.get(path).json()["state"] != "running")
+    found: dict[str, Any] = client.get(path).json()
+    return found
 
 
 @pytest.fixture
@@ -72,6 +80,7 @@ def privacy(filled: CommandLine) -> Iterator[Privacy]:  # noqa: F811
         caller("officer", 0, scopes=privacy),
         caller("other", 0, scopes=privacy),
         caller("reader", 100),
+        caller("ruler", 100, scopes=[Scope.RULES]),
     ]
     with ExitStack() as stack:
         adapters = stack.enter_context(opened_to_read(settings))
@@ -87,7 +96,7 @@ def privacy(filled: CommandLine) -> Iterator[Privacy]:  # noqa: F811
                     base_url=url, headers={"Authorization": f"Bearer {name}"}, timeout=60, trust_env=False
                 )
             )
-            for name in ("officer", "other", "reader")
+            for name in ("officer", "other", "reader", "ruler")
         ]
         yield Privacy(filled, *clients)
 
@@ -255,3 +264,26 @@ def test_paths_made_of_values_are_reported_and_redacted(
     assert approved.exit_code == 0, approved.output
     assert places(settings.directory, (name, diagnosis)) == []
     assert "other-person" in served("attributes", "search", "seen").output
+
+
+def test_identity_rules_are_previewed_as_the_command_does(privacy: Privacy, tmp_path: Path) -> None:
+    rules = DEFAULT_RULES.model_dump(mode="json", exclude_defaults=True)
+    rules["namespaces"]["email"]["normalise"] = "exact"
+    rules["namespaces"]["email"]["max"] = 1
+    file = tmp_path / "rules.json"
+    file.write_text(json.dumps(rules))
+    (expected,) = privacy.idgraph.json("rules", "preview", file, "--json")
+    body = {"rules": rules, "reason": "kiosks"}
+    path = "/v1/identity-rules/previews"
+    problem(privacy.reader.post(path, json=body), 403)
+    problem(privacy.ruler.post(path, json={"rules": {"hub_limit": 0}}), 422)
+    unknown = {"rules": {"blocked": [{"namespace": "nobody", "value": "x"}]}}
+    assert problem(privacy.ruler.post(path, json=unknown), 422)["pointer"]
+    done = ended(privacy.ruler, privacy.ruler.post(path, json=body))
+    notes = done["result"].pop("notes")
+    assert (done["state"], done["result"]) == ("done", expected)
+    assert ["normalise" in each for each in notes] == [True]
+    sampled = ended(privacy.ruler, privacy.ruler.post(path, json={"rules": rules, "sample": 5}))
+    assert sampled["result"]["errors"] is not None
+    problem(privacy.officer.get(f"{path}/{done['id']}"), 403)
+    problem(privacy.ruler.get(f"{path}/none"), 404)

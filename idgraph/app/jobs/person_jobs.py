@@ -8,20 +8,24 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from queue import Queue
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import provider_of
 from idgraph.app.jobs.person_erasure import PersonErasure
+from idgraph.app.jobs.rules_preview import comparison, preview_document, unseen
 from idgraph.jobs.access import AccessRequest, Download, Part, dead_letter_part
 from idgraph.jobs.erase.receipt import write_receipt
 from idgraph.jobs.job import Pace, PagedJob, Run
+from idgraph.jobs.rules_preview import RulesPreview
 from idgraph.model import canonical
 from idgraph.model.errors import DamagedStateError, QueryError, StoreError
 from idgraph.model.identifiers import Identifier
-from idgraph.model.jobs import JobKind, JobRecord, Requester
+from idgraph.model.identity_rules import IdentityRules
+from idgraph.model.jobs import JobKind, JobRecord, Progress, Requester
 from ingestion.spark.workers import WorkerResources
 from merge.identity.persons import Person
+from metadata_service.identity_rules import check_rules
 from profile_service.access_document import access_parts
 from profile_service.history import History
 from profile_service.links import Links
@@ -31,6 +35,9 @@ from transforms.privacy.protected_names import TombstoneNames
 if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings
     from idgraph.snapshot_file import PinnedSnapshot
+
+
+MOST_PREVIEWS = 20
 
 
 class Opened(NamedTuple):
@@ -97,6 +104,7 @@ class PersonJobThreads:
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         self._downloads = wiring.downloads(settings)
+        self._previews: dict[str, dict[str, Any]] = {}
 
     def __enter__(self) -> PersonJobThreads:
         self._downloads.sweep()
@@ -122,6 +130,27 @@ class PersonJobThreads:
             return access_job(here, person, origin.who, keep)
 
         return self._started(job, origin)
+
+    def start_rules_preview(self, rules: IdentityRules, sample: int | None, origin: Requester) -> JobRecord:
+        """Compare identity rules with those in force. Raises SpecError for wrong ones, and as `start_access` does."""
+        check_rules(rules)
+
+        def job(here: Opened, job_id: Callable[[], str]) -> PagedJob:
+            resources, snapshot = here.resources, here.pinned.snapshot
+            notes = list(unseen(snapshot.identity_rules, rules))
+
+            def keep(preview: RulesPreview, progress: Progress) -> None:
+                while len(self._previews) >= MOST_PREVIEWS:
+                    del self._previews[next(iter(self._previews))]
+                self._previews[job_id()] = {**preview_document(preview, progress), "notes": notes}
+
+            return comparison(resources.store, resources.blind_index, snapshot, rules, sample, keep)
+
+        return cast("JobRecord", self._started(job, origin))
+
+    def rules_preview(self, job_id: str) -> dict[str, Any] | None:
+        """What a preview found: only in the memory of this process, since its examples name persons."""
+        return self._previews.get(job_id)
 
     def preview_erasure(self, identifiers: Sequence[Identifier]) -> dict[str, int] | None:
         """How much an erasure would remove, by place; None if nothing is there. Raises as `start_access` does."""

@@ -1,8 +1,8 @@
-"""The resources of `idgraph rules preview`, and its result for people and for scripts."""
+"""The job and the resources of `idgraph rules preview`, and its result for people and for scripts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +11,17 @@ from idgraph.app.adapters.key_providers import ensure_keyring
 from idgraph.app.terminal import counted, escape_control_chars, print_json
 from idgraph.jobs.rules_preview import CountEstimate, RulesPreview
 from idgraph.model.identity_rules import IdentityRules
+from merge.identity.persons import PersonStore
 from merge.identity.rules import Rules
+from transforms.privacy.protected_names import StoredNames
+from transforms.schema.policy_tree import PolicyTree
 
 if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings
     from idgraph.jobs.job import JobRunner
     from idgraph.model.jobs import Progress
+    from idgraph.model.snapshots import MetadataSnapshot
+    from transforms.privacy.blind_index import BlindIndex
 
 MOST_PATHS = 20
 """Changed attributes that are printed for people."""
@@ -41,21 +46,30 @@ def previewing(
     settings: Settings, rules: IdentityRules, sample: int | None
 ) -> Iterator[tuple[JobRunner, RulesPreview, list[str]]]:
     """The job that compares these rules with those in force, its runner, and what it cannot show."""
-    from transforms.privacy.protected_names import StoredNames
-    from transforms.schema.policy_tree import PolicyTree
-
     ensure_keyring(settings)
     wiring.prepare_directory(settings)
     with wiring.opened_to_read(settings) as resources, wiring.job_runner(settings) as runner:
         wiring.require_own_keyring(settings, resources, notes=False)
         snapshot = wiring.snapshot_to_read_by(settings).snapshot
-        name = StoredNames(snapshot, resources.blind_index).identifier
-        both = Rules(snapshot.identity_rules), Rules(rules)
-        job = RulesPreview(resources.store, both, name, PolicyTree(snapshot).policies, sample)
-        yield runner, job, list(_unseen(snapshot.identity_rules, rules))
+        job = comparison(resources.store, resources.blind_index, snapshot, rules, sample)
+        yield runner, job, list(unseen(snapshot.identity_rules, rules))
 
 
-def _unseen(before: IdentityRules, after: IdentityRules) -> Iterator[str]:
+def comparison(
+    store: PersonStore,
+    blind_index: BlindIndex,
+    snapshot: MetadataSnapshot,
+    rules: IdentityRules,
+    sample: int | None,
+    keep: Callable[[RulesPreview, Progress], None] = lambda _job, _progress: None,
+) -> RulesPreview:
+    """The job that compares these rules with those of a snapshot. `keep` as of `RulesPreview`."""
+    name = StoredNames(snapshot, blind_index).identifier
+    both = Rules(snapshot.identity_rules), Rules(rules)
+    return RulesPreview(store, both, name, PolicyTree(snapshot).policies, sample, keep=keep)
+
+
+def unseen(before: IdentityRules, after: IdentityRules) -> Iterator[str]:
     """Changes that are of no account for events of before."""
     names = before.namespaces.keys() | after.namespaces.keys()
     forms = [[(n, r.namespace(n).normalise, r.namespace(n).country) for n in names] for r in (before, after)]

@@ -1,0 +1,83 @@
+"""Routes for previews of identity rules, for callers with the scope `rules`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from idgraph.model.callers import Caller, Scope
+from idgraph.model.identity_rules import IdentityRules
+from idgraph.model.jobs import JobKind, JobRecord, Requester
+from idgraph.web.refusals import ForbiddenError, UnknownSubjectError
+from profile_service.api.documents import answer
+from profile_service.api.rights import require_scope
+from profile_service.api.service import LONGEST_PURPOSE, ActingCaller, ProfileService, Service
+from profile_service.visibility import HIGHEST
+
+router = APIRouter(prefix="/v1/identity-rules", tags=["identity rules"])
+
+
+class PreviewBody(BaseModel):
+    """Rules to compare with those in force. `sample`: look at so many fragments, drawn at random; null for all."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    rules: IdentityRules
+    sample: int | None = Field(default=None, ge=1)
+    reason: str = Field(default="", max_length=LONGEST_PURPOSE)
+
+
+class PreviewDocument(BaseModel):
+    """A job, and what it found: counts of profiles, merges, splits, violations and changed attributes, with examples.
+    `errors` has the same keys where the numbers are estimates, at 95 % confidence. Protected identifiers are keyed hashes."""
+
+    id: str
+    state: str = Field(description="`running`, `done`, `failed`, `cancelled` or `interrupted`.")
+    done: int = Field(description="Fragments that were looked at.")
+    total: int
+    result: dict[str, Any] | None = Field(
+        default=None, description="Null before the end, and after a restart of the service."
+    )
+
+
+def _admitted(caller: ActingCaller) -> Caller:
+    require_scope(caller, Scope.RULES)
+    if caller.clearance < HIGHEST:
+        raise ForbiddenError(
+            f"a preview names attributes and identifiers of all levels: it needs clearance {HIGHEST}"
+        )
+    return caller
+
+
+Admitted = Annotated[Caller, Depends(_admitted)]
+
+
+@router.post("/previews", response_model=PreviewDocument, status_code=202)
+def start(body: PreviewBody, service: Service, caller: Admitted) -> Response:
+    """What rules would make of the stored profiles: a job that changes nothing. One runs at a time (409)."""
+    origin = Requester(caller.name, body.reason)
+    return answer(
+        _document(service, service.person_jobs.start_rules_preview(body.rules, body.sample, origin)),
+        status=202,
+    )
+
+
+@router.get("/previews/{job}", response_model=PreviewDocument)
+def get(job: str, service: Service, caller: Admitted) -> Response:
+    """How far a preview is, and what it found when it is done."""
+    found = service.person_jobs.record(job, JobKind.PREVIEW)
+    if found is None or found.origin.who != caller.name:
+        raise UnknownSubjectError("this caller has no such job")
+    return answer(_document(service, found))
+
+
+def _document(service: ProfileService, job: JobRecord) -> dict[str, Any]:
+    return {
+        "id": job.id,
+        "state": str(job.state),
+        "done": job.progress.done,
+        "total": job.progress.total,
+        "result": service.person_jobs.rules_preview(job.id),
+    }
