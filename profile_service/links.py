@@ -54,13 +54,14 @@ class ShownLink(NamedTuple):
 
 class Explanation(NamedTuple):
     """Why some identifiers are one person. `accepted` links are a tree; `refused` ones lead to other persons, or join
-    too little. `pins` are all decisions on the identifiers, those taken back too, the oldest first."""
+    too little. `person` is who they are. `pins` are all decisions on the identifiers, those taken back too, the oldest first."""
 
     id: str
     identifiers: tuple[Identifier, ...]
     accepted: tuple[ShownLink, ...]
     refused: tuple[ShownLink, ...]
     pins: tuple[PinRecord, ...]
+    person: Person
 
     def tree(self, root: Identifier) -> Iterator[tuple[int, Identifier, ShownLink]]:
         """The accepted links from an identifier on, each with its depth from 1 and the identifier that it leads to."""
@@ -224,6 +225,7 @@ class Links:
             tuple(shown(pair) for pair in sorted(component.accepted()) if own.issuperset(pair)),
             tuple(shown(pair, refused[pair]) for pair in sorted(refused) if not own.isdisjoint(pair)),
             tuple(pins),
+            person,
         )
 
     def _untried(self, pair: Pair, spans: Mapping[Class, tuple[Origin, Origin]]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -107,7 +108,7 @@ class Profile(NamedTuple):
             "attributes": self.attributes(),
         }
         if provenance:
-            body["provenance"] = {leaf.path: _provenance(leaf) for leaf in self.leaves}
+            body["provenance"] = {leaf.path: provenance_of(leaf) for leaf in self.leaves}
         if self.consents:
             body["consents"] = list(self.consents)
         return body
@@ -404,6 +405,27 @@ class ProfileReader:
             tuple(self._leaves(person, leaves, reveal)),
         )
 
+    def candidates(self, person: Person) -> Iterator[tuple[ProfileLeaf, list[ProfileLeaf]]]:
+        """Each value that shows, masked where it is protected, and the values of the person's other fragments that lost
+        against it, the latest first; None in place of one that was deleted. Within a fragment, only what a policy keeps
+        is left of earlier values."""
+        kept: dict[str, list[Register]] = defaultdict(list)
+        for member in person.members:
+            for path, register in member.state.registers.items():
+                kept[path].append(register)
+        for leaf in self._profile(person, reveal=False).leaves:
+            own = {part.origin for part in leaf.stored.parts}
+            others = [each for each in kept[leaf.path] if each.origin not in own]
+            others.sort(key=lambda each: each.origin, reverse=True)
+            is_masked = [leaf.protected or each.kind is Kind.SEALED for each in others]
+            yield (
+                leaf,
+                [
+                    leaf._replace(stored=Shown(leaf.path, (each,)), value=MASK if masked else each.value)
+                    for each, masked in zip(others, is_masked, strict=True)
+                ],
+            )
+
     def _leaves(self, person: Person, leaves: Sequence[Shown], reveal: bool) -> Iterator[ProfileLeaf]:
         opens = reveal and any(each.is_sealed for each in leaves)
         keys = (
@@ -436,8 +458,8 @@ def _opened(keys: Mapping[str, Any], path: str, register: Register) -> Any:
     return UNREADABLE
 
 
-def _provenance(leaf: ProfileLeaf) -> dict[str, Any]:
-    """Of a value that a policy made of several: the latest event, how many values, and whether these are all."""
+def provenance_of(leaf: ProfileLeaf) -> dict[str, Any]:
+    """Where a value came from. Of a value that a policy made of several: the latest event, how many values, and whether these are all."""
     origin = _origin(leaf.register)
     policy = leaf.shown.policy
     if policy is ReconciliationPolicy.LATEST:

@@ -10,6 +10,7 @@ from fastapi import FastAPI
 
 from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring, provider_of
+from idgraph.app.committed import committed
 from idgraph.app.jobs.person_jobs import PersonJobThreads
 from idgraph.app.observation.json_logs import say
 from idgraph.app.publish import publisher
@@ -76,7 +77,14 @@ def application(settings: Settings) -> Iterator[FastAPI]:
                 PersonJobThreads(settings, lambda: PinnedSnapshot(*following.edition()))
             )
             service = ProfileService(
-                adapters, following, audit_log, require_keys, consents, jobs, settings.store.kind == "sqlite"
+                adapters,
+                following,
+                audit_log,
+                require_keys,
+                consents,
+                jobs,
+                settings.store.kind == "sqlite",
+                committed(settings),
             )
             per_second = settings.profiles.requests_per_second
             yield create_app(service, RateLimit(per_second, max(1, int(2 * per_second))))

@@ -32,6 +32,7 @@ from idgraph.web.refusals import (
     ForbiddenError,
     GoneError,
     NotReadyError,
+    NotYetError,
     PreconditionError,
     RefusedRequestError,
     SamePersonError,
@@ -75,6 +76,7 @@ AWAY: dict[type[IdgraphError], str] = {
     KeyProviderError: "the keys cannot be used",
     PublishError: "the event cannot be published",
     NotReadyError: "the metadata service has not answered yet",
+    NotYetError: "the position is not committed and searchable yet",
 }
 """Errors of a part that comes back: 503. What they say is for the log alone."""
 

@@ -43,5 +43,9 @@ class NotReadyError(MetadataError):
     """Another service has not answered since the start."""
 
 
+class NotYetError(MetadataError):
+    """What was asked for is not there yet."""
+
+
 class ForbiddenError(MetadataError):
     """The caller may not do this."""

@@ -63,7 +63,11 @@ def create_app(service: ProfileService, rate: RateLimit | None = None) -> FastAP
         views.router,
     )
     gauges = {"revision": Gauge("Version of the snapshot in force.", version)}
-    app = Application("profiles", access, routers, lifespan, gauges)
+
+    def stop() -> None:
+        service.is_stopping = True
+
+    app = Application("profiles", access, routers, lifespan, gauges, before_shutdown=stop)
     app.state.service = service
     return app
 

@@ -177,13 +177,38 @@ class LinkDocument(BaseModel):
     decision: str | None = None
 
 
+class CandidateDocument(BaseModel):
+    """A value and the event that it came with; null was deleted there."""
+
+    value: Any
+    source: str
+    event: str
+    ordinal: int
+    priority: int
+    spec: str
+    spec_version: int
+
+
+class ValueDocument(CandidateDocument):
+    """A value that shows. `lost` are those of the profile's other fragments, the latest first. Within one fragment a later
+    value replaces the earlier one, of which nothing is kept, but for what a policy such as `append` keeps."""
+
+    path: str
+    policy: str | None = Field(default=None, description="With `values` and `complete`, if not `latest`.")
+    values: int | None = None
+    complete: bool | None = None
+    lost: list[CandidateDocument]
+
+
 class ExplanationDocument(BaseModel):
-    """Why some identifiers are one person: the accepted links are a forest. Refused ones lead to other persons."""
+    """Why some identifiers are one person: the accepted links are a forest. Refused ones lead to other persons. And where each
+    value came from."""
 
     id: str
     identifiers: list[str]
     accepted: list[LinkDocument]
     refused: list[LinkDocument]
+    values: list[ValueDocument]
 
 
 class Explanations(BaseModel):

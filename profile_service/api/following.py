@@ -74,7 +74,14 @@ class Following:
         if self._callers is None:
             raise NotReadyError("the metadata service has not answered yet")
         # Digests are looked up, not tokens: timing says nothing that leads to a token.
-        found = self._callers.get(token_digest(token))
+        return self._live(token_digest(token))
+
+    def still(self, caller: Caller) -> Caller | None:
+        """A caller by what holds now, for what takes longer than a request; None for one who may call no more."""
+        return self._live(caller.digest)
+
+    def _live(self, digest: str) -> Caller | None:
+        found = (self._callers or {}).get(digest)
         return None if found is None or found.is_expired(datetime.now(UTC)) else found
 
     def is_ready(self) -> bool:

@@ -19,7 +19,7 @@ from idgraph.model.errors import DamagedStateError
 from idgraph.model.identifiers import Identifier
 from idgraph.model.index import ProfileIndex
 from idgraph.web.audit import AuditLog
-from idgraph.web.refusals import BadQueryError, ForbiddenError, RefusedRequestError
+from idgraph.web.refusals import BadQueryError, ForbiddenError, NotYetError, RefusedRequestError
 from profile_service import consents
 from profile_service.api.following import Following
 from profile_service.api.rights import ConsentInput, PersonJobs
@@ -36,6 +36,10 @@ T = TypeVar("T")
 MOST_FIELDS = 100
 VIEW = "Name of a view, in place of `fields`."
 LONGEST_PURPOSE = 200
+LONGEST_WAIT_SECONDS = 5.0
+POLL_SECONDS = 0.05
+MOST_WAITING = 10_000
+"""Entries of the outbox: of more it is not waited for the end."""
 KEYS_SECONDS = 10.0
 """So long it is not asked again whether the keyring is that of the profiles."""
 
@@ -76,10 +80,12 @@ class ProfileService:
         consent_input: ConsentInput | None = None,
         person_jobs: PersonJobs | None = None,
         is_local: bool = False,
+        has_committed: Callable[[str], bool] | None = None,
     ) -> None:
-        """`require_keys` raises KeyProviderError where the keyring is not that of the profiles. `is_local`: the store is on
+        """`has_committed` says of an event's position whether it is stored, and raises QueryError. `require_keys` raises KeyProviderError where the keyring is not that of the profiles. `is_local`: the store is on
         this machine."""
         self._is_local = is_local
+        self._has_committed = has_committed
         self.following = following
         self.consent_input = consent_input or ConsentInput()
         self._person_jobs = person_jobs
@@ -89,6 +95,8 @@ class ProfileService:
         self._keys_known = -math.inf
         self._own = threading.local()
         self._views: tuple[str, Views] | None = None
+        self.is_stopping = False
+        """Streams end."""
 
     def reader(self, caller: Caller) -> ProfileReader:
         """What this caller sees, for this thread and one request. Raises NotReadyError."""
@@ -124,6 +132,36 @@ class ProfileService:
             return await run_in_threadpool(work)
         await asyncio.sleep(0)  # Others have their turn between the look-ups of one request.
         return work()
+
+    async def wait_for(self, position: str, is_indexed: bool) -> None:
+        """Return when the event at a position is stored, and if asked for searchable. Raises NotYetError after
+        LONGEST_WAIT_SECONDS, QueryError."""
+        has_committed = self._has_committed
+        if has_committed is None:
+            raise BadQueryError("this service does not know how far the flow is")
+        ends = time.monotonic() + LONGEST_WAIT_SECONDS
+
+        async def until(holds: Callable[[], bool]) -> None:
+            while not await run_in_threadpool(holds):
+                if time.monotonic() > ends:
+                    raise NotYetError("a caller waited for a position that did not come")
+                await asyncio.sleep(POLL_SECONDS)
+
+        await until(lambda: has_committed(position))
+        if is_indexed:
+            waiting: set[str] | None = None
+
+            def are_settled() -> bool:
+                nonlocal waiting
+                present = {each.fragment_id for each in self._adapters.store.outbox(MOST_WAITING)}
+                if waiting is not None:
+                    waiting &= present
+                elif len(present) < MOST_WAITING:
+                    # Of more it is not known which were there.
+                    waiting = present
+                return waiting is not None and not waiting
+
+            await until(are_settled)
 
     def links(self, reader: ProfileReader) -> Links:
         """The links of the persons that a reader reads."""
@@ -297,5 +335,28 @@ async def _wanted(
     wanted.require_rights(caller)
     return wanted
 
+
+WaitFor = Annotated[
+    str | None,
+    Query(
+        max_length=1000,
+        description="Answer when the event at this position is in force: `kafka:TOPIC/PARTITION/OFFSET` or "
+        "`file:DIRECTORY/NAME`. 503 after five seconds.",
+    ),
+]
+
+
+async def _committed(service: Service, wait_for: WaitFor = None) -> None:
+    if wait_for is not None:
+        await service.wait_for(wait_for, is_indexed=False)
+
+
+async def _indexed(service: Service, wait_for: WaitFor = None) -> None:
+    if wait_for is not None:
+        await service.wait_for(wait_for, is_indexed=True)
+
+
+AFTER_COMMIT, AFTER_INDEX = Depends(_committed), Depends(_indexed)
+"""Of routes that take `wait_for`."""
 
 WantedParts = Annotated[Wanted, Depends(_wanted)]

@@ -1,47 +1,95 @@
-"""The feed of merges, splits, and crossings of segments."""
+"""The feed of merges, splits, and crossings of segments: in pages, or as server-sent events."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Annotated
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from starlette.concurrency import run_in_threadpool
 
+from idgraph.model import canonical
+from idgraph.model.callers import Caller
+from idgraph.model.errors import IdgraphError
 from idgraph.web.refusals import UnknownSubjectError
 from profile_service.api.documents import Moves, answer
-from profile_service.api.service import ActingCaller, Service
-from profile_service.history import ProfileMove
+from profile_service.api.service import ActingCaller, ProfileService, Service
 from profile_service.link_documents import move_document
-from profile_service.reader import ProfileReader
 
+EVENT_STREAM = "text/event-stream"
+HEARTBEAT_SECONDS = 15.0
+POLL_SECONDS = 0.5
 SegmentName = Annotated[str | None, Query(max_length=100, description="Only who entered and left this one.")]
 
 router = APIRouter(prefix="/v1/changes", tags=["changes"])
 
 
-@router.get("", response_model=Moves)
-def get(
+@router.get(
+    "",
+    response_model=Moves,
+    responses={200: {"content": {EVENT_STREAM: {}}, "description": "A page, or with this type a stream."}},
+)
+async def get(
+    request: Request,
     service: Service,
     caller: ActingCaller,
     cursor: Annotated[str, Query(max_length=200, description="`next` of the page before.")] = "",
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     segment: SegmentName = None,
+    accept: Annotated[str, Header()] = "",
+    last_event_id: Annotated[str | None, Header(max_length=200)] = None,
 ) -> Response:
     """Merges, splits and moves between profiles, and who entered and left segments; the oldest first. Keep `next`, and ask
-    with it again for what came since."""
+    with it again for what came since. As server-sent events, each has its cursor as id, and the stream goes on."""
+    begin = cursor if last_event_id is None else last_event_id
+    items, behind = await run_in_threadpool(_page, service, caller, begin, limit, segment)
+    if EVENT_STREAM not in accept:
+        return answer({"items": items, "next": behind or None})
+    events = _events(service, request, caller, begin, segment)
+    return StreamingResponse(events, headers={"Cache-Control": "no-store"}, media_type=EVENT_STREAM)
+
+
+def _page(
+    service: ProfileService, caller: Caller, cursor: str, limit: int, segment: str | None
+) -> tuple[list[dict[str, Any]], str]:
+    """Visible changes behind a cursor, and the cursor behind them. Raises UnknownSubjectError, QueryError."""
     reader = service.reader(caller)
-    visible = _visible(reader, segment)
-    items: list[ProfileMove] = []
-    while found := service.history(reader).page(cursor, limit, segment):
-        cursor = found[-1].cursor
-        items = [each for each in found if not each.segment or each.segment in visible]
-        if items:
-            break
-    return answer({"items": list(map(move_document, items)), "next": cursor or None})
-
-
-def _visible(reader: ProfileReader, segment: str | None) -> Collection[str]:
     visible = reader.segments()
     if segment is not None and segment not in visible:
         raise UnknownSubjectError("there is no such segment")
-    return visible
+    while found := service.history(reader).page(cursor, limit, segment):
+        cursor = found[-1].cursor
+        items = [move_document(each) for each in found if not each.segment or each.segment in visible]
+        if items:
+            return items, cursor
+    return [], cursor
+
+
+async def _events(
+    service: ProfileService, request: Request, caller: Caller, cursor: str, segment: str | None
+) -> AsyncIterator[bytes]:
+    """What comes behind a cursor, until the caller leaves, may not read any more, or the service stops."""
+    quiet_since = time.monotonic()
+    while not service.is_stopping and not await request.is_disconnected():
+        present = service.following.still(caller)
+        if present is None:
+            return
+        try:
+            items, cursor = await run_in_threadpool(_page, service, present, cursor, 100, segment)
+        except IdgraphError:
+            # The stream is under way: the caller connects again, and is answered with the problem.
+            return
+        for each in items:
+            yield (
+                f"id: {each['cursor']}\nevent: {each['kind']}\ndata: ".encode()
+                + canonical.encode(each)
+                + b"\n\n"
+            )
+        if items or time.monotonic() > quiet_since + HEARTBEAT_SECONDS:
+            quiet_since = time.monotonic()
+            yield b": alive\n\n"
+        if not items:
+            await asyncio.sleep(POLL_SECONDS)

@@ -22,10 +22,17 @@ from profile_service.api.documents import (
     ProfileDocument,
     answer,
 )
-from profile_service.api.service import ActingCaller, ProfileService, Service, Wanted, WantedParts
+from profile_service.api.service import (
+    AFTER_COMMIT,
+    ActingCaller,
+    ProfileService,
+    Service,
+    Wanted,
+    WantedParts,
+)
 from profile_service.link_documents import link_document, periods_document
 from profile_service.links import Explanation, ShownLink
-from profile_service.reader import Profile, ProfileReader
+from profile_service.reader import Profile, ProfileReader, provenance_of
 
 router = APIRouter(prefix="/v1/profiles", tags=["profiles"])
 
@@ -68,7 +75,10 @@ def the_profile(service: ProfileService, caller: Caller, identifier: Identifier,
 
 
 @router.get(
-    "/{identifier}", response_model=ProfileDocument, responses={304: {"description": "Nothing changed."}}
+    "/{identifier}",
+    response_model=ProfileDocument,
+    responses={304: {"description": "Nothing changed."}},
+    dependencies=[AFTER_COMMIT],
 )
 async def get(
     identifier: AskedIdentifier,
@@ -84,7 +94,7 @@ async def get(
     return answer(wanted.document(profile), if_none_match)
 
 
-@router.post("/lookup", response_model=LookupResults)
+@router.post("/lookup", response_model=LookupResults, dependencies=[AFTER_COMMIT])
 async def lookup(body: LookupBody, service: Service, caller: ActingCaller) -> Response:
     """The profiles of up to 100 identifiers, in their order."""
     wanted = body.wanted(service, caller)
@@ -126,6 +136,11 @@ def _explanation(found: Explanation, reader: ProfileReader) -> dict[str, Any]:
         "identifiers": [str(each) for each in found.identifiers if reader.sees_type(each.type)],
         "accepted": links(found.accepted),
         "refused": links(found.refused),
+        "values": [
+            {"path": leaf.path, "value": leaf.value, **provenance_of(leaf)}
+            | {"lost": [{"value": each.value, **provenance_of(each)} for each in lost]}
+            for leaf, lost in reader.candidates(found.person)
+        ],
     }
 
 

@@ -21,7 +21,7 @@ from profile_service.api.documents import (
     SearchResults,
     answer,
 )
-from profile_service.api.service import ActingCaller, Service, Wanted, WantedParts
+from profile_service.api.service import AFTER_INDEX, ActingCaller, Service, Wanted, WantedParts
 from profile_service.reader import ProfileReader
 
 router = APIRouter(prefix="/v1/search", tags=["search"])
@@ -74,7 +74,7 @@ def _facets(service: Service, caller: ActingCaller, body: FacetBody) -> Response
     return answer({"facets": found})
 
 
-@router.get("", response_model=SearchResults, responses=UNCHANGED)
+@router.get("", response_model=SearchResults, responses=UNCHANGED, dependencies=[AFTER_INDEX])
 def get(
     service: Service,
     caller: ActingCaller,
@@ -92,25 +92,25 @@ def get(
     return _search(service, caller, body, wanted, if_none_match)
 
 
-@router.post("", response_model=SearchResults)
+@router.post("", response_model=SearchResults, dependencies=[AFTER_INDEX])
 def post(body: SearchBody, service: Service, caller: ActingCaller) -> Response:
     """The same, with the query in the body: nothing of it is in a URL."""
     return _search(service, caller, body, body.wanted(service, caller), None)
 
 
-@router.get("/count", response_model=CountResult)
+@router.get("/count", response_model=CountResult, dependencies=[AFTER_INDEX])
 def get_count(service: Service, caller: ActingCaller, q: Words = None) -> Response:
     """How many profiles match."""
     return _count(service, caller, QueryBody(q=q))
 
 
-@router.post("/count", response_model=CountResult)
+@router.post("/count", response_model=CountResult, dependencies=[AFTER_INDEX])
 def post_count(body: QueryBody, service: Service, caller: ActingCaller) -> Response:
     """How many profiles match."""
     return _count(service, caller, body)
 
 
-@router.get("/facets", response_model=FacetResults)
+@router.get("/facets", response_model=FacetResults, dependencies=[AFTER_INDEX])
 def get_facets(
     service: Service,
     caller: ActingCaller,
@@ -124,7 +124,7 @@ def get_facets(
     return _facets(service, caller, FacetBody(q=q, paths=path, limit=limit))
 
 
-@router.post("/facets", response_model=FacetResults)
+@router.post("/facets", response_model=FacetResults, dependencies=[AFTER_INDEX])
 def post_facets(body: FacetBody, service: Service, caller: ActingCaller) -> Response:
     """The most frequent values of attributes among the profiles that match."""
     return _facets(service, caller, body)

@@ -21,7 +21,7 @@ from profile_service.api.documents import (
     answer,
 )
 from profile_service.api.routes.profiles import parsed
-from profile_service.api.service import ActingCaller, Service, WantedParts
+from profile_service.api.service import AFTER_COMMIT, AFTER_INDEX, ActingCaller, Service, WantedParts
 
 router = APIRouter(prefix="/v1/segments", tags=["segments"])
 
@@ -62,13 +62,13 @@ def get(asked: Asked) -> Response:
     return answer(_summary(document) | body | {"attributes": attributes})
 
 
-@router.get("/{name}/count", response_model=CountResult)
+@router.get("/{name}/count", response_model=CountResult, dependencies=[AFTER_INDEX])
 def count(asked: Asked, service: Service, caller: ActingCaller) -> Response:
     """How many members it has. Of a search that is no segment yet, `/v1/search/count` says it."""
     return answer({"count": service.reader(caller).count_members(asked[0])})
 
 
-@router.get("/{name}/members", response_model=Members)
+@router.get("/{name}/members", response_model=Members, dependencies=[AFTER_INDEX])
 def members(
     asked: Asked,
     service: Service,
@@ -85,7 +85,7 @@ def members(
     return answer({"items": [wanted.document(each) for each in shown], "next": result.cursor})
 
 
-@router.post("/member-of", response_model=Memberships)
+@router.post("/member-of", response_model=Memberships, dependencies=[AFTER_COMMIT])
 def member_of(body: MembershipBody, service: Service, caller: ActingCaller) -> Response:
     """The segments of up to 100 profiles, by what is stored now."""
     reader = service.reader(caller)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.profile_service.api.conftest import Served, problem, published, with_levels
-from tests.retail import attribute, snapshot
+from tests.profile_service.api.conftest import LEVELS, Served, problem, published, started, with_levels
+from tests.retail import Pipeline, attribute, records, snapshot
 
 USER = "user_id:4493"
 ANONYMOUS = "anonymous_id:faf6ec9d-393c-4a40-8401-7f25e6f50aaa"
@@ -132,3 +133,31 @@ def test_a_value_above_a_hidden_attribute_is_hidden_and_so_is_one_below() -> Non
     seen = {path for path in ("a", "a.b", "a.b.c", "a.c", "c", "d") if Visibility(levels, 49).sees(path)}
     assert seen == {"a.c", "c", "d"}
     assert Visibility(levels, 50).is_total
+
+
+def test_explain_shows_candidates_that_lost_and_hides_hidden_ones(tmp_path: Path) -> None:
+    pipeline = Pipeline(tmp_path, snapshot=with_levels(LEVELS))
+    pipeline.process(records(400))
+    with started(tmp_path, pipeline) as served:
+        everything, none = served.client("everything"), served.client("none")
+        name = "anonymous_id:0657279b-9fb4-4031-93df-ab2c8311745e"
+        found = {each["path"]: each for each in explained(everything, name)}
+        for client in (everything, none):
+            whole = client.get(f"/v1/profiles/{name}?provenance=true").json()
+            assert {each["path"]: each["event"] for each in explained(client, name)} == {
+                path: each["event"] for path, each in whole["provenance"].items()
+            }
+        for each in found.values():
+            stamps = [(said["priority"], said["ordinal"]) for said in (each, *each["lost"])]
+            assert stamps == sorted(stamps, reverse=True)
+        seen = found["activity.lastEvent"]
+        assert (seen["value"], [each["value"] for each in seen["lost"]]) == ("Purchase", ["View"])
+        sealed = found["identity.email"]
+        assert sealed["lost"]
+        assert all(each["value"] == {"$protected": True} for each in (sealed, *sealed["lost"]))
+
+
+def explained(client: httpx.Client, name: str) -> list[dict[str, Any]]:
+    (found,) = client.get(f"/v1/profiles/{name}/explain").json()["items"]
+    values: list[dict[str, Any]] = found["values"]
+    return values

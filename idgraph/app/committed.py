@@ -1,0 +1,48 @@
+"""Whether the configured flow has committed the event at a position, by its checkpoint: exact, since a micro-batch is done
+when all of it is committed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from idgraph.app.settings.document import Settings
+from idgraph.model.errors import QueryError
+from ingestion.sources.files.taken import files_of
+from ingestion.sources.kafka.offsets import taken
+
+_KAFKA = re.compile(r"kafka:(?P<topic>[^/]+)/(?P<partition>\d{1,9})/(?P<offset>\d{1,18})")
+_FILE = re.compile(r"file:(?P<file>[^/]+/[^/#]+)(?:#\d+)?")
+MOST_BATCHES = 100
+"""Spark keeps what so many micro-batches took."""
+
+
+def committed(settings: Settings) -> Callable[[str], bool]:
+    """What it returns raises QueryError for a text that is no position, and where there is no checkpoint here."""
+    checkpoint = settings.flow_state() / "checkpoint"
+    files: dict[int, frozenset[str]] = {}
+
+    def has_taken_file(name: str) -> bool:
+        done = [int(each.name) for each in (checkpoint / "commits").glob("*") if each.name.isdecimal()]
+        newest = sorted(done, reverse=True)[:MOST_BATCHES]
+        for number in set(files) - set(newest):
+            del files[number]
+        for number in newest:
+            if number not in files:
+                found = files_of(checkpoint, number)
+                files[number] = frozenset(f"{each.parent.name}/{each.name}" for each in found)
+            if name in files[number]:
+                return True
+        return False
+
+    def has_committed(position: str) -> bool:
+        if not checkpoint.is_dir():
+            raise QueryError("the flow's checkpoint is not here, so this service cannot wait for a position")
+        if found := _KAFKA.fullmatch(position):
+            partitions = (taken(checkpoint) or {}).get(found["topic"], {})
+            return partitions.get(int(found["partition"]), 0) > int(found["offset"])
+        if found := _FILE.fullmatch(position):
+            return has_taken_file(found["file"])
+        raise QueryError("a position is kafka:TOPIC/PARTITION/OFFSET or file:DIRECTORY/NAME")
+
+    return has_committed
