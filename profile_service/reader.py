@@ -225,7 +225,7 @@ class ProfileReader:
         if order is not None and not self._visibility.sees(order.path):
             order = order._replace(path=_NO_PATH)
         if order is not None:
-            self._require_open(order.path, "sorted by")
+            self.require_open(order.path, "sorted by")
         return self._found(self._index.search(self._rewrite(query), limit, cursor, order), reveal)
 
     def segments(self) -> dict[str, Segment]:
@@ -273,7 +273,7 @@ class ProfileReader:
         """The most frequent values of an attribute among profiles that match. Raises QueryError as `search` does."""
         if not self._visibility.sees(path):
             return []
-        self._require_open(path, "counted by value")
+        self.require_open(path, "counted by value")
         return self._index.facets(self._rewrite(query), path, limit)
 
     def count(self, query: Query) -> int:
@@ -308,7 +308,8 @@ class ProfileReader:
             except DamagedStateError:
                 self.damaged.append(person.id)
 
-    def _require_open(self, path: str, use: str) -> None:
+    def require_open(self, path: str, use: str) -> None:
+        """Raises QueryError for a protected attribute."""
         if self._attributes.policy(path).is_protected:
             raise QueryError(f"{path} is protected and cannot be {use}")
 

@@ -6,16 +6,19 @@ text: strings as they are, all others as JSON. Masked and unreadable values are 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from idgraph.model import canonical
+from idgraph.model.attributes import DataType
 from idgraph.model.errors import ConfigError
 from profile_service.reader import MASK, UNREADABLE, Profile
 
-ID, IDENTIFIERS = "_id", "_identifiers"
+ID, IDENTIFIERS, REST = "_id", "_identifiers", "_rest"
 PROTECTED = {b"idgraph.protected": b"true"}
 """Metadata of the field of an attribute with a masked or revealed protected value."""
 
@@ -89,3 +92,73 @@ def _text(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value
     return canonical.encode(value).decode()
+
+
+_COLUMNS = {
+    DataType.STRING: (pa.string(), (str,)),
+    DataType.INTEGER: (pa.int64(), (int,)),
+    DataType.NUMBER: (pa.float64(), (int, float)),
+    DataType.BOOLEAN: (pa.bool_(), (bool,)),
+    DataType.ARRAY: (pa.list_(pa.string()), (list,)),
+}
+"""The column of each declared type, and the types of its values. Elements of an array are text, as `_text` has it."""
+ROWS = 10_000
+MOST_PARTITIONS = 1000
+
+
+def write_parquet(
+    folder: Path, profiles: Iterable[Profile], types: Mapping[str, DataType], partition: str | None
+) -> None:
+    """Write Parquet files into a new folder for its owner only: a column for each of these attributes by its declared type,
+    masked values as null. `_rest` is JSON of the values that are of another type or attribute. With `partition`, an
+    attribute, the files of each of its values are in a folder of their own. Raises ConfigError."""
+    from pyarrow import dataset
+
+    columns = {path: _COLUMNS[kind] for path, kind in sorted(types.items())}
+    fields = [(ID, pa.string()), (IDENTIFIERS, _IDENTIFIERS)]
+    fields += [(path, kind) for path, (kind, _) in columns.items()]
+    schema = pa.schema([*fields, (REST, pa.string())])
+    by = [] if partition is None else [schema.field(partition)]
+    folder.mkdir(mode=0o700)
+    try:
+        dataset.write_dataset(
+            pa.RecordBatchReader.from_batches(schema, _batches(profiles, columns, schema)),
+            folder,
+            format="parquet",
+            partitioning=dataset.partitioning(pa.schema(by), flavor="hive"),
+            max_partitions=MOST_PARTITIONS,
+            file_visitor=lambda file: Path(file.path).chmod(0o600),
+        )
+    except pa.ArrowInvalid:
+        # Its message may quote a value.
+        raise ConfigError(
+            f"{folder}: {partition or 'the data'} cannot be written: an attribute that partitions has at most "
+            f"{MOST_PARTITIONS} values"
+        ) from None
+
+
+def _batches(
+    profiles: Iterable[Profile],
+    columns: Mapping[str, tuple[pa.DataType, tuple[type, ...]]],
+    schema: pa.Schema,
+) -> Iterator[pa.RecordBatch]:
+    remaining = iter(profiles)
+    while some := list(islice(remaining, ROWS)):
+        rows = []
+        for profile in some:
+            row: dict[str, Any] = {
+                ID: profile.id,
+                IDENTIFIERS: [{"type": each.type, "value": each.value} for each in profile.identifiers],
+            }
+            rest: dict[str, Any] = {}
+            for leaf in profile.leaves:
+                if leaf.value is MASK or leaf.value is UNREADABLE:
+                    continue
+                _, kinds = columns.get(leaf.path, (None, ()))
+                if type(leaf.value) not in kinds or (type(leaf.value) is int and leaf.value not in _INT64):
+                    rest[leaf.path] = leaf.value
+                else:
+                    is_list = type(leaf.value) is list
+                    row[leaf.path] = [_text(each) for each in leaf.value] if is_list else leaf.value
+            rows.append(row | {REST: canonical.encode(rest).decode() if rest else None})
+        yield pa.RecordBatch.from_pylist(rows, schema)

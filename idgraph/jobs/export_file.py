@@ -6,12 +6,14 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TypeVar
 
 from idgraph.files import file_lock, part_of, replacing
 from idgraph.jobs.job import Job, Plan, Run
 from idgraph.model.errors import ConfigError
 from idgraph.model.jobs import JobKind, Point
 
+T = TypeVar("T")
 PAGE = 1000
 """Profiles after which progress is counted."""
 
@@ -24,7 +26,7 @@ class Export(Job):
 
     kind = JobKind.EXPORT
 
-    def __init__(self, profiles: int, output: Path | None, options: Mapping[str, bool]) -> None:
+    def __init__(self, profiles: int, output: Path | None, options: Mapping[str, Any]) -> None:
         self.target = f"standard output of {os.getpid()}" if output is None else str(output.absolute())
         self.what = {"output": self.target, **options}
         self._profiles = profiles
@@ -33,8 +35,8 @@ class Export(Job):
         return Plan("the export", self._profiles)
 
     @staticmethod
-    def counted(run: Run, lines: Iterable[bytes], show: Callable[[Run], None]) -> Iterator[bytes]:
-        """The lines, counted page by page. Raises JobStoppedError when the job must end."""
+    def counted(run: Run, lines: Iterable[T], show: Callable[[Run], None]) -> Iterator[T]:
+        """The lines or profiles, counted page by page. Raises JobStoppedError when the job must end."""
         for line in lines:
             yield line
             run.progress.done += 1

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterator
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,11 +23,20 @@ from idgraph.app.terminal import (
     print_json,
     print_table,
 )
-from idgraph.model.errors import QueryError
+from idgraph.model import canonical
+from idgraph.model.errors import ConfigError, QueryError
 from idgraph.model.queries import Order, Query
 
 if TYPE_CHECKING:
     from profile_service.reader import Profile, ProfileReader
+
+
+class Form(StrEnum):
+    """Of an export."""
+
+    JSONL = "jsonl"
+    PARQUET = "parquet"
+
 
 Reveal = Annotated[bool, typer.Option("--reveal", help="Show protected values; needs the keyring.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object per profile, for scripts.")]
@@ -188,42 +199,116 @@ def export(
         bool, typer.Option("--fragments", help="One line per fragment: as if no evidence joined any.")
     ] = False,
     reveal: Reveal = False,
+    form: Annotated[
+        Form, typer.Option("--format", help="`parquet` needs --output, a new folder; it is for analysts.")
+    ] = Form.JSONL,
+    partition: Annotated[
+        str | None, typer.Option("--partition", help="Parquet: a folder for each value of this attribute.")
+    ] = None,
+    columns: Annotated[
+        str | None, typer.Option("--columns", help="Parquet: attributes, by commas. Default: all known ones.")
+    ] = None,
+    segment: Annotated[
+        str | None, typer.Option("--segment", help="Only the members, who gave the consent that it needs.")
+    ] = None,
+    clearance: Annotated[
+        int, typer.Option("--clearance", min=0, max=100, help="Attributes above this level are left out.")
+    ] = 100,
     who: JobWho = "",
     why: JobWhy = "",
 ) -> None:
-    """Write all profiles, one canonical JSON line each, sorted by id.
+    """Write all profiles, one canonical JSON line each, sorted by id; or a segment, or as Parquet.
 
     Stores with equal profiles give equal bytes, once all stored values are sealed by the current policy. Without
     --reveal, protected values are masked.
     """
     from idgraph.app.jobs.view import showing
-    from idgraph.jobs.export_file import Export, require_export, write_export
-    from idgraph.model import canonical
+    from idgraph.jobs.export_file import Export, require_export, require_place, write_export
 
     with error_handler():
         settings = settings_of(context)
         ensure_keyring(settings)
-        if output is not None:
+        if form is Form.PARQUET:
+            if output is None or provenance or fragments:
+                raise ConfigError("--format parquet needs --output, and has no --provenance and --fragments")
+            require_place(output)
+        elif partition is not None or columns is not None:
+            raise ConfigError("--partition and --columns are of --format parquet")
+        elif output is not None:
             require_export(output)
         with wiring.opened(settings) as resources, wiring.job_runner(settings) as runner:
-            reader = wiring.profile_reader(settings, resources)
-            options = {"provenance": provenance, "reveal": reveal, "fragments": fragments}
+            reader = wiring.profile_reader(settings, resources).with_clearance(clearance)
+            options: dict[str, Any] = {
+                "provenance": provenance,
+                "reveal": reveal,
+                "fragments": fragments,
+            }
+            options |= {"format": form, "segment": segment, "clearance": clearance}
             job = Export(resources.store.count(), output, options)
-            profiles = (
-                canonical.encode(profile.canonical(provenance)) + b"\n"
-                for profile in reader.scan(reveal, fragments)
-            )
+            found = reader.scan(reveal, fragments) if segment is None else _members(reader, segment, reveal)
             with runner.started(job, origin_of(who, why)) as run:
                 if output is None:
                     write = json_writer()
-                    for line in job.counted(run, profiles, lambda _: None):
-                        write(line)
+                    for profile in job.counted(run, found, lambda _: None):
+                        write(_line(profile, provenance))
                     sys.stdout.flush()
                 else:
                     with showing() as show:
                         show(run)
-                        write_export(output, job.counted(run, profiles, show))
+                        shown = job.counted(run, found, show)
+                        if form is Form.PARQUET:
+                            _write_parquet(output, shown, reader, columns, partition)
+                        else:
+                            write_export(output, (_line(each, provenance) for each in shown))
             _report_exceptions(reader)
+
+
+def _members(reader: ProfileReader, name: str, reveal: bool) -> Iterator[Profile]:
+    segment = reader.segments().get(name)
+    if segment is None:
+        raise QueryError(f"no segment is called {escape_control_chars(name)}")
+    cursor = None
+    while True:
+        page = reader.members(segment, 1000, cursor, reveal)
+        yield from page.profiles
+        cursor = page.cursor
+        if cursor is None:
+            return
+
+
+def _write_parquet(
+    folder: Path,
+    profiles: Iterator[Profile],
+    reader: ProfileReader,
+    columns: str | None,
+    partition: str | None,
+) -> None:
+    """A new folder, there only when it is whole."""
+    from idgraph.files import part_of, sync_folder
+    from profile_service.tables import write_parquet
+
+    types = reader.types()
+    wanted = list(types) if columns is None else [each for each in columns.split(",") if each]
+    for path in (*wanted, *([partition] if partition else ())):
+        if path not in types:
+            raise QueryError(f"no attribute is called {escape_control_chars(path)}")
+    if partition is not None:
+        reader.require_open(partition, "the name of a folder")
+        wanted.append(partition)
+    part = part_of(folder)
+    try:
+        write_parquet(part, profiles, {path: types[path] for path in wanted}, partition)
+        part.rename(folder)
+        sync_folder(folder.parent)
+    except FileExistsError:
+        raise ConfigError(f"{part}: another export writes it, or was killed; then remove it") from None
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+
+
+def _line(profile: Profile, provenance: bool) -> bytes:
+    return canonical.encode(profile.canonical(provenance)) + b"\n"
 
 
 def _report_exceptions(reader: ProfileReader) -> None:
