@@ -207,6 +207,14 @@ class ProfileReader:
         """Whose an identifier is, given in its stored forms."""
         return self._persons.owning(forms)
 
+    def owner_of_fragment(self, fragment_id: str) -> Person | None:
+        """The person whom a fragment is part of."""
+        forms = self.stored_forms(Identifier.parse(fragment_id))
+        for person in self.owning(forms).persons:
+            if any(each.stored.id in forms for each in person.members):
+                return person
+        return None
+
     def stored_forms(self, identifier: Identifier) -> set[str]:
         """The forms in which an identifier may be stored: as given and normalised, plain and hashed."""
         forms = {identifier, self.rules.identifier(*identifier) or identifier}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from fastapi import FastAPI
@@ -20,9 +20,12 @@ from idgraph.web import audit
 from idgraph.web.audit import AuditLog, AuditReport
 from idgraph.web.limits import RateLimit
 from idgraph.web.server import Transport, serve, serving
+from profile_service.api import person_tokens
 from profile_service.api.app import create_app
 from profile_service.api.following import Following
-from profile_service.api.rights import ConsentInput
+from profile_service.api.households import Households
+from profile_service.api.person_tokens import PersonTokens
+from profile_service.api.rights import ConsentInput, Rights
 from profile_service.api.service import ProfileService
 
 
@@ -76,15 +79,12 @@ def application(settings: Settings) -> Iterator[FastAPI]:
             jobs = stack.enter_context(
                 PersonJobThreads(settings, lambda: PinnedSnapshot(*following.edition()))
             )
+            tokens = PersonTokens(provider_of(settings).purpose_key(person_tokens.PURPOSE))
+            households = stack.enter_context(closing(wiring.household_log(settings)))
+            rights = Rights(consents, jobs, Households(households, wiring.keyed_hash(adapters)), tokens)
+            is_local = settings.store.kind == "sqlite"
             service = ProfileService(
-                adapters,
-                following,
-                audit_log,
-                require_keys,
-                consents,
-                jobs,
-                settings.store.kind == "sqlite",
-                committed(settings),
+                adapters, following, audit_log, require_keys, rights, is_local, committed(settings)
             )
             per_second = settings.profiles.requests_per_second
             yield create_app(service, RateLimit(per_second, max(1, int(2 * per_second))))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import getpass
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from idgraph.app.adapters.indexes import open_index
 from idgraph.app.adapters.key_providers import keys_config, open_provider, provider_of
 from idgraph.app.adapters.stores import charged, open_data_keys, open_profiles, require_whole, worker_config
 from idgraph.model.errors import ConfigError, MetadataError
+from idgraph.model.identifiers import Identifier
 
 if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from ingestion.spark.workers import WorkerPlan, WorkerResources
     from profile_service.reader import ProfileReader
     from sinks.http.metadata import MetadataClient
+    from sinks.sqlite.households import SqliteHouseholdLog
     from transforms.privacy.blind_index import BlindIndex
     from transforms.privacy.keys import DataKeyStore, RotatingKeyProvider
     from transforms.privacy.sealing import DataKeys
@@ -363,6 +365,18 @@ def downloads(settings: Settings) -> Downloads:
     return Downloads(folder, DeadLetterSealer(provider), TombstoneNames(provider))
 
 
+def household_log(settings: Settings) -> SqliteHouseholdLog:
+    """What persons did to share attributes."""
+    from sinks.sqlite.households import SqliteHouseholdLog
+
+    return SqliteHouseholdLog(settings.directory / "households.db")
+
+
+def keyed_hash(resources: WorkerResources | ReadResources) -> Callable[[str], str]:
+    """The function that hashes the id of a fragment."""
+    return lambda name: str(resources.blind_index.identifier(Identifier.parse(name)))
+
+
 def erasure(settings: Settings, resources: WorkerResources, pinned: PinnedSnapshot | None = None) -> Erasure:
     """Erases from the embedded adapters, by default under the newest snapshot to be had."""
     from idgraph.jobs.erase.erasure import Erasure
@@ -375,9 +389,15 @@ def erasure(settings: Settings, resources: WorkerResources, pinned: PinnedSnapsh
     def rules() -> IndexRules:
         return index_rules(settings, pinned)
 
+    def erase_elsewhere(fragments: Collection[str]) -> None:
+        downloads(settings).erase(fragments)
+        if (settings.directory / "households.db").exists():
+            with closing(household_log(settings)) as households:
+                households.erase([keyed_hash(resources)(each) for each in fragments])
+
     names = TombstoneNames(provider_of(settings))
     file = TombstoneFile(tombstone_file(settings))
-    return Erasure(resources, file, names, dead_letters, rules, downloads(settings).erase)
+    return Erasure(resources, file, names, dead_letters, rules, erase_elsewhere)
 
 
 def index_rules(settings: Settings, pinned: PinnedSnapshot | None = None) -> IndexRules:

@@ -15,10 +15,12 @@ from idgraph.web.guard import Access
 from idgraph.web.limits import RateLimit
 from idgraph.web.metrics import Gauge
 from idgraph.web.refusals import NotReadyError
+from profile_service.api.person_tokens import ActingPerson
 from profile_service.api.routes import (
     changes,
     consents,
     health,
+    households,
     identity_rules,
     privacy,
     profiles,
@@ -50,11 +52,13 @@ def create_app(service: ProfileService, rate: RateLimit | None = None) -> FastAP
         except NotReadyError:
             return None
 
-    access = Access(service.following.caller, _permits, FREE, MOST_BODY_BYTES, rate, blocks=False)
+    access = Access(service.caller, _permits, FREE, MOST_BODY_BYTES, rate, blocks=False)
     routers = (
         changes.router,
         consents.router,
         health.router,
+        households.issuing,
+        households.router,
         identity_rules.router,
         privacy.router,
         profiles.router,
@@ -72,6 +76,6 @@ def create_app(service: ProfileService, rate: RateLimit | None = None) -> FastAP
     return app
 
 
-def _permits(_caller: Any, _method: str, _path: str) -> bool:
-    """Every caller may read; what they see is decided by clearance."""
-    return True
+def _permits(caller: Any, _method: str, path: str) -> bool:
+    """A person may call what is below `/v1/me`, all others the rest; what they see is decided by clearance."""
+    return isinstance(caller, ActingPerson) == path.startswith("/v1/me/")

@@ -84,6 +84,12 @@ class Following:
         found = (self._callers or {}).get(digest)
         return None if found is None or found.is_expired(datetime.now(UTC)) else found
 
+    def caller_named(self, name: str) -> Caller | None:
+        """The caller of this name, whose token is in force."""
+        now = datetime.now(UTC)
+        found = (each for each in (self._callers or {}).values() if each.name == name)
+        return next((each for each in found if not each.is_expired(now)), None)
+
     def is_ready(self) -> bool:
         """Whether requests can be answered."""
         return self._edition is not None and self._callers is not None

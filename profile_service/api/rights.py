@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from idgraph.model.callers import Caller, Scope
 from idgraph.model.identifiers import HASHED_PREFIX, Identifier
@@ -11,7 +11,10 @@ from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.jobs import JobKind, JobRecord, Requester
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.web.refusals import ForbiddenError, RefusedRequestError
+from profile_service.api.households import Households
+from profile_service.api.person_tokens import PersonTokens
 
+T = TypeVar("T")
 Publish = Callable[[Sequence[bytes]], int]
 """Publishes lines, each ending in a line feed, durably."""
 
@@ -31,6 +34,11 @@ class ConsentInput:
         self._event_type = event_type
         self._publish = publish
 
+    def takes(self, identifier: Identifier, snapshot: MetadataSnapshot) -> bool:
+        """Whether an event with this identifier becomes part of a profile."""
+        spec = snapshot.spec_for(self._source, self._event_type)
+        return spec is not None and identifier.type in [each.type for each in spec.identifiers]
+
     def publisher(self, identifier: Identifier, snapshot: MetadataSnapshot) -> Publish:
         """What publishes events of this identifier; it raises PublishError and ConfigError. Raises RefusedRequestError where no
         event of it would become part of a profile."""
@@ -39,8 +47,7 @@ class ConsentInput:
             raise RefusedRequestError("this service records no consents", hint=hint)
         if identifier.value.startswith(HASHED_PREFIX):
             raise RefusedRequestError("an event has identifiers in the clear, and this is a keyed hash")
-        spec = snapshot.spec_for(self._source, self._event_type)
-        if spec is None or identifier.type not in [each.type for each in spec.identifiers]:
+        if not self.takes(identifier, snapshot):
             hint = "ask by another identifier of the person, or add the type to the spec"
             message = f"no active mapping spec takes {identifier.type} from the source {self._source}"
             raise RefusedRequestError(message, hint=hint)
@@ -69,3 +76,22 @@ class PersonJobs(Protocol):
     def record(self, job_id: str, kind: JobKind) -> JobRecord | None: ...
     def download(self, job_id: str) -> DownloadContent | None: ...
     def receipt(self, job_id: str) -> dict[str, Any] | None: ...
+
+
+class Rights(NamedTuple):
+    """The parts of a service that persons' rights need, as far as it has them."""
+
+    consents: ConsentInput = ConsentInput()
+    jobs: PersonJobs | None = None
+    households: Households | None = None
+    tokens: PersonTokens | None = None
+
+
+NO_RIGHTS = Rights()
+
+
+def required(part: T | None) -> T:
+    """The part. Raises RefusedRequestError where the service has it not."""
+    if part is None:
+        raise RefusedRequestError("this service is not configured for it")
+    return part

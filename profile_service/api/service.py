@@ -19,10 +19,11 @@ from idgraph.model.errors import DamagedStateError
 from idgraph.model.identifiers import Identifier
 from idgraph.model.index import ProfileIndex
 from idgraph.web.audit import AuditLog
-from idgraph.web.refusals import BadQueryError, ForbiddenError, NotYetError, RefusedRequestError
+from idgraph.web.refusals import BadQueryError, ForbiddenError, NotYetError
 from profile_service import consents
 from profile_service.api.following import Following
-from profile_service.api.rights import ConsentInput, PersonJobs
+from profile_service.api.person_tokens import PREFIX
+from profile_service.api.rights import NO_RIGHTS, Rights
 from profile_service.api.views import View, Views
 from profile_service.consents import Consent, consent_of
 from profile_service.history import History, LedgerStore
@@ -77,8 +78,7 @@ class ProfileService:
         following: Following,
         audit: AuditLog,
         require_keys: Callable[[], None] = lambda: None,
-        consent_input: ConsentInput | None = None,
-        person_jobs: PersonJobs | None = None,
+        rights: Rights = NO_RIGHTS,
         is_local: bool = False,
         has_committed: Callable[[str], bool] | None = None,
     ) -> None:
@@ -87,8 +87,7 @@ class ProfileService:
         self._is_local = is_local
         self._has_committed = has_committed
         self.following = following
-        self.consent_input = consent_input or ConsentInput()
-        self._person_jobs = person_jobs
+        self.rights = rights
         self._adapters = adapters
         self._audit = audit
         self._require_keys = require_keys
@@ -171,12 +170,11 @@ class ProfileService:
         """Which fragment was part of which profile, under the names that a reader shows."""
         return History(self._adapters.store, reader.shown_name)
 
-    @property
-    def person_jobs(self) -> PersonJobs:
-        """Raises RefusedRequestError where there are none."""
-        if self._person_jobs is None:
-            raise RefusedRequestError("this service runs no jobs over persons")
-        return self._person_jobs
+    def caller(self, token: str) -> Caller | None:
+        """Whose token this is; None for one that is unknown, revoked or expired. Raises NotReadyError."""
+        if token.startswith(PREFIX) and self.rights.tokens is not None:
+            return self.rights.tokens.caller(token, self.following.caller_named)
+        return self.following.caller(token)
 
     def require_found(self, is_found: bool) -> None:
         """By another keyring's hashes nobody is found, which is no answer. Raises KeyProviderError."""
@@ -189,7 +187,7 @@ class ProfileService:
         entry = {"action": "reveal", "caller": caller.name, "purpose": purpose}
         self._audit.append(
             *(
-                entry | {"profile": self._audit_name(profile.id), "attributes": revealed}
+                entry | {"profile": self.hashed(profile.id), "attributes": revealed}
                 for profile in profiles
                 if (revealed := [leaf.path for leaf in profile.leaves if leaf.protected])
             )
@@ -197,10 +195,11 @@ class ProfileService:
 
     def note(self, caller: Caller, action: str, subject: Identifier | str, **details: Any) -> None:
         """Note what is about to be done to the profile of an identifier. Raises StoreError; then it may not be done."""
-        named = self._audit_name(str(subject))
+        named = self.hashed(str(subject))
         self._audit.append({"action": action, "caller": caller.name, "profile": named, **details})
 
-    def _audit_name(self, name: str) -> str:
+    def hashed(self, name: str) -> str:
+        """The keyed hash of an identifier or id."""
         return str(self._adapters.blind_index.identifier(Identifier.parse(name)))
 
 

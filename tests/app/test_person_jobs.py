@@ -26,6 +26,7 @@ from idgraph.web.audit import AuditLog, verify
 from idgraph.web.server import serving
 from profile_service.api.app import create_app
 from profile_service.api.following import Following
+from profile_service.api.rights import Rights
 from profile_service.api.service import ProfileService
 from tests.app.conftest import CommandLine
 from tests.app.test_erase_command import (
@@ -87,7 +88,7 @@ def privacy(filled: CommandLine) -> Iterator[Privacy]:  # noqa: F811
         following = stack.enter_context(Following(Metadata(snapshot(), callers)))
         jobs = PersonJobThreads(settings, lambda: PinnedSnapshot(*following.edition()))
         audit = AuditLog(settings.directory / "audit.jsonl", b"key")
-        service = ProfileService(adapters, following, audit, person_jobs=stack.enter_context(jobs))
+        service = ProfileService(adapters, following, audit, rights=Rights(jobs=stack.enter_context(jobs)))
         url = stack.enter_context(serving(create_app(service)))
         eventually(following.is_ready)
         clients = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from queue import Queue
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -81,6 +81,10 @@ def access_job(
         hashed = resources.blind_index.identifier
         yield from access_parts(reader, links, history, person, hashed)
         search = wiring.dead_letter_search(here.settings, resources, here.pinned)
+        with closing(wiring.household_log(here.settings)) as log:
+            keys = {wiring.keyed_hash(resources)(each) for each in ids}
+            entries = [each for household in log.of(keys) for each in log.read(household) if each.key in keys]
+        yield "households", [each._asdict() for each in entries]
         names = {name for each in person.members for name in each.state.names()}
         found = list(search.find(resources.dead_letters.scan(), ids, names))
         yield dead_letter_part(found, resources.dead_letters, resources.sealer.open)

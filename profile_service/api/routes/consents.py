@@ -10,15 +10,18 @@ from fastapi import APIRouter, Path, Response
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from idgraph.model import canonical
-from idgraph.model.callers import Scope
+from idgraph.model.callers import Caller, Scope
+from idgraph.model.identifiers import Identifier
 from idgraph.web.refusals import RefusedRequestError
 from profile_service.api.documents import answer
 from profile_service.api.rights import require_scope
 from profile_service.api.routes.profiles import AskedIdentifier, the_profile
-from profile_service.api.service import MASKED, ActingCaller, Service
+from profile_service.api.service import MASKED, ActingCaller, ProfileService, Service
 from profile_service.consents import ROOT, consents_of
 
 CLOCK_SKEW = timedelta(minutes=1)
+
+Purpose = Annotated[str, Path(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")]
 
 router = APIRouter(prefix="/v1/profiles/{identifier}/consents", tags=["consents"])
 
@@ -66,7 +69,7 @@ def get(identifier: AskedIdentifier, service: Service, caller: ActingCaller) -> 
 @router.put("/{purpose}", response_model=Recorded, status_code=202)
 def put(
     identifier: AskedIdentifier,
-    purpose: Annotated[str, Path(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")],
+    purpose: Purpose,
     body: ConsentDecision,
     service: Service,
     caller: ActingCaller,
@@ -74,6 +77,18 @@ def put(
     """Publish a person's decision as an event of the source `[profiles] consent_source`. Needs the scope `privacy`."""
     require_scope(caller, Scope.PRIVACY)
     profile = the_profile(service, caller, identifier, MASKED)
+    return record_decision(service, caller, identifier, profile.id, purpose, body)
+
+
+def record_decision(
+    service: ProfileService,
+    caller: Caller,
+    identifier: Identifier,
+    profile_id: str,
+    purpose: str,
+    body: ConsentDecision,
+) -> Response:
+    """Publish a decision as an event. Raises RefusedRequestError, PublishError."""
     now = datetime.now(UTC)
     time = body.time or now
     if time > now + CLOCK_SKEW:
@@ -85,7 +100,7 @@ def put(
         ROOT: {purpose: consent},
     }
     event["id"] = hashlib.sha256(canonical.encode(event)).hexdigest()[:32]
-    publish = service.consent_input.publisher(identifier, service.following.edition().snapshot)
-    service.note(caller, "consent", profile.id, attributes=[f"{ROOT}.{purpose}"], status=body.status)
+    publish = service.rights.consents.publisher(identifier, service.following.edition().snapshot)
+    service.note(caller, "consent", profile_id, attributes=[f"{ROOT}.{purpose}"], status=body.status)
     publish([canonical.encode(event) + b"\n"])
     return answer({"event": event["id"]}, status=202)

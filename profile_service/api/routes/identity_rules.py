@@ -12,7 +12,7 @@ from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.jobs import JobKind, JobRecord, Requester
 from idgraph.web.refusals import ForbiddenError, UnknownSubjectError
 from profile_service.api.documents import answer
-from profile_service.api.rights import require_scope
+from profile_service.api.rights import require_scope, required
 from profile_service.api.service import LONGEST_PURPOSE, ActingCaller, ProfileService, Service
 from profile_service.visibility import HIGHEST
 
@@ -59,7 +59,9 @@ def start(body: PreviewBody, service: Service, caller: Admitted) -> Response:
     """What rules would make of the stored profiles: a job that changes nothing. One runs at a time (409)."""
     origin = Requester(caller.name, body.reason)
     return answer(
-        _document(service, service.person_jobs.start_rules_preview(body.rules, body.sample, origin)),
+        _document(
+            service, required(service.rights.jobs).start_rules_preview(body.rules, body.sample, origin)
+        ),
         status=202,
     )
 
@@ -67,7 +69,7 @@ def start(body: PreviewBody, service: Service, caller: Admitted) -> Response:
 @router.get("/previews/{job}", response_model=PreviewDocument)
 def get(job: str, service: Service, caller: Admitted) -> Response:
     """How far a preview is, and what it found when it is done."""
-    found = service.person_jobs.record(job, JobKind.PREVIEW)
+    found = required(service.rights.jobs).record(job, JobKind.PREVIEW)
     if found is None or found.origin.who != caller.name:
         raise UnknownSubjectError("this caller has no such job")
     return answer(_document(service, found))
@@ -79,5 +81,5 @@ def _document(service: ProfileService, job: JobRecord) -> dict[str, Any]:
         "state": str(job.state),
         "done": job.progress.done,
         "total": job.progress.total,
-        "result": service.person_jobs.rules_preview(job.id),
+        "result": required(service.rights.jobs).rules_preview(job.id),
     }

@@ -14,7 +14,7 @@ from idgraph.model.identifiers import Identifier
 from idgraph.model.jobs import JobKind, JobRecord, Requester
 from idgraph.web.refusals import ClashError, UnknownSubjectError
 from profile_service.api.documents import answer
-from profile_service.api.rights import require_scope
+from profile_service.api.rights import require_scope, required
 from profile_service.api.routes.profiles import parsed, the_profile
 from profile_service.api.service import (
     LONGEST_PURPOSE,
@@ -88,7 +88,7 @@ def request_access(body: AccessBody, service: Service, officer: Officer) -> Resp
     identifier = parsed(body.identifier)
     profile = the_profile(service, officer, identifier, MASKED)
     service.note(officer, "access request", profile.id, purpose=body.reason)
-    started = service.person_jobs.start_access(identifier, Requester(officer.name, body.reason))
+    started = required(service.rights.jobs).start_access(identifier, Requester(officer.name, body.reason))
     return answer(_document(service, started), status=202)
 
 
@@ -106,7 +106,7 @@ def get_access(job: str, service: Service, officer: Officer) -> Response:
 def download(job: str, service: Service, officer: Officer) -> Response:
     """The document, with protected values in the clear. 404: the job is not done, or the document expired."""
     record = _own(service, officer, job, JobKind.ACCESS)
-    found = service.person_jobs.download(job)
+    found = required(service.rights.jobs).download(job)
     if found is None:
         raise UnknownSubjectError("there is no document: the job is not done, or the document expired")
     service.note(officer, "download", f"job:{record.id}", purpose=record.origin.why)
@@ -116,7 +116,7 @@ def download(job: str, service: Service, officer: Officer) -> Response:
 @router.post("/erasures/preview", response_model=ErasurePreview)
 def preview(body: PersonsBody, service: Service, officer: Officer) -> Response:
     """What an erasure would remove; changes nothing."""
-    found = service.person_jobs.preview_erasure(_named(service, officer, body))
+    found = required(service.rights.jobs).preview_erasure(_named(service, officer, body))
     if found is None:
         raise UnknownSubjectError("nothing is stored of these persons")
     return answer({"counts": found})
@@ -128,7 +128,7 @@ def erase(body: ErasureBody, service: Service, officer: Officer) -> Response:
     named = _named(service, officer, body)
     for each in named:
         service.note(officer, "erasure", each, purpose=body.reason)
-    started = service.person_jobs.start_erasure(named, Requester(officer.name, body.reason))
+    started = required(service.rights.jobs).start_erasure(named, Requester(officer.name, body.reason))
     return answer(_document(service, started), status=202)
 
 
@@ -150,7 +150,7 @@ def _named(service: ProfileService, officer: Caller, body: PersonsBody) -> list[
 
 def _own(service: ProfileService, officer: Caller, job: str, kind: JobKind) -> JobRecord:
     """A job that this caller started. Raises UnknownSubjectError."""
-    found = service.person_jobs.record(job, kind)
+    found = required(service.rights.jobs).record(job, kind)
     if found is None or found.origin.who != officer.name:
         raise UnknownSubjectError("this caller has no such job")
     return found
@@ -167,8 +167,8 @@ def _document(service: ProfileService, job: JobRecord | None) -> dict[str, Any]:
         "counts": dict(sorted(job.progress.counts.items())),
     }
     if job.kind is JobKind.ACCESS:
-        found = service.person_jobs.download(job.id)
+        found = required(service.rights.jobs).download(job.id)
         return document if found is None else {**document, "expires": time_text(found.expires_ms)}
-    found = service.person_jobs.download(job.id)
+    found = required(service.rights.jobs).download(job.id)
     named = [] if found is None else canonical.decode(found.content)
-    return {**document, "receipt": service.person_jobs.receipt(job.id), "paths_to_redact": named}
+    return {**document, "receipt": required(service.rights.jobs).receipt(job.id), "paths_to_redact": named}

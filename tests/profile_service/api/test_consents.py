@@ -13,7 +13,7 @@ import pytest
 from idgraph.app.publish import publish_lines
 from idgraph.model.callers import Scope
 from idgraph.web.audit import PURPOSE, verify
-from profile_service.api.rights import ConsentInput
+from profile_service.api.rights import ConsentInput, Rights
 from tests.profile_service.api.conftest import Served, caller, problem, served_here
 from tests.profile_service.test_consents import SOURCE, decided, made
 from tests.retail import Pipeline, raw
@@ -31,7 +31,7 @@ def recorded(tmp_path: Path) -> Iterator[Served]:
         publish_lines(source, lines)
         return len(lines)
 
-    with served_here(pipeline, callers, consent_input=ConsentInput("consents", "event", publish)) as found:
+    with served_here(pipeline, callers, rights=Rights(ConsentInput("consents", "event", publish))) as found:
         yield found
 
 

@@ -1,0 +1,203 @@
+"""Households: persons who linked themselves, and what each shares with whom, for which purpose and until when.
+
+All of it is a log that is only appended to; a household is what its entries add up to. Nobody is asked for by name: who invites
+gets a code to hand on. A person is known by the id of a fragment, which resolves to the profile that the fragment is part of.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from idgraph.model.households import HouseholdEntry, HouseholdLog
+from idgraph.web.refusals import ClashError, RefusedRequestError, UnknownSubjectError
+
+INVITATION_HOURS = 7 * 24
+MOST_MEMBERS = 20
+MOST_HOUSEHOLDS = 20
+"""Of one person."""
+NO_HOUSEHOLD = "this person has no such household or invitation"
+
+
+class Acting(NamedTuple):
+    """The person who calls: the id that the token is bound to, and the keyed hashes of all fragments of the profile."""
+
+    person: str
+    keys: frozenset[str]
+
+
+class Share(NamedTuple):
+    """A member shares an attribute, and those below it, with other members."""
+
+    attribute: str
+    to: tuple[str, ...]
+    purpose: str
+    until_ms: int | None = None
+
+    def reaches(self, members: Collection[str], now_ms: int) -> bool:
+        """Whether one of these members may see it now."""
+        return not set(members).isdisjoint(self.to) and (self.until_ms is None or now_ms < self.until_ms)
+
+
+@dataclass
+class Household:
+    """What the entries of a household add up to. `members` and `shares` are by member."""
+
+    id: str
+    members: dict[str, HouseholdEntry] = field(default_factory=dict)
+    shares: dict[str, list[Share]] = field(default_factory=dict)
+    invitations: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """The member who invites and the end in epoch milliseconds, by the hash of a code that was not used."""
+
+    @classmethod
+    def of(cls, household: str, entries: Sequence[HouseholdEntry]) -> Household:
+        made = cls(household)
+        for each in entries:
+            if each.kind == "joined":
+                made.members[each.member] = each
+            elif each.kind == "invited":
+                made.invitations[each.body["code"]] = each.member, each.body["until_ms"]
+            elif each.kind == "closed":
+                made.invitations.pop(each.body["code"], None)
+            elif each.kind == "left":
+                made.members.pop(each.member, None)
+                made.shares.pop(each.member, None)
+            elif each.kind == "shared":
+                made.shares[each.member] = [
+                    Share(**{**share, "to": tuple(share["to"])}) for share in each.body["shares"]
+                ]
+        return made
+
+    def mine(self, who: Acting) -> list[str]:
+        """The memberships of a person: several where profiles that were both members became one."""
+        return [member for member, entry in self.members.items() if entry.key in who.keys]
+
+    def shared_with(self, who: Acting, now_ms: int) -> Iterator[tuple[HouseholdEntry, Share]]:
+        """What others share with a person now."""
+        mine = self.mine(who)
+        for member, shares in self.shares.items():
+            if member not in mine and member in self.members:
+                yield from ((self.members[member], each) for each in shares if each.reaches(mine, now_ms))
+
+
+class Households:
+    """What persons do; each act is a person's own. Every method raises StoreError, and UnknownSubjectError for a household that
+    the person is no member of."""
+
+    def __init__(
+        self, log: HouseholdLog, key: Callable[[str], str], clock: Callable[[], float] = time.time
+    ) -> None:
+        """`key` hashes the id of a person."""
+        self._log = log
+        self._key = key
+        self._clock = clock
+
+    def now_ms(self) -> int:
+        return int(self._clock() * 1000)
+
+    def of(self, who: Acting) -> list[Household]:
+        """Those that a person is a member of."""
+        found = (Household.of(each, self._log.read(each)) for each in self._log.of(who.keys))
+        return [each for each in found if each.mine(who)]
+
+    def found(self, who: Acting, name: str) -> str:
+        """A new household with one member; returns its id. `name` is how others know the person."""
+        household = secrets.token_urlsafe(12)
+        self._join(who, household, name, lambda _: [])
+        return household
+
+    def invite(self, who: Acting, household: str) -> tuple[str, int]:
+        """A code with which one person may join, and its end in epoch milliseconds."""
+        code, until_ms = secrets.token_urlsafe(24), self.now_ms() + INVITATION_HOURS * 3_600_000
+        body = {"code": _digest(code), "until_ms": until_ms}
+        self._act(who, household, lambda _, member: self._entry(who, household, member, "invited", body))
+        return f"{household}.{code}", until_ms
+
+    def accept(self, who: Acting, code: str, name: str) -> str:
+        """Join by a code; returns the household. Raises UnknownSubjectError for a code that is used, declined, over or none."""
+        household, digest = _parts(code)
+        self._join(who, household, name, lambda known: [self._closed(known, digest)])
+        return household
+
+    def decline(self, who: Acting, code: str) -> None:
+        """Make a code useless. Raises as `accept` does."""
+        household, digest = _parts(code)
+
+        def decide(entries: Sequence[HouseholdEntry]) -> list[HouseholdEntry]:
+            closed = self._closed(Household.of(household, entries), digest)
+            return [closed, self._entry(who, household, "", "declined")]
+
+        self._log.append(household, decide)
+
+    def share(self, who: Acting, household: str, shares: Sequence[Share]) -> None:
+        """Share this, and nothing else from now on. Raises RefusedRequestError for one who is no other member."""
+
+        def shared(known: Household, member: str) -> HouseholdEntry:
+            others = known.members.keys() - set(known.mine(who))
+            if not all(others.issuperset(each.to) for each in shares):
+                raise RefusedRequestError("shares are with other members of the household", "/shares")
+            body = {"shares": [each._asdict() for each in shares]}
+            return self._entry(who, household, member, "shared", body)
+
+        self._act(who, household, shared)
+
+    def leave(self, who: Acting, household: str) -> None:
+        """End the membership, and all that is shared by and with it."""
+        self._act(who, household, lambda _, member: self._entry(who, household, member, "left"))
+
+    def _act(self, who: Acting, household: str, act: Callable[[Household, str], HouseholdEntry]) -> None:
+        """Append an entry for each membership of the person."""
+
+        def decide(entries: Sequence[HouseholdEntry]) -> list[HouseholdEntry]:
+            known = Household.of(household, entries)
+            mine = known.mine(who)
+            if not mine:
+                raise UnknownSubjectError(NO_HOUSEHOLD)
+            return [act(known, each) for each in mine]
+
+        self._log.append(household, decide)
+
+    def _join(
+        self, who: Acting, household: str, name: str, by: Callable[[Household], list[HouseholdEntry]]
+    ) -> None:
+        if len(self._log.of(who.keys)) >= MOST_HOUSEHOLDS:
+            raise ClashError(f"a person has been in at most {MOST_HOUSEHOLDS} households")
+
+        def decide(entries: Sequence[HouseholdEntry]) -> list[HouseholdEntry]:
+            known = Household.of(household, entries)
+            closed = by(known)
+            if known.mine(who):
+                raise ClashError("this person is a member already")
+            if len(known.members) >= MOST_MEMBERS:
+                raise ClashError(f"a household has at most {MOST_MEMBERS} members")
+            member = secrets.token_urlsafe(9)
+            return [*closed, self._entry(who, household, member, "joined", {"name": name})]
+
+        self._log.append(household, decide)
+
+    def _closed(self, known: Household, digest: str) -> HouseholdEntry:
+        """The end of a code, as an entry of the member who invited: it stays if whoever used the code is erased."""
+        member, until_ms = known.invitations.get(digest, ("", 0))
+        inviter = known.members.get(member)
+        if inviter is None or self.now_ms() >= until_ms:
+            raise UnknownSubjectError(NO_HOUSEHOLD)
+        return inviter._replace(at_ms=self.now_ms(), kind="closed", body={"code": digest})
+
+    def _entry(
+        self, who: Acting, household: str, member: str, kind: str, body: Mapping[str, Any] | None = None
+    ) -> HouseholdEntry:
+        key = self._key(who.person)
+        return HouseholdEntry(household, member, who.person, key, self.now_ms(), kind, body or {})
+
+
+def _parts(code: str) -> tuple[str, str]:
+    household, _, secret = code.partition(".")
+    return household, _digest(secret)
+
+
+def _digest(code: str) -> str:
+    return hashlib.sha256(code.encode()).hexdigest()

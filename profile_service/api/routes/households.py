@@ -1,0 +1,259 @@
+"""Routes that a person calls: households and own consents; and the one that gives a person a token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request, Response
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from idgraph.model.callers import Scope
+from idgraph.model.households import HouseholdEntry
+from idgraph.model.identifiers import HASHED_PREFIX
+from idgraph.web.refusals import RefusedRequestError, UnknownSubjectError
+from profile_service.api.documents import answer
+from profile_service.api.households import Acting, Household, Households, Share
+from profile_service.api.person_tokens import ActingPerson
+from profile_service.api.rights import require_scope, required
+from profile_service.api.routes.consents import ConsentDecision, Purpose, Recorded, record_decision
+from profile_service.api.routes.profiles import parsed, the_profile
+from profile_service.api.service import MASKED, ActingCaller, ProfileService, Service, Wanted
+from profile_service.link_documents import time_text
+from profile_service.visibility import HIGHEST
+
+issuing = APIRouter(prefix="/v1/person-tokens", tags=["households"])
+router = APIRouter(prefix="/v1/me", tags=["households"])
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class PersonTokenBody(_Body):
+    """Whom to give a token: a person whom the caller has authenticated."""
+
+    identifier: str = Field(max_length=4096, description="`type:value`.")
+    minutes: int = Field(default=15, ge=1, le=60)
+
+
+class PersonTokenDocument(BaseModel):
+    """A bearer token for `/v1/me`."""
+
+    token: str
+    expires: str
+
+
+class MemberName(_Body):
+    """How the other members know the person."""
+
+    name: str = Field(min_length=1, max_length=100)
+
+
+class InvitationBody(_Body):
+    """A code that a member handed on."""
+
+    code: str = Field(min_length=1, max_length=200)
+
+
+class AcceptBody(InvitationBody, MemberName):
+    """To join a household."""
+
+
+class InvitationDocument(InvitationBody):
+    """One person may join with the code. It is shown once."""
+
+    expires: str
+
+
+class HouseholdDocument(BaseModel):
+    """A household."""
+
+    id: str
+
+
+class ShareBody(_Body):
+    """An attribute, and those below it, for some other members."""
+
+    attribute: str = Field(min_length=1, max_length=1024)
+    to: list[Annotated[str, Field(max_length=40)]] = Field(min_length=1, max_length=100)
+    purpose: str = Field(min_length=1, max_length=200)
+    until: AwareDatetime | None = None
+
+
+class SharesBody(_Body):
+    """All that the person shares in a household; an empty list ends it."""
+
+    shares: list[ShareBody] = Field(max_length=100)
+
+
+class SharedDocument(BaseModel):
+    """What another member shares with the person: the attributes as they are now."""
+
+    member: str
+    attribute: str
+    purpose: str
+    until: str | None
+    attributes: dict[str, Any]
+
+
+class HouseholdView(BaseModel):
+    """A household as one member sees it. `me` are the person's own memberships."""
+
+    id: str
+    me: list[str]
+    members: dict[str, str] = Field(description="Names by member.")
+    shared_with_me: list[SharedDocument]
+    i_share: list[dict[str, Any]]
+
+
+class HouseholdViews(BaseModel):
+    """All households of the person."""
+
+    items: list[HouseholdView]
+
+
+class _Me:
+    """The person who calls, and their households."""
+
+    def __init__(self, service: ProfileService, caller: ActingPerson) -> None:
+        """Raises UnknownSubjectError for somebody who was erased."""
+        self.service = service
+        self.caller = caller
+        self.reader = service.reader(caller)
+        owner = self.reader.owner_of_fragment(caller.person)
+        if owner is None:
+            raise UnknownSubjectError("nothing is stored of this person")
+        self.owner = owner
+        keys = frozenset(service.hashed(each.stored.id) for each in owner.members)
+        self.acting = Acting(caller.person, keys)
+
+    @property
+    def households(self) -> Households:
+        return required(self.service.rights.households)
+
+    def view(self, known: Household) -> dict[str, Any]:
+        mine = known.mine(self.acting)
+        shares = [each for member in mine for each in known.shares.get(member, ())]
+        return {
+            "id": known.id,
+            "me": mine,
+            "members": {member: each.body.get("name", "") for member, each in known.members.items()},
+            "shared_with_me": list(self._shared(known)),
+            "i_share": [{**_terms(each), "to": list(each.to)} for each in shares],
+        }
+
+    def _shared(self, known: Household) -> Iterator[dict[str, Any]]:
+        for giver, share in known.shared_with(self.acting, self.households.now_ms()):
+            values = self._values(giver, share)
+            if values is not None:
+                yield {"member": giver.member, **_terms(share), "attributes": values}
+
+    def _values(self, giver: HouseholdEntry, share: Share) -> dict[str, Any] | None:
+        """What the giver has by now; protected values are opened if the issuer of the token may open them, and recorded."""
+        person = self.reader.owner_of_fragment(giver.person)
+        if person is None or person.id == self.owner.id:
+            return None
+        reveal = self.caller.may_reveal
+        wanted = Wanted([share.attribute], provenance=False, reveal=reveal, purpose=share.purpose)
+        (shown,) = wanted.read(
+            self.service, self.caller, [self.reader.profile_of(person, reveal)], self.reader
+        )
+        return shown.attributes()
+
+
+def _me(request: Request, service: Service) -> _Me:
+    return _Me(service, request.state.caller)
+
+
+Me = Annotated[_Me, Depends(_me)]
+
+
+@issuing.post("", response_model=PersonTokenDocument, status_code=201)
+def issue(body: PersonTokenBody, service: Service, caller: ActingCaller) -> Response:
+    """A token by which a person calls `/v1/me`. Needs the scope `persons`: the caller vouches for who the person is."""
+    require_scope(caller, Scope.PERSONS)
+    identifier = parsed(body.identifier)
+    profile = the_profile(service, caller, identifier, MASKED)
+    reader = service.reader(caller)
+    (person,) = reader.owning(reader.stored_forms(identifier)).persons
+    service.note(caller, "person token", profile.id)
+    token, end = required(service.rights.tokens).issue(caller, person.id, body.minutes)
+    return answer({"token": token, "expires": time_text(end)}, status=201)
+
+
+@router.put("/consents/{purpose}", response_model=Recorded, status_code=202)
+def put_consent(purpose: Purpose, body: ConsentDecision, me: Me) -> Response:
+    """Record the person's own decision about a purpose."""
+    snapshot = me.service.following.edition().snapshot
+    for identifier in me.reader.with_clearance(HIGHEST).profile_of(me.owner).identifiers:
+        if not identifier.value.startswith(HASHED_PREFIX) and me.service.rights.consents.takes(
+            identifier, snapshot
+        ):
+            return record_decision(me.service, me.caller, identifier, me.owner.id, purpose, body)
+    raise RefusedRequestError("no identifier of the person is in the clear and taken by the consents' spec")
+
+
+@router.get("/households", response_model=HouseholdViews)
+def list_households(me: Me) -> Response:
+    """The person's households, with what the others share with the person now, and nothing else of them."""
+    return answer({"items": [me.view(each) for each in me.households.of(me.acting)]})
+
+
+@router.post("/households", response_model=HouseholdDocument, status_code=201)
+def found(body: MemberName, me: Me) -> Response:
+    """A new household with the person as its member."""
+    return answer({"id": me.households.found(me.acting, body.name)}, status=201)
+
+
+@router.post("/households/{household}/invitations", response_model=InvitationDocument, status_code=201)
+def invite(household: str, me: Me) -> Response:
+    """A code to hand on: one person may join with it, within a week."""
+    code, until_ms = me.households.invite(me.acting, household)
+    return answer({"code": code, "expires": time_text(until_ms)}, status=201)
+
+
+@router.post("/invitations/accept", response_model=HouseholdDocument)
+def accept(body: AcceptBody, me: Me) -> Response:
+    """Join. 404: the code is used, declined or over."""
+    return answer({"id": me.households.accept(me.acting, body.code, body.name)})
+
+
+@router.post("/invitations/decline", status_code=204)
+def decline(body: InvitationBody, me: Me) -> Response:
+    """Make the code useless."""
+    me.households.decline(me.acting, body.code)
+    return Response(status_code=204)
+
+
+@router.put("/households/{household}/shares", status_code=204)
+def put_shares(household: str, body: SharesBody, me: Me) -> Response:
+    """Share this, and nothing else from now on: it holds for the next read of each other member."""
+    me.households.share(
+        me.acting,
+        household,
+        [
+            Share(
+                each.attribute,
+                tuple(each.to),
+                each.purpose,
+                None if each.until is None else int(each.until.timestamp() * 1000),
+            )
+            for each in body.shares
+        ],
+    )
+    return Response(status_code=204)
+
+
+@router.post("/households/{household}/leave", status_code=204)
+def leave(household: str, me: Me) -> Response:
+    """End the membership, and all that is shared by and with it."""
+    me.households.leave(me.acting, household)
+    return Response(status_code=204)
+
+
+def _terms(share: Share) -> dict[str, Any]:
+    until = share.until_ms
+    end = None if until is None else datetime.fromtimestamp(until / 1000, UTC).isoformat()
+    return {"attribute": share.attribute, "purpose": share.purpose, "until": end}

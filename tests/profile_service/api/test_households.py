@@ -1,0 +1,203 @@
+"""Households over HTTP: each act by the person's own token; what is shared is what the giver has by now."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from idgraph.model.callers import Scope
+from idgraph.model.identifiers import Identifier
+from profile_service.api.households import Households
+from profile_service.api.person_tokens import PersonTokens
+from profile_service.api.rights import Rights
+from sinks.sqlite.households import SqliteHouseholdLog
+from tests.profile_service.api.conftest import LEVELS, Served, caller, problem, served_here, with_levels
+from tests.retail import Pipeline, raw
+
+KEY = b"key of the tests"
+
+
+def person(number: int, day: int = 2, **traits: Any) -> Any:
+    event = {
+        "timestamp": f"2024-03-{day:02}T00:00:00.{number:06}+00:00",
+        "userId": f"{number}",
+        "anonymousId": f"device-{number}",
+        "type": "identify",
+        "traits": {
+            "email": f"p{number}@example.com",
+            "age": 30 + number,
+            "name": f"Person {number}",
+            **traits,
+        },
+        "messageId": f"{number} {traits}",
+    }
+    return raw(event, number, source="segment")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Served]:
+    pipeline = Pipeline(tmp_path, snapshot=with_levels(LEVELS))
+    pipeline.process(person(number) for number in (1, 2, 3))
+    callers = [
+        caller("portal", 100, may_reveal=True, scopes=[Scope.PERSONS]),
+        caller("kiosk", 50, scopes=[Scope.PERSONS]),
+        caller("reader", 100, may_reveal=True, scopes=[Scope.PRIVACY]),
+    ]
+    with closing(SqliteHouseholdLog(tmp_path / "households.db")) as log:
+        hashed = pipeline.blind_index.identifier
+        households = Households(log, lambda name: str(hashed(Identifier.parse(name))))
+        rights = Rights(households=households, tokens=PersonTokens(KEY))
+        with served_here(pipeline, callers, rights=rights) as found:
+            yield found
+
+
+def token(home: Served, number: int, issuer: str = "portal") -> str:
+    by = {"portal": "user_id", "kiosk": "anonymous_id"}[issuer]
+    value = {"user_id": f"{number}", "anonymous_id": f"device-{number}"}[by]
+    answer = home.client(issuer).post("/v1/person-tokens", json={"identifier": f"{by}:{value}"})
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["token"])
+
+
+def me(home: Served, number: int, issuer: str = "portal") -> httpx.Client:
+    return home.client(token(home, number, issuer))
+
+
+def joined(home: Served, *members: httpx.Client) -> str:
+    first, *others = members
+    household = first.post("/v1/me/households", json={"name": "first"}).json()["id"]
+    for number, each in enumerate(others):
+        code = first.post(f"/v1/me/households/{household}/invitations").json()["code"]
+        accepted = each.post("/v1/me/invitations/accept", json={"code": code, "name": f"other {number}"})
+        assert accepted.json() == {"id": household}
+    return str(household)
+
+
+def view(who: httpx.Client) -> dict[str, Any]:
+    (found,) = who.get("/v1/me/households").json()["items"]
+    return dict(found)
+
+
+def share(giver: httpx.Client, attribute: str, *to: httpx.Client, **terms: Any) -> httpx.Response:
+    known = view(giver)
+    body = {"attribute": attribute, "to": [view(each)["me"][0] for each in to], "purpose": "a loan", **terms}
+    return giver.put(f"/v1/me/households/{known['id']}/shares", json={"shares": [body]})
+
+
+def test_an_attribute_is_shared_one_way_until_it_is_not(home: Served) -> None:
+    ann, bea, cid = (me(home, number) for number in (1, 2, 3))
+    joined(home, ann, bea, cid)
+    assert share(ann, "demographics.age", bea).status_code == 204
+    assert [view(each)["shared_with_me"] for each in (ann, cid)] == [[], []]
+    (shared,) = view(bea)["shared_with_me"]
+    assert shared == {
+        "member": view(ann)["me"][0],
+        "attribute": "demographics.age",
+        "purpose": "a loan",
+        "until": None,
+        "attributes": {"demographics": {"age": 31}},
+    }
+    home.pipeline.process([person(1, 3, age=77)])
+    assert view(bea)["shared_with_me"][0]["attributes"] == {"demographics": {"age": 77}}
+    assert ann.put(f"/v1/me/households/{view(ann)['id']}/shares", json={"shares": []}).status_code == 204
+    assert view(bea)["shared_with_me"] == []
+    assert share(ann, "demographics.age", bea, until="2020-01-01T00:00:00Z").status_code == 204
+    assert view(bea)["shared_with_me"] == []
+    problem(share(ann, "demographics.age", ann), 422)
+
+
+def test_leaving_ends_what_is_shared_both_ways(home: Served) -> None:
+    ann, bea = me(home, 1), me(home, 2)
+    household = joined(home, ann, bea)
+    share(ann, "demographics", bea)
+    share(bea, "demographics", ann)
+    assert view(ann)["shared_with_me"]
+    assert bea.post(f"/v1/me/households/{household}/leave").status_code == 204
+    assert view(ann)["shared_with_me"] == []
+    assert list(view(ann)["members"].values()) == ["first"]
+    assert bea.get("/v1/me/households").json() == {"items": []}
+    problem(bea.post(f"/v1/me/households/{household}/leave"), 404)
+
+
+def test_protected_values_are_opened_by_the_issuers_right_and_recorded(home: Served) -> None:
+    ann, bea, masked = me(home, 1), me(home, 2), me(home, 2, "kiosk")
+    joined(home, ann, bea)
+    share(ann, "identity.email", bea)
+    assert view(bea)["shared_with_me"][0]["attributes"] == {"identity": {"email": "p1@example.com"}}
+    assert '"purpose":"a loan"' in home.audit.read_text()
+    assert view(masked)["shared_with_me"][0]["attributes"] == {"identity": {"email": {"$protected": True}}}
+    share(ann, "identity.userId", bea)
+    assert view(bea)["shared_with_me"][0]["attributes"] == {"identity": {"userId": "1"}}
+    # Above the clearance of the issuer.
+    assert view(masked)["shared_with_me"][0]["attributes"] == {}
+
+
+def test_a_code_is_for_one_and_a_declined_one_for_none(home: Served) -> None:
+    ann, bea, cid = (me(home, number) for number in (1, 2, 3))
+    household = joined(home, ann)
+    codes = [ann.post(f"/v1/me/households/{household}/invitations").json()["code"] for _ in range(2)]
+    assert bea.post("/v1/me/invitations/decline", json={"code": codes[0]}).status_code == 204
+    for code in (codes[0], "nonsense", f"{household}.guess"):
+        problem(bea.post("/v1/me/invitations/accept", json={"code": code, "name": "B"}), 404)
+    assert bea.post("/v1/me/invitations/accept", json={"code": codes[1], "name": "B"}).status_code == 200
+    problem(cid.post("/v1/me/invitations/accept", json={"code": codes[1], "name": "C"}), 404)
+    problem(cid.post(f"/v1/me/households/{household}/invitations"), 404)
+    problem(cid.put(f"/v1/me/households/{household}/shares", json={"shares": []}), 404)
+
+
+def test_after_a_merge_the_household_follows(home: Served) -> None:
+    ann, bea = me(home, 1), me(home, 2)
+    joined(home, ann, bea)
+    share(ann, "demographics.age", bea)
+    share(bea, "demographics.age", ann)
+    # An event shows that both are one person.
+    merged = {"userId": "2", "anonymousId": "shared", "type": "identify", "traits": {}, "messageId": "m"}
+    stamped = {"timestamp": "2024-03-03T00:00:00.000000+00:00"}
+    home.pipeline.process([raw({**merged, **stamped}, 8, "segment")])
+    home.pipeline.process([raw({**merged, **stamped, "userId": "1", "messageId": "n"}, 9, "segment")])
+    found = home.client("reader").get("/v1/profiles/user_id:1").json()
+    (view_of_ann,) = ann.get("/v1/me/households").json()["items"]
+    if "2" in [each["value"] for each in found["identifiers"] if each["type"] == "user_id"]:
+        assert len(view_of_ann["me"]) == 2
+        assert view_of_ann["shared_with_me"] == []
+    else:
+        assert len(view_of_ann["shared_with_me"]) == 1
+
+
+def test_who_may_call_what(home: Served) -> None:
+    ann, reader, portal = me(home, 1), home.client("reader"), home.client("portal")
+    for path in ("/v1/profiles/user_id:1", "/v1/search", "/v1/changes"):
+        problem(ann.get(path), 403)
+    problem(reader.get("/v1/me/households"), 403)
+    problem(portal.get("/v1/me/households"), 403)
+    problem(reader.post("/v1/person-tokens", json={"identifier": "user_id:1"}), 403)
+    problem(ann.post("/v1/person-tokens", json={"identifier": "user_id:2"}), 403)
+    # The identifier is hidden from this issuer, as one that nobody has.
+    problem(home.client("kiosk").post("/v1/person-tokens", json={"identifier": "user_id:1"}), 404)
+    problem(portal.post("/v1/person-tokens", json={"identifier": "user_id:1", "minutes": 61}), 422)
+    whole = token(home, 1)
+    content, _, mac = whole.partition(".")
+    forged = [f"{content[:-1]}.{mac}", f"{content}.{mac[:-1]}", content, "idgp_", "idgp_.", f"{whole}x"]
+    for each in forged:
+        problem(home.client(each).get("/v1/me/households"), 401)
+
+
+def test_a_token_ends_by_time_and_with_its_issuer() -> None:
+    now = time.time()
+    tokens = PersonTokens(KEY, lambda: now)
+    portal = caller("portal", 7, scopes=[Scope.PERSONS])
+    made, end = tokens.issue(portal, "user_id:1", 15)
+    known = tokens.caller(made, lambda _: portal)
+    assert known is not None
+    assert (known.person, known.clearance, known.scopes) == ("user_id:1", 7, frozenset())
+    assert tokens.caller(made, lambda _: None) is None
+    assert tokens.caller(made, lambda _: portal.model_copy(update={"scopes": frozenset()})) is None
+    assert PersonTokens(b"other").caller(made, lambda _: portal) is None
+    now = end / 1000
+    assert tokens.caller(made, lambda _: portal) is None
