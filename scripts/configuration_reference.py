@@ -15,7 +15,7 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from idgraph.app.settings.document import IndexSettings, MetadataSettings, Settings, StoreSettings
-from idgraph.app.settings.tables import KeySettings, MetricsSettings, ProfilesSettings
+from idgraph.app.settings.tables import KeySettings, MetricsSettings, ProfilesSettings, WebhookSettings
 from idgraph.model.kafka import KafkaSettings, KafkaSource, RegistrySettings
 from idgraph.model.sources import (
     DeadLetterLimits,
@@ -48,6 +48,11 @@ TABLES: tuple[tuple[str, type[BaseModel], str], ...] = (
     ("`[kafka.registry]`", RegistrySettings, 'For sources with `format = "registry"`.'),
     ("`[metrics]`", MetricsSettings, "Metrics and health of a running flow: [monitoring.md](monitoring.md)."),
     ("`[profiles]`", ProfilesSettings, "The profile service: [profiles.md](profiles.md)."),
+    (
+        "`[[profiles.webhooks]]`",
+        WebhookSettings,
+        "Receivers of who enters and leaves a segment: [profiles.md](profiles.md#webhooks).",
+    ),
     (
         "`[[sources]]`",
         SourceConfig,

@@ -15,6 +15,7 @@ from idgraph.app.jobs.person_jobs import PersonJobThreads
 from idgraph.app.observation.json_logs import say
 from idgraph.app.publish import publisher
 from idgraph.app.settings.document import Settings
+from idgraph.app.settings.tables import WebhookSettings
 from idgraph.snapshot_file import PinnedSnapshot
 from idgraph.web import audit
 from idgraph.web.audit import AuditLog, AuditReport
@@ -27,6 +28,8 @@ from profile_service.api.households import Households
 from profile_service.api.person_tokens import PersonTokens
 from profile_service.api.rights import ConsentInput, Rights
 from profile_service.api.service import ProfileService
+from profile_service.api.webhooks import Webhook, Webhooks
+from sinks.http.webhook import WebhookSender
 
 
 def serve_here(settings: Settings, host: str | None, port: int | None) -> None:
@@ -86,8 +89,16 @@ def application(settings: Settings) -> Iterator[FastAPI]:
             service = ProfileService(
                 adapters, following, audit_log, require_keys, rights, is_local, committed(settings)
             )
+            hooks = [_webhook(stack, each) for each in settings.profiles.webhooks]
+            stack.enter_context(Webhooks(service, hooks, settings.directory / "webhooks"))
             per_second = settings.profiles.requests_per_second
             yield create_app(service, RateLimit(per_second, max(1, int(2 * per_second))))
+
+
+def _webhook(stack: ExitStack, stated: WebhookSettings) -> Webhook:
+    sender = WebhookSender(stated.url, stated.secret_file, stated.allow_private, stated.ca_file)
+    stack.callback(sender.close)
+    return Webhook(stated.name, stated.segment, stated.clearance, sender)
 
 
 @contextmanager

@@ -109,6 +109,7 @@ class SegmentDetails(SegmentSummary):
     q: str | None
     query: list[Any]
     attributes: list[str]
+    used_by: list[str] = Field(description="Such as `webhook NAME`.")
 
 
 class Members(BaseModel):

@@ -7,6 +7,7 @@ import copy
 import math
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, NamedTuple, Protocol, TypeVar, cast
 
@@ -94,6 +95,8 @@ class ProfileService:
         self._keys_known = -math.inf
         self._own = threading.local()
         self._views: tuple[str, Views] | None = None
+        self.uses: dict[str, list[str]] = defaultdict(list)
+        """By segment, what uses it."""
         self.is_stopping = False
         """Streams end."""
 

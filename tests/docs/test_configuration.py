@@ -56,6 +56,7 @@ def test_every_key_is_described(script: ModuleType) -> None:
         "flow",
         "dead_letters",
         "sources",
+        "webhooks",
     }
     bare = [
         f"{model.__name__}.{name}"

@@ -354,7 +354,12 @@ def _absolute(settings: Settings, base: Path) -> Settings:
     metadata, spark = settings.metadata, settings.spark
     files = [name for name in MetadataSettings.model_fields if name.endswith("_file")]
     metadata = metadata.model_copy(update=_files(metadata, files, base))
-    profiles = _files(settings.profiles, ("token_file", "certificate_file", "certificate_key_file"), base)
+    files_of_profiles = ("token_file", "certificate_file", "certificate_key_file")
+    profiles: dict[str, Any] = {**_files(settings.profiles, files_of_profiles, base)}
+    profiles["webhooks"] = tuple(
+        each.model_copy(update=_files(each, ("secret_file", "ca_file"), base))
+        for each in settings.profiles.webhooks
+    )
     if metadata.database and (relative := _RELATIVE_DATABASE.fullmatch(metadata.database)):
         metadata = metadata.model_copy(update={"database": f"{relative[1]}{base / relative[2]}"})
     registry = settings.kafka.registry

@@ -74,6 +74,22 @@ class MetricsSettings(BaseModel):
     )
 
 
+class WebhookSettings(BaseModel):
+    """A receiver of who enters and leaves a segment."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_\-]{0,63}$", description="Begins each delivery's id.")
+    segment: str = Field(min_length=1, description="The segment.")
+    url: str = Field(min_length=1, description="`https://...`, or `http://` to this machine.")
+    secret_file: Path = Field(description="File with the signing secret: `whsec_` and base64.")
+    clearance: int = Field(default=0, ge=0, le=100, description="As whom it sees the segment and ids.")
+    allow_private: bool = Field(default=False, description="Whether a private address may be connected to.")
+    ca_file: Path | None = Field(
+        default=None, description="PEM file of trusted authorities. Default: the system's."
+    )
+
+
 class ProfilesSettings(BaseModel):
     """The profile service."""
 
@@ -105,6 +121,7 @@ class ProfilesSettings(BaseModel):
         default=None,
         description="Source that takes consents which are recorded over HTTP ([rights.md](rights.md)). Default: none are.",
     )
+    webhooks: tuple[WebhookSettings, ...] = ()
     requests_per_second: float = Field(
         default=500.0,
         gt=0,

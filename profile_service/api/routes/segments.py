@@ -54,12 +54,13 @@ def list_(service: Service, caller: ActingCaller) -> Response:
 
 
 @router.get("/{name}", response_model=SegmentDetails)
-def get(asked: Asked) -> Response:
+def get(asked: Asked, service: Service) -> Response:
     """One segment."""
     segment, document = asked
     attributes = sorted({each.path for each in leaves(segment.asked) if each.path is not None})
     body = document.model_dump(include={"q", "query"})
-    return answer(_summary(document) | body | {"attributes": attributes})
+    used = {"attributes": attributes, "used_by": service.uses.get(document.name, [])}
+    return answer(_summary(document) | body | used)
 
 
 @router.get("/{name}/count", response_model=CountResult, dependencies=[AFTER_INDEX])

@@ -73,6 +73,7 @@ class Served:
     audit: Path
     following: Following
     stack: ExitStack
+    service: ProfileService
 
     def client(self, token: str | None) -> httpx.Client:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -127,7 +128,7 @@ def served_here(pipeline: Pipeline, callers: list[Caller], **parts: Any) -> Iter
         url = stack.enter_context(serving(create_app(service)))
         while not following.is_ready():
             pass
-        yield Served(url, pipeline, metadata, file, following, stack)
+        yield Served(url, pipeline, metadata, file, following, stack, service)
 
 
 @contextmanager

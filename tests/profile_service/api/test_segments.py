@@ -90,6 +90,7 @@ def test_one_segment(everything: httpx.Client) -> None:
             {"range": {"path": "demographics.age", "lower": 40, "include_lower": True, "include_upper": True}}
         ],
         "attributes": ["demographics.age"],
+        "used_by": [],
     }
     fields = everything.get("/v1/segments/adults/members?fields=demographics.age&limit=1").json()
     assert fields["items"][0]["attributes"]["demographics"].keys() == {"age"}

@@ -1,0 +1,178 @@
+"""Webhooks: signed deliveries in order, retried until they are taken, from the kept place; and no address but the allowed."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import json
+import pickle
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from idgraph.model.errors import ConfigError
+from profile_service.api.webhooks import Webhook, Webhooks
+from sinks.http.webhook import WebhookSender
+from tests.ingestion.patience import eventually
+from tests.profile_service.api.conftest import Served, caller, identified, served_here
+from tests.profile_service.api.test_segments import segment, with_segments
+from tests.retail import Pipeline
+
+SECRET = base64.b64encode(b"a secret of more than twenty-four bytes")
+
+
+class Receiver:
+    """A server that takes deliveries, or answers the next ones otherwise."""
+
+    def __init__(self) -> None:
+        self.taken: list[dict[str, Any]] = []
+        self.refused: list[str] = []
+        self.answers: list[int] = []
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                signed = f"{self.headers['webhook-id']}.{self.headers['webhook-timestamp']}.".encode() + body
+                digest = hmac.digest(base64.b64decode(SECRET), signed, "sha256")
+                assert self.headers["webhook-signature"] == f"v1,{base64.b64encode(digest).decode()}"
+                status = receiver.answers.pop(0) if receiver.answers else 204
+                if status == 204:
+                    receiver.taken.append(json.loads(body) | {"id": self.headers["webhook-id"]})
+                else:
+                    receiver.refused.append(self.headers["webhook-id"])
+                self.send_response(status)
+                self.send_header("Location", "/elsewhere")
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                """Nothing."""
+
+        self.server = HTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/hook"
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    made = Receiver()
+    thread = threading.Thread(target=made.server.serve_forever)
+    thread.start()
+    yield made
+    made.server.shutdown()
+    thread.join()
+    made.server.server_close()
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    file = tmp_path / "secret"
+    file.write_bytes(b"whsec_" + SECRET + b"\n")
+    return file
+
+
+@contextmanager
+def delivering(served: Served, sender: WebhookSender, name: str = "crm") -> Iterator[None]:
+    with Webhooks(served.service, [Webhook(name, "everybody", 0, sender)], served.pipeline.folder / "hooks"):
+        yield
+
+
+@pytest.fixture
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    for name in ("FIRST_RETRY_SECONDS", "LAST_RETRY_SECONDS", "LOCKED_SECONDS", "POLL_SECONDS"):
+        monkeypatch.setattr(f"profile_service.api.webhooks.{name}", 0.01)
+    pipeline = Pipeline(tmp_path)
+    pipeline.snapshot = with_segments(pipeline.snapshot, segment("everybody"))
+    with served_here(pipeline, [caller("all", 100)]) as found:
+        yield found
+
+
+def come(served: Served, *users: str) -> None:
+    served.pipeline.process([identified(each, f"{each}@example.com") for each in users])
+
+
+def test_each_is_delivered_in_order_and_tried_until_it_is_taken(
+    served: Served, receiver: Receiver, secret: Path
+) -> None:
+    sender = WebhookSender(receiver.url, secret)
+    come(served, "a")
+    # A redirect is not followed, whatever it is.
+    receiver.answers += [500, 302, 410]
+    with delivering(served, sender):
+        eventually(lambda: [each["profile"] for each in receiver.taken] == ["user_id:a"])
+        assert receiver.refused == [receiver.taken[0]["id"]] * 3
+        come(served, "b")
+        eventually(lambda: len(receiver.taken) == 2)
+        used = served.client("all").get("/v1/segments/everybody").json()["used_by"]
+        assert used == ["webhook crm"]
+    come(served, "c")
+    # Another process goes on behind what was taken.
+    with delivering(served, sender), delivering(served, sender):
+        eventually(lambda: len(receiver.taken) == 3)
+    assert [(each["kind"], each["profile"]) for each in receiver.taken] == [
+        ("entered", f"user_id:{user}") for user in "abc"
+    ]
+    assert len({each["id"] for each in receiver.taken}) == 3
+    assert {each["segment"] for each in receiver.taken} == {"everybody"}
+
+
+def test_a_delivery_whose_place_was_not_kept_comes_again_under_its_id(
+    served: Served, receiver: Receiver, secret: Path
+) -> None:
+    come(served, "a")
+    for number in (1, 2):
+        with delivering(served, WebhookSender(receiver.url, secret)):
+            eventually(lambda number=number: len(receiver.taken) == number)  # type: ignore[misc]
+        (served.pipeline.folder / "hooks" / "crm" / "place.json").unlink()
+    assert receiver.taken[0] == receiver.taken[1]
+
+
+@pytest.mark.parametrize("url", ["http://example.com/", "ftp://localhost/", "http://10.0.0.1/", "//x"])
+def test_only_https_or_this_machine(url: str, secret: Path) -> None:
+    with pytest.raises(ConfigError, match="https"):
+        WebhookSender(url, secret)
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("https://10.1.2.3/", "10.1.2.3"),
+        ("https://inside.example/", "192.168.0.7"),
+        ("https://inside.example/", "169.254.169.254"),
+        ("https://inside.example/", "127.0.0.1"),
+        ("https://inside.example/", "::1"),
+        ("https://inside.example/", "::ffff:10.0.0.1"),
+        ("https://inside.example/", "fd00::1"),
+        ("https://inside.example/", "224.0.0.1"),
+        ("http://localhost/", "10.0.0.1"),
+    ],
+)
+def test_no_private_address_is_connected_to(
+    url: str, address: str, secret: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def resolved(*_: object, **__: object) -> list[Any]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 443))]
+
+    def connected(*_: object, **__: object) -> None:
+        raise AssertionError("connected")
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolved)
+    monkeypatch.setattr(socket, "create_connection", connected)
+    assert "address" in (WebhookSender(url, secret).send("id", b"{}") or "") or "elsewhere" in (
+        WebhookSender(url, secret).send("id", b"{}") or ""
+    )
+
+
+def test_a_secret_is_long_and_never_pickled(tmp_path: Path, secret: Path, receiver: Receiver) -> None:
+    short = tmp_path / "short"
+    short.write_text("whsec_c2hvcnQ=")
+    for file in (short, tmp_path / "none"):
+        with pytest.raises(ConfigError):
+            WebhookSender("https://example.com/", file)
+    with pytest.raises(TypeError):
+        pickle.dumps(WebhookSender(receiver.url, secret))
