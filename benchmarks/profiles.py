@@ -27,11 +27,11 @@ from benchmarks.scale.growing_store import GrowingStore
 from benchmarks.sealing_cost import snapshot
 from idgraph.app import profile_server, wiring
 from idgraph.app.demo.example import Example
-from idgraph.app.documents.reading import read_attributes
 from idgraph.app.metadata_server import serving_here
 from idgraph.app.settings.document import Settings
 from idgraph.model.identifiers import Identifier
 from idgraph.web.server import serve
+from metadata_service.documents.reading import read_attributes
 from metadata_service.storage.database import open_database
 from metadata_service.storage.tokens import Role, create_token
 

@@ -37,7 +37,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "sinks": CORE | PURE,
     "idgraph.projection": CORE | PURE,
     "idgraph.web": CORE,
-    "metadata_service": CORE | {"idgraph.web", "transforms"},
+    "metadata_service": CORE | {"idgraph.web", "idgraph.client", "transforms"},
     "profile_service": CORE | PURE | {"idgraph.projection", "idgraph.web"},
     "ingestion": CORE | PURE | {"idgraph.projection"},
     "idgraph.jobs": CORE | PURE | {"idgraph.projection", "ingestion"},
@@ -87,6 +87,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "phonenumbers": ("transforms/schema/detection/",),
     "stdnum": ("transforms/schema/detection/",),
     "splink": ("idgraph/jobs/suggestions.py",),
+    "jinja2": ("metadata_service/ui/",),
     "jmespath": ("transforms/spec/jmespath/",),
 }
 """Other people's packages that are used in one place only: files, or folders with a slash at the end."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
@@ -18,6 +19,8 @@ from metadata_service.api.app import create_app
 from metadata_service.api.service import ServiceSettings
 from metadata_service.storage.database import Database
 from metadata_service.storage.tokens import Role, add_token, has_tokens, is_in_use
+from metadata_service.ui.page import ROOT, SIGN_IN
+from metadata_service.ui.profiles import ProfileSource
 
 FIRST_ADMIN = "first-admin"
 
@@ -25,12 +28,17 @@ FIRST_ADMIN = "first-admin"
 def serve_here(settings: Settings, host: str | None, port: int | None) -> None:
     """Serve until the process is asked to stop. Raises ConfigError."""
     address = urlsplit(settings.metadata.url)
-    app = _application(settings)
+    app = application(settings)
     host = host or address.hostname or "127.0.0.1"
     port = address.port or 8410 if port is None else port
 
     def show_report(url: str) -> None:
         say(f"metadata service on {url}, tokens in {settings.directory}")
+        say(f"its pages on {url}{ROOT}")
+        # Not into logs that others read.
+        link = sign_in_link(app, url, settings) if sys.stdout.isatty() else None
+        if link is not None:
+            say(f"sign in once, within ten minutes: {link}")
 
     stated = settings.metadata
     transport = Transport(stated.certificate_file, stated.certificate_key_file, stated.allow_plain_http)
@@ -40,16 +48,30 @@ def serve_here(settings: Settings, host: str | None, port: int | None) -> None:
 @contextmanager
 def serving_here(settings: Settings, port: int = 0) -> Iterator[str]:
     """Serve from a thread while the block runs; gives the URL."""
-    with serving(_application(settings), "127.0.0.1", port) as url:
+    with serving(application(settings), "127.0.0.1", port) as url:
         yield url
 
 
-def _application(settings: Settings) -> FastAPI:
+def sign_in_link(app: FastAPI, url: str, settings: Settings, profiles_token: str | None = None) -> str | None:
+    """A link that signs the admin of this machine in once; None where there is no token of one."""
+    file = settings.directory / ADMIN_TOKEN
+    if not file.exists():
+        return None
+    code = app.state.pages.state.sessions.make_link_code(file.read_text().strip(), profiles_token)
+    return f"{url}{SIGN_IN}?code={code}"
+
+
+def application(settings: Settings) -> FastAPI:
+    """The service with its pages. Raises ConfigError."""
     wiring.prepare_directory(settings)
-    key = ServiceKey(settings.metadata.signing_key_file or settings.directory / "metadata.key")
+    profiles, metadata = settings.profiles, settings.metadata
+    key = ServiceKey(metadata.signing_key_file or settings.directory / "metadata.key")
     # Whoever works in this directory need not believe the first answer.
     write_atomically(settings.directory / "metadata.pub", key.public.encode())
-    app = create_app(ServiceSettings(settings.database_url(), key))
+    host = "127.0.0.1" if profiles.host in ("0.0.0.0", "::") else profiles.host  # noqa: S104 - compared, not listened on
+    url = profiles.url or f"http{'s' if profiles.certificate_file else ''}://{host}:{profiles.port}"
+    source = ProfileSource(url, metadata.ca_file, profiles.allow_plain_http)
+    app = create_app(ServiceSettings(settings.database_url(), key), profile_source=source)
     _make_tokens(settings, app.state.service.database)
     return app
 

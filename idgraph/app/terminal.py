@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
     from rich.console import Console
 
-    from idgraph.app.documents.problems import Problem
+    from metadata_service.documents.problems import Problem
 
 
 _STEERING = (

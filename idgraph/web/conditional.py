@@ -32,6 +32,11 @@ def is_listed(etag: str, header: str | None) -> bool:
 
 
 async def _precondition(if_match: IfMatch = None, if_none_match: IfNoneMatch = None) -> Check:
+    return precondition(if_match, if_none_match)
+
+
+def precondition(if_match: str | None, if_none_match: str | None = None) -> Check:
+    """What these headers ask for."""
 
     def check(body: str | None) -> None:
         etag = None if body is None else etag_of(body)

@@ -24,9 +24,12 @@ from metadata_service.api.service import MetadataService, RevisionWatch, Service
 from metadata_service.specs.rules import CompileSpec, packaged_compiler
 from metadata_service.storage.database import Database, open_database
 from metadata_service.storage.snapshots import SnapshotCache
+from metadata_service.ui.app import BesidePages, create_pages
+from metadata_service.ui.profiles import ProfileSource
 
 ROUTERS = (
     attributes.router,
+    attributes.facets_router,
     callers.router,
     identity_rules.router,
     policies.requests,
@@ -42,8 +45,13 @@ ROUTERS = (
 )
 
 
-def create_app(settings: ServiceSettings, compile_spec: CompileSpec = packaged_compiler) -> FastAPI:
-    """Open the database, bringing its tables up to date, and serve it.
+def create_app(
+    settings: ServiceSettings,
+    compile_spec: CompileSpec = packaged_compiler,
+    profile_source: ProfileSource | None = None,
+) -> FastAPI:
+    """Open the database, bringing its tables up to date, and serve it, with the pages that people use. Their page of a
+    profile asks `profile_source`.
 
     The database is closed when the application shuts down. Raises ConfigError for a database URL that
     cannot be used; SQLAlchemyError when the database is away.
@@ -73,6 +81,8 @@ def create_app(settings: ServiceSettings, compile_spec: CompileSpec = packaged_c
         before_shutdown=watch.close,
     )
     app.state.service = MetadataService(settings, database, SnapshotCache(database), watch, compile_spec)
+    app.state.pages = create_pages(app.state.service, profile_source)
+    app.add_middleware(BesidePages, pages=app.state.pages)
     return app
 
 

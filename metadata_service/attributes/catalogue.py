@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import Select, Text, column, func, insert, select, update, values
+from pydantic import BaseModel
+from sqlalchemy import ColumnElement, Select, Text, column, func, insert, select, tuple_, update, values
 from sqlalchemy.orm import Session
 
 from idgraph.model.attributes import (
@@ -18,7 +19,7 @@ from idgraph.model.attributes import (
 )
 from idgraph.model.records import AttributeVersionRecord
 from idgraph.web.cursors import ListPage, PageRequest
-from idgraph.web.refusals import RefusedRequestError, UnknownSubjectError
+from idgraph.web.refusals import BadQueryError, RefusedRequestError, UnknownSubjectError
 from metadata_service.attributes.rules import check_attribute, classification_levels
 from metadata_service.storage.edits import Edit
 from metadata_service.storage.tables import AttributeRow, AttributeVersionRow, SnapshotRow
@@ -26,19 +27,43 @@ from metadata_service.storage.tables import AttributeRow, AttributeVersionRow, S
 PATHS_A_QUERY = 1000  # well below what every database takes as parameters
 
 
+FACETS = ("status", "source", "encryption", "classification", "data_type")
+
+
 class AttributeFilter(NamedTuple):
-    """The filters of a search; every part that is given must hold.
+    """The filters of a search; every part that is given must hold, of several values one.
 
     `words` stand, in any order and case, in path, name or description; `prefix` begins the path.
     """
 
     words: str = ""
     prefix: str = ""
-    source: str | None = None
-    status: AttributeStatus | None = None
-    classification: Classification | None = None
-    encryption: EncryptionLevel | None = None
-    data_type: DataType | None = None
+    source: Collection[str] = ()
+    status: Collection[AttributeStatus] = ()
+    classification: Collection[Classification] = ()
+    encryption: Collection[EncryptionLevel] = ()
+    data_type: Collection[DataType] = ()
+
+    def conditions(self, without: str = "") -> Iterator[ColumnElement[bool]]:
+        """All that must hold, or all but one facet."""
+        for name in FACETS:
+            wanted = getattr(self, name)
+            if wanted and name != without:
+                yield getattr(AttributeRow, name).in_([str(value) for value in wanted])
+        for word in self.words.casefold().split():
+            yield AttributeRow.search_text.contains(_without_nul(word), autoescape=True)
+        if self.prefix:
+            # Not LIKE: it ignores case on SQLite. No character is above this one.
+            prefix = _without_nul(self.prefix)
+            yield AttributeRow.path >= prefix
+            yield AttributeRow.path <= prefix + "\U0010ffff"
+
+
+class AttributeFacets(BaseModel):
+    """How many attributes match a filter, and, by facet and value, how many match all but that facet."""
+
+    total: int
+    facets: dict[str, dict[str, int]]
 
 
 def get_attribute(session: Session, path: str) -> str:
@@ -90,25 +115,47 @@ def knows_any(session: Session) -> bool:
 
 
 def search_attributes(
-    session: Session, wanted: AttributeFilter, paging: PageRequest
+    session: Session, wanted: AttributeFilter, paging: PageRequest, sort: str = "path"
 ) -> ListPage[AttributeMetadata]:
-    """Attributes in the order of their paths."""
-    query = _latest().order_by(AttributeRow.path).limit(paging.one_more)
-    for name in ("source", "status", "classification", "encryption", "data_type"):
-        value = getattr(wanted, name)
-        if value is not None:
-            query = query.where(getattr(AttributeRow, name) == str(value))
-    for word in wanted.words.casefold().split():
-        query = query.where(AttributeRow.search_text.contains(_without_nul(word), autoescape=True))
-    if wanted.prefix:
-        # Not LIKE: it ignores case on SQLite. No character is above this one.
-        prefix = _without_nul(wanted.prefix)
-        query = query.where(AttributeRow.path >= prefix, AttributeRow.path <= prefix + "\U0010ffff")
+    """Attributes in the order of their paths, or of a facet and then of their paths; with `-` before it, reversed."""
+    by, is_reversed = sort.removeprefix("-"), sort.startswith("-")
+    keys = (
+        [AttributeRow.path]
+        if by == "path"
+        else [func.coalesce(getattr(AttributeRow, by), ""), AttributeRow.path]
+    )
+    query = _latest().where(*wanted.conditions()).limit(paging.one_more)
+    query = query.order_by(*(key.desc() if is_reversed else key for key in keys))
     after = paging.after(str)
     if after is not None:
-        query = query.where(AttributeRow.path > after)
+        last = [after] if by == "path" else after.split("\n", 1)
+        if len(last) != len(keys):
+            raise BadQueryError("the cursor belongs to another order; start again without one")
+        place, known = tuple_(*keys), tuple_(*last)
+        query = query.where(place < known if is_reversed else place > known)
+
+    def key(attribute: AttributeMetadata) -> str:
+        # No facet has a line feed but a source, of which some pages would then begin too early.
+        return attribute.path if by == "path" else f"{getattr(attribute, by) or ''}\n{attribute.path}"
+
     found = (AttributeMetadata.model_validate_json(document) for document in session.scalars(query))
-    return paging.page(found, lambda attribute: attribute.path)
+    return paging.page(found, key)
+
+
+def count_attributes(session: Session, wanted: AttributeFilter) -> AttributeFacets:
+    """The facets of a search."""
+    facets: dict[str, dict[str, int]] = {}
+    for name in FACETS:
+        column_of = getattr(AttributeRow, name)
+        query = (
+            select(column_of, func.count())
+            .where(*wanted.conditions(without=name))
+            .group_by(column_of)
+            .order_by(column_of)
+        )
+        facets[name] = {str(value): count for value, count in session.execute(query) if value is not None}
+    total = session.scalar(select(func.count()).select_from(AttributeRow).where(*wanted.conditions())) or 0
+    return AttributeFacets(total=total, facets=facets)
 
 
 def attribute_versions(session: Session, path: str, paging: PageRequest) -> ListPage[AttributeVersionRecord]:

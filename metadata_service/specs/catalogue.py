@@ -33,12 +33,17 @@ def get_spec(session: Session, name: str) -> SpecRecord:
     return record
 
 
-def list_specs(session: Session, wanted: PageRequest) -> ListPage[SpecRecord]:
-    """Specs in the order of their names."""
-    query = _latest().order_by(SpecRow.name).limit(wanted.one_more)
+def list_specs(
+    session: Session, wanted: PageRequest, words: str = "", is_reversed: bool = False
+) -> ListPage[SpecRecord]:
+    """Specs in the order of their names, or reversed. `words` stand in the name or in the source of the active version."""
+    query = _latest().order_by(SpecRow.name.desc() if is_reversed else SpecRow.name).limit(wanted.one_more)
+    for word in words.split():
+        text = SpecRow.name + " " + func.coalesce(SpecRow.active_source, "")
+        query = query.where(text.icontains(word.replace("\x00", " "), autoescape=True))
     after = wanted.after(str)
     if after is not None:
-        query = query.where(SpecRow.name > after)
+        query = query.where(SpecRow.name < after if is_reversed else SpecRow.name > after)
     return wanted.page(_records(session, query), lambda spec: spec.name)
 
 

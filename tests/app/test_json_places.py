@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from idgraph.app.documents.json_places import find_places, offset_within, place_at
-from idgraph.app.documents.problems import DocumentError, JsonFile
+from metadata_service.documents.json_places import find_places, offset_within, place_at
+from metadata_service.documents.problems import DocumentError, JsonFile
 from transforms.spec.pointers import pointer
 
 values = st.recursive(

@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 from idgraph.app import wiring
 from idgraph.app.adapters import indexes, stores
 from idgraph.app.demo.example import Example
-from idgraph.app.documents.reading import read_attributes, read_definition
 from idgraph.app.metadata_server import serving_here
 from idgraph.app.settings.document import Settings, load
 from idgraph.model.kafka import kafka_sources
+from metadata_service.documents.reading import read_attributes, read_definition
 from tests.support.kafka import kafka
 from tests.support.processes import free_port
 from tests.support.stores import dynamodb, elasticsearch

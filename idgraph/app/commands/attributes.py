@@ -25,9 +25,9 @@ from idgraph.app.terminal import (
 from idgraph.model.errors import ApprovalNeededError, MetadataError, RefusedError
 
 if TYPE_CHECKING:
-    from idgraph.app.documents.reading import PlacedAttribute
     from idgraph.model.attributes import AttributeMetadata
     from idgraph.model.records import PolicyChangeRecord
+    from metadata_service.documents.reading import PlacedAttribute
     from transforms.schema.protection_in_force import ListedAttribute
 
 Number = Annotated[int, typer.Argument(min=1, help="Number in `idgraph attributes changes`.")]
@@ -127,7 +127,7 @@ def apply_attributes(
     for a second person (exit code 1). New values of a newly protected attribute are sealed within seconds;
     `idgraph seal` seals stored ones.
     """
-    from idgraph.app.documents.reading import read_attributes
+    from metadata_service.documents.reading import read_attributes
 
     with error_handler():
         given = [placed for file in files for placed in read_attributes(file)]

@@ -16,9 +16,9 @@ from idgraph.model import canonical
 from idgraph.model.errors import ConfigError, TransformError
 
 if TYPE_CHECKING:
-    from idgraph.app.documents.problems import Problem
-    from idgraph.app.documents.reading import SpecOperations
     from idgraph.app.payload_lines import PayloadLine
+    from metadata_service.documents.problems import Problem
+    from metadata_service.documents.reading import SpecOperations
 
 SpecFile = Annotated[
     Path, typer.Argument(help="Mapping spec: a document, a chain of operations, or one operation.")
@@ -51,8 +51,8 @@ def map_payloads(
     A payload that maps to nothing gives `null`. Errors go to standard error with the line's number, and the exit
     code is then 1.
     """
-    from idgraph.app.documents.reading import read_operations
     from idgraph.app.payload_lines import read_payloads
+    from metadata_service.documents.reading import read_operations
 
     if (reveal_values or as_json) and not trace:
         raise typer.BadParameter("--reveal-values and --json belong to --trace")
@@ -138,8 +138,8 @@ def check(
     Exit code 1: a file has mistakes; 2: a file cannot be read. Warnings do not change the exit code. The source of a
     spec is compared with the configured sources, if all their events have known source names.
     """
-    from idgraph.app.documents.problems import DocumentError
-    from idgraph.app.documents.reading import check_document
+    from metadata_service.documents.problems import DocumentError
+    from metadata_service.documents.reading import check_document
 
     with error_handler():
         sources = settings_of(context).event_sources()

@@ -58,7 +58,7 @@ def check_rules(file: RulesFile, as_json: Json = False) -> None:
     With --json: one object with file, ok and problems (line, column, pointer, message, hint).
     """
     from idgraph.app.documents.identity import read_rules
-    from idgraph.app.documents.problems import DocumentError
+    from metadata_service.documents.problems import DocumentError
 
     with error_handler():
         try:
@@ -82,7 +82,7 @@ def apply_rules(context: typer.Context, file: RulesFile, reason: Why = "", as_js
     With --json: one object with `version` and `saved`.
     """
     from idgraph.app.documents.identity import read_rules
-    from idgraph.app.documents.reading import refused_by_service
+    from metadata_service.documents.reading import refused_by_service
 
     with error_handler():
         rules = read_rules(file)
@@ -214,7 +214,7 @@ def try_rules(
 
 def _source(context: typer.Context, spec: Path, name: str | None) -> FileSource | None:
     """The source whose records are tried. Raises ConfigError for a name that is not one."""
-    from idgraph.app.documents.reading import read_definition
+    from metadata_service.documents.reading import read_definition
 
     if name is not None:
         return settings_of(context).file_source(name)

@@ -36,7 +36,7 @@ def apply_specs(context: typer.Context, files: list[Path], reason: Why = "") -> 
 
     An unchanged spec makes no new version.
     """
-    from idgraph.app.documents.reading import (
+    from metadata_service.documents.reading import (
         locate_in,
         read_definition,
         refused_by_service,

@@ -17,10 +17,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from idgraph.app import wiring
 from idgraph.app.demo.example import Example
 from idgraph.app.documents.identity import read_rules
-from idgraph.app.documents.reading import read_attributes, read_definition
 from idgraph.app.java import require_java
 from idgraph.app.link_views import print_explanation
-from idgraph.app.metadata_server import serving_here
+from idgraph.app.metadata_server import application, sign_in_link
 from idgraph.app.profile_tree import profile_tree
 from idgraph.app.publish import publish_lines
 from idgraph.app.settings.document import Settings, load
@@ -30,8 +29,10 @@ from idgraph.model import canonical
 from idgraph.model.errors import IdgraphError
 from idgraph.model.identifiers import Identifier
 from idgraph.model.queries import Query
+from idgraph.web.server import serving
 from ingestion.sources.stream import Intake
 from ingestion.stages.outcomes import BatchReport, StageReport
+from metadata_service.documents.reading import read_attributes, read_definition
 from profile_service.links import Links
 from profile_service.reader import Profile
 from sinks.http.metadata import MetadataClient
@@ -130,7 +131,8 @@ class Demo:
 
             create_keyring(self._settings)
             port = int(self._settings.metadata.url.rsplit(":", 1)[1])
-            url = stack.enter_context(serving_here(self._settings, port))
+            app = application(self._settings)
+            url = stack.enter_context(serving(app, "127.0.0.1", port))
             client = stack.enter_context(wiring.metadata_client(self._settings))
             self._declare(client)
             say(f"metadata service on {url}, {counted(len(client.list_specs()), 'spec')} active")
@@ -145,7 +147,12 @@ class Demo:
             self._summarise(flow, client)
             self._show_profile()
             self._edit(client, flow, stop)
-            self._serve(stack)
+            profiles_token = self._serve(stack)
+            link = sign_in_link(app, url, self._settings, profiles_token)
+            say(
+                "\n[bold]In a browser[/]: Profile Self Serve, by a link that signs in once, within ten minutes\n"
+            )
+            say(f"  {link}", soft_wrap=True, markup=False, highlight=False)
             _unless(stop)
             stays = sys.stdin.isatty() and sys.stdout.isatty()
             self._suggest(stays)
@@ -266,11 +273,11 @@ class Demo:
                         return profile, str(leaf.value)
         return None
 
-    def _serve(self, stack: ExitStack) -> None:
-        """The profile service, with a token for two calls that are there to be copied."""
+    def _serve(self, stack: ExitStack) -> str | None:
+        """The profile service, with a token for two calls that are there to be copied; gives the token."""
         calls = self._example.shown.get("http")
         if not calls:
-            return
+            return None
         from idgraph.app.profile_server import serving_here as serving_profiles
         from metadata_service.storage.database import open_database
         from metadata_service.storage.tokens import Role, create_token
@@ -292,6 +299,7 @@ class Demo:
                 markup=False,
             )
             say(f"    {_first_characters(_got(url + call, token))}", markup=False, highlight=False)
+        return token
 
     def _suggest(self, stays: bool) -> None:
         self._console.print("\n[bold]Try next[/]\n")

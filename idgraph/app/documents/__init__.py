@@ -1,1 +1,1 @@
-"""JSON documents that people write, read with the place of each mistake."""
+"""Identity rules as documents that people write."""

@@ -8,8 +8,6 @@ from typing import NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from idgraph.app.documents.problems import JsonFile, Problem, model_problems
-from idgraph.app.documents.reading import read_definition
 from idgraph.app.payload_lines import PayloadLine, read_payloads
 from idgraph.model import canonical
 from idgraph.model.dead_letters import DeadLetterReason
@@ -23,6 +21,8 @@ from ingestion.stages.decode import EnvelopeReader
 from merge.identity.evidence import SeenEvent
 from merge.identity.rules import Rules
 from merge.identity.simulation import seen_event, seen_events
+from metadata_service.documents.problems import JsonFile, Problem, model_problems
+from metadata_service.documents.reading import read_definition
 from metadata_service.identity_rules import find_problems
 from transforms.spec.mapping import MappedPayload, MappingSpec
 

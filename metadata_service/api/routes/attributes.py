@@ -23,7 +23,7 @@ from idgraph.web.refusals import RefusedRequestError
 from metadata_service.api.routes.policies import ASKED, asked
 from metadata_service.api.service import Actor, Paging, Reason, Service
 from metadata_service.attributes import catalogue as attributes
-from metadata_service.attributes.catalogue import AttributeFilter, PlannedAttribute
+from metadata_service.attributes.catalogue import AttributeFacets, AttributeFilter, PlannedAttribute
 from metadata_service.attributes.discovery import Verdict, decided
 from metadata_service.attributes.policy_changes import opened_by_attribute, request_change
 from metadata_service.storage.edits import Edit
@@ -41,22 +41,47 @@ async def _path(
 AttributePath = Annotated[str, Depends(_path)]
 
 
-@router.get("")
-def search(
-    service: Service,
-    paging: Paging,
+async def _wanted(
     q: Annotated[str, Query(max_length=200, description="Words in path, name or description.")] = "",
     prefix: Annotated[str, Query(max_length=1024, description="How the path begins.")] = "",
-    source: str | None = None,
-    status: AttributeStatus | None = None,
-    classification: Classification | None = None,
-    encryption: EncryptionLevel | None = None,
-    data_type: DataType | None = None,
+    source: Annotated[list[str] | None, Query()] = None,
+    status: Annotated[list[AttributeStatus] | None, Query()] = None,
+    classification: Annotated[list[Classification] | None, Query()] = None,
+    encryption: Annotated[list[EncryptionLevel] | None, Query()] = None,
+    data_type: Annotated[list[DataType] | None, Query()] = None,
+) -> AttributeFilter:
+    return AttributeFilter(
+        q, prefix, source or (), status or (), classification or (), encryption or (), data_type or ()
+    )
+
+
+WantedAttributes = Annotated[AttributeFilter, Depends(_wanted)]
+Sort = Annotated[
+    str,
+    Query(
+        pattern=r"^-?(path|status|source|classification|encryption|data_type)$",
+        description="With `-` before it, the other way round.",
+    ),
+]
+
+
+@router.get("")
+def search(
+    service: Service, paging: Paging, wanted: WantedAttributes, sort: Sort = "path"
 ) -> ListPage[AttributeMetadata]:
-    """Attributes by path."""
-    wanted = AttributeFilter(q, prefix, source, status, classification, encryption, data_type)
+    """Attributes, by path or as `sort` says. A filter that is given twice lets both values pass."""
     with service.database.read() as session:
-        return attributes.search_attributes(session, wanted, paging)
+        return attributes.search_attributes(session, wanted, paging, sort)
+
+
+facets_router = APIRouter(prefix="/v1/attribute-facets", tags=["attributes"])
+
+
+@facets_router.get("")
+def count(service: Service, wanted: WantedAttributes) -> AttributeFacets:
+    """How many attributes match, in all and by the values of each filter."""
+    with service.database.read() as session:
+        return attributes.count_attributes(session, wanted)
 
 
 @router.put("/{path}", response_model=AttributeMetadata, responses=ASKED)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Response
+from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from idgraph.model.records import SpecCheckRecord, SpecRecord, SpecVersionRecord
@@ -15,6 +15,7 @@ from idgraph.web.refusals import RefusedRequestError
 from metadata_service.api.service import Actor, Paging, Reason, Service
 from metadata_service.specs import catalogue as spec_edits
 from metadata_service.specs import catalogue as specs
+from metadata_service.specs.preview import PreviewRecord, preview_event
 from metadata_service.specs.rules import check_spec
 
 router = APIRouter(prefix="/v1/specs", tags=["specs"])
@@ -43,6 +44,23 @@ def check_only(definition: SpecDefinition, service: Service) -> SpecCheckRecord:
     return SpecCheckRecord(warnings=warnings)
 
 
+class SpecPreview(BaseModel):
+    """A spec, and the payload of an event that it is tried on."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    definition: SpecDefinition
+    payload: dict[str, Any]
+
+
+@router.post("/preview")
+def preview(tried: SpecPreview, service: Service) -> PreviewRecord:
+    """What a spec makes of one event, without values that policy protects. Nothing is stored."""
+    check_spec(tried.definition, service.compile_spec)
+    with service.database.read() as session:
+        return preview_event(session, tried.definition, tried.payload)
+
+
 @router.put("/{name}", response_model=SpecRecord)
 def put(
     name: Name,
@@ -63,10 +81,15 @@ def put(
 
 
 @router.get("")
-def list_(service: Service, paging: Paging) -> ListPage[SpecRecord]:
+def list_(
+    service: Service,
+    paging: Paging,
+    q: Annotated[str, Query(max_length=200, description="Words in the name or the source.")] = "",
+    sort: Literal["name", "-name"] = "name",
+) -> ListPage[SpecRecord]:
     """Specs by name, each with its latest version."""
     with service.database.read() as session:
-        return specs.list_specs(session, paging)
+        return specs.list_specs(session, paging, q, sort == "-name")
 
 
 @router.get("/{name}", response_model=SpecRecord)

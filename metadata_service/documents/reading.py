@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from idgraph.app.documents.problems import DocumentError, JsonFile, Problem, model_problems
 from idgraph.model.attributes import AttributeDefinition
 from idgraph.model.classification import ClassificationLevels
 from idgraph.model.errors import SpecError
@@ -21,6 +20,7 @@ from idgraph.model.snapshots import pattern_matches
 from idgraph.model.specs import SpecDefinition
 from idgraph.web.refusals import RefusedRequestError
 from metadata_service.attributes.rules import check_attribute
+from metadata_service.documents.problems import DocumentError, JsonFile, Problem, model_problems
 from metadata_service.specs.rules import check_spec
 
 
@@ -75,6 +75,13 @@ def _read_operations(spec: JsonFile) -> SpecOperations:
 def read_definition(file: Path) -> SpecDefinition:
     """The spec document of a file."""
     return _definition(JsonFile(file))
+
+
+def read_definition_text(text: str) -> tuple[SpecDefinition, list[Problem]]:
+    """The spec document that a text holds, with warnings. Raises DocumentError."""
+    document = JsonFile.of_text(text)
+    definition = _definition(document)
+    return definition, [document.locate(each) for each in unproduced_paths(definition)]
 
 
 def unknown_source(definition: SpecDefinition, sources: frozenset[str]) -> list[SpecError]:

@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
-from idgraph.app.documents.json_places import (
+from idgraph.model import canonical
+from idgraph.model.errors import ConfigError, IdgraphError, SpecError
+from idgraph.model.specs import IDENTIFIER_TYPE_PATTERN, NAME_PATTERN
+from metadata_service.documents.json_places import (
     JsonPositions,
     find_places,
     offset_within,
     place_at,
 )
-from idgraph.model import canonical
-from idgraph.model.errors import ConfigError, IdgraphError, SpecError
-from idgraph.model.specs import IDENTIFIER_TYPE_PATTERN, NAME_PATTERN
 from transforms.spec.pointers import found, nearest, pointer
 
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -59,13 +59,21 @@ class DocumentError(IdgraphError):
 class JsonFile:
     """A file's JSON value and the places of its parts. It must be UTF-8; a byte order mark is let in."""
 
-    def __init__(self, file: Path) -> None:
-        """`-` is standard input. Raises DocumentError for what is no JSON, ConfigError for a file that cannot be read."""
+    def __init__(self, file: Path, text: str | None = None) -> None:
+        """`-` is standard input; with `text` nothing is read. Raises DocumentError for what is no JSON, ConfigError for a file
+        that cannot be read."""
         self.file = file
         try:
-            self.text = self._decoded(sys.stdin.buffer.read() if file == Path("-") else file.read_bytes())
+            raw = (
+                b""
+                if text is not None
+                else sys.stdin.buffer.read()
+                if file == Path("-")
+                else file.read_bytes()
+            )
         except OSError as error:
             raise ConfigError(f"{file}: {error.strerror}") from None
+        self.text = self._decoded(raw) if text is None else text
         try:
             json.loads(self.text)
             self.content: Any = canonical.decode(self.text)
@@ -77,6 +85,11 @@ class JsonFile:
         self._places: JsonPositions = find_places(self.text)
         if self._places.repeated:
             raise DocumentError(file, map(self._repeated, self._places.repeated))
+
+    @classmethod
+    def of_text(cls, text: str) -> JsonFile:
+        """A text that is in no file."""
+        return cls(Path("spec"), text)
 
     def locate(self, error: SpecError) -> Problem:
         """Where a mistake stands: at the value, at the key of a longer value, or at the nearest above."""

@@ -1,0 +1,1 @@
+"""JSON documents that people write, read with the place of each mistake."""

@@ -1,0 +1,138 @@
+"""The pages as an ASGI application beside the REST interface: own sign-in, own errors, and a strict content policy."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from urllib.parse import quote
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.staticfiles import StaticFiles
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from idgraph.model.errors import IdgraphError, ProfileServiceError
+from idgraph.web.problems import STATUS, KeepSlashes
+from metadata_service.api.service import MetadataService
+from metadata_service.storage.tokens import authenticate
+from metadata_service.ui import attributes, profiles, signing_in, specs
+from metadata_service.ui.page import (
+    ROOT,
+    SIGN_IN,
+    STATIC,
+    NotSignedInError,
+    StaleFormError,
+    find_session,
+    render,
+)
+from metadata_service.ui.profiles import ProfileSource
+from metadata_service.ui.sessions import Sessions
+
+log = logging.getLogger(__name__)
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+    "X-Frame-Options": "DENY",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+NOT_FOUND = "There is nothing at this address, or it was renamed."
+AWAY = "The database of the metadata service does not answer. What was published stays in force; try again."
+CRASHED = "An error of the service; its log has more. Try again, or go back."
+STALE = "This form is of a session that ended, or of another site. Nothing was changed. Open the page again."
+
+
+class BesidePages:
+    """ASGI middleware: addresses below /ui are the pages, all others the REST interface."""
+
+    def __init__(self, app: ASGIApp, pages: ASGIApp) -> None:
+        self._app = app
+        self._pages = pages
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path: str = scope.get("path", "")
+        if scope["type"] != "http" or not (path == ROOT or path.startswith(ROOT + "/")):
+            return await self._app(scope, receive, send)
+        is_versioned = path.startswith(f"{ROOT}/static/") and scope["query_string"].startswith(b"v=")
+
+        async def marking(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.update(HEADERS)
+                kept = is_versioned and message["status"] == 200
+                headers["Cache-Control"] = "public, max-age=31536000, immutable" if kept else "no-store"
+            await send(message)
+
+        return await self._pages(scope, receive, marking)
+
+
+def create_pages(service: MetadataService, profile_source: ProfileSource | None) -> FastAPI:
+    """The pages over a service."""
+    app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
+    app.state.service = service
+    app.state.sessions = Sessions(partial(authenticate, service.database))
+    app.state.profile_source = profile_source
+    for module in (signing_in, attributes, specs, profiles):
+        app.include_router(module.router)
+    app.mount(f"{ROOT}/static", StaticFiles(directory=STATIC))
+    app.add_middleware(KeepSlashes)
+    _answer_errors(app)
+    return app
+
+
+def _answer_errors(app: FastAPI) -> None:
+    @app.exception_handler(NotSignedInError)
+    def sign_in(request: Request, _error: NotSignedInError) -> Response:
+        address = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        target = f"{SIGN_IN}?next={quote(address if request.method == 'GET' else ROOT, safe='')}"
+        if "hx-request" in request.headers:
+            return Response(status_code=401, headers={"HX-Redirect": SIGN_IN})
+        return Response(status_code=303, headers={"Location": target})
+
+    @app.exception_handler(StaleFormError)
+    def stale(request: Request, _error: StaleFormError) -> Response:
+        return _error_page(request, 403, STALE)
+
+    @app.exception_handler(IdgraphError)
+    def failed(request: Request, error: IdgraphError) -> Response:
+        if isinstance(error, ProfileServiceError):
+            return _error_page(request, 503, f"{error}. Pages of the catalogue still work.")
+        status = next((STATUS[base] for base in type(error).__mro__ if base in STATUS), 422)
+        return _error_page(request, status, str(error))
+
+    @app.exception_handler(RequestValidationError)
+    def invalid(request: Request, error: RequestValidationError) -> Response:
+        names = ", ".join(sorted({str(wrong["loc"][-1]) for wrong in error.errors()}))
+        return _error_page(request, 422, f"This part of the address cannot be read: {names}. Leave it out.")
+
+    @app.exception_handler(HTTPException)
+    def http(request: Request, error: HTTPException) -> Response:
+        return _error_page(
+            request, error.status_code, NOT_FOUND if error.status_code == 404 else str(error.detail)
+        )
+
+    @app.exception_handler(SQLAlchemyError)
+    def away(request: Request, error: SQLAlchemyError) -> Response:
+        log.error("the database failed: %s", type(error).__name__)
+        return render(request, "error.html", None, 503, title="Does not answer", code=503, problem=AWAY)
+
+    @app.exception_handler(Exception)
+    def crashed(request: Request, _error: Exception) -> Response:
+        response = render(request, "error.html", None, 500, title="Error", code=500, problem=CRASHED)
+        response.headers.update(HEADERS)
+        return response
+
+
+TITLES = {403: "Not allowed", 404: "Not found", 412: "Changed meanwhile", 503: "Does not answer"}
+
+
+def _error_page(request: Request, status: int, problem: str) -> Response:
+    session = find_session(request)
+    title = TITLES.get(status, "This did not work")
+    return render(request, "error.html", session, status, title=title, code=status, problem=problem)

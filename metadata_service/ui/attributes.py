@@ -1,0 +1,209 @@
+"""Search Attributes, and the page of one attribute."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from fastapi import APIRouter, Path, Query, Request, Response
+from pydantic import ValidationError
+
+from idgraph.model.attributes import (
+    AttributeDefinition,
+    AttributeMetadata,
+    AttributeStatus,
+    Classification,
+    DataType,
+    EncryptionLevel,
+    ReconciliationPolicy,
+)
+from idgraph.web.conditional import etag_of, precondition
+from idgraph.web.cursors import PageRequest
+from idgraph.web.path_values import path_value
+from idgraph.web.refusals import PreconditionError, RefusedRequestError
+from metadata_service.api.routes import attributes as api
+from metadata_service.api.service import Service
+from metadata_service.attributes import catalogue
+from metadata_service.specs.catalogue import active_specs
+from metadata_service.ui.page import HOME, OwnFields, SignedIn, as_json, curl, may, render, require, see_other
+
+router = APIRouter()
+
+PAGE = 50
+SORTABLE = ("path", "data_type", "source", "classification", "encryption", "status")
+EDITED = (
+    *("name", "description", "data_type", "classification", "encryption", "authorization_level", "policy"),
+    *("sources", "indexable", "identifiable", "status"),
+)
+CHOICES: dict[str, list[str]] = {
+    "data_type": list(map(str, DataType)),
+    "classification": list(map(str, Classification)),
+    "encryption": list(map(str, EncryptionLevel)),
+    "policy": list(map(str, ReconciliationPolicy)),
+    "status": list(map(str, AttributeStatus)),
+}
+AttributeAddress = "/ui/attributes/{path}"
+TakenPath = Annotated[str, Path(description="Read as it was sent.")]
+
+
+@router.get(HOME)
+def search(
+    request: Request,
+    session: SignedIn,
+    service: Service,
+    wanted: api.WantedAttributes,
+    sort: api.Sort = "path",
+    cursor: Annotated[str | None, Query(max_length=10_000)] = None,
+    limit: Annotated[int, Query(ge=1, le=200)] = PAGE,
+) -> Response:
+    """The list."""
+    require(session, "GET", "/v1/attributes")
+    return render(
+        request,
+        "attributes.html",
+        session,
+        title="Search Attributes",
+        page=api.search(service, PageRequest(cursor, limit), wanted, sort),
+        counts=api.count(service, wanted),
+        wanted=wanted,
+        sort=sort,
+        sortable=SORTABLE,
+        curl=curl(str(request.base_url), "/v1/attributes", **dict(request.query_params.multi_items())),
+    )
+
+
+@router.get(AttributeAddress)
+def show(request: Request, session: SignedIn, service: Service, path: TakenPath, asked: int = 0) -> Response:  # noqa: ARG001
+    """One attribute."""
+    return _page(request, session, service, path_value(request, 3), asked=asked)
+
+
+def _page(
+    request: Request, session: SignedIn, service: Service, path: str, status: int = 200, **context: Any
+) -> Response:
+    require(session, "GET", f"/v1/attributes/{path}")
+    with service.database.read() as reading:
+        document = catalogue.get_attribute(reading, path)
+        versions = catalogue.attribute_versions(reading, path, PageRequest(None, 20)).items
+        writers = [spec for spec in active_specs(reading) if _writes(spec.operations, path)]
+    attribute = AttributeMetadata.model_validate_json(document)
+    shown = {
+        "asked": 0,
+        "problem": None,
+        "conflict": None,
+        "typed": _as_fields(attribute),
+        "reason": "",
+    } | context
+    return render(
+        request,
+        "attribute.html",
+        session,
+        status,
+        title=path,
+        attribute=attribute,
+        etag=etag_of(document),
+        versions=versions,
+        changes=[_changed(new.metadata, old.metadata) for new, old in pairwise(versions)],
+        writers=writers,
+        may_edit=may(session, "PUT", f"/v1/attributes/{path}"),
+        choices=CHOICES,
+        curl=curl(str(request.base_url), f"/v1/attributes/{_segment(path)}"),
+        **shown,
+    )
+
+
+@router.post(AttributeAddress)
+def save(
+    request: Request, session: SignedIn, service: Service, fields: OwnFields, path: TakenPath
+) -> Response:
+    """Edit it. A conflict shows what was saved meanwhile, and keeps what was typed."""
+    path = path_value(request, 3)
+    require(session, "PUT", f"/v1/attributes/{path}")
+    typed = {name: fields.get(name, "") for name in EDITED}
+    reason = fields.get("reason", "")
+    again: dict[str, Any] = {"typed": typed, "reason": reason}
+    try:
+        answer = api.put(
+            path,
+            AttributeDefinition.model_validate({"path": path, **_as_definition(typed)}),
+            service,
+            session.caller.name,
+            precondition(fields.get("etag", "")),
+            reason,
+        )
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        place = "/".join(map(str, wrong["loc"][:1]))
+        return _page(request, session, service, path, 422, problem=(place, wrong["msg"]), **again)
+    except RefusedRequestError as error:
+        hint = f" ({error.hint})" if error.hint else ""
+        problem = (error.pointer.lstrip("/"), error.message + hint)
+        return _page(request, session, service, path, 422, problem=problem, **again)
+    except PreconditionError:
+        with service.database.read() as reading:
+            known = AttributeMetadata.model_validate_json(catalogue.get_attribute(reading, path))
+        return _page(request, session, service, path, 412, conflict=_as_fields(known), **again)
+    target = f"{HOME}/{_segment(path)}"
+    if answer.status_code == 202:
+        return see_other(target, asked=str(json.loads(bytes(answer.body))["id"]))
+    return see_other(target)
+
+
+@router.post(AttributeAddress + "/proposal")
+def decide(
+    request: Request, session: SignedIn, service: Service, fields: OwnFields, path: TakenPath
+) -> Response:
+    """Confirm or refuse what a detector proposes."""
+    path = path_value(request, 3)
+    require(session, "POST", f"/v1/attributes/{path}/proposal")
+    try:
+        decision = api.ProposalDecision.model_validate(
+            {"decision": fields.get("decision"), "reason": fields.get("reason", "")}
+        )
+    except ValidationError:
+        raise RefusedRequestError("a proposal is confirmed or refused") from None
+    answer = api.decide(path, decision, service, session.caller.name)
+    target = f"{HOME}/{_segment(path)}"
+    if answer.status_code == 202:
+        return see_other(target, asked=str(json.loads(bytes(answer.body))["id"]))
+    return see_other(target)
+
+
+def _segment(path: str) -> str:
+    return quote(path, safe="")
+
+
+def _as_fields(attribute: AttributeMetadata) -> dict[str, str]:
+    """As the form has them."""
+    stated = attribute.model_dump(mode="json", include=set(EDITED))
+    return {
+        name: ", ".join(value)
+        if name == "sources"
+        else ("on" if value else "")
+        if isinstance(value, bool)
+        else str(value)
+        for name, value in stated.items()
+    }
+
+
+def _as_definition(fields: dict[str, str]) -> dict[str, Any]:
+    sources = tuple(each.strip() for each in fields["sources"].split(",") if each.strip())
+    flags = {name: fields[name] == "on" for name in ("indexable", "identifiable")}
+    return {**fields, "sources": sources, **flags}
+
+
+def _changed(new: AttributeMetadata, old: AttributeMetadata) -> list[tuple[str, str, str]]:
+    """The decisions in which two versions differ."""
+    return [
+        (name, as_json(before), as_json(after))
+        for name, after in new.model_dump(mode="json", include=set(EDITED)).items()
+        if (before := old.model_dump(mode="json", include={name})[name]) != after
+    ]
+
+
+def _writes(operations: Any, path: str) -> bool:
+    from transforms.spec.output_tree import can_produce, output_tree
+
+    return can_produce(output_tree(operations), path)

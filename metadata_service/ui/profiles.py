@@ -1,0 +1,182 @@
+"""One profile, as the profile service shows it to the person who is signed in."""
+
+from __future__ import annotations
+
+from pathlib import Path as FilePath
+from typing import Annotated, Any, NamedTuple
+from urllib.parse import quote
+
+from fastapi import APIRouter, Path, Request, Response
+
+from idgraph.client import ProfilesClient
+from idgraph.model import paths
+from idgraph.model.errors import ProfileServiceError
+from idgraph.model.identifiers import HASHED_PREFIX, Identifier
+from idgraph.web.path_values import path_value
+from metadata_service.ui.page import OwnFields, SignedIn, cookie_name, curl, render, see_other, sessions_of
+from metadata_service.ui.sessions import Session
+from metadata_service.ui.signing_in import keep_session
+
+router = APIRouter()
+
+LIST = "/ui/profiles"
+SECONDS = 5.0
+
+
+class ProfileSource(NamedTuple):
+    """Where the profile service is."""
+
+    url: str
+    ca_file: FilePath | None = None
+    allow_plain_http: bool = False
+
+    def client(self, token: str) -> ProfilesClient:
+        """Asks with somebody's own token."""
+        return ProfilesClient(
+            self.url, token, SECONDS, ca_file=self.ca_file, allow_plain_http=self.allow_plain_http
+        )
+
+
+class ShownValue(NamedTuple):
+    """A leaf of a profile: its path below the group, and where it came from."""
+
+    path: str
+    name: str
+    value: Any
+    is_sealed: bool
+    kind: str
+    origin: dict[str, Any] | None
+
+
+@router.get(LIST)
+def begin(request: Request, session: SignedIn) -> Response:
+    """The search."""
+    return _search(request, session)
+
+
+def _search(request: Request, session: Session, status: int = 200, **context: Any) -> Response:
+    shown = {"typed": "", "missing": None, "problem": None, "access_problem": None} | context
+    source = request.app.state.profile_source
+    return render(
+        request,
+        "profiles.html",
+        session,
+        status,
+        title="Profiles",
+        has_service=source is not None,
+        has_access=session.profiles_token is not None,
+        **shown,
+    )
+
+
+@router.post(LIST)
+def find(request: Request, session: SignedIn, fields: OwnFields) -> Response:
+    """By an identifier, which is in no URL: one that policy protects stays out of it."""
+    typed = fields.get("q", "").strip()
+    try:
+        identifier = Identifier.parse(typed)
+    except ValueError as error:
+        return _search(request, session, 422, typed=typed, problem=f"{error}.")
+    found = _look_up(request, session, str(identifier))
+    if isinstance(found, Response):
+        return found
+    if found is None:
+        return _search(request, session, 404, typed=typed, missing=typed)
+    named = next((each for each in found["identifiers"] if f"{each['type']}:{each['value']}" == typed), None)
+    open_ones = [each for each in found["identifiers"] if not each["value"].startswith(HASHED_PREFIX)]
+    chosen = named or (open_ones[0] if open_ones else None)
+    address = found["id"] if chosen is None else f"{chosen['type']}:{chosen['value']}"
+    return see_other(f"{LIST}/{quote(address, safe=':')}")
+
+
+@router.post(LIST + "/access")
+def take_token(request: Request, session: SignedIn, fields: OwnFields) -> Response:
+    """Add a token of the role `profiles` to the session, which gets a new id."""
+    begun = sessions_of(request).with_profiles(
+        request.cookies.get(cookie_name(request), ""), session, fields.get("token", "").strip()
+    )
+    if begun is None:
+        problem = "No token of the role profiles like this is in use. It may be mistyped, revoked or expired."
+        return _search(request, session, 403, access_problem=problem)
+    return keep_session(request, see_other(LIST), begun)
+
+
+@router.get(LIST + "/{identifier}")
+def show(
+    request: Request,
+    session: SignedIn,
+    identifier: Annotated[str, Path(description="Read as it was sent.")],
+) -> Response:
+    """One person."""
+    identifier = path_value(request, 3)
+    found = _look_up(request, session, identifier)
+    if isinstance(found, Response):
+        return found
+    if found is None:
+        return _search(request, session, 404, missing=identifier)
+    with _client(request, session) as client:
+        explained = client.explain(identifier)
+    title = (
+        f"{found['identifiers'][0]['type']}:{found['identifiers'][0]['value']}"
+        if found["identifiers"]
+        else found["id"]
+    )
+    source: ProfileSource = request.app.state.profile_source
+    sources = sorted({origin["source"] for origin in found["provenance"].values()})
+    return render(
+        request,
+        "profile.html",
+        session,
+        title=title,
+        profile=found,
+        groups=_groups(found),
+        sources=sources,
+        links=explained[0] if explained else {"accepted": [], "refused": []},
+        curl=curl(source.url, f"/v1/profiles/{quote(identifier, safe=':')}", provenance="true"),
+    )
+
+
+def _client(request: Request, session: Session) -> ProfilesClient:
+    source: ProfileSource = request.app.state.profile_source
+    return source.client(session.profiles_token or "")
+
+
+def _look_up(request: Request, session: Session, identifier: str) -> dict[str, Any] | Response | None:
+    """None where the profile service shows this person nobody; a page where it cannot be asked."""
+    if request.app.state.profile_source is None:
+        return _search(request, session, 503)
+    if session.profiles_token is None:
+        return _search(request, session, 403)
+    try:
+        with _client(request, session) as client:
+            return client.lookup(identifier, provenance=True)
+    except ProfileServiceError as error:
+        if error.status == 400:
+            return _search(request, session, 422, problem="An identifier is written type:value.")
+        if error.status in (401, 403):
+            problem = "The profile service does not admit this token any more. Ask for a new one."
+            return _search(request, session, 403, access_problem=problem)
+        raise
+
+
+def _groups(profile: dict[str, Any]) -> list[tuple[str, list[ShownValue]]]:
+    """The values by their first key."""
+    groups: dict[str, list[ShownValue]] = {}
+    for path, value in _leaves(profile["attributes"]):
+        keys = paths.split(path)
+        is_sealed = isinstance(value, dict)
+        shown = ShownValue(
+            path, paths.join(keys[1:]) or path, value, is_sealed, keys[-1], profile["provenance"].get(path)
+        )
+        groups.setdefault(keys[0], []).append(shown)
+    return sorted(groups.items())
+
+
+def _leaves(tree: dict[str, Any], above: tuple[str, ...] = ()) -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = []
+    for key, value in tree.items():
+        if isinstance(value, dict) and value.get("$protected") is not True:
+            found += _leaves(value, (*above, key))
+        else:
+            found.append((paths.join((*above, key)), value))
+    return found

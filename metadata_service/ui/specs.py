@@ -1,0 +1,286 @@
+"""Mapping Specs: the list, one spec with its versions, and the editor with what the spec makes of a sample event."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from typing import Annotated, Any, Literal, NamedTuple
+
+from fastapi import APIRouter, Path, Query, Request, Response
+
+from idgraph.model import canonical
+from idgraph.model.errors import SpecError
+from idgraph.model.records import SpecRecord
+from idgraph.model.specs import NAME_PATTERN, SpecDefinition, SpecDocument, SpecStatus
+from idgraph.web.conditional import etag_of, precondition
+from idgraph.web.cursors import PageRequest
+from idgraph.web.refusals import ClashError, PreconditionError, RefusedRequestError
+from metadata_service.api.routes import specs as api
+from metadata_service.api.service import Service
+from metadata_service.documents.problems import DocumentError, JsonFile, Problem
+from metadata_service.documents.reading import read_definition_text
+from metadata_service.specs import catalogue
+from metadata_service.specs.preview import PreviewRecord
+from metadata_service.ui.page import OwnFields, SignedIn, curl, may, render, require, see_other
+
+router = APIRouter()
+
+LIST = "/ui/specs"
+Name = Annotated[str, Path(pattern=NAME_PATTERN)]
+
+
+@router.get(LIST)
+def list_specs(
+    request: Request,
+    session: SignedIn,
+    service: Service,
+    q: Annotated[str, Query(max_length=200)] = "",
+    sort: Literal["name", "-name"] = "name",
+    cursor: Annotated[str | None, Query(max_length=10_000)] = None,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+) -> Response:
+    """By name."""
+    require(session, "GET", "/v1/specs")
+    return render(
+        request,
+        "specs.html",
+        session,
+        title="Mapping Specs",
+        page=api.list_(service, PageRequest(cursor, limit), q, sort),
+        q=q,
+        sort=sort,
+        curl=curl(str(request.base_url), "/v1/specs", **dict(request.query_params.items())),
+    )
+
+
+@router.get(LIST + "/{name}")
+def show(
+    request: Request,
+    session: SignedIn,
+    service: Service,
+    name: Name,
+    version: Annotated[int | None, Query(ge=1, lt=2**31)] = None,
+    published: bool = False,
+) -> Response:
+    """One version (the one in force, if none is named), its difference to the one before, and all versions."""
+    require(session, "GET", f"/v1/specs/{name}")
+    with service.database.read() as reading:
+        record = catalogue.get_spec(reading, name)
+        shown = catalogue.get_spec_version(
+            reading, name, version or record.active_version or record.latest_version
+        )
+        versions = catalogue.spec_versions(reading, name, PageRequest(None, 50)).items
+    number = shown.document.version
+    before = next((each.document for each in versions if each.document.version == number - 1), None)
+    return render(
+        request,
+        "spec.html",
+        session,
+        title=name,
+        record=record,
+        shown=shown,
+        versions=versions,
+        text=spec_text(shown.document),
+        difference=[] if before is None else difference(spec_text(before), spec_text(shown.document)),
+        published=published,
+        may_edit=may(session, "PUT", f"/v1/specs/{name}"),
+        curl=curl(str(request.base_url), f"/v1/specs/{name}/versions/{number}"),
+    )
+
+
+@router.get(LIST + "/{name}/edit")
+def edit(request: Request, session: SignedIn, service: Service, name: Name) -> Response:
+    """The editor, with the latest version."""
+    require(session, "PUT", f"/v1/specs/{name}")
+    with service.database.read() as reading:
+        record = catalogue.get_spec(reading, name)
+    return _editor(request, session, record, spec_text(record.document))
+
+
+def _editor(
+    request: Request, session: SignedIn, record: SpecRecord, text: str, status: int = 200, **context: Any
+) -> Response:
+    shown = {"sample": "", "reason": "", "refusal": None, "theirs": []} | context
+    return render(
+        request,
+        "spec_editor.html",
+        session,
+        status,
+        title=f"Edit {record.name}",
+        record=record,
+        text=text,
+        etag=etag_of(record.model_dump_json()),
+        is_rail=True,
+        curl=None,
+        **shown,
+        **_checked(None, record.name, "", "")._asdict(),
+    )
+
+
+class Checked(NamedTuple):
+    """The draft as it is: its problems with their lines, and what it makes of the sample."""
+
+    problems: list[Problem]
+    warnings: list[Problem]
+    preview: PreviewRecord | None
+    sample_problem: str | None
+    is_checked: bool
+
+
+@router.post(LIST + "/{name}/check")
+def check(request: Request, session: SignedIn, service: Service, name: Name, fields: OwnFields) -> Response:
+    """Called as one types: nothing is stored."""
+    require(session, "POST", "/v1/specs/check")
+    checked = _checked(service, name, fields.get("text", ""), fields.get("sample", ""))
+    return render(request, "spec_result.html", session, **checked._asdict())
+
+
+def _checked(service: Service | None, name: str, text: str, sample: str) -> Checked:
+    if service is None:
+        return Checked([], [], None, None, is_checked=False)
+    problems: list[Problem] = []
+    warnings: list[Problem] = []
+    preview, sample_problem = None, None
+    try:
+        definition, warnings = _definition(name, text)
+        payload = _payload(sample)
+        if payload is not None:
+            preview = api.preview(api.SpecPreview(definition=definition, payload=payload), service)
+        else:
+            warned = api.check_only(definition, service).warnings
+            warnings += [Problem(1, 1, "", each, None) for each in warned]
+    except DocumentError as error:
+        problems, warnings = error.problems, list(error.warnings)
+    except SpecError as error:
+        problems = [JsonFile.of_text(text).locate(error)]
+    except RefusedRequestError as error:
+        sample_problem = error.message
+    return Checked(problems, warnings, preview, sample_problem, is_checked=True)
+
+
+def _definition(name: str, text: str) -> tuple[SpecDefinition, list[Problem]]:
+    """What the text says. Raises DocumentError."""
+    definition, warnings = read_definition_text(text)
+    if definition.name != name:
+        refused = SpecError(f"this page edits the spec {name}; another name is another spec", "/name")
+        raise JsonFile.of_text(text).refuse([refused])
+    return definition, warnings
+
+
+def _payload(sample: str) -> dict[str, Any] | None:
+    """Raises RefusedRequestError."""
+    if not sample.strip():
+        return None
+    try:
+        json.loads(sample)  # its messages name the line
+        payload = canonical.decode(sample)
+    except json.JSONDecodeError as error:
+        raise RefusedRequestError(f"line {error.lineno}: not JSON: {error.msg}") from None
+    except (*canonical.MalformedJSON, ValueError):
+        raise RefusedRequestError("not JSON as events have it") from None
+    if not isinstance(payload, dict):
+        raise RefusedRequestError("the payload of an event is an object, written in braces")
+    return payload
+
+
+@router.post(LIST + "/{name}/publish")
+def publish(request: Request, session: SignedIn, service: Service, name: Name, fields: OwnFields) -> Response:
+    """Save a version, as a draft or in force. A conflict shows both versions, and keeps what was typed."""
+    require(session, "PUT", f"/v1/specs/{name}")
+    text, reason = fields.get("text", ""), fields.get("reason", "").strip()
+    again = {"reason": reason, "sample": fields.get("sample", "")}
+    is_draft = fields.get("act") == "draft"
+
+    def refused(problem: str, status: int = 422, theirs: list[Row] | None = None) -> Response:
+        with service.database.read() as reading:
+            record = catalogue.get_spec(reading, name)
+        return _editor(request, session, record, text, status, refusal=problem, theirs=theirs or [], **again)
+
+    if not reason:
+        return refused("Say why: the reason is kept with the version, for whoever asks later.")
+    try:
+        definition, _ = _definition(name, text)
+        stated = definition.model_copy(update={"status": SpecStatus.DRAFT if is_draft else SpecStatus.ACTIVE})
+        api.put(
+            name, stated, service, session.caller.name, precondition(fields.get("etag", "")), reason[:1000]
+        )
+    except DocumentError as error:
+        return refused("; ".join(f"line {each.line}: {each.message}" for each in error.problems))
+    except ClashError as error:
+        return refused(str(error), 409)
+    except SpecError as error:
+        return refused(f"{error.pointer}: {error.message}")
+    except PreconditionError:
+        with service.database.read() as reading:
+            known = catalogue.get_spec(reading, name).document
+        return refused(
+            f"Version {known.version} was saved while you edited. Nothing of yours is lost: take over what you need "
+            "from it, then publish.",
+            412,
+            difference(spec_text(known), text),
+        )
+    return see_other(f"{LIST}/{name}", published="true") if not is_draft else see_other(f"{LIST}/{name}/edit")
+
+
+def spec_text(document: SpecDocument) -> str:
+    """A version as JSON that is edited: without what has its default, and what the service keeps beside it."""
+    stated = document.model_dump(mode="json", exclude={"version", "created", "status"}, exclude_defaults=True)
+    return _compact(stated)
+
+
+def _compact(value: Any, indent: str = "") -> str:
+    """JSON with short arrays and objects on one line."""
+    flat = json.dumps(value, ensure_ascii=False)
+    if (
+        not isinstance(value, dict | list)
+        or not value
+        or (len(indent) + len(flat) <= 76 and not _is_deep(value))
+    ):
+        return flat
+    deeper = indent + "  "
+    if isinstance(value, dict):
+        parts = [
+            f"{json.dumps(key, ensure_ascii=False)}: {_compact(below, deeper)}"
+            for key, below in value.items()
+        ]
+    else:
+        parts = [_compact(below, deeper) for below in value]
+    first, last = "{}" if isinstance(value, dict) else "[]"
+    return f"{first}\n{deeper}" + f",\n{deeper}".join(parts) + f"\n{indent}{last}"
+
+
+def _is_deep(value: dict[str, Any] | list[Any]) -> bool:
+    inside = value.values() if isinstance(value, dict) else value
+    return any(isinstance(each, dict | list) and each for each in inside) or len(value) > 4
+
+
+class Row(NamedTuple):
+    """A line of a difference: `same`, `added`, `removed`, or `fold` for lines that are left out."""
+
+    kind: str
+    before: int | None
+    after: int | None
+    text: str
+
+
+def difference(before: str, after: str) -> list[Row]:
+    """The lines that differ, with three around them."""
+    old, new = before.splitlines(), after.splitlines()
+    rows: list[Row] = []
+    for group in difflib.SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(3):
+        if rows or group[0][1]:
+            rows.append(Row("fold", None, None, ""))
+        for tag, old_from, old_to, new_from, new_to in group:
+            if tag == "equal":
+                rows += [
+                    Row("same", old_from + n + 1, new_from + n + 1, line)
+                    for n, line in enumerate(old[old_from:old_to])
+                ]
+                continue
+            rows += [
+                Row("removed", old_from + n + 1, None, line) for n, line in enumerate(old[old_from:old_to])
+            ]
+            rows += [
+                Row("added", None, new_from + n + 1, line) for n, line in enumerate(new[new_from:new_to])
+            ]
+    return rows

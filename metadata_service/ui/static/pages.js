@@ -1,0 +1,98 @@
+// What a page does beyond forms and links. Everything here is comfort: each page works without it.
+
+const find = (selector, within = document) => within.querySelector(selector);
+
+function say(text) {
+  const toast = find("#toast");
+  toast.textContent = text;
+  setTimeout(() => { toast.textContent = ""; }, 6000);
+}
+
+document.addEventListener("click", (event) => {
+  const target = event.target.closest?.("button, summary");
+  if (target?.dataset.copy) {
+    navigator.clipboard?.writeText(target.dataset.copy).then(() => say("Copied"), () => say("Select the text and copy it"));
+  } else if (target?.classList.contains("menu")) {
+    const isOpen = find("#navigation")?.classList.toggle("open");
+    target.setAttribute("aria-expanded", String(Boolean(isOpen)));
+  } else if (target?.dataset.line) {
+    goTo(Number(target.dataset.line), Number(target.dataset.column));
+  }
+  for (const open of document.querySelectorAll("details.curl[open]")) {
+    if (!open.contains(event.target)) open.open = false;
+  }
+});
+
+document.addEventListener("keydown", (event) => {
+  const isTyping = event.target.closest?.("input, textarea, select");
+  if (event.key === "/" && !isTyping && !event.ctrlKey && !event.metaKey) {
+    const field = find("[data-key='/']");
+    if (field) { event.preventDefault(); field.focus(); }
+  } else if (event.key === "Escape") {
+    for (const open of document.querySelectorAll("details.curl[open]")) { open.open = false; find("summary", open).focus(); }
+  } else if (event.key === "F8" && find("#text")) {
+    event.preventDefault();
+    const all = [...document.querySelectorAll("[data-line]")];
+    const line = find("#text").value.slice(0, find("#text").selectionStart).split("\n").length;
+    (all.find((each) => Number(each.dataset.line) > line) ?? all[0])?.click();
+  } else if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && isTyping?.form?.id === "editor") {
+    event.preventDefault();
+    find("#reason").focus();
+  }
+});
+
+// A list of facets starts closed where there is no room beside it.
+if (matchMedia("(width < 720px)").matches) find(".facets")?.removeAttribute("open");
+
+document.addEventListener("input", (event) => {
+  const list = event.target.dataset?.filter;
+  if (!list) return;
+  const words = event.target.value.toLowerCase();
+  for (const leaf of document.querySelectorAll(`${list} [data-text]`)) leaf.hidden = !leaf.dataset.text.toLowerCase().includes(words);
+  for (const group of document.querySelectorAll(`${list} .group`)) group.hidden = !find("[data-text]:not([hidden])", group);
+});
+
+for (const name of ["htmx:responseError", "htmx:sendError", "htmx:timeout"]) {
+  document.addEventListener(name, (event) => {
+    const trouble = find("#trouble");
+    const status = event.detail.xhr?.status;
+    trouble.textContent = status ? `The service answered ${status}. What is shown may be old; try again.` : "The service does not answer. What is shown may be old; try again.";
+    trouble.hidden = false;
+  });
+}
+document.addEventListener("htmx:afterOnLoad", (event) => { if (event.detail.successful) find("#trouble").hidden = true; });
+
+// The spec editor: line numbers, and problems at their lines.
+const text = find("#text");
+
+function goTo(line, column) {
+  const lines = text.value.split("\n");
+  const start = lines.slice(0, line - 1).reduce((sum, each) => sum + each.length + 1, 0);
+  text.focus();
+  text.setSelectionRange(start + column - 1, start + (lines[line - 1]?.length ?? 0));
+  text.scrollTop = Math.max(0, (line - 8) * 18);
+}
+
+function drawGutter() {
+  const gutter = find(".gutter");
+  const kinds = new Map();
+  for (const each of [...document.querySelectorAll("[data-line]")].reverse()) kinds.set(Number(each.dataset.line), each.dataset.kind);
+  const lines = text.value.split("\n").length;
+  gutter.replaceChildren(...Array.from({ length: lines }, (_, index) => {
+    const line = document.createElement("div");
+    line.textContent = String(index + 1);
+    const kind = kinds.get(index + 1);
+    if (kind) line.className = kind;
+    return line;
+  }));
+  gutter.scrollTop = text.scrollTop;
+}
+
+if (text) {
+  const leave = (event) => event.preventDefault();
+  text.addEventListener("scroll", () => { find(".gutter").scrollTop = text.scrollTop; });
+  text.addEventListener("input", () => { drawGutter(); addEventListener("beforeunload", leave); });
+  text.form.addEventListener("submit", () => removeEventListener("beforeunload", leave));
+  document.addEventListener("htmx:afterSwap", () => { drawGutter(); find("#publish").disabled = Boolean(find(".problems .bad")); });
+  drawGutter();
+}

@@ -1,0 +1,26 @@
+"""The pages of running services, and a browser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from idgraph.web.server import serving
+from metadata_service.api.app import create_app
+from metadata_service.api.service import ServiceSettings
+from tests.metadata_service.ui.site import Site, Whole, filled, whole_site
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    app = create_app(ServiceSettings(f"sqlite:///{tmp_path_factory.mktemp('site') / 'metadata.db'}"))
+    with ExitStack() as stack:
+        yield filled(stack, app, stack.enter_context(serving(app)))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Whole]:
+    with whole_site(tmp_path_factory.mktemp("whole")) as found:
+        yield found

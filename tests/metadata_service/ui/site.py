@@ -1,0 +1,148 @@
+"""A metadata service with the retail example's catalogue, persons of every role before its pages, and, where it is asked for, a
+profile service that follows it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+from fastapi import FastAPI
+
+from idgraph.app.demo.example import Example
+from idgraph.model.events import RawRecord
+from idgraph.web.audit import PURPOSE, AuditLog
+from idgraph.web.server import serving
+from metadata_service.api.app import create_app
+from metadata_service.api.service import ServiceSettings
+from metadata_service.documents.reading import read_attributes, read_definition
+from metadata_service.storage.tokens import Role, create_token
+from metadata_service.ui.profiles import ProfileSource
+from profile_service.api.app import create_app as create_profile_app
+from profile_service.api.following import Following
+from profile_service.api.service import ProfileService
+from sinks.http.metadata import MetadataClient
+from tests.ingestion.patience import eventually
+from tests.retail import Pipeline, raw, records
+
+EVENT: dict[str, Any] = {
+    "messageId": "m-1",
+    "timestamp": "2024-03-15T23:35:10Z",
+    "userId": "0003474",
+    "anonymousId": "609db510",
+    "type": "track",
+    "event": "Purchase",
+    "platform": "web",
+    "traits": {"email": " Victoria@example.com "},
+    "properties": {"cartId": "c-1", "cartTotal": 1607.97},
+}
+"""Of the source segment."""
+
+
+class Site(NamedTuple):
+    """A running service, its tokens by role, and what makes a browser that is not signed in."""
+
+    url: str
+    app: FastAPI
+    tokens: dict[Role, str]
+    browser: Callable[[], httpx.Client]
+
+    def signed_in(self, role: Role = Role.ADMIN) -> Person:
+        """A person who signed in with the token of a role."""
+        client = self.browser()
+        answer = client.post("/ui/sign-in", data={"token": self.tokens[role]})
+        assert answer.status_code == 200, answer.text
+        return Person(client)
+
+    def api(self, role: Role = Role.ADMIN) -> httpx.Client:
+        """A script with the token of a role."""
+        client = self.browser()
+        client.headers["Authorization"] = f"Bearer {self.tokens[role]}"
+        return client
+
+
+class Person:
+    """A browser with a session, which sends the forms that it was given."""
+
+    def __init__(self, client: httpx.Client) -> None:
+        self.client = client
+
+    def get(self, path: str, status: int = 200) -> str:
+        answer = self.client.get(path)
+        assert answer.status_code == status, (path, answer.status_code)
+        return answer.text
+
+    def post(self, path: str, fields: dict[str, str], status: int = 200) -> str:
+        answer = self.client.post(path, data=fields | {"csrf": self.csrf()})
+        assert answer.status_code == status, (path, answer.status_code, answer.text)
+        return answer.text
+
+    def csrf(self) -> str:
+        found = re.search(r'name="csrf" value="([^"]+)"', self.get("/ui/profiles"))
+        assert found
+        return found[1]
+
+
+def filled(stack: ExitStack, app: FastAPI, url: str) -> Site:
+    """The retail example's catalogue behind a running service."""
+
+    def browser() -> httpx.Client:
+        return stack.enter_context(
+            httpx.Client(base_url=url, follow_redirects=True, timeout=60, trust_env=False, verify=False)
+        )
+
+    database = app.state.service.database
+    tokens = {
+        role: create_token(database, f"the {role}", role, clearance=20 if role is Role.PROFILES else 0)
+        for role in Role
+    }
+    site = Site(url, app, tokens, browser)
+    example, admin = Example("retail"), site.api()
+    attributes = example.attributes()
+    assert attributes is not None
+    for definition, _, _ in read_attributes(attributes):
+        body = definition.model_dump(mode="json", exclude_unset=True)
+        admin.put(f"/v1/attributes/{definition.path}", json=body).raise_for_status()
+    for file in example.specs():
+        body = json.loads(Path(file).read_text())
+        admin.put(f"/v1/specs/{read_definition(file).name}?reason=first", json=body).raise_for_status()
+    return site
+
+
+class Whole(NamedTuple):
+    """Both services, and the stages, which process events by what the metadata service says."""
+
+    site: Site
+    pipeline: Pipeline
+    client: MetadataClient
+
+    def process(self, given: Sequence[RawRecord]) -> None:
+        """Map, protect, commit and project by the newest snapshot."""
+        answer = self.client.snapshot()
+        assert answer is not None
+        self.pipeline.snapshot = answer.snapshot
+        self.pipeline.process(given)
+
+
+@contextmanager
+def whole_site(folder: Path) -> Iterator[Whole]:
+    """On real stores in memory, with the first events of the example."""
+    app = create_app(ServiceSettings(f"sqlite:///{folder / 'metadata.db'}"))
+    with ExitStack() as stack:
+        url = stack.enter_context(serving(app))
+        site = filled(stack, app, url)
+        client = stack.enter_context(MetadataClient(url, site.tokens[Role.SERVICE]))
+        pipeline = Pipeline(folder)
+        following = stack.enter_context(Following(client))
+        audit = AuditLog(folder / "audit.jsonl", pipeline.provider.purpose_key(PURPOSE))
+        service = ProfileService(pipeline, following, audit, is_local=True)
+        profiles = stack.enter_context(serving(create_profile_app(service)))
+        app.state.pages.state.profile_source = ProfileSource(profiles)
+        whole = Whole(site, pipeline, client)
+        whole.process([*records(4000), raw(EVENT, source="segment")])
+        eventually(following.is_ready)
+        yield whole

@@ -1,0 +1,373 @@
+"""The pages without a browser's help: who may see them, forms of other sites, stored script, conflicts."""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import json
+import re
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from metadata_service.storage.tokens import Role, authenticate, create_token, revoke_token
+from metadata_service.ui.app import HEADERS
+from metadata_service.ui.page import STATIC, local_path
+from metadata_service.ui.sessions import IDLE_SECONDS, LINK_SECONDS, LONGEST_SECONDS, Sessions
+from tests.metadata_service.ui.site import EVENT, Site
+
+SCRIPT = '<script>alert(1)</script>"onload=alert(1)\u202e'
+PAGES = ("/ui/attributes", "/ui/attributes/identity.email", "/ui/specs", "/ui/specs/shop-segment")
+segment = partial(quote, safe="")
+EDITOR = "/ui/specs/shop-segment/edit"
+
+
+def editor_field(page: str, name: str) -> str:
+    found = re.search(
+        rf'<(?:textarea|input)[^>]* name="{name}"[^>]*?(?: value="([^"]*)"|>(.*?)</textarea>)', page, re.S
+    )
+    assert found, name
+    return html.unescape(found[1] if found[1] is not None else found[2]).removeprefix("\n")
+
+
+def test_every_answer_has_the_content_policy(site: Site) -> None:
+    browser = site.browser()
+    for path in ("/ui/sign-in", "/ui/attributes", "/ui/none", "/ui/static/pages.css", "/ui/static/none"):
+        answer = browser.get(path)
+        assert {name: answer.headers[name] for name in HEADERS} == HEADERS
+        assert "unsafe" not in answer.headers["Content-Security-Policy"]
+    assert browser.get("/v1/specs").status_code == 401
+
+
+def test_no_page_has_script_or_style_of_its_own(site: Site) -> None:
+    person = site.signed_in()
+    for path in (*PAGES, EDITOR, "/ui/profiles"):
+        page = person.get(path)
+        assert not re.search(r"<script(?![^>]* src=)|<style|\sstyle=|\son[a-z]+=", page), path
+
+
+def test_vendored_scripts_are_the_ones_whose_digests_are_noted() -> None:
+    lines = [line.split() for line in (STATIC / "vendored.sha256").read_text().splitlines()]
+    noted = {name: digest for digest, name in lines}
+    for name, digest in noted.items():
+        assert hashlib.sha256((STATIC / name).read_bytes()).hexdigest() == digest
+    assert set(noted) == {file.name for file in STATIC.glob("*.min.js")}
+
+
+def test_a_token_begins_a_session_under_a_new_id(site: Site) -> None:
+    browser = site.browser()
+    browser.cookies.set("idgraph-session", "chosen-by-somebody-else", domain="127.0.0.1")
+    answer = browser.post("/ui/sign-in", data={"token": site.tokens[Role.ADMIN]}, follow_redirects=False)
+    cookie = answer.headers["Set-Cookie"]
+    assert answer.status_code == 303
+    assert "chosen-by-somebody-else" not in cookie
+    assert "HttpOnly" in cookie
+    assert "SameSite=lax" in cookie
+
+
+def test_signing_out_ends_the_session(site: Site) -> None:
+    person = site.signed_in()
+    stolen = person.client.cookies["idgraph-session"]
+    person.post("/ui/sign-out", {})
+    thief = site.browser()
+    thief.cookies.set("idgraph-session", stolen)
+    assert "/ui/sign-in" in str(thief.get("/ui/attributes").url)
+
+
+def test_a_wrong_token_says_how_to_get_another(site: Site) -> None:
+    answer = site.browser().post("/ui/sign-in", data={"token": "guessed"})
+    assert answer.status_code == 403
+    assert "idgraph tokens add" in answer.text
+    assert "guessed" not in answer.text
+
+
+def test_a_revoked_token_ends_its_sessions(site: Site) -> None:
+    database = site.app.state.service.database
+    browser = site.browser()
+    browser.post("/ui/sign-in", data={"token": create_token(database, "leaver", Role.READER)})
+    assert browser.get("/ui/attributes").url.path == "/ui/attributes"
+    revoke_token(database, "leaver")
+    assert browser.get("/ui/attributes").url.path == "/ui/sign-in"
+
+
+def test_a_link_signs_in_once(site: Site) -> None:
+    code = site.app.state.pages.state.sessions.make_link_code(site.tokens[Role.ADMIN])
+    first, second = site.browser(), site.browser()
+    # A preview of the link does not use it up.
+    assert "Sign in by this link" in second.get(f"/ui/sign-in?code={code}").text
+    assert first.post("/ui/sign-in", data={"code": code}).url.path == "/ui/attributes"
+    assert second.post("/ui/sign-in", data={"code": code}).status_code == 403
+
+
+def test_sessions_and_links_end_with_time(site: Site) -> None:
+    database, now = site.app.state.service.database, [0.0]
+    token = create_token(database, "by the clock", Role.READER)
+    sessions = Sessions(lambda given: authenticate(database, given), lambda: now[0])
+    code, idle, busy = sessions.make_link_code(token), sessions.begin(token), sessions.begin(token)
+    assert idle
+    assert busy
+    while now[0] <= LONGEST_SECONDS:
+        assert sessions.find(busy)
+        now[0] += IDLE_SECONDS
+        assert now[0] < 2 * IDLE_SECONDS or sessions.find(idle) is None
+    assert sessions.find(busy) is None
+    assert now[0] > LINK_SECONDS
+    assert sessions.begin_by_code(code) is None
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "https://evil.example",
+        "//evil.example",
+        "/\\evil.example",
+        "/ui//evil.example",
+        "javascript:alert(1)",
+        "/uix",
+        "/ui/\n//x",
+    ],
+)
+def test_signing_in_leads_to_pages_of_this_site_only(site: Site, target: str) -> None:
+    assert local_path(target) == "/ui/attributes"
+    answer = site.browser().post(
+        "/ui/sign-in", data={"token": site.tokens[Role.ADMIN], "next": target}, follow_redirects=False
+    )
+    assert answer.headers["Location"].startswith("/ui")
+    assert "evil" not in answer.headers["Location"]
+
+
+def test_signing_in_leads_to_the_page_that_was_asked_for(site: Site) -> None:
+    browser = site.browser()
+    shown = browser.get("/ui/specs?q=shop").text
+    target = editor_field(shown, "next")
+    assert (
+        browser.post("/ui/sign-in", data={"token": site.tokens[Role.ADMIN], "next": target}).url.query
+        == b"q=shop"
+    )
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/ui/sign-out", "/ui/specs/shop-segment/publish", "/ui/attributes/identity.userId", "/ui/profiles"],
+)
+def test_forms_need_the_token_of_the_session(site: Site, path: str) -> None:
+    person, other = site.signed_in(), site.signed_in()
+    before = person.get("/ui/specs/shop-segment")
+    for csrf in ("", "guessed", other.csrf()):
+        assert person.client.post(path, data={"csrf": csrf, "text": "{}", "reason": "x"}).status_code == 403
+    mine = {"csrf": person.csrf()}
+    for headers in ({"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
+        assert person.client.post(path, data=mine, headers=headers).status_code == 403
+    assert person.get("/ui/specs/shop-segment") == before
+
+
+@pytest.mark.parametrize(
+    ("role", "allowed"),
+    [
+        (Role.ADMIN, {"/ui/attributes", "/ui/specs", EDITOR}),
+        (Role.READER, {"/ui/attributes", "/ui/specs"}),
+        (Role.PROFILES, set()),
+    ],
+)
+def test_pages_are_for_the_roles_of_the_calls_behind_them(site: Site, role: Role, allowed: set[str]) -> None:
+    person = site.signed_in(role)
+    for path in ("/ui/attributes", "/ui/specs", EDITOR):
+        text = person.get(path, 200 if path in allowed else 403)
+        assert (path in allowed) or "Ask for access" in text
+    changing = 200 if role is Role.ADMIN else 403
+    person.post("/ui/specs/shop-segment/check", {"text": "{}"}, changing)
+    person.post(
+        "/ui/attributes/identity.userId/proposal", {"decision": "confirm"}, 409 if changing == 200 else 403
+    )
+
+
+def test_attributes_are_filtered_sorted_and_paged_by_the_address(site: Site) -> None:
+    person = site.signed_in()
+    sealed = person.get("/ui/attributes?encryption=protected&encryption=searchable&sort=-path")
+    paths = re.findall(r'title="([^":]+)[":]', sealed.partition("<tbody>")[2])
+    assert [each for each in paths if "." in each] == [
+        "identity.name",
+        "identity.email",
+        "address.shipping.line1",
+    ]
+    seen: list[str] = []
+    address = "/ui/attributes?limit=2&sort=-encryption"
+    while address:
+        page = person.get(address)
+        seen += re.findall(r'href="/ui/attributes/([^"?]+)" title', page)
+        following = re.search(r'rel="next" href="([^"]+)"', page)
+        address = f"/ui/attributes{html.unescape(following[1])}" if following else ""
+    assert len(seen) == len(set(seen)) == 7
+    assert seen[0] == "identity.email"
+    assert "No attribute matches" in person.get("/ui/attributes?q=nothing-like-it")
+    person.get("/ui/attributes?sort=nothing", 422)
+
+
+def test_an_attribute_is_edited_and_a_conflict_keeps_both(site: Site) -> None:
+    person = site.signed_in()
+    path = "/ui/attributes/activity.lastSeenAt"
+    page = person.get(path)
+    fields = {
+        "etag": editor_field(page, "etag"), "description": "When we saw them.", "reason": "clearer", "data_type": "integer",
+        "classification": "internal", "encryption": "none", "authorization_level": "0", "policy": "latest", "status": "active",
+        "indexable": "on", "name": "Seen",
+    }  # fmt: skip
+    saved = person.post(path, fields)
+    assert "When we saw them." in saved
+    assert "clearer" in saved
+    late = person.post(path, fields | {"description": "Mine."}, 412)
+    assert "Mine." in late
+    assert "When we saw them." in late
+    fresh = fields | {"etag": editor_field(person.get(path), "etag")}
+    wrong = person.post(path, fresh | {"policy": "source_priority"}, 422)
+    assert "aria-invalid" in wrong
+    assert "most trusted" in wrong
+
+
+def test_weaker_protection_waits_for_a_second_person(site: Site) -> None:
+    person = site.signed_in()
+    path = "/ui/attributes/address.shipping.line1"
+    fields = {
+        "etag": editor_field(person.get(path), "etag"), "data_type": "string", "classification": "internal",
+        "encryption": "none", "authorization_level": "0", "policy": "latest", "status": "active", "reason": "open it",
+    }  # fmt: skip
+    assert "waits for a second person" in person.post(path, fields)
+    assert "Protected" in person.get(path)
+
+
+def test_a_spec_is_checked_as_one_types(site: Site) -> None:
+    person = site.signed_in()
+    text = editor_field(person.get(EDITOR), "text")
+    wrong = person.post(
+        f"{EDITOR.removesuffix('/edit')}/check", {"text": text.replace('"=trim"', '"=trimm"')}
+    )
+    at = next(number for number, line in enumerate(text.splitlines(), 1) if '"=trim"' in line)
+    assert f'data-line="{at}"' in wrong
+    assert "did you mean" in wrong
+    assert 'data-line="1"' in person.post(f"{EDITOR.removesuffix('/edit')}/check", {"text": "{"})
+    shown = person.post(f"{EDITOR.removesuffix('/edit')}/check", {"text": text, "sample": json.dumps(EVENT)})
+    assert "3474" in shown
+    assert "is sealed" in shown
+    assert "ictoria" not in shown
+    assert "/type" in shown
+
+
+def test_the_preview_is_a_call_too(site: Site) -> None:
+    definition = json.loads(editor_field(site.signed_in().get(EDITOR), "text"))
+    answer = site.api().post("/v1/specs/preview", json={"definition": definition, "payload": EVENT}).json()
+    values = {each["path"]: each for each in answer["values"]}
+    assert values["identity.userId"]["value"] == "3474"
+    assert values["identity.email"] | {"identifier": None} == {
+        "path": "identity.email", "value": None, "is_protected": True, "is_new": False, "looks_like": None, "identifier": None,
+    }  # fmt: skip
+    assert "/type" in answer["unread"]
+    assert "ictoria" not in json.dumps(answer)
+    lost = (
+        site.api()
+        .post("/v1/specs/preview", json={"definition": definition, "payload": {"a": "ictoria"}})
+        .json()
+    )
+    assert lost["problem"]
+    assert "ictoria" not in json.dumps(lost)
+
+
+def test_a_spec_is_published_and_two_editors_lose_nothing(site: Site) -> None:
+    ann, bob = site.signed_in(), site.signed_in()
+    place = "/ui/specs/shop-orders"
+    pages = [person.get(f"{place}/edit") for person in (ann, bob)]
+    texts = [editor_field(page, "text") for page in pages]
+    mine = [
+        text.replace('"description": "', f'"description": "By {who}. ')
+        for text, who in zip(texts, ("Ann", "Bob"), strict=True)
+    ]
+    fields = [
+        {"etag": editor_field(page, "etag"), "text": text} for page, text in zip(pages, mine, strict=True)
+    ]
+    assert "Say why" in ann.post(f"{place}/publish", fields[0], 422)
+    published = ann.post(f"{place}/publish", fields[0] | {"reason": "her reason"})
+    assert "Published shop-orders@2" in published
+    assert "her reason" in published
+    conflict = bob.post(f"{place}/publish", fields[1] | {"reason": "his"}, 412)
+    assert "By Ann." in conflict
+    assert "By Bob." in editor_field(conflict, "text")
+    again = {"etag": editor_field(conflict, "etag"), "text": editor_field(conflict, "text"), "reason": "his"}
+    assert "Published shop-orders@3" in bob.post(f"{place}/publish", again)
+    assert site.api().get("/v1/specs/shop-orders").json()["active_version"] == 3
+
+
+def test_a_draft_is_not_in_force(site: Site) -> None:
+    person = site.signed_in()
+    place = "/ui/specs/shop-amplitude"
+    page = person.get(f"{place}/edit")
+    text = editor_field(page, "text").replace('"description": "', '"description": "Later. ')
+    person.post(
+        f"{place}/publish",
+        {"etag": editor_field(page, "etag"), "text": text, "reason": "try", "act": "draft"},
+    )
+    record = site.api().get("/v1/specs/shop-amplitude").json()
+    assert (record["active_version"], record["latest_version"]) == (1, 2)
+
+
+def stored_script(site: Site) -> None:
+    """Script in every field that a person or an event fills."""
+    admin = site.api()
+    admin.put(
+        f"/v1/attributes/{segment('x.' + SCRIPT)}",
+        params={"reason": SCRIPT},
+        json={
+            "path": f"x.{SCRIPT}",
+            "name": SCRIPT,
+            "description": SCRIPT,
+            "data_type": "string",
+            "source": SCRIPT,
+        },
+    ).raise_for_status()
+    spec: dict[str, Any] = {
+        "name": "scripted", "description": SCRIPT, "source": SCRIPT, "event_type": SCRIPT, "status": "active",
+        "operations": [{"operation": "shift", "spec": {"*": "x.&", SCRIPT: "u"}}],
+        "identifiers": [{"type": "user_id", "path": "u", "primary": True}],
+    }  # fmt: skip
+    admin.put("/v1/specs/scripted", params={"reason": SCRIPT}, json=spec).raise_for_status()
+
+
+def test_stored_script_is_text_on_every_page(site: Site) -> None:
+    stored_script(site)
+    person = site.signed_in()
+    pages = [
+        "/ui/attributes?q=alert",
+        f"/ui/attributes/{segment('x.' + SCRIPT)}",
+        "/ui/specs",
+        "/ui/specs/scripted",
+    ]
+    pages += [
+        "/ui/specs/scripted/edit",
+        f"/ui/attributes?q={segment(SCRIPT)}",
+        f"/ui/sign-in?next={segment(SCRIPT)}",
+    ]
+    shown = [person.get(path) for path in pages]
+    text = editor_field(person.get("/ui/specs/scripted/edit"), "text")
+    payload = {SCRIPT: SCRIPT, "b": {SCRIPT: 1}}
+    shown.append(person.post("/ui/specs/scripted/check", {"text": text, "sample": json.dumps(payload)}))
+    shown.append(person.post("/ui/specs/scripted/check", {"text": text.replace("shift", SCRIPT[:25])}))
+    shown.append(
+        person.post("/ui/specs/scripted/publish", {"text": SCRIPT, "sample": SCRIPT, "reason": SCRIPT}, 422)
+    )
+    shown.append(person.post("/ui/profiles", {"q": SCRIPT}, 422))
+    for page in shown:
+        assert "<script>" not in page
+        assert '"onload' not in page
+    assert any("⟨U+202E⟩" in page for page in shown)
+    assert json.loads(text)["description"] == SCRIPT
+
+
+def test_what_a_wheel_needs_is_packaged() -> None:
+    stated = (Path(__file__).parents[3] / "pyproject.toml").read_text()
+    assert '"ui/templates/*"' in stated
+    assert '"ui/static/*"' in stated
+
+
+def test_without_a_profile_service_the_page_says_how_to_start_one(site: Site) -> None:
+    assert "idgraph serve profiles" in site.signed_in().get("/ui/profiles")
