@@ -27,7 +27,7 @@ from benchmarks.scale.growing_store import GrowingStore
 from benchmarks.sealing_cost import snapshot
 from idgraph.app import profile_server, wiring
 from idgraph.app.demo.example import Example
-from idgraph.app.metadata_server import serving_here
+from idgraph.app.metadata_server import service_key, serving_here
 from idgraph.app.settings.document import Settings
 from idgraph.model.identifiers import Identifier
 from idgraph.web.server import serve
@@ -64,7 +64,7 @@ def measure(folder: Path, fragments: int) -> dict[str, Any]:
             attributes = Example("retail").attributes()
             for definition, _, _ in read_attributes(attributes) if attributes else ():
                 client.put_attribute(definition, "benchmark")
-        database = open_database(settings.database_url())
+        database = open_database(settings.database_url(), service_key(settings).history)
         token = create_token(database, "benchmark", Role.PROFILES, clearance=100)
         database.close()
         paths = [f"/v1/profiles/{each}" for each in wanted]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from urllib.parse import urlsplit
 
 from fastapi import FastAPI
@@ -14,10 +14,13 @@ from idgraph.app.observation.json_logs import say
 from idgraph.app.settings.document import ADMIN_TOKEN, Settings
 from idgraph.files import write_atomically
 from idgraph.signatures import ServiceKey
+from idgraph.snapshot_file import kept_snapshot
+from idgraph.web.audit import AuditReport
 from idgraph.web.server import Transport, serve, serving
 from metadata_service.api.app import create_app
 from metadata_service.api.service import ServiceSettings
-from metadata_service.storage.database import Database
+from metadata_service.storage import history
+from metadata_service.storage.database import Database, Revision, has_revision, open_database
 from metadata_service.storage.tokens import Role, add_token, has_tokens, is_in_use
 from metadata_service.ui.page import ROOT, SIGN_IN
 from metadata_service.ui.profiles import ProfileSource
@@ -61,11 +64,30 @@ def sign_in_link(app: FastAPI, url: str, settings: Settings, profiles_token: str
     return f"{url}{SIGN_IN}?code={code}"
 
 
+def service_key(settings: Settings) -> ServiceKey:
+    """The key of the metadata service that runs here."""
+    return ServiceKey(settings.metadata.signing_key_file or settings.directory / "metadata.key")
+
+
+def verify_history(settings: Settings) -> AuditReport | None:
+    """Check the history of the metadata service, and that it has what the flow saw last; None where it is not here."""
+    if not (settings.metadata.database or (settings.directory / "metadata.db").exists()):
+        return None
+    key = service_key(settings).history
+    with closing(open_database(settings.database_url(), key)) as database, database.read() as session:
+        report = history.verify_history(session, key)
+        kept = kept_snapshot(wiring.snapshot_file(settings))
+        known = kept and Revision.of_etag(kept.etag)
+        if report.broken_line is None and known and not has_revision(session, known):
+            return report._replace(broken_line=known.version)
+        return report
+
+
 def application(settings: Settings) -> FastAPI:
     """The service with its pages. Raises ConfigError."""
     wiring.prepare_directory(settings)
     profiles, metadata = settings.profiles, settings.metadata
-    key = ServiceKey(metadata.signing_key_file or settings.directory / "metadata.key")
+    key = service_key(settings)
     # Whoever works in this directory need not believe the first answer.
     write_atomically(settings.directory / "metadata.pub", key.public.encode())
     host = "127.0.0.1" if profiles.host in ("0.0.0.0", "::") else profiles.host  # noqa: S104 - compared, not listened on

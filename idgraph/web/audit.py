@@ -63,7 +63,7 @@ class AuditLog:
         lines, at = [], datetime.now(UTC).isoformat(timespec="milliseconds")
         for entry in entries:
             written = {"at": at, **entry}
-            written[_MAC] = head = _mac(self._key, head, written)
+            written[_MAC] = head = chained(self._key, head, written)
             lines.append(canonical.encode(written) + b"\n")
         return b"".join(lines)
 
@@ -80,7 +80,11 @@ def verify(file: Path, key: bytes) -> AuditReport:
     for number, line in enumerate(lines, start=1):
         entry = _decoded(line)
         mac = entry.pop(_MAC, None) if entry is not None else None
-        if entry is None or not isinstance(mac, str) or not hmac.compare_digest(mac, _mac(key, head, entry)):
+        if (
+            entry is None
+            or not isinstance(mac, str)
+            or not hmac.compare_digest(mac, chained(key, head, entry))
+        ):
             return AuditReport(number - 1, head, number)
         head = mac
     return AuditReport(len(lines), head, None)
@@ -102,6 +106,7 @@ def _decoded(line: bytes) -> dict[str, Any] | None:
     return entry if isinstance(entry, dict) else None
 
 
-def _mac(key: bytes, previous: str, entry: Mapping[str, Any]) -> str:
+def chained(key: bytes, previous: str, entry: Mapping[str, Any]) -> str:
+    """The keyed hash of an entry and of the hash of the one before."""
     content = previous.encode() + b"\n" + canonical.encode(entry)
     return hmac.new(key, content, hashlib.sha256).hexdigest()

@@ -5,6 +5,7 @@ It stands outside the application because FastAPI reads a whole body before it r
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
@@ -17,6 +18,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from idgraph.model.errors import IdgraphError
 from idgraph.web.limits import RateLimit, Turn
 from idgraph.web.problems import problem, unavailable
+
+WRONG_TOKEN_SECONDS = 1.0
+"""How long an address waits for the answer to a wrong token, after many of them."""
 
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -43,6 +47,8 @@ class Access(NamedTuple):
     free: frozenset[str]
     max_body_bytes: int
     rate: RateLimit | None = None
+    refused: Callable[[Any, str, str], None] | None = None
+    """Is given each call, as `permits`, that the caller may not make. May block."""
     blocks: bool = True
     """Whether `authenticate` may block; otherwise it is called on the event loop."""
 
@@ -53,6 +59,7 @@ class Guard:
     def __init__(self, app: ASGIApp, access: Access, title: str) -> None:
         self._app = app
         self._access = access
+        self._wrong = RateLimit(per_second=1, burst=20)
         self._challenge = f'Bearer realm="idgraph {title}"'
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -71,18 +78,20 @@ class Guard:
 
         if scope["path"] in self._access.free:
             return await self._app(scope, receive, marking)
-        caller = await self._caller(Headers(scope=scope))
+        caller = await self._caller(Headers(scope=scope), (scope.get("client") or ("",))[0])
         if isinstance(caller, Response):
             return await caller(scope, receive, marking)
         if self._access.rate is not None:
             turn = self._access.rate.take(caller.name)
         refusal = self._refusal(scope, caller, turn)
         if refusal is not None:
+            if refusal.status_code == 403 and self._access.refused is not None:
+                await run_in_threadpool(self._access.refused, caller, scope["method"], scope["path"])
             return await refusal(scope, receive, marking)
         scope.setdefault("state", {})["caller"] = caller
         return await self._app(scope, self._bounded(receive), marking)
 
-    async def _caller(self, headers: Headers) -> NamedCaller | Response:
+    async def _caller(self, headers: Headers, address: str) -> NamedCaller | Response:
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             return problem(401, "no-token", "a bearer token is needed", {"WWW-Authenticate": self._challenge})
@@ -97,6 +106,10 @@ class Guard:
         except IdgraphError as error:
             return unavailable("callers", str(error))
         if caller is None:
+            turn = self._wrong.take(address)
+            if not turn.is_granted:
+                # Slower, and without keeping a thread: whoever tries tokens waits.
+                await asyncio.sleep(WRONG_TOKEN_SECONDS)
             challenge = {"WWW-Authenticate": f'{self._challenge}, error="invalid_token"'}
             return problem(401, "bad-token", "the token is unknown, revoked or expired", challenge)
         return caller

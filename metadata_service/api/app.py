@@ -56,7 +56,7 @@ def create_app(
     The database is closed when the application shuts down. Raises ConfigError for a database URL that
     cannot be used; SQLAlchemyError when the database is away.
     """
-    database = open_database(settings.database_url)
+    database = open_database(settings.database_url, settings.key.history if settings.key else b"")
     watch = RevisionWatch(lambda: str(database.revision()), settings.poll_seconds)
     database.listeners.append(watch.poke)
 

@@ -72,9 +72,10 @@ class RevisionWatch:
             self._poked.clear()
             try:
                 self._seen = await asyncio.to_thread(self._read)
-            except Exception:
-                # Waiters stay until their time is up and then meet the error themselves.
-                log.warning("cannot read the newest revision", exc_info=True)
+            except Exception as error:
+                # Waiters stay until their time is up and then meet the error themselves. Without its text, which may show
+                # the database's URL and what was written.
+                log.warning("cannot read the newest revision: %s", type(error).__name__)
             async with self._changed:
                 self._changed.notify_all()
             try:

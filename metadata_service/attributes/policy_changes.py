@@ -1,8 +1,8 @@
 """Edits that weaken protection: one person requests each, another approves or refuses it.
 
-An edit weakens protection if an attribute of the catalogue is less protected after it, inherited protection included.
-Nothing is stored of other attributes. Protection by a detector's proposal alone counts as none, since no person
-decided on it.
+An edit weakens protection if an attribute of the catalogue is less protected after it, inherited protection included, or
+needs a lower clearance; if a decided classification falls; and if a new attribute is less protected than a person decided for
+all below one above it. Protection by a detector's proposal alone counts as none, since no person decided on it.
 
 A request changes nothing that pipelines see. It is approved against the state at the request: after another edit of
 the same subject, or if it would open more by now, it must be requested again.
@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from typing import Literal, cast
+from typing import Literal, Protocol, cast
 
 from pydantic import BaseModel
 from sqlalchemy import Select, select
 from sqlalchemy.orm import Session, aliased
 
 from idgraph.model import paths
-from idgraph.model.attributes import AttributeDefinition, AttributeMetadata
+from idgraph.model.attributes import AttributeDefinition, AttributeMetadata, AttributeStatus
 from idgraph.model.classification import Classification, ClassificationLevels, EncryptionLevel
 from idgraph.model.records import PolicyChangeRecord, ProvenanceRecord
 from idgraph.model.snapshots import DetectionMode, DiscoveryDefaults, MetadataSnapshot
@@ -55,17 +55,25 @@ def opened_by_attribute(session: Session, planned: PlannedAttribute) -> list[str
     before = [_decided(planned.before)] if planned.before is not None else []
     defaults = discovery_defaults(session)
     old, new = _tree([*around, *before], defaults), _tree([*around, planned.after], defaults)
-    known = sorted(each.path for each in (*around, *before))
-    found = ((each, old.policy(each).encryption, new.policy(each).encryption) for each in known)
-    return [_reported(each, was, becomes) for each, was, becomes in found if _is_weaker(becomes, was)]
+    opened = [
+        weaker
+        for each in sorted(each.path for each in (*around, *before))
+        for weaker in _weaker(each, old.policy(each), new.policy(each))
+    ]
+    if not before and any(_decided(each).is_protected for each in above):
+        # Of a new path the protection of those above is at stake, before its first value.
+        opened += _less_encrypted(path, old.policy(path).encryption, new.policy(path).encryption)
+    known = planned.before
+    if known is not None and known.status is not AttributeStatus.DISCOVERED:
+        was, becomes = known.classification, planned.after.classification
+        opened += [f"{path}: {was} to {becomes}"] if becomes.sensitivity < was.sensitivity else []
+    return opened
 
 
 def opened_by_defaults(session: Session, after: DiscoveryDefaults) -> list[str]:
     """The paths that other discovery defaults open."""
     before = discovery_defaults(session)
-    opened: list[str] = []
-    if _is_weaker(after.encryption, before.encryption):
-        opened.append(_reported("attributes that nobody declared", before.encryption, after.encryption))
+    opened = _weaker("attributes that nobody declared", before, after)
     if before.detection is DetectionMode.SEAL and after.detection is not DetectionMode.SEAL:
         opened.append(f"detection: {before.detection} to {after.detection}")
     opened += [
@@ -79,25 +87,38 @@ def opened_by_defaults(session: Session, after: DiscoveryDefaults) -> list[str]:
 def opened_by_levels(session: Session, after: ClassificationLevels) -> list[str]:
     """The paths that other classification levels open."""
     before = classification_levels(session)
-    found = ((each, before.policy(each).encryption, after.policy(each).encryption) for each in Classification)
     opened = [
-        _reported(f"level {each}", was, becomes) for each, was, becomes in found if _is_weaker(becomes, was)
+        weaker
+        for each in Classification
+        for weaker in _weaker(f"level {each}", before.policy(each), after.policy(each))
     ]
     return opened if opened and knows_any(session) else []
 
 
-def _is_weaker(one: EncryptionLevel, other: EncryptionLevel) -> bool:
-    return one.strictness < other.strictness
+class _Policy(Protocol):
+    @property
+    def encryption(self) -> EncryptionLevel: ...
+    @property
+    def authorization_level(self) -> int: ...
 
 
-def _reported(what: str, was: EncryptionLevel, becomes: EncryptionLevel) -> str:
-    return f"{what}: {was} to {becomes}"
+def _weaker(what: str, was: _Policy, becomes: _Policy) -> list[str]:
+    opened = _less_encrypted(what, was.encryption, becomes.encryption)
+    if becomes.authorization_level < was.authorization_level:
+        opened.append(
+            f"{what}: authorization level {was.authorization_level} to {becomes.authorization_level}"
+        )
+    return opened
+
+
+def _less_encrypted(what: str, was: EncryptionLevel, becomes: EncryptionLevel) -> list[str]:
+    return [f"{what}: {was} to {becomes}"] if becomes.strictness < was.strictness else []
 
 
 def _decided(attribute: AttributeMetadata) -> AttributeMetadata:
     if not attribute.sealed_for_review:
         return attribute
-    return attribute.model_copy(update={"encryption": EncryptionLevel.NONE})
+    return attribute.model_copy(update={"encryption": EncryptionLevel.NONE, "authorization_level": 0})
 
 
 def _tree(attributes: Iterable[AttributeMetadata], defaults: DiscoveryDefaults) -> AttributeTree:

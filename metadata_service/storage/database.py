@@ -23,7 +23,7 @@ from sqlalchemy.orm import Session
 
 from idgraph.model.errors import ConfigError
 from metadata_service.storage.edits import Edit
-from metadata_service.storage.tables import SnapshotRow
+from metadata_service.storage.tables import HistoryRow
 
 _alembic_is_global = threading.Lock()
 
@@ -49,10 +49,11 @@ class Revision(NamedTuple):
     """Which state the catalogue is in. Its text form is unique over all databases."""
 
     version: int
-    nonce: str
+    head: str
+    """The hash of all history up to this version."""
 
     def __str__(self) -> str:
-        return f"{self.version}-{self.nonce}"
+        return f"{self.version}-{self.head}"
 
     @property
     def etag(self) -> str:
@@ -62,9 +63,9 @@ class Revision(NamedTuple):
     @classmethod
     def of_etag(cls, etag: str) -> Revision | None:
         """The revision whose ETag this may be; None for a text that cannot be one."""
-        version, _, nonce = etag.removeprefix('"').removesuffix('"').partition("-")
+        version, _, head = etag.removeprefix('"').removesuffix('"').partition("-")
         return (
-            cls(int(version), nonce)
+            cls(int(version), head)
             if version.isascii() and version.isdecimal() and len(version) < 19
             else None
         )
@@ -73,8 +74,9 @@ class Revision(NamedTuple):
 class Database:
     """Sessions on one database. Safe to share between threads."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, key: bytes) -> None:
         self.engine = engine
+        self._key = key
         self.listeners: list[Callable[[], None]] = []
         """Called, in the writing thread, after each commit that made a new version."""
         self._writer = engine.execution_options(idgraph_writer=True)
@@ -94,7 +96,7 @@ class Database:
         with Session(self._writer, expire_on_commit=False, autoflush=False) as session, session.begin():
             if session.get_bind().dialect.name == "postgresql":
                 session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": WRITER_LOCK})
-            edit = Edit(session, actor, reason)
+            edit = Edit(session, actor, reason, self._key)
             yield edit
             edit.finish()
         if edit.changed:
@@ -118,18 +120,18 @@ class Database:
 
 def revision_in(session: Session) -> Revision:
     """The revision that this session sees."""
-    newest = select(SnapshotRow.version, SnapshotRow.nonce).order_by(SnapshotRow.version.desc()).limit(1)
+    newest = select(HistoryRow.version, HistoryRow.mac).order_by(HistoryRow.version.desc()).limit(1)
     return Revision(*session.execute(newest).one())
 
 
 def has_revision(session: Session, revision: Revision) -> bool:
     """Whether this revision is part of the history that this session sees."""
-    nonce = session.scalar(select(SnapshotRow.nonce).where(SnapshotRow.version == revision.version))
-    return nonce == revision.nonce
+    head = session.scalar(select(HistoryRow.mac).where(HistoryRow.version == revision.version))
+    return head == revision.head
 
 
-def open_database(url: str) -> Database:
-    """Open a database, creating its tables or bringing them up to date first.
+def open_database(url: str, key: bytes = b"") -> Database:
+    """Open a database, creating its tables or bringing them up to date first. `key` is that of its history.
 
     Raises ConfigError for a URL that cannot be used; SQLAlchemyError when the database is away.
     """
@@ -149,7 +151,7 @@ def open_database(url: str) -> Database:
         raise ConfigError(
             f"metadata service: the database needs the Python package {error.name}; install idgraph[postgresql]"
         ) from error
-    database = Database(engine)
+    database = Database(engine, key)
     try:
         with Session(database._writer) as session, session.begin():
             if engine.dialect.name == "postgresql":

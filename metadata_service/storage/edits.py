@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from idgraph.model.records import ChangeRecord
 from idgraph.web.cursors import ListPage, PageRequest
+from metadata_service.storage.history import append_version, is_redaction
 from metadata_service.storage.tables import ChangeRow, SnapshotRow
 
 
@@ -55,9 +56,13 @@ Kind = Literal[
     "view",
     "segment",
     "redaction",
+    "token",
+    "call",
 ]
 Action = Literal[
     "saved",
+    "made",
+    "revoked",
     "activated",
     "retired",
     "discovered",
@@ -72,11 +77,12 @@ Action = Literal[
 class Edit:
     """An edit in progress. It takes a version only when the first change is recorded."""
 
-    def __init__(self, session: Session, actor: str, reason: str) -> None:
+    def __init__(self, session: Session, actor: str, reason: str, key: bytes) -> None:
         self.session = session
         self.at = datetime.now(UTC)
         self.actor = actor
         self._reason = reason
+        self._key = key
         self._changes: list[dict[str, Any]] = []
 
     @property
@@ -115,3 +121,5 @@ class Edit:
         self.session.flush()
         if self._changes:
             self.session.execute(insert(ChangeRow), self._changes)
+        if self.changed:
+            append_version(self.session, self._key, self.version, is_redaction(self._changes))

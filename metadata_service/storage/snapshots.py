@@ -11,7 +11,7 @@ from typing import NamedTuple, Self
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from idgraph.web.refusals import GoneError
+from idgraph.web.refusals import GoneError, UnknownHistoryError
 from metadata_service.attributes.redaction import last_redaction
 from metadata_service.attributes.rules import classification_levels, discovery_defaults
 from metadata_service.definitions import SEGMENTS, VIEWS
@@ -108,7 +108,7 @@ def changes_since(database: Database, since: str) -> ServedSnapshot:
     with database.read() as session:
         newest = revision_in(session)
         if known is None or not has_revision(session, known):
-            raise GoneError("no snapshot of this catalogue has that ETag; read the whole")
+            raise UnknownHistoryError("no snapshot of this catalogue has that ETag; read the whole")
         if last_redaction(session) > known.version:
             raise GoneError("paths were redacted since then; read the whole")
         return ServedSnapshot.of(newest, _body(session, known, newest))

@@ -61,7 +61,7 @@ class Base(DeclarativeBase):
 class SnapshotRow(Base):
     """One committed edit: who, when and why. The newest row is the state of the catalogue.
 
-    `nonce` is random, so that a database rebuilt or restored from a backup never repeats an ETag.
+    `nonce` is random, and goes into the hash of history, so that a database rebuilt or restored never repeats an ETag.
     """
 
     __tablename__ = "snapshots"
@@ -75,6 +75,20 @@ class SnapshotRow(Base):
     def provenance(self) -> dict[str, Any]:
         """The fields of a `ProvenanceRecord`."""
         return {"snapshot_version": self.version, "at": self.at, "actor": self.actor, "reason": self.reason}
+
+
+class HistoryRow(Base):
+    """A version in the chain of history (`history.py`). `content` is a keyed hash of what was written with it, `rewritten` has
+    those of older versions after a redaction, as JSON, and `mac` chains it to the version before."""
+
+    __tablename__ = "history"
+
+    version: Mapped[int] = mapped_column(
+        ForeignKey("snapshots.version"), primary_key=True, autoincrement=False
+    )
+    content: Mapped[str] = mapped_column(String(64))
+    rewritten: Mapped[str] = mapped_column(Text)
+    mac: Mapped[str] = mapped_column(String(64))
 
 
 class ChangeRow(Base):

@@ -54,13 +54,14 @@ def create_token(
     clearance: int = 0,
     may_reveal: bool = False,
     scopes: Collection[Scope] = (),
+    actor: str = "",
 ) -> str:
     """Create a token and give its plaintext, which cannot be had again. Nobody chooses one: it has 256 random bits.
 
     Without a lifetime it is that of the role. Raises RefusedRequestError for rights over profiles without the role
     `profiles`; ClashError when the name is in use.
     """
-    with database.write() as edit:
+    with database.write(actor) as edit:
         return add_token(edit, name, role, lifetime, clearance, may_reveal, scopes)
 
 
@@ -97,7 +98,7 @@ def add_token(
             scopes=" ".join(sorted(scopes)),
         )
     )
-    edit.session.flush()
+    edit.record("token", name, None, "made")
     return plaintext
 
 
@@ -137,13 +138,14 @@ def list_callers(database: Database) -> list[Caller]:
         ]
 
 
-def revoke_token(database: Database, name: str) -> None:
+def revoke_token(database: Database, name: str, actor: str = "") -> None:
     """The token of this name is refused from now on. Raises UnknownSubjectError if none is in use."""
-    with database.write() as edit:
+    with database.write(actor) as edit:
         row = edit.session.scalar(_live(edit.at).where(TokenRow.name == name))
         if row is None:
             raise UnknownSubjectError(f"no token named {name} is in use")
         row.revoked = edit.at
+        edit.record("token", name, None, "revoked")
 
 
 def authenticate(database: Database, plaintext: str) -> TokenRecord | None:

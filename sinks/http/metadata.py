@@ -35,6 +35,7 @@ from sinks.http.connection import Answer, MetadataConnection, quoted
 log = logging.getLogger(__name__)
 
 MAX_CHANGES = 5000
+UNKNOWN_HISTORY = b"urn:idgraph:problem:unknownhistory"
 JSON = {"Content-Type": "application/json"}
 
 
@@ -80,6 +81,12 @@ class MetadataClient:
         if answer.status_code == httpx.codes.NOT_MODIFIED:
             return None
         if answer.status_code in (httpx.codes.GONE, httpx.codes.NOT_FOUND):
+            if UNKNOWN_HISTORY in answer.content:
+                log.error(
+                    "the metadata service no longer has snapshot %d in its history: its database was restored from a "
+                    "backup, or its history rewritten; `idgraph audit verify` checks it there",
+                    known.version,
+                )
             # It has left this snapshot too far behind, or is an older idgraph.
             return self.snapshot(etag, wait)
         changes = self._http.read(SnapshotChanges, answer)

@@ -93,6 +93,40 @@ def test_what_is_no_matter_of_protection_needs_one(service: Running) -> None:
     assert waiting(service) == []
 
 
+def test_a_new_attribute_below_a_protected_one_is_opened_by_two(service: Running, bob: httpx.Client) -> None:
+    """Found by review: one person pierced a protected subtree before its next key was known."""
+    put(service, "payroll", "protected")
+    put(service, "payroll.salary", "protected")
+    answer = put(service, "payroll.bonus", "none")
+    assert answer.status_code == 202, answer.text
+    assert answer.json()["weakens"] == ["payroll.bonus: protected to none"]
+    paths = [each["path"] for each in service.reader.get("/v1/snapshot").json()["attributes"]]
+    assert paths == ["payroll", "payroll.salary"]
+    assert decide(bob, answer.json()["id"], "approve").status_code == 200
+    assert encryption(service, "payroll.bonus") == "none"
+    assert put(service, "payroll.stock", "protected").status_code == 201
+    assert put(service, "elsewhere", "none").status_code == 201
+
+
+def test_clearance_and_classification_fall_by_two(service: Running, bob: httpx.Client) -> None:
+    """Found by review: either fell by one person."""
+    put(service, "a", "protected", classification="restricted", authorization_level=90)
+    lower = put(service, "a", "protected", classification="restricted", authorization_level=10)
+    assert (lower.status_code, lower.json()["weakens"]) == (202, ["a: authorization level 90 to 10"])
+    public = put(service, "a", "protected", classification="public", authorization_level=90)
+    assert (public.status_code, public.json()["weakens"]) == (202, ["a: restricted to public"])
+    assert decide(bob, public.json()["id"], "approve").status_code == 200
+    assert decide(bob, lower.json()["id"], "approve").status_code == 409, "asked for before the other one"
+    assert (
+        put(service, "a", "protected", classification="restricted", authorization_level=91).status_code == 200
+    )
+    levels = service.reader.get("/v1/classification-levels").json()
+    levels["restricted"]["authorization_level"] = 100
+    assert service.admin.put("/v1/classification-levels", json=levels).status_code == 200
+    levels["restricted"]["authorization_level"] = 0
+    assert service.admin.put("/v1/classification-levels", json=levels).status_code == 202
+
+
 def test_a_change_is_refused_and_taken_back(service: Running, bob: httpx.Client) -> None:
     for who in (bob, service.admin):
         put(service, "a", "protected")
@@ -172,7 +206,9 @@ def test_an_exception_below_what_is_protected_weakens(service: Running, bob: htt
     answer = put(service, "a.b", "none")
     assert (answer.status_code, answer.json()["weakens"]) == (202, ["a.b: protected to none"])
     assert decide(bob, answer.json()["id"], "approve").status_code == 200
-    assert put(service, "a.c", "none").status_code == 201, "nobody has seen a.c yet"
+    assert put(service, "a.c", "none").status_code == 202, (
+        "nobody has seen a.c yet, and all of a is protected"
+    )
 
 
 def test_to_open_what_others_inherit_names_them(service: Running) -> None:
@@ -197,10 +233,14 @@ DEFAULTS = "/v1/discovery-defaults"
 @pytest.mark.parametrize(
     ("url", "body", "weakens"),
     [
-        (LEVELS, {"confidential": {"encryption": "none"}}, ["level confidential: protected to none"]),
         (
             LEVELS,
-            {"restricted": {"encryption": "searchable", "indexable": False}},
+            {"confidential": {"encryption": "none", "authorization_level": 50}},
+            ["level confidential: protected to none"],
+        ),
+        (
+            LEVELS,
+            {"restricted": {"encryption": "searchable", "indexable": False, "authorization_level": 80}},
             ["level restricted: protected to searchable"],
         ),
         (DEFAULTS, {"encryption": "none"}, ["attributes that nobody declared: protected to none"]),
@@ -232,7 +272,12 @@ def test_levels_and_defaults_too(
 
 def test_an_empty_catalogue_is_set_up_by_one(service: Running) -> None:
     assert service.admin.put(DEFAULTS, json={"detection": "off"}).status_code == 200
-    assert service.admin.put(LEVELS, json={"confidential": {"encryption": "none"}}).status_code == 200
+    assert (
+        service.admin.put(
+            LEVELS, json={"confidential": {"encryption": "none", "authorization_level": 50}}
+        ).status_code
+        == 200
+    )
 
 
 def test_only_admins_decide_and_all_may_look(service: Running) -> None:

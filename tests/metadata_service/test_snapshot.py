@@ -97,7 +97,8 @@ def test_a_restored_backup_is_read_anew(database: Database) -> None:
 
 
 def restore(database: Database, version: int) -> None:
-    tables = {"attribute_versions": "snapshot_version", "changes": "snapshot_version", "snapshots": "version"}
+    tables = {"attribute_versions": "snapshot_version", "changes": "snapshot_version"}
+    tables |= {"history": "version", "snapshots": "version"}
     with database.engine.begin() as connection:
         connection.execute(text("DELETE FROM attributes WHERE path <> 'a'"))
         for table, column in tables.items():

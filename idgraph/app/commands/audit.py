@@ -1,4 +1,4 @@
-"""`idgraph audit`: the log of what was revealed."""
+"""`idgraph audit`: the log of what was revealed, and the history of what was decided."""
 
 from __future__ import annotations
 
@@ -18,22 +18,29 @@ def _group() -> None:
 
 @commands.command()
 def verify(context: typer.Context, as_json: Json = False) -> None:
-    """Check that no entry was altered, inserted or removed. Exit code 1: one was.
+    """Check that no entry was altered, inserted or removed: of the log of reveals, and of the metadata service's history
+    where it is on this machine. Exit code 1: one was.
 
-    Entries cut off at the end cannot be seen in the file alone: note the head, and compare it with the next.
+    Entries cut off at the end of the log cannot be seen in the file alone: note the head, and compare it with the next.
     """
+    from idgraph.app.metadata_server import verify_history
     from idgraph.app.profile_server import audit_file, verify_audit
 
     with error_handler():
         settings = settings_of(context)
-        report = verify_audit(settings)
+        has_log = settings.keyring_file().exists() or audit_file(settings).exists()
+        log, history = verify_audit(settings) if has_log else None, verify_history(settings)
+        found = {f"{audit_file(settings)}, line": log, "history, version": history}
         if as_json:
-            print_json(report._asdict())
-        elif report.broken_line is None:
-            print(f"{report.entries:,} entries are whole; head {report.head or '-'}")
-        else:
-            print(
-                f"{audit_file(settings)}, line {report.broken_line}: altered, or the one before it was removed"
-            )
-        if report.broken_line is not None:
+            print_json((log._asdict() if log else {}) | {"history": history._asdict() if history else None})
+        for place, report in found.items():
+            if report is None or as_json:
+                continue
+            if report.broken_line is None:
+                print(
+                    f"{place.split(',')[0]}: {report.entries:,} entries are whole; head {report.head or '-'}"
+                )
+            else:
+                print(f"{place} {report.broken_line}: altered, or the one before it was removed")
+        if any(report and report.broken_line is not None for report in found.values()):
             raise typer.Exit(Exit.FAILED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +18,26 @@ Why = Annotated[str, typer.Option("--reason", help="Reason; stored with the chan
 JobWho = Annotated[str, typer.Option("--who", help="Who asks for it. Default: the user of this machine.")]
 JobWhy = Annotated[str, typer.Option("--why", help="Why; kept with the job.")]
 Json = Annotated[bool, typer.Option("--json", help="JSON for scripts.")]
+
+
+TYPE_VALUE = "TYPE:VALUE; - is a line of standard input, which no list of processes shows."
+
+
+def from_stdin(given: str | None) -> str | None:
+    """An argument that names a person, or `-` for the next line of standard input."""
+    if given != "-":
+        return given
+    line = sys.stdin.readline().strip()
+    if not line:
+        raise typer.BadParameter("standard input has no further line")
+    return line
+
+
+def all_from_stdin(given: list[str] | None) -> list[str] | None:
+    """The same of several, where `-` stands for all lines."""
+    if given is None or "-" not in given:
+        return given
+    return [each for each in given if each != "-"] + [line.strip() for line in sys.stdin if line.strip()]
 
 
 def settings_of(context: typer.Context) -> Settings:

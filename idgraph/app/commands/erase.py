@@ -11,7 +11,7 @@ import typer
 
 from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring
-from idgraph.app.commands.context import JobWho, JobWhy, origin_of, settings_of
+from idgraph.app.commands.context import JobWho, JobWhy, all_from_stdin, origin_of, settings_of
 from idgraph.app.exits import Exit, error_handler
 from idgraph.app.terminal import confirmed, counted, escape_control_chars, print_json, print_table
 from idgraph.model.errors import ConfigError, QueryError, StoreError
@@ -32,7 +32,11 @@ def erase(
     context: typer.Context,
     identifiers: Annotated[
         list[str] | None,
-        typer.Argument(help="TYPE:VALUE; erases the whole profile of each.", show_default=False),
+        typer.Argument(
+            help="TYPE:VALUE; erases the whole profile of each; - is all lines of standard input.",
+            show_default=False,
+            callback=all_from_stdin,
+        ),
     ] = None,
     fragments: Annotated[
         list[str] | None,

@@ -15,7 +15,7 @@ import typer
 
 from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring
-from idgraph.app.commands.context import JobWho, Json, origin_of, settings_of
+from idgraph.app.commands.context import TYPE_VALUE, JobWho, Json, from_stdin, origin_of, settings_of
 from idgraph.app.exits import Exit, error_handler
 from idgraph.app.terminal import counted, escape_control_chars, print_json
 from idgraph.model.errors import ConfigError, ProfileIndexError, QueryError
@@ -32,8 +32,12 @@ commands = typer.Typer(no_args_is_help=True, help="Links between identifiers, an
 _PAGE = 100
 _STDIN = Path("-")
 
-One = Annotated[str | None, typer.Argument(metavar="A", help="TYPE:VALUE", show_default=False)]
-Other = Annotated[str | None, typer.Argument(metavar="B", help="TYPE:VALUE", show_default=False)]
+One = Annotated[
+    str | None, typer.Argument(metavar="A", help=TYPE_VALUE, show_default=False, callback=from_stdin)
+]
+Other = Annotated[
+    str | None, typer.Argument(metavar="B", help=TYPE_VALUE, show_default=False, callback=from_stdin)
+]
 PairsFile = Annotated[
     Path | None,
     typer.Option(
@@ -65,7 +69,7 @@ class ExplainFormat(StrEnum):
 @commands.command("show")
 def show_links(
     context: typer.Context,
-    identifier: Annotated[str, typer.Argument(help="TYPE:VALUE")],
+    identifier: Annotated[str, typer.Argument(help=TYPE_VALUE, callback=from_stdin)],
     as_json: Json = False,
 ) -> None:
     """Show the links of an identifier's profile: accepted ones, refused ones, and pins. Exit code 3: no profile has it.
@@ -176,7 +180,9 @@ commands.command(
 @commands.command("history")
 def history(
     context: typer.Context,
-    identifier: Annotated[str | None, typer.Argument(help="TYPE:VALUE", show_default=False)] = None,
+    identifier: Annotated[
+        str | None, typer.Argument(help=TYPE_VALUE, show_default=False, callback=from_stdin)
+    ] = None,
     after: Annotated[str, typer.Option("--after", metavar="CURSOR", help="Begin behind this change.")] = "",
     as_json: Json = False,
 ) -> None:
@@ -207,7 +213,9 @@ def history(
 
 def explain(
     context: typer.Context,
-    profile: Annotated[str, typer.Argument(help="TYPE:VALUE; any identifier of the profile.")],
+    profile: Annotated[
+        str, typer.Argument(help=f"{TYPE_VALUE} Any identifier of the profile.", callback=from_stdin)
+    ],
     one: One = None,
     other: Other = None,
     form: Annotated[ExplainFormat, typer.Option("--format", help="Format of the explanation.")] = (

@@ -13,7 +13,7 @@ import typer
 
 from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring
-from idgraph.app.commands.context import JobWho, JobWhy, origin_of, settings_of
+from idgraph.app.commands.context import TYPE_VALUE, JobWho, JobWhy, from_stdin, origin_of, settings_of
 from idgraph.app.exits import Exit, error_handler
 from idgraph.app.terminal import (
     console,
@@ -44,7 +44,9 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object per profile,
 
 def lookup(
     context: typer.Context,
-    identifier: Annotated[str, typer.Argument(help="TYPE:VALUE, for instance user_id:480")],
+    identifier: Annotated[
+        str, typer.Argument(help=f"{TYPE_VALUE} For instance user_id:480", callback=from_stdin)
+    ],
     reveal: Reveal = False,
     as_json: Json = False,
 ) -> None:

@@ -66,7 +66,9 @@ def add(
             )
         lifetime = timedelta(days=days) if days else None
         rights = list(map(Scope, scopes or ()))
-        print(create_token(database, name, Role(role), lifetime, clearance, reveal, rights))
+        print(
+            create_token(database, name, Role(role), lifetime, clearance, reveal, rights, wiring.local_user())
+        )
 
 
 @commands.command("list")
@@ -90,20 +92,21 @@ def revoke(context: typer.Context, name: Name) -> None:
     from metadata_service.storage.tokens import revoke_token
 
     with error_handler(), _database(context) as database:
-        revoke_token(database, name)
+        revoke_token(database, name, wiring.local_user())
         print(f"the token of {name} is revoked")
 
 
 @contextmanager
 def _database(context: typer.Context) -> Iterator[Database]:
     """The service's database. Its refusals do not mean that the service is away."""
+    from idgraph.app.metadata_server import service_key
     from idgraph.model.errors import MetadataError, NotFoundError, RefusedError
     from idgraph.web.refusals import UnknownSubjectError
     from metadata_service.storage.database import open_database
 
     settings = settings_of(context)
     wiring.prepare_directory(settings)
-    database = open_database(settings.database_url())
+    database = open_database(settings.database_url(), service_key(settings).history)
     try:
         yield database
     except UnknownSubjectError as error:

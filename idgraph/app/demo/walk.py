@@ -19,7 +19,7 @@ from idgraph.app.demo.example import Example
 from idgraph.app.documents.identity import read_rules
 from idgraph.app.java import require_java
 from idgraph.app.link_views import print_explanation
-from idgraph.app.metadata_server import application, sign_in_link
+from idgraph.app.metadata_server import application, service_key, sign_in_link
 from idgraph.app.profile_tree import profile_tree
 from idgraph.app.publish import publish_lines
 from idgraph.app.settings.document import Settings, load
@@ -282,7 +282,9 @@ class Demo:
         from metadata_service.storage.database import open_database
         from metadata_service.storage.tokens import Role, create_token
 
-        with closing(open_database(self._settings.database_url())) as database:
+        with closing(
+            open_database(self._settings.database_url(), service_key(self._settings).history)
+        ) as database:
             token = create_token(database, "demo", Role.PROFILES, clearance=20)
         file = self._settings.directory / "demo.token"
         write_atomically(file, token.encode())

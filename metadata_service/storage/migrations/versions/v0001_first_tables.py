@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from alembic import op
 from sqlalchemy import insert
 
-from metadata_service.storage.tables import Base, SnapshotRow
+from metadata_service.storage.tables import Base, HistoryRow, SnapshotRow
 
 revision = "0001"
 down_revision = None
@@ -17,6 +17,7 @@ depends_on = None
 
 APPEND_ONLY = {
     "snapshots": "",
+    "history": "",
     "changes": "",
     "attribute_versions": "",
     "identity_rules": "",
@@ -42,6 +43,8 @@ def upgrade() -> None:
     Base.metadata.create_all(op.get_bind())
     first = {"version": 0, "nonce": secrets.token_hex(8), "at": datetime.now(UTC), "actor": "", "reason": ""}
     op.get_bind().execute(insert(SnapshotRow).values(first))
+    start = {"version": 0, "content": "", "rewritten": "{}", "mac": secrets.token_hex(32)}
+    op.get_bind().execute(insert(HistoryRow).values(start))
     _refuse_rewriting()
 
 

@@ -1,0 +1,97 @@
+"""The chain of history: each version has a keyed hash over what was written with it and over the hash of the version before.
+
+The newest hash is in the ETag that flows keep, so each of them is a witness of all that was before. Who rewrites the tables
+without the key is found by `verify_history`, and who has the key by any flow.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+
+from sqlalchemy import Row, String, cast, select
+from sqlalchemy.orm import Session
+
+from idgraph.model import canonical
+from idgraph.web.audit import AuditReport, chained
+from metadata_service.storage.tables import Base, HistoryRow, SnapshotRow
+
+_TABLES = [table for table in Base.metadata.sorted_tables if "snapshot_version" in table.c]
+_MUTABLE = frozenset({"spec_versions.status"})
+
+
+def append_version(session: Session, key: bytes, version: int, redacts: bool) -> None:
+    """Add a version, all of which is written, to the chain. One that redacts replaces what older ones are to contain."""
+    newest = select(HistoryRow.mac).order_by(HistoryRow.version.desc()).limit(1)
+    rewritten = {str(each): _content(session, key, each) for each in _redacted(session)} if redacts else {}
+    row = HistoryRow(
+        version=version, content=_content(session, key, version), rewritten=json.dumps(rewritten)
+    )
+    row.mac = chained(key, session.scalar(newest) or "", _entry(session, row))
+    session.add(row)
+    session.flush()
+
+
+def verify_history(session: Session, key: bytes) -> AuditReport:
+    """Check all versions; `broken_line` is the first that was altered, or before which one was removed."""
+    rows = list(session.scalars(select(HistoryRow).order_by(HistoryRow.version)))
+    held = {row.version: row.content for row in rows}
+    for row in rows:
+        held |= {int(version): content for version, content in json.loads(row.rewritten).items()}
+    head, entries = rows[0].mac if rows else "", len(rows) - 1
+    for number, row in enumerate(rows[1:]):
+        is_whole = row.version == rows[number].version + 1 and row.mac == chained(
+            key, head, _entry(session, row)
+        )
+        if not is_whole or _content(session, key, row.version) != held[row.version]:
+            return AuditReport(number, head, row.version)
+        head = row.mac
+    is_last = session.scalar(select(SnapshotRow.version).order_by(SnapshotRow.version.desc()).limit(1))
+    return AuditReport(
+        entries, head, None if not rows or is_last == rows[-1].version else rows[-1].version + 1
+    )
+
+
+def _entry(session: Session, row: HistoryRow) -> dict[str, object]:
+    edit = session.get_one(SnapshotRow, row.version)
+    return {
+        "version": row.version,
+        "nonce": edit.nonce,
+        "at": edit.at.isoformat(),
+        "actor": edit.actor,
+        "reason": edit.reason,
+        "content": row.content,
+        "rewritten": row.rewritten,
+    }
+
+
+def _content(session: Session, key: bytes, version: int) -> str:
+    """The keyed hash of everything that was written with a version. Keyed: it stays when a name is redacted."""
+    digest = hmac.new(key, digestmod=hashlib.sha256)
+    for table in _TABLES:
+        columns = [each for each in table.c if f"{table.name}.{each.name}" not in _MUTABLE]
+        written = select(*columns).where(table.c.snapshot_version == version).order_by(*table.primary_key)
+        for found in session.execute(written):
+            digest.update(_line(str(table.name), found))
+    return digest.hexdigest()
+
+
+def _line(table: str, row: Row[*tuple[object, ...]]) -> bytes:
+    return canonical.encode([table, *row]) + b"\n"
+
+
+def _redacted(session: Session) -> set[int]:
+    """The versions in which a name stands redacted."""
+    found: set[int] = set()
+    for table in _TABLES:
+        for name in ("subject", "path"):
+            if name in table.c:
+                is_redacted = cast(table.c[name], String).like("redacted.%")
+                found.update(session.scalars(select(table.c.snapshot_version).where(is_redacted).distinct()))
+    return found
+
+
+def is_redaction(changes: list[dict[str, object]]) -> bool:
+    """Whether an edit redacts."""
+    return any((each["kind"], each["action"]) == ("redaction", "approved") for each in changes)
