@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Depends, Header, Response
+from pydantic import BaseModel
 
 from idgraph.web.refusals import PreconditionError
 
@@ -51,6 +52,11 @@ def precondition(if_match: str | None, if_none_match: str | None = None) -> Chec
 Precondition = Annotated[Check, Depends(_precondition)]
 """A check of a change's headers against the present body (None if there is none). It raises
 PreconditionError."""
+
+
+def created(model: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
+    """The description of the answer to a `PUT` that made something new."""
+    return {201: {"model": model, "description": "It is new."}}
 
 
 def json_answer(body: str, if_none_match: str | None = None, status: int = 200) -> Response:

@@ -149,7 +149,8 @@ def install(app: FastAPI) -> None:
         if not isinstance(error, DamagedStateError):
             for base in bases:
                 if base in AWAY:
-                    log.error("%s: %s", type(error).__name__, error)
+                    if not isinstance(error, NotYetError):
+                        log.error("%s: %s", type(error).__name__, error)
                     return unavailable("unavailable", AWAY[base])
         kind = type(error).__name__.removesuffix("Error").lower()
         status = next((STATUS[base] for base in bases if base in STATUS), 500)

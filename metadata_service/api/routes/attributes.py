@@ -16,7 +16,7 @@ from idgraph.model.attributes import (
     EncryptionLevel,
 )
 from idgraph.model.records import AttributeVersionRecord
-from idgraph.web.conditional import IfNoneMatch, Precondition, json_answer
+from idgraph.web.conditional import IfNoneMatch, Precondition, created, json_answer
 from idgraph.web.cursors import ListPage
 from idgraph.web.path_values import path_value
 from idgraph.web.refusals import RefusedRequestError
@@ -84,7 +84,7 @@ def count(service: Service, wanted: WantedAttributes) -> AttributeFacets:
         return attributes.count_attributes(session, wanted)
 
 
-@router.put("/{path}", response_model=AttributeMetadata, responses=ASKED)
+@router.put("/{path}", response_model=AttributeMetadata, responses=ASKED | created(AttributeMetadata))
 def put(
     path: AttributePath,
     definition: AttributeDefinition,

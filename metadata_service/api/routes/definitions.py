@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from idgraph.model.records import SegmentVersionRecord, ViewVersionRecord
 from idgraph.model.specs import NAME_PATTERN
 from idgraph.model.views import SegmentDocument, ViewDocument
-from idgraph.web.conditional import IfNoneMatch, Precondition, json_answer
+from idgraph.web.conditional import IfNoneMatch, Precondition, created, json_answer
 from idgraph.web.cursors import ListPage
 from idgraph.web.refusals import RefusedRequestError
 from metadata_service.api.service import Actor, Paging, Reason, Service
@@ -61,10 +61,7 @@ def _routes(
         return json_answer(document.model_dump_json(), status=201 if is_new else 200)
 
     put.__annotations__["definition"] = definitions.stated
-    responses: dict[int | str, dict[str, Any]] = {
-        201: {"model": definitions.stored, "description": "It is new."}
-    }
-    router.put("/{name}", response_model=definitions.stored, responses=responses)(put)
+    router.put("/{name}", response_model=definitions.stored, responses=created(definitions.stored))(put)
     return router
 
 

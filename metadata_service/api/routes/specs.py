@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from idgraph.model.records import SpecCheckRecord, SpecRecord, SpecVersionRecord
 from idgraph.model.specs import NAME_PATTERN, SpecDefinition, SpecStatus
-from idgraph.web.conditional import IfNoneMatch, Precondition, json_answer
+from idgraph.web.conditional import IfNoneMatch, Precondition, created, json_answer
 from idgraph.web.cursors import ListPage
 from idgraph.web.refusals import RefusedRequestError
 from metadata_service.api.service import Actor, Paging, Reason, Service
@@ -61,7 +61,7 @@ def preview(tried: SpecPreview, service: Service) -> PreviewRecord:
         return preview_event(session, tried.definition, tried.payload)
 
 
-@router.put("/{name}", response_model=SpecRecord)
+@router.put("/{name}", response_model=SpecRecord, responses=created(SpecRecord))
 def put(
     name: Name,
     definition: SpecDefinition,

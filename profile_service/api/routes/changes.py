@@ -39,7 +39,7 @@ async def get(
     cursor: Annotated[str, Query(max_length=200, description="`next` of the page before.")] = "",
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     segment: SegmentName = None,
-    accept: Annotated[str, Header()] = "",
+    accept: Annotated[str, Header(include_in_schema=False)] = "",
     last_event_id: Annotated[str | None, Header(max_length=200)] = None,
 ) -> Response:
     """Merges, splits and moves between profiles, and who entered and left segments; the oldest first. Keep `next`, and ask
