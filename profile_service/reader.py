@@ -44,6 +44,7 @@ from profile_service.visibility import HIGHEST, AuthorizationLevels, Visibility
 from transforms.privacy.blind_index import BlindIndex
 from transforms.privacy.protected_names import StoredNames
 from transforms.privacy.sealing import DataKeys
+from transforms.schema.attribute_nodes import AttributePolicy
 from transforms.schema.data_types import DATA_TYPES, declared_types
 from transforms.schema.policy_tree import PolicyTree
 
@@ -316,6 +317,10 @@ class ProfileReader:
             except DamagedStateError:
                 self.damaged.append(person.id)
 
+    def policy(self, path: str) -> AttributePolicy:
+        """The policy of an attribute, declared or not."""
+        return self._attributes.policy(path)
+
     def require_open(self, path: str, use: str) -> None:
         """Raises QueryError for a protected attribute."""
         if self._attributes.policy(path).is_protected:
@@ -362,7 +367,10 @@ class ProfileReader:
             tuple(
                 AnyOf(
                     tuple(
-                        FullText(word, path, clause.is_prefix and place == len(words) - 1) for path in places
+                        clause._replace(
+                            words=word, path=path, is_prefix=clause.is_prefix and place == len(words) - 1
+                        )
+                        for path in places
                     )
                 )
                 for place, word in enumerate(words)

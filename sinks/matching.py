@@ -43,12 +43,13 @@ def holds(condition: Condition, document: IndexDocument) -> bool:
             return not holds(negated, document)
         case Exists(path):
             return any(not is_nan(each) for each in values_of(document, path))
-        case FullText(text, path, is_prefix):
+        case FullText(text, path, is_prefix, edits):
             asked, there = words(text), set(words_of(document, path))
             last = asked.pop() if asked and is_prefix else None
             if last is not None and not any(each.startswith(last) for each in there):
                 return False
-            return bool(asked or last) and set(asked) <= there
+            near = all(any(is_near(word, each, edits) for each in there) for word in asked)
+            return bool(asked or last) and near
         case Term(path, value):
             return any(
                 class_of(each) is class_of(value)
@@ -61,6 +62,23 @@ def holds(condition: Condition, document: IndexDocument) -> bool:
             return any(isinstance(each, str) and each.startswith(start) for each in values_of(document, path))
         case Range():
             return any(_within(condition, each) for each in values_of(document, condition.path))
+
+
+def is_near(one: str, other: str, edits: int) -> bool:
+    """Whether so many edits lead from one word to the other: a character more, less or another, or two neighbours that change
+    places (optimal string alignment)."""
+    if not edits or abs(len(one) - len(other)) > edits:
+        return one == other
+    before: list[int] = []
+    last = list(range(len(other) + 1))
+    for row, character in enumerate(one, 1):
+        line = [row]
+        for column, there in enumerate(other, 1):
+            line.append(min(last[column] + 1, line[-1] + 1, last[column - 1] + (character != there)))
+            if before and column > 1 and character == other[column - 2] and one[row - 2] == there:
+                line[-1] = min(line[-1], before[column - 2] + 1)
+        before, last = last, line
+    return last[-1] <= edits
 
 
 def _within(clause: Range, value: Any) -> bool:

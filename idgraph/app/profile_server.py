@@ -86,8 +86,16 @@ def application(settings: Settings) -> Iterator[FastAPI]:
             households = stack.enter_context(closing(wiring.household_log(settings)))
             rights = Rights(consents, jobs, Households(households, wiring.keyed_hash(adapters)), tokens)
             is_local = settings.store.kind == "sqlite"
+            contact_paths = {str(k): paths for k, paths in settings.profiles.contact_attributes.items()}
             service = ProfileService(
-                adapters, following, audit_log, require_keys, rights, is_local, committed(settings)
+                adapters,
+                following,
+                audit_log,
+                require_keys,
+                rights,
+                is_local,
+                committed(settings),
+                contact_paths,
             )
             hooks = [_webhook(stack, each) for each in settings.profiles.webhooks]
             stack.enter_context(Webhooks(service, hooks, settings.directory / "webhooks"))

@@ -47,13 +47,18 @@ class Range(NamedTuple):
     include_upper: bool = True
 
 
+MOST_EDITS = 2
+
+
 class FullText(NamedTuple):
     """The attribute contains all these words; without a path, the indexed text of the profile does. With `is_prefix` the
-    last word matches the beginning of a word."""
+    last word matches the beginning of a word. Each other word may differ in `edits` characters (0 to 2; two that change places
+    are one); such words do not rank."""
 
     words: str
     path: str | None = None
     is_prefix: bool = False
+    edits: int = 0
 
 
 class Exists(NamedTuple):
@@ -160,6 +165,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "include_lower": (bool,),
     "include_upper": (bool,),
     "is_prefix": (bool,),
+    "edits": (int,),
 }
 _OPTIONAL = {Range: ("lower", "upper"), FullText: ("path",)}
 MOST_NESTED = 50
@@ -229,4 +235,6 @@ def _clause(kind: type[Clause], content: Any, place: str) -> Clause:
             continue
         if not isinstance(given, allowed) or (isinstance(given, bool) and bool not in allowed):
             raise QueryError(f"query{place}/{name}: a {type(given).__name__} cannot stand here")
+    if content.get("edits", 0) not in range(MOST_EDITS + 1):
+        raise QueryError(f"query{place}/edits: at most {MOST_EDITS}")
     return kind(**content)

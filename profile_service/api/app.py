@@ -19,6 +19,7 @@ from profile_service.api.person_tokens import ActingPerson
 from profile_service.api.routes import (
     changes,
     consents,
+    contacts,
     health,
     households,
     identity_rules,
@@ -56,6 +57,7 @@ def create_app(service: ProfileService, rate: RateLimit | None = None) -> FastAP
     routers = (
         changes.router,
         consents.router,
+        contacts.router,
         health.router,
         households.issuing,
         households.router,

@@ -8,7 +8,7 @@ import math
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple, Protocol, TypeVar, cast
 
 from fastapi import Depends, Query, Request
@@ -82,11 +82,14 @@ class ProfileService:
         rights: Rights = NO_RIGHTS,
         is_local: bool = False,
         has_committed: Callable[[str], bool] | None = None,
+        contact_paths: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
-        """`has_committed` says of an event's position whether it is stored, and raises QueryError. `require_keys` raises KeyProviderError where the keyring is not that of the profiles. `is_local`: the store is on
+        """`has_committed` says of an event's position whether it is stored, and raises QueryError. `contact_paths` are the attributes
+        of each field of a contact search. `require_keys` raises KeyProviderError where the keyring is not that of the profiles. `is_local`: the store is on
         this machine."""
         self._is_local = is_local
         self._has_committed = has_committed
+        self.contact_paths = contact_paths or {}
         self.following = following
         self.rights = rights
         self._adapters = adapters

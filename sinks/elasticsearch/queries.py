@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from idgraph.model.errors import QueryError
 from idgraph.model.queries import (
     All,
     AnyOf,
@@ -87,6 +88,9 @@ def _unranked(query: Json) -> Json:
 
 
 def _words(clause: FullText) -> Json:
+    if clause.edits:
+        # A token is a word with its path: an edit could as well lead to another path.
+        raise QueryError("the index in Elasticsearch finds no mistyped words; leave `edits` out")
     found = list(words(clause.words))
     if not found:
         return _NOTHING

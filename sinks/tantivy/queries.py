@@ -88,7 +88,12 @@ def _words(clause: FullText) -> Compiled:
         return _NOTHING
     field = "words" if clause.path is None else column_path(clause.path)
     last = found.pop() if clause.is_prefix else None
-    parts = [Compiled.term_query(SCHEMA, field, each, index_option="freq") for each in dict.fromkeys(found)]
+    parts = [
+        Compiled.fuzzy_term_query(SCHEMA, field, each, distance=clause.edits)
+        if clause.edits
+        else Compiled.term_query(SCHEMA, field, each, index_option="freq")
+        for each in dict.fromkeys(found)
+    ]
     if last is not None:
         parts.append(Compiled.fuzzy_term_query(SCHEMA, field, last, distance=0, prefix=True))
     return _all(parts)

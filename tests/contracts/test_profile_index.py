@@ -31,6 +31,7 @@ from idgraph.model.queries import (
 from idgraph.model.stamps import SpecRef, Stamp
 from merge.documents import document
 from merge.fragments import FragmentState
+from sinks.elasticsearch.index import ElasticsearchProfileIndex
 from tests.contracts.implementations import PROFILE_INDEXES, Implementation
 from tests.contracts.processes import finish, killed_after, start
 from tests.support.memory.index import MemoryProfileIndex
@@ -224,6 +225,27 @@ def test_full_text_knows_no_case_and_no_accents(index: ProfileIndex) -> None:
     assert found(index, FullText("STRASSE 480")) == ["a"]
     assert found(index, FullText("zoe", "y")) == ["c"]
     assert found(index, FullText("zo")) == []
+
+
+def test_words_may_be_mistyped(index: ProfileIndex) -> None:
+    if isinstance(index, ElasticsearchProfileIndex):
+        with pytest.raises(QueryError, match="mistyped"):
+            index.search(Query((FullText("johnson", "x", edits=1),)))
+        return
+    put(
+        index,
+        a={"x": "Johnson"},
+        b={"x": "Jonson", "y": "johnsen"},
+        c={"x": ["Janson", "480"]},
+        d={"z": "johnson"},
+    )
+    assert found(index, FullText("johnson", "x", edits=1)) == ["a", "b"]
+    assert found(index, FullText("Jonhson", "x", edits=1)) == ["a", "b"], "neighbours that change places"
+    assert found(index, FullText("johnson", "x", edits=2)) == ["a", "b", "c"]
+    assert found(index, FullText("johnson", "x")) == ["a"]
+    assert found(index, FullText("johnson 481", "x", edits=2)) == ["c"]
+    assert found(index, FullText("johnson", edits=1)) == ["a", "b", "d"]
+    assert found(index, Not(FullText("johnson", "x", edits=1))) == ["c", "d"]
 
 
 def test_all_words_must_stand_in_the_attribute_or_anywhere(index: ProfileIndex) -> None:

@@ -121,6 +121,11 @@ class ProfilesSettings(BaseModel):
         default=False,
         description="Whether it may listen beyond this machine without https, because something else encrypts.",
     )
+    contact_attributes: dict[Literal["name", "phone", "email", "postcode"], tuple[str, ...]] = Field(
+        default={},
+        description="Attribute paths that the contact search compares with each of `name`, `phone`, `email` and `postcode` "
+        "([profiles.md](profiles.md)).",
+    )
     consent_source: str | None = Field(
         default=None,
         description="Source that takes consents which are recorded over HTTP ([rights.md](rights.md)). Default: none are.",

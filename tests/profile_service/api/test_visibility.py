@@ -36,6 +36,9 @@ ASKED: dict[str, Ask] = {
     "count": lambda client, path: client.get("/v1/search/count", params={"q": f"{path}=37"}),
     "fields": lambda client, path: client.get(f"/v1/profiles/{ANONYMOUS}", params={"fields": path}),
     "json": lambda client, path: client.post("/v1/search", json={"query": [{"exists": {"path": path}}]}),
+    "mistyped words": lambda client, path: client.post(
+        "/v1/search", json={"query": [{"words": {"words": "makeup", "path": path, "edits": 1}}]}
+    ),
     "json type": lambda client, path: client.post(
         "/v1/search", json={"query": [{"term": {"path": path, "value": True}}]}
     ),

@@ -1,0 +1,119 @@
+"""Contact search: customers by what they say of themselves, with typing errors, the most similar first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
+from typing import Any, NamedTuple
+
+from idgraph.model.errors import QueryError
+from idgraph.model.identifiers import Identifier
+from idgraph.model.queries import MOST_EDITS, All, AnyOf, Condition, FullText, Query, Term
+from profile_service.reader import Profile, ProfileReader
+
+FIELDS = ("name", "phone", "email", "postcode")
+IDENTIFIED_BY = ("phone", "email")
+"""Fields that are types of identifiers too."""
+CANDIDATES = 50
+"""Profiles that are compared, of all fields together and of each."""
+LONGEST = 300
+"""Characters of a value that are compared."""
+_ONE_EDIT, _TWO_EDITS = 3, 6
+"""Characters of a word from which so many typing errors are allowed."""
+
+Paths = Mapping[str, Sequence[str]]
+"""The attributes of each field."""
+
+
+class Contact(NamedTuple):
+    """A customer who may be meant. `score` is from 0 to 1; `matched` are the fields by which the profile was found."""
+
+    score: float
+    matched: tuple[str, ...]
+    profile: Profile
+
+
+def find_contacts(
+    reader: ProfileReader, asked: Mapping[str, str], places: Paths, limit: int
+) -> list[Contact]:
+    """The best of those that match any field, as far as the reader sees the attributes. A protected attribute is compared as a
+    whole, by its blind index; one that is not searchable is left out."""
+    try:
+        return _found(reader, asked, places, MOST_EDITS)[:limit]
+    except QueryError:
+        # Of an index that finds no mistyped words.
+        return _found(reader, asked, places, 0)[:limit]
+
+
+def _found(reader: ProfileReader, asked: Mapping[str, str], places: Paths, most_edits: int) -> list[Contact]:
+    conditions = {
+        field: _condition(reader, places.get(field, ()), value, most_edits) for field, value in asked.items()
+    }
+    queries = [(tuple(asked), All(tuple(conditions.values()))), *(((f,), c) for f, c in conditions.items())]
+    profiles: dict[str, Profile] = {}
+    matched: dict[str, set[str]] = {}
+    for fields, condition in queries:
+        for profile in reader.search(Query((condition,)), CANDIDATES).profiles:
+            profiles[profile.id] = profile
+            matched.setdefault(profile.id, set()).update(fields)
+    for field in asked.keys() & set(IDENTIFIED_BY):
+        for profile in _identified(reader, field, asked[field]):
+            profiles[profile.id] = profile
+            matched.setdefault(profile.id, set()).add(field)
+    found = [
+        Contact(
+            round(
+                sum(_similarity(profiles[name], places.get(f, ()), asked[f]) for f in fields) / len(asked), 3
+            ),
+            tuple(f for f in FIELDS if f in fields),
+            profiles[name],
+        )
+        for name, fields in matched.items()
+    ]
+    return sorted(found, key=lambda each: (-each.score, each.profile.id))
+
+
+def _identified(reader: ProfileReader, kind: str, value: str) -> list[Profile]:
+    found = reader.lookup(Identifier(kind, value))
+    return [] if reader.shared else found
+
+
+def _condition(reader: ProfileReader, paths: Sequence[str], value: str, most_edits: int) -> Condition:
+    """The whole value in one attribute, or each of its words, maybe mistyped, in one of those that are not protected."""
+    policies = {path: reader.policy(path) for path in paths}
+    whole = [
+        Term(path, value) for path, each in policies.items() if each.is_searchable or not each.is_protected
+    ]
+    plain = [path for path, each in policies.items() if not each.is_protected]
+    words = value.split()
+    mistyped = tuple(
+        AnyOf(tuple(FullText(word, path, edits=min(most_edits, _edits(word))) for path in plain))
+        for word in words
+    )
+    return AnyOf((*whole, *((All(mistyped),) if plain and words else ())))
+
+
+def _edits(word: str) -> int:
+    return (len(word) >= _ONE_EDIT) + (len(word) >= _TWO_EDITS)
+
+
+def _similarity(profile: Profile, paths: Sequence[str], value: str) -> float:
+    """Of the value to what is visible of it; 1 for what was found and is not: it was compared as a whole."""
+    visible = [str(text) for text in _texts(profile, paths)]
+    return max((_ratio(value, text) for text in [*visible, " ".join(visible)] if text), default=1.0)
+
+
+def _texts(profile: Profile, paths: Sequence[str]) -> Iterator[Any]:
+    for path in paths:
+        value = profile.get(path)
+        yield from value if isinstance(value, list) else [value] if isinstance(value, str | int) else []
+
+
+def _ratio(one: str, other: str) -> float:
+    return SequenceMatcher(None, one.strip().casefold(), other[:LONGEST].strip().casefold()).ratio()
+
+
+def require_fields(asked: Mapping[str, str]) -> None:
+    """Raises QueryError."""
+    if not any(value.strip() for value in asked.values()):
+        raise QueryError(f"give one of {', '.join(FIELDS)}")
