@@ -19,9 +19,9 @@ SHORT = 15
 """Examples of a property outside of the long lane."""
 
 LONG = (
+    "app/test_cli.py::test_bench_passes_its_words_on",
     "app/test_commands_killed.py",
     "app/test_erase_killed.py",
-    "app/test_cli.py::test_bench_passes_its_words_on",
     "benchmarks/",
     "contracts/test_erasure.py::test_a_killed_erasure_leaves_each_fragment_whole_or_erased[dynamodb-0.01]",
     "contracts/test_erasure.py::test_a_killed_erasure_leaves_each_fragment_whole_or_erased[dynamodb-0.06]",
@@ -65,6 +65,7 @@ LONG = (
     "transforms/test_corpus.py",
     "transforms/test_hostile.py",
     "transforms/test_jolt_oracle.py",
+    "web/test_generated_calls.py",
 )
 """Beginnings of test ids, below `tests/`."""
 

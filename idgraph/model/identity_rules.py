@@ -13,7 +13,7 @@ from idgraph.model.specs import IDENTIFIER_TYPE_PATTERN
 
 NamespaceName = Annotated[str, Field(pattern=IDENTIFIER_TYPE_PATTERN)]
 Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
-Strength = Annotated[float, Field(ge=0, le=1_000_000)]
+Strength = Annotated[float, Field(strict=True, ge=0, le=1_000_000)]
 
 LAST_PRIORITY = 1_000_000
 """The priority of a namespace that has no rules."""

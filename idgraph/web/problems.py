@@ -12,6 +12,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from sqlalchemy.exc import DataError, SQLAlchemyError
 from starlette.exceptions import HTTPException
+from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from idgraph.model.errors import (
@@ -130,6 +131,15 @@ def describe(document: dict[str, Any], free: Collection[str]) -> None:
                 operation["security"] = []
 
 
+def _allowed(app: FastAPI, scope: Scope) -> set[str]:
+    """The methods of a path: those of its own routes, not of one that takes any text in its place."""
+    found: dict[str, set[str]] = {}
+    for route in app.routes:
+        if isinstance(route, Route) and route.matches(scope)[0] is not Match.NONE:
+            found.setdefault(route.path, set()).update(route.methods or ())
+    return found.get(scope["path"]) or next(iter(found.values()), set())
+
+
 def install(app: FastAPI) -> None:
     """Let the application answer every error this way."""
 
@@ -160,8 +170,12 @@ def install(app: FastAPI) -> None:
         return problem(status, kind, str(error))
 
     @app.exception_handler(HTTPException)
-    def http(_request: Request, error: HTTPException) -> Response:
-        return problem(error.status_code, "http", str(error.detail), error.headers)
+    def http(request: Request, error: HTTPException) -> Response:
+        headers = dict(error.headers or {})
+        if error.status_code == 405:
+            # Each method of a path is a route of its own, and the one that answers names only its own.
+            headers["Allow"] = ", ".join(sorted(_allowed(app, request.scope)))
+        return problem(error.status_code, "http", str(error.detail), headers)
 
     @app.exception_handler(DataError)
     def unstorable(_request: Request, _error: DataError) -> Response:
