@@ -97,24 +97,28 @@ class ProfilesClient(_Calls):
         identifier: str,
         *,
         fields: Sequence[str] | None = None,
+        view: str | None = None,
         provenance: bool = False,
         purpose: str | None = None,
     ) -> Profile | None:
         """The profile of an identifier, `type:value`; None where there is none, or where several share it. With `purpose`
         protected values are revealed."""
-        return self.lookup_many([identifier], fields=fields, provenance=provenance, purpose=purpose)[0]
+        return self.lookup_many(
+            [identifier], fields=fields, view=view, provenance=provenance, purpose=purpose
+        )[0]
 
     def lookup_many(
         self,
         identifiers: Sequence[str],
         *,
         fields: Sequence[str] | None = None,
+        view: str | None = None,
         provenance: bool = False,
         purpose: str | None = None,
     ) -> list[Profile | None]:
         """The profiles of any number of identifiers, in their order."""
         found: list[Profile | None] = []
-        reading = _reading(fields, provenance, purpose)
+        reading = _reading(fields, view, provenance, purpose)
         for start in range(0, len(identifiers), MOST_AT_ONCE):
             answer = self._call(self._lookup(identifiers[start : start + MOST_AT_ONCE], reading))
             found += [item["profile"] for item in answer["items"]]
@@ -127,11 +131,12 @@ class ProfilesClient(_Calls):
         sort: str | None = None,
         page: int = 100,
         fields: Sequence[str] | None = None,
+        view: str | None = None,
         provenance: bool = False,
         purpose: str | None = None,
     ) -> Iterator[Profile]:
         """All profiles that match, in the search language or as JSON conditions, fetched page by page."""
-        more = {"sort": sort, "limit": page, **_reading(fields, provenance, purpose)}
+        more = {"sort": sort, "limit": page, **_reading(fields, view, provenance, purpose)}
         cursor: str | None = None
         while True:
             answer = self._call(self._search(query, more | {"cursor": cursor}))
@@ -149,6 +154,24 @@ class ProfilesClient(_Calls):
         body = _query(query) | {"paths": [path], "limit": limit}
         answer = self._call(_Request("POST", "/v1/search/facets", body))
         return [(each["value"], each["profiles"]) for each in answer["facets"][path]]
+
+    def members(self, segment: str, *, view: str | None = None, page: int = 100) -> Iterator[Profile]:
+        """The profiles of a segment, fetched page by page."""
+        params: dict[str, Any] = {"limit": page} | ({} if view is None else {"view": view})
+        while True:
+            answer = self._call(
+                _Request("GET", f"/v1/segments/{quote(segment, safe='')}/members", params=params)
+            )
+            yield from answer["items"]
+            if answer["next"] is None:
+                return
+            params["cursor"] = answer["next"]
+
+    def segments_of(self, identifiers: Sequence[str]) -> list[list[str] | None]:
+        """The segments of up to 100 profiles, in their order; None where there is no profile."""
+        body = {"identifiers": list(identifiers)}
+        answer = self._call(_Request("POST", "/v1/segments/member-of", body))
+        return [each["segments"] for each in answer["items"]]
 
     def explain(self, identifier: str) -> list[dict[str, Any]]:
         """Why the identifiers of a profile are one person."""
@@ -208,12 +231,15 @@ class AsyncProfilesClient(_Calls):
         identifier: str,
         *,
         fields: Sequence[str] | None = None,
+        view: str | None = None,
         provenance: bool = False,
         purpose: str | None = None,
     ) -> Profile | None:
         """The profile of an identifier, `type:value`; None where there is none, or where several share it. With `purpose`
         protected values are revealed."""
-        found = await self.lookup_many([identifier], fields=fields, provenance=provenance, purpose=purpose)
+        found = await self.lookup_many(
+            [identifier], fields=fields, view=view, provenance=provenance, purpose=purpose
+        )
         return found[0]
 
     async def lookup_many(
@@ -221,12 +247,13 @@ class AsyncProfilesClient(_Calls):
         identifiers: Sequence[str],
         *,
         fields: Sequence[str] | None = None,
+        view: str | None = None,
         provenance: bool = False,
         purpose: str | None = None,
     ) -> list[Profile | None]:
         """The profiles of any number of identifiers, in their order."""
         found: list[Profile | None] = []
-        reading = _reading(fields, provenance, purpose)
+        reading = _reading(fields, view, provenance, purpose)
         for start in range(0, len(identifiers), MOST_AT_ONCE):
             answer = await self._call(self._lookup(identifiers[start : start + MOST_AT_ONCE], reading))
             found += [item["profile"] for item in answer["items"]]
@@ -239,11 +266,12 @@ class AsyncProfilesClient(_Calls):
         sort: str | None = None,
         page: int = 100,
         fields: Sequence[str] | None = None,
+        view: str | None = None,
         provenance: bool = False,
         purpose: str | None = None,
     ) -> AsyncIterator[Profile]:
         """All profiles that match, fetched page by page."""
-        more = {"sort": sort, "limit": page, **_reading(fields, provenance, purpose)}
+        more = {"sort": sort, "limit": page, **_reading(fields, view, provenance, purpose)}
         cursor: str | None = None
         while True:
             answer = await self._call(self._search(query, more | {"cursor": cursor}))
@@ -288,8 +316,11 @@ def _query(query: str | list[Any]) -> dict[str, Any]:
     return {"q": query} if isinstance(query, str) else {"query": query}
 
 
-def _reading(fields: Sequence[str] | None, provenance: bool, purpose: str | None) -> dict[str, Any]:
+def _reading(
+    fields: Sequence[str] | None, view: str | None, provenance: bool, purpose: str | None
+) -> dict[str, Any]:
     reading: dict[str, Any] = {"provenance": provenance, "reveal": purpose is not None, "purpose": purpose}
+    reading |= {} if view is None else {"view": view}
     return reading | ({} if fields is None else {"fields": list(fields)})
 
 

@@ -78,6 +78,16 @@ def test_members_are_what_the_search_finds(everything: httpx.Client, name: str) 
         assert [name in each["segments"] for each in items] == [each in inside for each in some]
 
 
+def test_the_client_reads_segments(served: Served, everything: httpx.Client) -> None:
+    with ProfilesClient(served.url, "everything") as client:
+        found = list(client.members("adults", page=7))
+        assert found == members(everything, "adults")
+        names = [each["id"] for each in found]
+        memberships = client.segments_of([*names[:5], "user_id:nobody"])
+        assert all("adults" in each for each in memberships[:-1] if each)
+        assert memberships[-1] is None
+
+
 def test_one_segment(everything: httpx.Client) -> None:
     found = everything.get("/v1/segments/adults").json()
     assert found == {

@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from idgraph.client import ProfilesClient
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.views import ViewDocument
 from tests.profile_service.api.conftest import Served, problem, published, started
@@ -65,6 +66,13 @@ def test_a_view_selects_renames_and_shapes(everything: httpx.Client) -> None:
     }
     assert found in everything.get("/v1/search", params=query).json()["items"]
     assert found in everything.post("/v1/search", json=query).json()["items"]
+
+
+def test_the_client_takes_a_view(served: Served, everything: httpx.Client) -> None:
+    with ProfilesClient(served.url, "everything") as client:
+        found = asked(everything, "marketing")
+        assert client.lookup(ANONYMOUS, view="marketing") == found
+        assert found in list(client.search(view="marketing"))
 
 
 def test_hidden_sources_never_existed(everything: httpx.Client, none: httpx.Client) -> None:
