@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +26,7 @@ from idgraph.web.audit import AuditLog, verify
 from idgraph.web.server import serving
 from profile_service.api.app import create_app
 from profile_service.api.following import Following
+from profile_service.api.households import Acting, Households
 from profile_service.api.rights import Rights
 from profile_service.api.service import ProfileService
 from tests.app.conftest import CommandLine
@@ -172,11 +173,19 @@ def test_a_document_expires_and_goes_with_its_person(privacy: Privacy) -> None:
     late._clock = lambda: time.time() + settings.profiles.download_hours * 3600
     late.sweep()
     problem(privacy.officer.get(f"/v1/access-requests/{first['id']}/download"), 404)
+    with closing(wiring.household_log(settings)) as log, opened_to_read(settings) as adapters:
+        households = Households(log, wiring.keyed_hash(adapters))
+        household = households.found(Acting(WHO, frozenset({wiring.keyed_hash(adapters)(WHO)})), "Canary")
     second = privacy.job(privacy.officer.post("/v1/access-requests", json=body))
     assert second["id"] != first["id"]
+    asked = privacy.officer.get(f"/v1/access-requests/{second['id']}/download").json()
+    assert [(each["household"], each["kind"]) for each in asked["households"]] == [(household, "joined")]
     privacy.idgraph.json("erase", WHO, "--yes", "--json")
     problem(privacy.officer.get(f"/v1/access-requests/{second['id']}/download"), 404)
     assert list((settings.directory / "access-requests").iterdir()) == []
+    with closing(wiring.household_log(settings)) as log:
+        assert log.read(household) == []
+    assert seen(settings.directory) == []
 
 
 def test_an_erasure_over_http_and_a_replay_of_all_input(privacy: Privacy) -> None:

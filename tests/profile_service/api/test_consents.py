@@ -13,6 +13,7 @@ import pytest
 from idgraph.app.publish import publish_lines
 from idgraph.model.callers import Scope
 from idgraph.web.audit import PURPOSE, verify
+from profile_service.api.person_tokens import PersonTokens
 from profile_service.api.rights import ConsentInput, Rights
 from tests.profile_service.api.conftest import Served, caller, problem, served_here
 from tests.profile_service.test_consents import SOURCE, decided, made
@@ -26,12 +27,17 @@ def recorded(tmp_path: Path) -> Iterator[Served]:
     source = SOURCE.model_copy(update={"path": tmp_path / "inbox"})
     pipeline = made(tmp_path / "store", decided(1, "given"), consents_secret=50)
     callers = [caller("officer", 100, scopes=[Scope.PRIVACY]), caller("reader", 0)]
+    callers.append(caller("portal", 0, scopes=[Scope.PERSONS]))
 
     def publish(lines: Any) -> int:
         publish_lines(source, lines)
         return len(lines)
 
-    with served_here(pipeline, callers, rights=Rights(ConsentInput("consents", "event", publish))) as found:
+    with served_here(
+        pipeline,
+        callers,
+        rights=Rights(ConsentInput("consents", "event", publish), tokens=PersonTokens(b"key")),
+    ) as found:
         yield found
 
 
@@ -70,6 +76,17 @@ def test_a_recorded_decision_is_an_event_of_the_flow(recorded: Served) -> None:
     assert log.count('"action":"consent"') == 2
     assert "ann" not in log
     assert verify(recorded.audit, recorded.pipeline.provider.purpose_key(PURPOSE)).broken_line is None
+
+
+def test_a_person_records_for_themselves_alone(recorded: Served) -> None:
+    issued = recorded.client("portal").post("/v1/person-tokens", json={"identifier": "user_id:ann"})
+    ann = recorded.client(issued.json()["token"])
+    body = {"status": "withdrawn", "source": "app", "time": "2024-03-01T12:00:00Z"}
+    assert ann.put("/v1/me/consents/marketing", json=body).status_code == 202
+    problem(ann.put(f"{PATH}/marketing", json=body), 403)
+    assert flow(recorded.pipeline) == 1
+    (found,) = recorded.client("reader").get(PATH).json()["items"]
+    assert (found["status"], found["source"]) == ("withdrawn", "app")
 
 
 def test_who_may_not_record_and_what_is_refused(recorded: Served) -> None:

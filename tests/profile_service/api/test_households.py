@@ -48,6 +48,7 @@ def home(tmp_path: Path) -> Iterator[Served]:
         caller("portal", 100, may_reveal=True, scopes=[Scope.PERSONS]),
         caller("kiosk", 50, scopes=[Scope.PERSONS]),
         caller("reader", 100, may_reveal=True, scopes=[Scope.PRIVACY]),
+        caller("plain", 100),
     ]
     with closing(SqliteHouseholdLog(tmp_path / "households.db")) as log:
         hashed = pipeline.blind_index.identifier
@@ -201,3 +202,50 @@ def test_a_token_ends_by_time_and_with_its_issuer() -> None:
     assert PersonTokens(b"other").caller(made, lambda _: portal) is None
     now = end / 1000
     assert tokens.caller(made, lambda _: portal) is None
+
+
+OFFICER, ISSUER, READER, PERSON = "reader", "portal", "plain", "a person"
+ROUTES: dict[tuple[str, str], set[str]] = {
+    ("GET", "/v1/profiles/user_id:1"): {OFFICER, ISSUER, READER},
+    ("GET", "/v1/profiles/user_id:1/consents"): {OFFICER, ISSUER, READER},
+    ("PUT", "/v1/profiles/user_id:1/consents/a"): {OFFICER},
+    ("POST", "/v1/contacts"): {OFFICER, ISSUER, READER},
+    ("POST", "/v1/access-requests"): {OFFICER},
+    ("GET", "/v1/access-requests/1"): {OFFICER},
+    ("GET", "/v1/access-requests/1/download"): {OFFICER},
+    ("POST", "/v1/erasures/preview"): {OFFICER},
+    ("POST", "/v1/erasures"): {OFFICER},
+    ("GET", "/v1/erasures/1"): {OFFICER},
+    ("POST", "/v1/person-tokens"): {ISSUER},
+    ("PUT", "/v1/me/consents/a"): {PERSON},
+    ("GET", "/v1/me/households"): {PERSON},
+    ("POST", "/v1/me/households"): {PERSON},
+    ("POST", "/v1/me/households/1/invitations"): {PERSON},
+    ("POST", "/v1/me/invitations/accept"): {PERSON},
+    ("POST", "/v1/me/invitations/decline"): {PERSON},
+    ("PUT", "/v1/me/households/1/shares"): {PERSON},
+    ("POST", "/v1/me/households/1/leave"): {PERSON},
+}
+BODIES: dict[str, dict[str, Any]] = {
+    "/a": {"status": "given", "source": "web"},
+    "/contacts": {"name": "x"},
+    "/access-requests": {"identifier": "user_id:1", "reason": "x"},
+    "/preview": {"identifiers": ["user_id:1"]},
+    "/erasures": {"identifiers": ["user_id:1"], "reason": "x"},
+    "/person-tokens": {"identifier": "user_id:1"},
+    "/me/households": {"name": "x"},
+    "/accept": {"code": "x", "name": "x"},
+    "/decline": {"code": "x"},
+    "/shares": {"shares": []},
+}
+
+
+def test_every_route_of_rights_is_for_some_callers_alone(home: Served) -> None:
+    clients = {name: home.client(name) for name in (OFFICER, ISSUER, READER)} | {PERSON: me(home, 1)}
+    for (method, path), allowed in ROUTES.items():
+        body = next((each for end, each in BODIES.items() if path.endswith(end)), None)
+        for name, client in clients.items():
+            answer = client.request(method, path, json=body if method != "GET" else None)
+            assert (answer.status_code != 403) is (name in allowed), (method, path, name, answer.text)
+            assert answer.status_code < 500
+        problem(home.client(None).request(method, path), 401)
