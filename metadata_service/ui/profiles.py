@@ -82,10 +82,9 @@ def find(request: Request, session: SignedIn, fields: OwnFields) -> Response:
         return found
     if found is None:
         return _search(request, session, 404, typed=typed, missing=typed)
-    named = next((each for each in found["identifiers"] if f"{each['type']}:{each['value']}" == typed), None)
     open_ones = [each for each in found["identifiers"] if not each["value"].startswith(HASHED_PREFIX)]
-    chosen = named or (open_ones[0] if open_ones else None)
-    address = found["id"] if chosen is None else f"{chosen['type']}:{chosen['value']}"
+    address = found["id"] if not open_ones else f"{open_ones[0]['type']}:{open_ones[0]['value']}"
+    address = typed if _is_shown(found, typed) else address
     return see_other(f"{LIST}/{quote(address, safe=':')}")
 
 
@@ -116,24 +115,26 @@ def show(
         return _search(request, session, 404, missing=identifier)
     with _client(request, session) as client:
         explained = client.explain(identifier)
-    title = (
-        f"{found['identifiers'][0]['type']}:{found['identifiers'][0]['value']}"
-        if found["identifiers"]
-        else found["id"]
-    )
+    kind, _, value = (identifier if _is_shown(found, identifier) else found["id"]).partition(":")
     source: ProfileSource = request.app.state.profile_source
     sources = sorted({origin["source"] for origin in found["provenance"].values()})
     return render(
         request,
         "profile.html",
         session,
-        title=title,
+        title=kind if value.startswith(HASHED_PREFIX) else f"{kind}:{value}",
+        type=kind,
+        value=value,
         profile=found,
         groups=_groups(found),
         sources=sources,
         links=explained[0] if explained else {"accepted": [], "refused": []},
         curl=curl(source.url, f"/v1/profiles/{quote(identifier, safe=':')}", provenance="true"),
     )
+
+
+def _is_shown(profile: dict[str, Any], name: str) -> bool:
+    return any(f"{each['type']}:{each['value']}" == name for each in profile["identifiers"])
 
 
 def _client(request: Request, session: Session) -> ProfilesClient:

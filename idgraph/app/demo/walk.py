@@ -148,13 +148,14 @@ class Demo:
             self._show_profile()
             self._edit(client, flow, stop)
             profiles_token = self._serve(stack)
-            link = sign_in_link(app, url, self._settings, profiles_token)
-            say(
-                "\n[bold]In a browser[/]: Profile Self Serve, by a link that signs in once, within ten minutes\n"
-            )
-            say(f"  {link}", soft_wrap=True, markup=False, highlight=False)
             _unless(stop)
             stays = sys.stdin.isatty() and sys.stdout.isatty()
+            if stays:
+                say(
+                    "\n[bold]In a browser[/]: Profile Self Serve, by a link that works once, within ten minutes\n"
+                )
+                link = sign_in_link(app, url, self._settings, profiles_token)
+                say(f"  {link}", soft_wrap=True, markup=False, highlight=False)
             self._suggest(stays)
             if stays:
                 say(

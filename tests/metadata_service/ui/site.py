@@ -15,6 +15,7 @@ from fastapi import FastAPI
 
 from idgraph.app.demo.example import Example
 from idgraph.model.events import RawRecord
+from idgraph.model.schema_changes import SchemaChange
 from idgraph.web.audit import PURPOSE, AuditLog
 from idgraph.web.server import serving
 from metadata_service.api.app import create_app
@@ -97,7 +98,7 @@ def filled(stack: ExitStack, app: FastAPI, url: str) -> Site:
 
     database = app.state.service.database
     tokens = {
-        role: create_token(database, f"the {role}", role, clearance=20 if role is Role.PROFILES else 0)
+        role: create_token(database, f"the {role}", role, clearance=50 if role is Role.PROFILES else 0)
         for role in Role
     }
     site = Site(url, app, tokens, browser)
@@ -121,10 +122,22 @@ class Whole(NamedTuple):
     client: MetadataClient
 
     def process(self, given: Sequence[RawRecord]) -> None:
-        """Map, protect, commit and project by the newest snapshot."""
+        """Map, protect, commit and project by the newest snapshot, and report what nobody declared."""
         answer = self.client.snapshot()
         assert answer is not None
         self.pipeline.snapshot = answer.snapshot
+        for output in self.pipeline.map_stage().run(given):
+            found = [
+                SchemaChange(
+                    path=path,
+                    data_type=kind,
+                    source=source,
+                    first_event=at,
+                    proposal=output.proposals.get((path, kind)),
+                )
+                for (path, kind), (source, at) in output.changes.items()
+            ]
+            self.client.send(found)
         self.pipeline.process(given)
 
 
@@ -135,9 +148,10 @@ def whole_site(folder: Path) -> Iterator[Whole]:
     with ExitStack() as stack:
         url = stack.enter_context(serving(app))
         site = filled(stack, app, url)
-        client = stack.enter_context(MetadataClient(url, site.tokens[Role.SERVICE]))
+        client = stack.enter_context(MetadataClient(url, site.tokens[Role.PIPELINE]))
         pipeline = Pipeline(folder)
-        following = stack.enter_context(Following(client))
+        own = stack.enter_context(MetadataClient(url, site.tokens[Role.SERVICE]))
+        following = stack.enter_context(Following(own))
         audit = AuditLog(folder / "audit.jsonl", pipeline.provider.purpose_key(PURPOSE))
         service = ProfileService(pipeline, following, audit, is_local=True)
         profiles = stack.enter_context(serving(create_profile_app(service)))

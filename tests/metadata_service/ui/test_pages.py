@@ -19,6 +19,7 @@ from metadata_service.ui.page import STATIC, local_path
 from metadata_service.ui.sessions import IDLE_SECONDS, LINK_SECONDS, LONGEST_SECONDS, Sessions
 from tests.metadata_service.ui.site import EVENT, Site
 
+AXE_DIGEST = "29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d5394f51d4a9ed95c"
 SCRIPT = '<script>alert(1)</script>"onload=alert(1)\u202e'
 PAGES = ("/ui/attributes", "/ui/attributes/identity.email", "/ui/specs", "/ui/specs/shop-segment")
 segment = partial(quote, safe="")
@@ -55,6 +56,8 @@ def test_vendored_scripts_are_the_ones_whose_digests_are_noted() -> None:
     for name, digest in noted.items():
         assert hashlib.sha256((STATIC / name).read_bytes()).hexdigest() == digest
     assert set(noted) == {file.name for file in STATIC.glob("*.min.js")}
+    axe = Path(__file__).with_name("axe.min.js").read_bytes()
+    assert hashlib.sha256(axe).hexdigest() == AXE_DIGEST
 
 
 def test_a_token_begins_a_session_under_a_new_id(site: Site) -> None:

@@ -1,0 +1,50 @@
+"""The pages as pictures: `python -m tests.metadata_service.ui.screenshots FOLDER`, of all of them, or with the names of
+those that are wanted; `docs/pages` has the ones that docs/pages.md shows."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.metadata_service.ui.chromium import chromium, signed_in
+from tests.metadata_service.ui.site import EVENT, whole_site
+
+SHOWN = {
+    "attributes": "/ui/attributes?sort=-classification",
+    "attribute": "/ui/attributes/identity.email",
+    "specs": "/ui/specs",
+    "spec": "/ui/specs/shop-segment",
+    "spec-editor": "/ui/specs/shop-segment/edit",
+    "profile": "/ui/profiles/user_id:3474",
+    "sign-in": "/ui/sign-in",
+}
+LOOKS: dict[str, dict[str, Any]] = {
+    "": {"viewport": {"width": 1280, "height": 800}, "color_scheme": "light"},
+    "-dark": {"viewport": {"width": 1280, "height": 800}, "color_scheme": "dark"},
+    "-narrow": {"viewport": {"width": 390, "height": 844}, "color_scheme": "light"},
+}
+
+
+def main(folder: Path, wanted: Sequence[str]) -> None:
+    """Write one picture for each page and look."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as work, whole_site(Path(work)) as whole, chromium() as browser:
+        for suffix, options in LOOKS.items():
+            with signed_in(browser, whole.site, **options) as page:
+                for name, path in SHOWN.items():
+                    if wanted and f"{name}{suffix}" not in wanted:
+                        continue
+                    page.goto(path)
+                    if name == "spec-editor":
+                        page.get_by_label("Sample event").fill(json.dumps(EVENT, indent=2))
+                        page.get_by_text("Not read").wait_for()
+                    page.wait_for_load_state("networkidle")
+                    page.screenshot(path=folder / f"{name}{suffix}.png")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])

@@ -1,0 +1,134 @@
+"""Each page's main task in a real browser."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.metadata_service.ui.chromium import axe_violations, chromium, signed_in
+from tests.metadata_service.ui.site import EVENT, Whole
+from tests.retail import raw
+from tests.servers.requirement import required
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with required("playwright", "playwright"), chromium() as found:
+        yield found
+
+
+@pytest.fixture
+def page(browser: Browser, whole: Whole) -> Iterator[Page]:
+    with signed_in(browser, whole.site, viewport={"width": 1440, "height": 900}) as found:
+        yield found
+
+
+def test_a_spec_is_edited_tried_and_published_and_maps_the_next_event(page: Page, whole: Whole) -> None:
+    page.get_by_role("link", name="Mapping Specs").click()
+    page.get_by_role("link", name="Edit shop-segment").click()
+    spec = page.get_by_label("Spec", exact=True)
+    text = spec.input_value()
+    spec.fill(text.replace('"=trim"', '"=trimm"'))
+    wrong = page.get_by_role("button", name="trimm")
+    wrong.wait_for()
+    assert page.get_by_role("button", name="Publish").is_disabled()
+    wrong.click()
+    line = next(number for number, each in enumerate(text.splitlines(), 1) if '"=trim"' in each)
+    assert page.locator(".gutter .bad").inner_text() == str(line)
+    spec.fill(text.replace('"platform": {', '"library": "activity.library",\n        "platform": {'))
+    page.get_by_label("Sample event").fill(json.dumps(EVENT | {"library": "1.8.0"}, indent=1))
+    row = page.get_by_role("row", name="activity.library")
+    row.get_by_text("1.8.0").wait_for()
+    assert row.get_by_text("new").is_visible()
+    assert "ictoria" not in page.locator("#result").inner_text()
+    page.get_by_label("Reason").fill("the library, for support")
+    page.get_by_role("button", name="Publish").click()
+    page.get_by_text("Published shop-segment@2").wait_for()
+    assert page.get_by_text("the library, for support").is_visible()
+    whole.process([raw(EVENT | {"messageId": "m-2", "library": "1.8.0"}, source="segment")])
+    page.goto("/ui/profiles/user_id:3474")
+    shown = page.locator("li", has_text="library").first
+    assert "1.8.0" in shown.inner_text()
+    assert "shop-segment@2" in shown.inner_text()
+
+
+def test_an_attribute_is_found_and_described(page: Page) -> None:
+    page.keyboard.press("/")
+    page.keyboard.type("customer number")
+    page.wait_for_url("**q=customer**")
+    page.get_by_role("link", name="identity.userId").click()
+    page.get_by_role("link", name="Edit…").click()
+    page.get_by_label("Description").fill("The number on the customer's card.")
+    page.get_by_label("Reason").fill("asked by support")
+    page.get_by_role("button", name="Save").click()
+    page.locator(".lead", has_text="The number on the customer's card.").wait_for()
+    assert page.get_by_text("asked by support").is_visible()
+
+
+def test_filters_are_in_the_address_and_the_back_button_undoes_them(page: Page) -> None:
+    page.get_by_label("searchable").check()
+    page.wait_for_url("**encryption=searchable**")
+    page.get_by_role("status").get_by_text("1 attribute").wait_for()
+    page.go_back()
+    page.get_by_role("link", name="identity.userId").wait_for()
+
+
+def test_a_person_is_found_by_an_identifier_which_stays_out_of_the_address(page: Page) -> None:
+    page.get_by_role("link", name="Profiles").click()
+    page.get_by_placeholder("user_id").fill("user_id:3474")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/ui/profiles/user_id:3474")
+    leaf = page.locator("li", has_text="lastSeenAt").first
+    assert page.locator("li", has_text="email is sealed").first.is_visible()
+    leaf.click()
+    assert leaf.get_by_text("shop-segment").first.is_visible()
+    page.get_by_label("Filter the values").fill("platform")
+    assert leaf.is_hidden()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_no_page_has_a_serious_barrier(browser: Browser, whole: Whole, theme: str) -> None:
+    with signed_in(browser, whole.site, color_scheme=theme) as page:
+        for path in (
+            *(
+                "/ui/attributes",
+                "/ui/attributes/identity.email",
+                "/ui/attributes?q=nothing-like-it",
+                "/ui/specs",
+            ),
+            *(
+                "/ui/specs/shop-orders",
+                "/ui/specs/shop-orders/edit",
+                "/ui/profiles",
+                "/ui/profiles/user_id:3474",
+            ),
+            *("/ui/none", "/ui/sign-in"),
+        ):
+            page.goto(path)
+            page.wait_for_load_state("networkidle")
+            assert axe_violations(page) == [], path
+
+
+def test_pages_fit_a_narrow_screen(browser: Browser, whole: Whole) -> None:
+    with signed_in(browser, whole.site, viewport={"width": 320, "height": 700}) as page:
+        for path in (
+            "/ui/attributes",
+            "/ui/attributes/identity.email",
+            "/ui/specs",
+            "/ui/profiles/user_id:3474",
+            "/ui/sign-in",
+        ):
+            page.goto(path)
+            assert page.evaluate("document.documentElement.scrollWidth") <= 320, path
+        page.goto("/ui/specs")
+        page.get_by_role("button", name="Menu").click()
+        page.get_by_role("link", name="Profiles").click()
+        page.wait_for_url("**/ui/profiles")

@@ -1,0 +1,92 @@
+"""A person's page: asked with the reader's own token, masked, and never markup."""
+
+from __future__ import annotations
+
+import httpx
+
+from metadata_service.storage.tokens import Role, create_token, revoke_token
+from tests.ingestion.patience import eventually
+from tests.metadata_service.ui.site import EVENT, Person, Whole
+from tests.retail import raw
+
+SCRIPT = '<script>alert(1)</script>"onload=alert(1)'
+PERSON = "/ui/profiles/user_id:3474"
+
+
+def reader(whole: Whole, name: str, clearance: int) -> Person:
+    """Somebody whose token the profile service admits."""
+    token = create_token(whole.site.app.state.service.database, name, Role.PROFILES, clearance=clearance)
+    client = whole.site.browser()
+    assert client.post("/ui/sign-in", data={"token": token}).url.path == "/ui/profiles"
+    person = Person(client)
+    eventually(lambda: client.get(PERSON).status_code != httpx.codes.FORBIDDEN)
+    return person
+
+
+def test_what_is_above_the_clearance_is_absent_and_what_is_protected_is_sealed(whole: Whole) -> None:
+    high, low = (reader(whole, f"clearance {level}", level).get(PERSON) for level in (50, 0))
+    assert " is sealed" in high
+    for page in (high, low):
+        assert "Purchase" in page
+        assert "shop-segment@" in page
+        assert "ictoria" not in page
+    assert "email" not in low
+    assert "seal" not in low
+
+
+def test_an_admin_asks_for_access_and_adds_a_token(whole: Whole) -> None:
+    person = whole.site.signed_in()
+    before = person.client.cookies["idgraph-session"]
+    assert "Ask for access" in person.get("/ui/profiles")
+    assert "Ask for access" in person.get(PERSON, 403)
+    for wrong in ("guessed", whole.site.tokens[Role.READER]):
+        assert "Ask for access" in person.post("/ui/profiles/access", {"token": wrong}, 403)
+    person.post("/ui/profiles/access", {"token": whole.site.tokens[Role.PROFILES]})
+    assert person.client.cookies["idgraph-session"] != before
+    assert "3474" in person.get(PERSON)
+    assert "shop-segment" in person.get("/ui/specs")
+
+
+def test_a_revoked_token_reads_nobody(whole: Whole) -> None:
+    person = reader(whole, "leaver", 50)
+    revoke_token(whole.site.app.state.service.database, "leaver")
+    assert person.client.get(PERSON).url.path == "/ui/sign-in"
+
+
+def test_identifiers_that_are_looked_for_are_in_no_address(whole: Whole) -> None:
+    person = reader(whole, "searching", 50)
+    answer = person.client.post(
+        "/ui/profiles", data={"q": "email:victoria@example.com", "csrf": person.csrf()}
+    )
+    assert answer.url.path == "/ui/profiles/anonymous_id:609db510"
+    assert "ictoria" not in answer.text
+    missing = person.post("/ui/profiles", {"q": "email:nobody@example.com"}, 404)
+    assert "No profile has" in missing
+    assert "type:value" in person.post("/ui/profiles", {"q": "nobody"}, 422)
+
+
+def test_values_of_events_are_text(whole: Whole) -> None:
+    event = EVENT | {
+        "messageId": "m-script",
+        "userId": "777",
+        "anonymousId": SCRIPT,
+        "event": SCRIPT,
+        "platform": SCRIPT,
+    }
+    whole.process([raw(event | {"experiments": {SCRIPT: SCRIPT}}, source="segment")])
+    page = reader(whole, "looking", 50).get("/ui/profiles/user_id:777")
+    assert "alert(1)" in page
+    assert "<script>" not in page
+    assert '"onload' not in page
+
+
+def test_a_profile_service_that_is_away_is_named_and_the_catalogue_still_works(whole: Whole) -> None:
+    person = reader(whole, "waiting", 50)
+    pages = whole.site.app.state.pages.state
+    known = pages.profile_source
+    pages.profile_source = known._replace(url="http://127.0.0.1:9")
+    try:
+        assert "does not answer" in person.get(PERSON, 503)
+    finally:
+        pages.profile_source = known
+    assert "3474" in person.get(PERSON)
