@@ -63,6 +63,7 @@ def test_pods_mount_what_there_is_and_run_as_nobody_special(kubernetes: list[dic
             assert {mount["name"] for mount in part.get("volumeMounts", ())} <= volumes
             assert pod["securityContext"]["runAsNonRoot"] is True
             assert part["securityContext"]["allowPrivilegeEscalation"] is False
+            assert part["securityContext"]["readOnlyRootFilesystem"] is True
             if "args" in part:
                 for words in commands_of_idgraph(part["args"]):
                     check_command(words)
@@ -123,6 +124,24 @@ def test_only_the_flow_and_prometheus_reach_a_service(kubernetes: list[dict[str,
     (metrics,) = policies["idgraph-metrics"]["ingress"]
     assert metrics["from"] == [monitoring]
     assert {port["port"] for rule in (service, metrics) for port in rule["ports"]} <= ports
+
+
+def test_only_the_driver_may_make_pods(kubernetes: list[dict[str, Any]]) -> None:
+    (binding,) = [each for each in kubernetes if each["kind"] == "RoleBinding"]
+    (allowed,) = [each["name"] for each in binding["subjects"]]
+    makers = []
+    for document in kubernetes:
+        pod, parts = containers(document)
+        if parts and pod.get("automountServiceAccountToken") is not False:
+            makers.append((document["kind"], pod["serviceAccountName"]))
+    assert makers == [("StatefulSet", allowed)]
+
+
+def test_each_pod_reaches_what_a_policy_names(kubernetes: list[dict[str, Any]]) -> None:
+    policies = [each["spec"] for each in kubernetes if each["kind"] == "NetworkPolicy"]
+    limited = [str(each["podSelector"]) for each in policies if "Egress" in each["policyTypes"]]
+    for component in ("flow", "executor", "setup", "metadata"):
+        assert any(component in selector for selector in limited), component
 
 
 def test_the_composed_parts_fit_together(compose: dict[str, Any]) -> None:
