@@ -98,7 +98,7 @@ def test_of_a_snapshot_that_this_database_never_had_only_the_whole_is_reported(
 ) -> None:
     answer = changes(service.reader, since, wait=30)
     assert answer.status_code == 410
-    assert answer.json()["type"] == "urn:idgraph:problem:gone"
+    assert answer.json()["type"] == "urn:idgraph:problem:unknownhistory"
 
 
 def test_a_restored_backup_reports_nothing_of_what_it_no_longer_has(database: Database) -> None:
