@@ -9,7 +9,9 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import ValidationError
+from sqlalchemy.orm import Session
 
+from idgraph.model import paths
 from idgraph.model.attributes import (
     AttributeDefinition,
     AttributeMetadata,
@@ -19,6 +21,7 @@ from idgraph.model.attributes import (
     EncryptionLevel,
     ReconciliationPolicy,
 )
+from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.web.conditional import etag_of, precondition
 from idgraph.web.cursors import PageRequest
 from idgraph.web.path_values import path_value
@@ -26,8 +29,10 @@ from idgraph.web.refusals import PreconditionError, RefusedRequestError
 from metadata_service.api.routes import attributes as api
 from metadata_service.api.service import Service
 from metadata_service.attributes import catalogue
+from metadata_service.attributes.rules import classification_levels, discovery_defaults
 from metadata_service.specs.catalogue import active_specs
 from metadata_service.ui.page import HOME, OwnFields, SignedIn, as_json, curl, may, render, require, see_other
+from transforms.schema.policy_tree import PolicyTree
 
 router = APIRouter()
 
@@ -60,12 +65,16 @@ def search(
 ) -> Response:
     """The list."""
     require(session, "GET", "/v1/attributes")
+    page = api.search(service, PageRequest(cursor, limit), wanted, sort)
+    with service.database.read() as reading:
+        in_force = _in_force(reading, page.items)
     return render(
         request,
         "attributes.html",
         session,
         title="Search Attributes",
-        page=api.search(service, PageRequest(cursor, limit), wanted, sort),
+        page=page,
+        in_force=in_force,
         counts=api.count(service, wanted),
         wanted=wanted,
         sort=sort,
@@ -88,7 +97,8 @@ def _page(
         document = catalogue.get_attribute(reading, path)
         versions = catalogue.attribute_versions(reading, path, PageRequest(None, 20)).items
         writers = [spec for spec in active_specs(reading) if _writes(spec.operations, path)]
-    attribute = AttributeMetadata.model_validate_json(document)
+        attribute = AttributeMetadata.model_validate_json(document)
+        in_force = _in_force(reading, [attribute])[path]
     shown = {
         "asked": 0,
         "problem": None,
@@ -103,6 +113,7 @@ def _page(
         status,
         title=path,
         attribute=attribute,
+        in_force=in_force,
         etag=etag_of(document),
         versions=versions,
         changes=[_changed(new.metadata, old.metadata) for new, old in pairwise(versions)],
@@ -169,6 +180,20 @@ def decide(
     if answer.status_code == 202:
         return see_other(target, asked=str(json.loads(bytes(answer.body))["id"]))
     return see_other(target)
+
+
+def _in_force(reading: Session, shown: list[AttributeMetadata]) -> dict[str, EncryptionLevel]:
+    """The protection of attributes, with what they inherit from those above them."""
+    above = {each for attribute in shown for each in paths.ancestors(attribute.path)}
+    known = {each.path: each for each in (*catalogue.find_attributes(reading, above), *shown)}
+    snapshot = MetadataSnapshot(
+        version=0,
+        attributes=tuple(known.values()),
+        defaults=discovery_defaults(reading),
+        levels=classification_levels(reading),
+    )
+    tree = PolicyTree(snapshot)
+    return {each.path: tree.policy(each.path).encryption for each in shown}
 
 
 def _segment(path: str) -> str:

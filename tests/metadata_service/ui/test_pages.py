@@ -366,6 +366,16 @@ def test_stored_script_is_text_on_every_page(site: Site) -> None:
     assert json.loads(text)["description"] == SCRIPT
 
 
+def test_protection_that_is_inherited_is_shown(site: Site) -> None:
+    nickname = {"path": "identity.name.nick", "data_type": "string", "status": "discovered"}
+    site.api().put("/v1/attributes/identity.name.nick", json=nickname).raise_for_status()
+    person = site.signed_in()
+    listed = person.get("/ui/attributes?q=nick").partition("<tbody>")[2]
+    assert "Protected" in listed
+    assert "Plain" not in listed
+    assert "inherited" in person.get("/ui/attributes/identity.name.nick")
+
+
 def test_what_a_wheel_needs_is_packaged() -> None:
     stated = (Path(__file__).parents[3] / "pyproject.toml").read_text()
     assert '"ui/templates/*"' in stated
