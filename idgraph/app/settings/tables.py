@@ -97,7 +97,7 @@ class ProfilesSettings(BaseModel):
 
     host: str = Field(default="127.0.0.1", min_length=1, description="Address of `idgraph serve profiles`.")
     port: int = Field(default=8420, ge=0, le=65535, description="Its port; 0 takes a free one.")
-    url: Annotated[str, AfterValidator(http_url)] | None = Field(
+    url: Annotated[str | None, AfterValidator(lambda url: url and http_url(url))] = Field(
         default=None,
         description="Where the pages of the metadata service reach it. Default: `host` and `port`.",
     )
