@@ -72,7 +72,9 @@ class PinnedKey:
         if pinned is None and offered is None:
             return  # nothing was ever signed here
         try:
-            key = Ed25519PublicKey.from_public_bytes(base64.b64decode(pinned or offered or ""))
+            key = Ed25519PublicKey.from_public_bytes(
+                base64.b64decode((offered if pinned is None else pinned) or "")
+            )
             signed = _signed(nonce, headers.get("ETag", ""), hashlib.sha256(body).digest())
             key.verify(base64.b64decode(headers.get(SIGNATURE_HEADER, "")), signed)
         except (InvalidSignature, ValueError):

@@ -25,13 +25,15 @@ def committed(settings: Settings) -> Callable[[str], bool]:
     def has_taken_file(name: str) -> bool:
         done = [int(each.name) for each in (checkpoint / "commits").glob("*") if each.name.isdecimal()]
         newest = sorted(done, reverse=True)[:MOST_BATCHES]
+        # Other threads ask too.
         for number in set(files) - set(newest):
-            del files[number]
+            files.pop(number, None)
         for number in newest:
-            if number not in files:
+            names = files.get(number)
+            if names is None:
                 found = files_of(checkpoint, number)
-                files[number] = frozenset(f"{each.parent.name}/{each.name}" for each in found)
-            if name in files[number]:
+                names = files[number] = frozenset(f"{each.parent.name}/{each.name}" for each in found)
+            if name in names:
                 return True
         return False
 

@@ -96,6 +96,7 @@ def application(settings: Settings) -> Iterator[FastAPI]:
                 is_local,
                 committed(settings),
                 contact_paths,
+                provider_of(settings).purpose_key("cursors"),
             )
             hooks = [_webhook(stack, each) for each in settings.profiles.webhooks]
             stack.enter_context(Webhooks(service, hooks, settings.directory / "webhooks"))

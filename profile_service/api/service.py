@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import math
+import os
 import threading
 import time
 from collections import defaultdict
@@ -20,6 +21,7 @@ from idgraph.model.errors import DamagedStateError
 from idgraph.model.identifiers import Identifier
 from idgraph.model.index import ProfileIndex
 from idgraph.web.audit import AuditLog
+from idgraph.web.cursors import SealedCursors
 from idgraph.web.refusals import BadQueryError, ForbiddenError, NotYetError
 from profile_service import consents
 from profile_service.api.following import Following
@@ -29,7 +31,7 @@ from profile_service.api.views import View, Views
 from profile_service.consents import Consent, consent_of
 from profile_service.history import History, LedgerStore
 from profile_service.links import Links, LinkStore
-from profile_service.reader import Profile, ProfileReader
+from profile_service.reader import Profile, ProfileReader, SearchResult
 from transforms.privacy.blind_index import BlindIndex
 from transforms.privacy.sealing import DataKeys
 
@@ -83,14 +85,17 @@ class ProfileService:
         is_local: bool = False,
         has_committed: Callable[[str], bool] | None = None,
         contact_paths: Mapping[str, Sequence[str]] | None = None,
+        cursor_key: bytes | None = None,
     ) -> None:
-        """`has_committed` says of an event's position whether it is stored, and raises QueryError. `contact_paths` are the attributes
-        of each field of a contact search. `require_keys` raises KeyProviderError where the keyring is not that of the profiles. `is_local`: the store is on
-        this machine."""
+        """`has_committed` says of an event's position whether it is stored, and raises QueryError. `contact_paths` are the
+        attributes of each field of a contact search. `require_keys` raises KeyProviderError where the keyring is not that of
+        the profiles. `is_local`: the store is on this machine. `cursor_key` has 64 bytes; without it, cursors end with the
+        process."""
         self._is_local = is_local
         self._has_committed = has_committed
         self.contact_paths = contact_paths or {}
         self.following = following
+        self.cursors = SealedCursors(cursor_key or os.urandom(64))
         self.rights = rights
         self._adapters = adapters
         self._audit = audit
@@ -187,6 +192,19 @@ class ProfileService:
         if not is_found and time.monotonic() - self._keys_known > KEYS_SECONDS:
             self._require_keys()
             self._keys_known = time.monotonic()
+
+    async def require_any(self, is_found: bool) -> None:
+        """As `require_found`, not on the event loop."""
+        if not is_found:
+            await run_in_threadpool(self.require_found, is_found)
+
+    def sealed(self, page: SearchResult) -> str | None:
+        """The cursor of the following page, for callers."""
+        return None if page.cursor is None else self.cursors.seal(page.cursor, "search")
+
+    def opened(self, cursor: str | None) -> str | None:
+        """What the index gave out. Raises BadQueryError."""
+        return None if cursor is None else self.cursors.open(cursor, "search")
 
     def record(self, caller: Caller, purpose: str, profiles: list[Profile]) -> None:
         """Note what is about to be revealed: profiles by their keyed hash. Raises StoreError; then nothing may be shown."""

@@ -18,6 +18,8 @@ from idgraph.model.queries import Order, Query, Scalar
 from sinks.index_values import cursor_of, order_key, read_cursor
 from sinks.tantivy.documents import SCHEMA, column_path, shown
 
+RANKED = "ranked"
+MOST_PASSED_OVER = 1_000_000
 _FOREIGN = "the cursor is not one that this index gave out for this search"
 
 
@@ -27,7 +29,7 @@ def page_of(
     """One page of the documents that `found` matches, which is the compiled `query`."""
     place = None if cursor is None else read_cursor(cursor)
     if order is None and query.is_ranked:
-        return _ranked(searcher, found, limit, _behind(place, "ranked"))
+        return _ranked(searcher, found, limit, _behind(place, RANKED))
     kind = "by id" if order is None else f"by {'-' * order.is_descending}{order.path}"
     return _sorted(searcher, found, order, limit, _behind(place, kind), kind)
 
@@ -38,14 +40,22 @@ def _behind(place: Any, kind: str) -> Any:
         return None
     if not isinstance(place, list) or len(place) != 2 or place[0] != kind:
         raise QueryError(_FOREIGN)
-    return place[1]
+    behind = place[1]
+    if kind != RANKED and not (
+        isinstance(behind, dict) and all(isinstance(each, str) for each in behind.values())
+    ):
+        raise QueryError(_FOREIGN)
+    return behind
 
 
 def _ranked(searcher: Searcher, found: Compiled, limit: int, behind: Any) -> SearchPage:
-    seen = int(behind or 0)
+    seen = 0 if behind is None else behind
+    # The index makes room for all that it passes over.
+    if type(seen) is not int or not 0 <= seen <= MOST_PASSED_OVER:
+        raise QueryError(f"ranked pages go up to match {MOST_PASSED_OVER:,}: narrow the search, or sort it")
     hits = searcher.search(found, limit + 1, count=False, offset=seen).hits
     page = [str(searcher.doc(place).get_first("id")) for _, place in hits[:limit]]
-    return SearchPage(page, cursor_of(["ranked", seen + limit]) if len(hits) > limit else None)
+    return SearchPage(page, cursor_of([RANKED, seen + limit]) if len(hits) > limit else None)
 
 
 def _sorted(

@@ -32,6 +32,7 @@ from idgraph.model.stamps import SpecRef, Stamp
 from merge.documents import document
 from merge.fragments import FragmentState
 from sinks.elasticsearch.index import ElasticsearchProfileIndex
+from sinks.index_values import cursor_of
 from tests.contracts.implementations import PROFILE_INDEXES, Implementation
 from tests.contracts.processes import finish, killed_after, start
 from tests.support.memory.index import MemoryProfileIndex
@@ -372,6 +373,14 @@ def test_pages_are_sorted_and_whole(index: ProfileIndex) -> None:
         assert (sorted(seen) if query.is_ranked else seen) == ids
 
 
+@pytest.mark.parametrize("place", [10**12, -1, 2**62, "x", {}, None, [1], True])
+def test_a_place_that_somebody_made_is_refused_or_empty(index: ProfileIndex, place: Any) -> None:
+    """Found by review: a large one ended the process."""
+    for kind, query in (("ranked", Query((FullText("x"),))), ("by id", Query())):
+        with suppress(QueryError):
+            assert index.search(query, 10, cursor_of([kind, place])).ids == []
+
+
 @pytest.mark.parametrize("cursor", ["", "x", "aWQ6MQ==", "é", "AAAA", "' OR 1"])
 def test_a_foreign_cursor_is_refused(index: ProfileIndex, cursor: str) -> None:
     with pytest.raises(QueryError):
@@ -499,6 +508,7 @@ import sys, time
 from pathlib import Path
 from idgraph.model.index import IndexDocument
 from tests.support.memory.index import MemoryProfileIndex
+from sinks.index_values import cursor_of
 from tests.contracts.implementations import PROFILE_INDEXES
 index = next(each for each in PROFILE_INDEXES if each.name == sys.argv[1]).open(Path(sys.argv[2]))
 counter = Path(sys.argv[2]) / "counter"
@@ -528,6 +538,7 @@ import sys
 from pathlib import Path
 from idgraph.model.index import IndexDocument
 from tests.support.memory.index import MemoryProfileIndex
+from sinks.index_values import cursor_of
 from tests.contracts.implementations import PROFILE_INDEXES
 index = next(each for each in PROFILE_INDEXES if each.name == sys.argv[1]).open(Path(sys.argv[2]))
 worker = int(sys.argv[3])
@@ -554,6 +565,7 @@ import sys
 from pathlib import Path
 from idgraph.model.index import IndexDocument
 from tests.support.memory.index import MemoryProfileIndex
+from sinks.index_values import cursor_of
 from tests.contracts.implementations import PROFILE_INDEXES
 index = next(each for each in PROFILE_INDEXES if each.name == sys.argv[1]).open(Path(sys.argv[2]))
 version = 0

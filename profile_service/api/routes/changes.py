@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
@@ -22,6 +23,10 @@ from profile_service.link_documents import move_document
 EVENT_STREAM = "text/event-stream"
 HEARTBEAT_SECONDS = 15.0
 POLL_SECONDS = 0.5
+KIND = "changes"
+PAGE = 100
+MOST_PAGES = 20
+"""A call looks at so many pages of changes that are hidden from its caller; `next` continues behind them."""
 SegmentName = Annotated[str | None, Query(max_length=100, description="Only who entered and left this one.")]
 
 router = APIRouter(prefix="/v1/changes", tags=["changes"])
@@ -60,12 +65,25 @@ def _page(
     visible = reader.segments()
     if segment is not None and segment not in visible:
         raise UnknownSubjectError("there is no such segment")
-    while found := service.history(reader).page(cursor, limit, segment):
-        cursor = found[-1].cursor
-        items = [move_document(each) for each in found if not each.segment or each.segment in visible]
-        if items:
-            return items, cursor
-    return [], cursor
+    size = max(limit, PAGE)
+    begin = service.cursors.open(cursor, KIND, salted=True) if cursor else ""
+    items: list[dict[str, Any]] = []
+
+    def sealed(place: str, salt: bytes) -> str:
+        return service.cursors.seal(place, KIND, salt) if place else ""
+
+    for _ in range(MOST_PAGES):
+        found = service.history(reader).page(begin, size, segment)
+        for each in found:
+            begin = each.cursor
+            if not each.segment or each.segment in visible:
+                items.append(move_document(each) | {"cursor": sealed(begin, bytes(8))})
+                if len(items) == limit:
+                    return items, sealed(begin, os.urandom(8))
+        if items or len(found) < size:
+            break
+    # That `next` moved would say that something hidden happened.
+    return items, sealed(begin, os.urandom(8))
 
 
 async def _events(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
@@ -99,7 +98,8 @@ def record_decision(
         "identifiers": {identifier.type: identifier.value},
         ROOT: {purpose: consent},
     }
-    event["id"] = hashlib.sha256(canonical.encode(event)).hexdigest()[:32]
+    # Keyed: whoever sees the event could try identifiers otherwise.
+    event["id"] = service.hashed(f"event:{canonical.encode(event).decode()}").partition("~")[2]
     publish = service.rights.consents.publisher(identifier, service.following.edition().snapshot)
     service.note(caller, "consent", profile_id, attributes=[f"{ROOT}.{purpose}"], status=body.status)
     publish([canonical.encode(event) + b"\n"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Path, Request, Response
 
@@ -25,6 +25,7 @@ from profile_service.api.documents import (
 from profile_service.api.service import (
     AFTER_COMMIT,
     ActingCaller,
+    Looked,
     ProfileService,
     Service,
     Wanted,
@@ -36,9 +37,10 @@ from profile_service.reader import Profile, ProfileReader, provenance_of
 
 router = APIRouter(prefix="/v1/profiles", tags=["profiles"])
 
+T = TypeVar("T")
+
 
 def parsed(text: str) -> Identifier:
-    """Raises QueryError."""
     """Raises QueryError."""
     try:
         return Identifier.parse(text)
@@ -58,20 +60,23 @@ async def _identifier(
 AskedIdentifier = Annotated[Identifier, Depends(_identifier)]
 
 
-def _require(is_found: bool, service: ProfileService) -> None:
-    """Raises UnknownSubjectError, or KeyProviderError where nobody is found for want of the right keys."""
-    service.require_found(is_found)
-    if not is_found:
-        raise UnknownSubjectError("no profile has this identifier")
-
-
 def the_profile(service: ProfileService, caller: Caller, identifier: Identifier, wanted: Wanted) -> Profile:
     """The one profile of an identifier. Raises UnknownSubjectError, ClashError."""
-    profiles, is_shared = service.lookup(caller, identifier, wanted)
-    if is_shared:
+    profile = _unshared(service.lookup(caller, identifier, wanted))
+    service.require_found(profile is not None)
+    return _existing(profile)
+
+
+def _unshared(looked: Looked) -> Profile | None:
+    if looked.is_shared:
         raise ClashError("several profiles share this identifier, and it belongs to none of them")
-    _require(bool(profiles), service)
-    return profiles[0]
+    return looked.profiles[0] if looked.profiles else None
+
+
+def _existing(found: T | None) -> T:
+    if found is None:
+        raise UnknownSubjectError("no profile has this identifier")
+    return found
 
 
 @router.get(
@@ -89,9 +94,9 @@ async def get(
 ) -> Response:
     """The profile of an identifier, whichever of its systems it is from, or of a profile id. 404: none that this caller may
     know of. 409: several profiles share the identifier, and the rules give it to none of them."""
-    found = partial(the_profile, service, caller, identifier, wanted)
-    profile = await service.answer(wanted, found)
-    return answer(wanted.document(profile), if_none_match)
+    profile = _unshared(await service.answer(wanted, partial(service.lookup, caller, identifier, wanted)))
+    await service.require_any(profile is not None)
+    return answer(wanted.document(_existing(profile)), if_none_match)
 
 
 @router.post("/lookup", response_model=LookupResults, dependencies=[AFTER_COMMIT])
@@ -104,7 +109,7 @@ async def lookup(body: LookupBody, service: Service, caller: ActingCaller) -> Re
         profiles, is_shared = await service.answer(wanted, found)
         profile = wanted.document(profiles[0]) if profiles else None
         items.append({"identifier": text, "profile": profile, "is_shared": is_shared})
-    service.require_found(any(item["profile"] for item in items))
+    await service.require_any(any(item["profile"] for item in items))
     return answer({"items": items})
 
 
@@ -118,7 +123,8 @@ def explain(
     as the caller may know of both identifiers."""
     reader = service.reader(caller)
     found = service.links(reader).explain(identifier) if reader.sees_type(identifier.type) else []
-    _require(bool(found), service)
+    service.require_found(bool(found))
+    _existing(bool(found) or None)
     return answer({"items": [_explanation(each, reader) for each in found]})
 
 
@@ -154,6 +160,7 @@ def history(
     reader = service.reader(caller)
     known = service.links(reader).stored(identifier) if reader.sees_type(identifier.type) else None
     carriers = known.carriers if known else ()
-    _require(bool(carriers), service)
+    service.require_found(bool(carriers))
+    _existing(bool(carriers) or None)
     periods = service.history(reader).periods(carriers)
     return answer({"items": [periods_document(*each) for each in periods.items()]})

@@ -51,12 +51,12 @@ def _search(
     reader = wanted.reading(service.reader(caller))
     query = _query(reader, body)
     order = None if body.sort is None else Order(body.sort.removeprefix("-"), body.sort.startswith("-"))
-    result = reader.search(query, body.limit, body.cursor, wanted.reveal, order)
+    result = reader.search(query, body.limit, service.opened(body.cursor), wanted.reveal, order)
     service.require_found(bool(result.profiles))
     profiles = wanted.read(service, caller, result.profiles, reader)
     found = {
         "items": [wanted.document(profile) for profile in profiles],
-        "next": result.cursor,
+        "next": service.sealed(result),
         "warnings": list(warnings(query, reader.types(), reader.found_type)),
     }
     return answer(found, if_none_match)

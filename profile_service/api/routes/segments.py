@@ -81,9 +81,9 @@ def members(
     """The members, by id. A page can be shorter than `limit`: whoever withdrew a consent since is left out at once."""
     wanted = wanted.with_purpose(asked[1].purpose)
     reader = wanted.reading(service.reader(caller))
-    result = reader.members(asked[0], limit, cursor, wanted.reveal)
+    result = reader.members(asked[0], limit, service.opened(cursor), wanted.reveal)
     shown = wanted.read(service, caller, result.profiles, reader)
-    return answer({"items": [wanted.document(each) for each in shown], "next": result.cursor})
+    return answer({"items": [wanted.document(each) for each in shown], "next": service.sealed(result)})
 
 
 @router.post("/member-of", response_model=Memberships, dependencies=[AFTER_COMMIT])
