@@ -83,7 +83,12 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "typer": ("idgraph/app/",),
     "rich": ("idgraph/app/",),
     "tantivy": ("sinks/tantivy/", "sinks/index_values.py"),
-    "cryptography": ("idgraph/signatures.py", "transforms/privacy/", "sinks/keyring/"),
+    "cryptography": (
+        "idgraph/signatures.py",
+        "idgraph/web/cursors.py",
+        "transforms/privacy/",
+        "sinks/keyring/",
+    ),
     "phonenumbers": ("transforms/schema/detection/",),
     "stdnum": ("transforms/schema/detection/",),
     "splink": ("idgraph/jobs/suggestions.py",),
