@@ -24,13 +24,10 @@ class AuthorizationLevels:
         for path, level in self._own.items():
             for above in paths.ancestors(path):
                 self._below[above] = max(level, self._below.get(above, 0))
-        self.of_types: dict[str, int] = {}
-        """By type, of all attributes that an active spec takes identifiers of this type from; without those of level 0."""
+        self._of_types: dict[str, int] = {}
         for spec in snapshot.specs:
             for place in spec.identifiers:
-                level = max(self.of(place.path), self.of_types.get(place.type, 0))
-                if level:
-                    self.of_types[place.type] = level
+                self._of_types[place.type] = max(self.of(place.path), self._of_types.get(place.type, 0))
 
     def of(self, path: str) -> int:
         """The level of an attribute, declared or not."""
@@ -42,6 +39,11 @@ class AuthorizationLevels:
             *(self._own.get(above, 0) for above in paths.ancestors(path)),
             0,
         )
+
+    def of_type(self, kind: str) -> int:
+        """The level of a type of identifiers: of all attributes that active specs take them from. The highest for those that
+        no active spec takes: a spec that is retired shows nothing."""
+        return self._of_types.get(kind, self.highest)
 
     @property
     def highest(self) -> int:
@@ -72,4 +74,4 @@ class Visibility:
 
     def sees_type(self, kind: str) -> bool:
         """Whether identifiers of this type exist for the caller."""
-        return self._levels.of_types.get(kind, 0) <= self.clearance
+        return self._levels.of_type(kind) <= self.clearance

@@ -6,7 +6,7 @@ import hashlib
 from datetime import datetime
 from enum import StrEnum
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, field_validator
 
 
 class Scope(StrEnum):
@@ -19,9 +19,10 @@ class Scope(StrEnum):
 
 
 class Caller(BaseModel):
-    """Somebody with a token. An attribute whose authorization level is above `clearance` does not exist for the caller."""
+    """Somebody with a token. An attribute whose authorization level is above `clearance` does not exist for the caller. What a
+    later metadata service adds is ignored, a right that is not known is none: else nobody's token could be revoked."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True)
 
     name: str
     digest: str = Field(description="SHA-256 of the token, in hexadecimal digits.")
@@ -32,6 +33,11 @@ class Caller(BaseModel):
     )
 
     scopes: frozenset[Scope] = frozenset()
+
+    @field_validator("scopes", mode="before")
+    @classmethod
+    def _known(cls, given: object) -> object:
+        return [each for each in given if each in set(Scope)] if isinstance(given, list) else given
 
     @property
     def role(self) -> str:
@@ -45,7 +51,7 @@ class Caller(BaseModel):
 class CallerList(BaseModel):
     """All callers, by name."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True)
 
     callers: tuple[Caller, ...]
 

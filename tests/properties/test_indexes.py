@@ -69,7 +69,7 @@ clauses = st.one_of(
     st.builds(Term, paths, scalars),
     st.builds(Prefix, paths, texts),
     st.builds(Range, paths, bounds, bounds, st.booleans(), st.booleans()),
-    st.builds(FullText, texts, st.none() | paths, st.booleans()),
+    st.builds(FullText, texts, st.none() | paths, st.booleans(), st.integers(0, 2)),
     st.builds(Exists, paths),
 )
 

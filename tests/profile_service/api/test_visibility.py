@@ -12,8 +12,18 @@ from typing import Any
 import httpx
 import pytest
 
+from idgraph.model.callers import CallerList
+from profile_service.visibility import AuthorizationLevels, Visibility
 from sinks.index_values import cursor_of
-from tests.profile_service.api.conftest import LEVELS, Served, problem, published, started, with_levels
+from tests.profile_service.api.conftest import (
+    LEVELS,
+    Served,
+    caller,
+    problem,
+    published,
+    started,
+    with_levels,
+)
 from tests.retail import Pipeline, attribute, records, snapshot
 
 USER = "user_id:4493"
@@ -178,3 +188,22 @@ def explained(client: httpx.Client, name: str) -> list[dict[str, Any]]:
     (found,) = client.get(f"/v1/profiles/{name}/explain").json()["items"]
     values: list[dict[str, Any]] = found["values"]
     return values
+
+
+def test_identifiers_that_no_active_spec_takes_are_hidden_with_the_rest() -> None:
+    """Found by review: a spec that was retired showed what had been hidden."""
+    levels = with_levels(LEVELS)
+    retired = levels.model_copy(update={"specs": ()})
+    assert Visibility(AuthorizationLevels(levels), 50).sees_type("anonymous_id")
+    for kind in ("user_id", "anonymous_id"):
+        assert not Visibility(AuthorizationLevels(retired), 50).sees_type(kind)
+        assert Visibility(AuthorizationLevels(retired), 100).sees_type(kind)
+
+
+def test_a_right_of_a_later_version_is_none() -> None:
+    """Found by review: the whole list was refused, and revoked tokens stayed in force."""
+    known = caller("crm", 20).model_dump(mode="json")
+    (read,) = CallerList.model_validate(
+        {"callers": [known | {"scopes": ["rules", "future"], "more": 1}], "x": 1}
+    ).callers
+    assert read.scopes == {"rules"}
