@@ -10,7 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.profile_service.api.conftest import Served, caller, identified, problem, served_here
+from idgraph.model.queries import Exists, Not
+from tests.profile_service.api.conftest import Served, caller, identified, problem, served_here, with_levels
 from tests.profile_service.api.test_segments import segment, with_segments
 from tests.retail import Pipeline
 
@@ -63,6 +64,22 @@ def test_what_comes_is_sent_and_a_stream_is_resumed(served: Served) -> None:
         assert third["data"]["profile"] == "user_id:c"
     listed = client.get("/v1/changes").json()["items"]
     assert [each["cursor"] for each in listed] == [first["id"], second["id"], third["id"]]
+
+
+def test_a_page_is_empty_only_where_nothing_follows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by reading again: many hidden changes in a row looked like the end, where clients stop."""
+    monkeypatch.setattr("profile_service.api.routes.changes.PAGE", 1)
+    pipeline = Pipeline(tmp_path)
+    hidden = segment("hidden", Not(Exists("demographics.age")))
+    pipeline.snapshot = with_segments(with_levels({"demographics.age": 30}), hidden, segment("everybody"))
+    both = pipeline.snapshot
+    with served_here(pipeline, [caller("none", 0)]) as served:
+        pipeline.snapshot = with_segments(both, hidden)
+        come(served, *(f"u{number}" for number in range(30)))
+        pipeline.snapshot = both
+        come(served, "late")
+        page = served.client("none").get("/v1/changes?limit=1").json()
+        assert [each["segment"] for each in page["items"]] == ["everybody"]
 
 
 def test_a_quiet_stream_shows_that_it_is_alive(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
