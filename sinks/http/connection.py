@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -49,6 +51,9 @@ class MetadataConnection:
 
     def __init__(self, url: str, token: str, timeout: float, ca_file: Path | None) -> None:
         self.timeout = timeout
+        self._lock = threading.Lock()
+        self._running = 0
+        self._closed = threading.Event()
         try:
             parsed = httpx.URL(url)
             if parsed.scheme not in ("http", "https") or not parsed.host:
@@ -72,7 +77,8 @@ class MetadataConnection:
         `ApprovalNeededError` for an edit that waits for a second person (202)."""
         place = f"{method} {self._url}{path}"
         try:
-            answer = self._client.request(method, path, **request)
+            with self._open():
+                answer = self._client.request(method, path, **request)
         except httpx.ConnectError as error:
             raise MetadataError(f"{place}: {NO_ANSWER.format(type(error).__name__)}") from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
@@ -125,7 +131,28 @@ class MetadataConnection:
             cursor = {"cursor": following}
 
     def close(self) -> None:
-        self._client.close()
+        """No request begins any more. The last one that runs closes the pool: a connection that it was about to open
+        would belong to nobody."""
+        with self._lock:
+            self._closed.set()
+            is_last = self._running == 0
+        if is_last:
+            self._client.close()
+
+    @contextmanager
+    def _open(self) -> Iterator[None]:
+        with self._lock:
+            if self._closed.is_set():
+                raise MetadataError(f"{self._url}: the connection was closed")
+            self._running += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._running -= 1
+                is_last = self._closed.is_set() and self._running == 0
+            if is_last:
+                self._client.close()
 
     def __reduce__(self) -> str:
         raise TypeError("a metadata connection holds a token and is not pickled")

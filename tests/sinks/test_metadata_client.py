@@ -340,3 +340,32 @@ def test_a_fetch_without_an_answer_shows_no_secret(url: str) -> None:
         fetch_snapshot(url, TOKEN, 60)
     assert TOKEN not in str(caught.value)
     assert "secret" not in str(caught.value)
+
+
+def test_a_connection_that_is_being_opened_is_closed_with_the_client(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found in CI: a follower that was connecting when its client was closed left a socket open."""
+    connecting, goes_on = threading.Event(), threading.Event()
+    opened: list[socket.socket] = []
+    through = socket.create_connection
+
+    def slow(*arguments: Any, **options: Any) -> socket.socket:
+        connecting.set()
+        assert goes_on.wait(60)
+        opened.append(through(*arguments, **options))
+        return opened[0]
+
+    monkeypatch.setattr(socket, "create_connection", slow)
+    client = MetadataClient(url, TOKEN)
+    answers: list[object] = []
+    thread = threading.Thread(target=lambda: answers.append(client.snapshot()))
+    thread.start()
+    assert connecting.wait(60)
+    client.close()
+    goes_on.set()
+    thread.join(60)
+    assert answers
+    assert opened[0].fileno() == -1
+    with pytest.raises(MetadataError):
+        client.snapshot()
