@@ -19,7 +19,7 @@ from benchmarks import latency, profiles, stages, throughput
 from benchmarks.decryptor import measure as measure_decryptor
 from benchmarks.detection import measure as measure_detection
 from benchmarks.erasure import measure as measure_erasure
-from benchmarks.identity import quality, speed
+from benchmarks.identity import from_scratch, quality, speed
 from benchmarks.index import measure as measure_index
 from benchmarks.keys import measure as measure_keys
 from benchmarks.machine import machine
@@ -54,6 +54,9 @@ BENCHMARKS: dict[str, Benchmark] = {
         **quality.measure(arguments.data),
         **speed.measure(folder, arguments.fragments or 100_000),
     },
+    "identity-scratch": lambda folder, arguments: from_scratch.measure(
+        folder, arguments.fragments or 100_000
+    ),
     "profiles": lambda folder, arguments: profiles.measure(folder, arguments.fragments or 1_000_000),
     "keys": lambda folder, arguments: measure_keys(folder),
     "sealing": lambda folder, arguments: measure_sealing(

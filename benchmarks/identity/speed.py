@@ -15,7 +15,7 @@ from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
 from idgraph.model.identifiers import Identifier
 from idgraph.model.identity_rules import DEFAULT_RULES
 from idgraph.model.stamps import SpecRef, Stamp
-from idgraph.model.store import NEW, FragmentWrite
+from idgraph.model.store import NEW, FragmentWrite, ProfileStore
 from merge.fragments import FragmentState
 from merge.identity.evidence import Moment, SeenEvent, links
 from merge.identity.persons import Persons
@@ -38,14 +38,15 @@ def measure(folder: Path, fragments: int) -> dict[str, Any]:
     for size in (fragments // GROWTH, fragments):
         store = SqliteProfileStore(folder / f"{size}.db")
         try:
-            _fill(store, size // 3)
+            fill(store, size // 3)
             figures |= {f"{name}, {size} fragments": value for name, value in _read(store, size // 3).items()}
         finally:
             store.close()
     return figures
 
 
-def _events(persons: int) -> Iterator[tuple[Identifier, Identifier]]:
+def events(persons: int) -> Iterator[tuple[Identifier, Identifier]]:
+    """The identifiers of each event."""
     for number in range(persons):
         email = Identifier("email", f"{number}@x.org")
         yield Identifier("user_id", f"{number + 1}"), email
@@ -56,7 +57,7 @@ def _events(persons: int) -> Iterator[tuple[Identifier, Identifier]]:
 def _resolve_rate() -> float:
     shown = [
         SeenEvent(Moment(number, "bench", f"{number}"), pair)
-        for number, pair in enumerate(_events(PERSONS_RESOLVED))
+        for number, pair in enumerate(events(PERSONS_RESOLVED))
     ]
     evidence = links(item for event in shown for item in event.sightings().items())
     first = {each: event.moment.ordinal for event in shown for each in event.identifiers}
@@ -68,9 +69,10 @@ def _resolve_rate() -> float:
     return len(evidence) / seconds
 
 
-def _fill(store: SqliteProfileStore, persons: int) -> None:
+def fill(store: ProfileStore, persons: int) -> None:
+    """Write the fragments of so many persons, none projected."""
     writes: list[FragmentWrite] = []
-    for number, (own, email) in enumerate(_events(persons)):
+    for number, (own, email) in enumerate(events(persons)):
         origin = Origin(Stamp(0, 1_709_251_200_000 + number, "bench", f"{number}"), _SPEC)
         state = FragmentState()
         values = {"activity.platform": Register(origin, Kind.PLAIN, "web")}
