@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from sqlalchemy import Select, or_, select
+from sqlalchemy.orm import Session
 
 from idgraph.model.callers import Caller, Scope, token_digest
 from idgraph.web.refusals import ClashError, RefusedRequestError, UnknownSubjectError
@@ -122,20 +123,25 @@ def list_tokens(database: Database) -> list[TokenRecord]:
 def list_callers(database: Database) -> list[Caller]:
     """Whoever may call the profile service now, by name."""
     with database.read() as session:
-        rows = session.scalars(
-            _live(datetime.now(UTC)).where(TokenRow.role == Role.PROFILES).order_by(TokenRow.name)
+        return callers_in(session)
+
+
+def callers_in(session: Session) -> list[Caller]:
+    """The same, as a session sees it."""
+    rows = session.scalars(
+        _live(datetime.now(UTC)).where(TokenRow.role == Role.PROFILES).order_by(TokenRow.name)
+    )
+    return [
+        Caller(
+            name=row.name,
+            digest=row.digest,
+            expires=row.expires,
+            clearance=row.clearance,
+            may_reveal=row.may_reveal,
+            scopes=frozenset(map(Scope, row.scopes.split())),
         )
-        return [
-            Caller(
-                name=row.name,
-                digest=row.digest,
-                expires=row.expires,
-                clearance=row.clearance,
-                may_reveal=row.may_reveal,
-                scopes=frozenset(map(Scope, row.scopes.split())),
-            )
-            for row in rows
-        ]
+        for row in rows
+    ]
 
 
 def revoke_token(database: Database, name: str, actor: str = "") -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, NamedTuple
 from urllib.parse import quote
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import ValidationError
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session as Reading
 
 from idgraph.model import paths
 from idgraph.model.attributes import (
@@ -21,6 +23,7 @@ from idgraph.model.attributes import (
     EncryptionLevel,
     ReconciliationPolicy,
 )
+from idgraph.model.errors import ProfileServiceError
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.web.conditional import etag_of, precondition
 from idgraph.web.cursors import PageRequest
@@ -29,9 +32,13 @@ from idgraph.web.refusals import PreconditionError, RefusedRequestError
 from metadata_service.api.routes import attributes as api
 from metadata_service.api.service import Service
 from metadata_service.attributes import catalogue
+from metadata_service.attributes.effects import AttributeEffect
+from metadata_service.attributes.lineage import lineage
 from metadata_service.attributes.rules import classification_levels, discovery_defaults
-from metadata_service.specs.catalogue import active_specs
+from metadata_service.ui.lineage import picture
 from metadata_service.ui.page import HOME, OwnFields, SignedIn, as_json, curl, may, render, require, see_other
+from metadata_service.ui.profiles import profiles_client
+from metadata_service.ui.sessions import Session
 from transforms.schema.policy_tree import PolicyTree
 
 router = APIRouter()
@@ -84,9 +91,20 @@ def search(
 
 
 @router.get(AttributeAddress)
-def show(request: Request, session: SignedIn, service: Service, path: TakenPath, asked: int = 0) -> Response:  # noqa: ARG001
-    """One attribute."""
-    return _page(request, session, service, path_value(request, 3), asked=asked)
+def show(
+    request: Request,
+    session: SignedIn,
+    service: Service,
+    path: TakenPath,
+    asked: int = 0,
+    done: Literal["", "saved", "re-encrypt"] = "",
+    values: bool = False,
+) -> Response:
+    """One attribute; with `values`, how many profiles have one, and examples, as this person sees them."""
+    path = path_value(request, 3)
+    require(session, "GET", f"/v1/attributes/{path}")
+    found = _values(request, session, path) if values else None
+    return _page(request, session, service, path, asked=asked, done=done, values=found)
 
 
 def _page(
@@ -96,13 +114,18 @@ def _page(
     with service.database.read() as reading:
         document = catalogue.get_attribute(reading, path)
         versions = catalogue.attribute_versions(reading, path, PageRequest(None, 20)).items
-        writers = [spec for spec in active_specs(reading) if _writes(spec.operations, path)]
+        found = lineage(reading, path)
         attribute = AttributeMetadata.model_validate_json(document)
         in_force = _in_force(reading, [attribute])[path]
     shown = {
         "asked": 0,
+        "done": "",
         "problem": None,
         "conflict": None,
+        "effect": None,
+        "values": None,
+        "stored": None,
+        "seen": "",
         "typed": _as_fields(attribute),
         "reason": "",
     } | context
@@ -117,7 +140,8 @@ def _page(
         etag=etag_of(document),
         versions=versions,
         changes=[_changed(new.metadata, old.metadata) for new, old in pairwise(versions)],
-        writers=writers,
+        lineage=found,
+        picture=picture(found, path),
         may_edit=may(session, "PUT", f"/v1/attributes/{path}"),
         choices=CHOICES,
         curl=curl(str(request.base_url), f"/v1/attributes/{_segment(path)}"),
@@ -136,9 +160,16 @@ def save(
     reason = fields.get("reason", "")
     again: dict[str, Any] = {"typed": typed, "reason": reason}
     try:
+        definition = AttributeDefinition.model_validate({"path": path, **_as_definition(typed)})
+        precondition(fields.get("etag", ""))(_stored_document(service, path))
+        effect = api.preview(path, definition, service)
+        if effect.has_consequences and fields.get("seen") != _fingerprint(effect):
+            stored = _count_stored(request, session, path) if effect.sealed or effect.reindexed else None
+            seen = _fingerprint(effect)
+            return _page(request, session, service, path, effect=effect, stored=stored, seen=seen, **again)
         answer = api.put(
             path,
-            AttributeDefinition.model_validate({"path": path, **_as_definition(typed)}),
+            definition,
             service,
             session.caller.name,
             precondition(fields.get("etag", "")),
@@ -159,7 +190,7 @@ def save(
     target = f"{HOME}/{_segment(path)}"
     if answer.status_code == 202:
         return see_other(target, asked=str(json.loads(bytes(answer.body))["id"]))
-    return see_other(target)
+    return see_other(target, done=effect.job or "saved")
 
 
 @router.post(AttributeAddress + "/proposal")
@@ -182,7 +213,50 @@ def decide(
     return see_other(target)
 
 
-def _in_force(reading: Session, shown: list[AttributeMetadata]) -> dict[str, EncryptionLevel]:
+def _fingerprint(effect: AttributeEffect) -> str:
+    """Of what somebody was shown: if more would happen by now, it is shown again."""
+    return hashlib.sha256(effect.model_dump_json().encode()).hexdigest()
+
+
+def _stored_document(service: Service, path: str) -> str:
+    with service.database.read() as reading:
+        return catalogue.get_attribute(reading, path)
+
+
+class ShownValues(NamedTuple):
+    """Of the profiles that a person sees, or why that is not known."""
+
+    filled: int = 0
+    profiles: int = 0
+    examples: Sequence[tuple[Any, int]] = ()
+    problem: str = ""
+
+
+def _values(request: Request, session: Session, path: str) -> ShownValues:
+    try:
+        with profiles_client(request, session) as client:
+            known = ShownValues(client.count([{"exists": {"path": path}}]), client.count())
+            try:
+                return known._replace(examples=client.facets(path, limit=5))
+            except ProfileServiceError as error:
+                if error.status != 400:
+                    raise
+                # Values of protected attributes are not counted by value.
+                return known
+    except ProfileServiceError as error:
+        return ShownValues(problem=str(error))
+
+
+def _count_stored(request: Request, session: Session, path: str) -> int | None:
+    """How many profiles have a value that this person sees; None where nobody can be asked."""
+    try:
+        with profiles_client(request, session) as client:
+            return client.count([{"exists": {"path": path}}])
+    except ProfileServiceError:
+        return None
+
+
+def _in_force(reading: Reading, shown: list[AttributeMetadata]) -> dict[str, EncryptionLevel]:
     """The protection of attributes, with what they inherit from those above them."""
     above = {each for attribute in shown for each in paths.ancestors(attribute.path)}
     known = {each.path: each for each in (*catalogue.find_attributes(reading, above), *shown)}
@@ -226,9 +300,3 @@ def _changed(new: AttributeMetadata, old: AttributeMetadata) -> list[tuple[str, 
         for name, after in new.model_dump(mode="json", include=set(EDITED)).items()
         if (before := old.model_dump(mode="json", include={name})[name]) != after
     ]
-
-
-def _writes(operations: Any, path: str) -> bool:
-    from transforms.spec.output_tree import can_produce, output_tree
-
-    return can_produce(output_tree(operations), path)

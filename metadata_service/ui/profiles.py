@@ -113,7 +113,7 @@ def show(
         return found
     if found is None:
         return _search(request, session, 404, missing=identifier)
-    with _client(request, session) as client:
+    with profiles_client(request, session) as client:
         explained = client.explain(identifier)
     kind, _, value = (identifier if _is_shown(found, identifier) else found["id"]).partition(":")
     source: ProfileSource = request.app.state.profile_source
@@ -137,9 +137,14 @@ def _is_shown(profile: dict[str, Any], name: str) -> bool:
     return any(f"{each['type']}:{each['value']}" == name for each in profile["identifiers"])
 
 
-def _client(request: Request, session: Session) -> ProfilesClient:
-    source: ProfileSource = request.app.state.profile_source
-    return source.client(session.profiles_token or "")
+def profiles_client(request: Request, session: Session) -> ProfilesClient:
+    """Asks with the person's own token. Raises ProfileServiceError where there is no service, or no token."""
+    source: ProfileSource | None = request.app.state.profile_source
+    if source is None:
+        raise ProfileServiceError("no profile service is configured ([profiles] url)", 503)
+    if session.profiles_token is None:
+        raise ProfileServiceError("your session has no token of the role profiles", 403)
+    return source.client(session.profiles_token)
 
 
 def _look_up(request: Request, session: Session, identifier: str) -> dict[str, Any] | Response | None:
@@ -149,7 +154,7 @@ def _look_up(request: Request, session: Session, identifier: str) -> dict[str, A
     if session.profiles_token is None:
         return _search(request, session, 403)
     try:
-        with _client(request, session) as client:
+        with profiles_client(request, session) as client:
             return client.lookup(identifier, provenance=True)
     except ProfileServiceError as error:
         if error.status == 400:

@@ -25,8 +25,11 @@ from metadata_service.api.service import Actor, Paging, Reason, Service
 from metadata_service.attributes import catalogue as attributes
 from metadata_service.attributes.catalogue import AttributeFacets, AttributeFilter, PlannedAttribute
 from metadata_service.attributes.discovery import Verdict, decided
+from metadata_service.attributes.effects import AttributeEffect, effect_of
+from metadata_service.attributes.lineage import LineageRecord, lineage
 from metadata_service.attributes.policy_changes import opened_by_attribute, request_change
 from metadata_service.storage.edits import Edit
+from metadata_service.storage.tokens import callers_in
 
 router = APIRouter(prefix="/v1/attributes", tags=["attributes"])
 
@@ -108,6 +111,25 @@ def get(path: AttributePath, service: Service, if_none_match: IfNoneMatch = None
     with service.database.read() as session:
         document = attributes.get_attribute(session, path)
     return json_answer(document, if_none_match)
+
+
+@router.post("/{path}/preview")
+def preview(path: AttributePath, definition: AttributeDefinition, service: Service) -> AttributeEffect:
+    """What saving a definition would do: to stored values, to who sees them, to what reads them. Nothing is stored. How many
+    profiles have a value, the profile service says (`POST /v1/search/count`)."""
+    if definition.path != path:
+        raise RefusedRequestError("the path is not the one in the URL", "/path")
+    with service.database.read() as session:
+        planned = attributes.plan_attribute(Edit(session, "", "", b""), definition, lambda _: None)
+        return effect_of(session, planned, callers_in(session))
+
+
+@router.get("/{path}/lineage")
+def get_lineage(path: AttributePath, service: Service) -> LineageRecord:
+    """Which specs in force write it, and which views, segments and namespaces of the identity rules read it."""
+    with service.database.read() as session:
+        attributes.get_attribute(session, path)
+        return lineage(session, path)
 
 
 class ProposalDecision(BaseModel):

@@ -73,6 +73,21 @@ def test_an_attribute_is_found_and_described(page: Page) -> None:
     assert page.get_by_text("asked by support").is_visible()
 
 
+def test_an_attribute_is_protected_after_its_consequences_were_read(page: Page) -> None:
+    page.goto("/ui/attributes/activity.lastEvent")
+    page.get_by_text("Filled").wait_for()
+    page.get_by_label("Encryption").select_option("protected")
+    page.get_by_label("Classification").select_option("confidential")
+    page.get_by_label("Reason").fill("it says what somebody bought")
+    page.get_by_role("button", name="Save").click()
+    effect = page.locator("#effect")
+    effect.get_by_text("profiles", exact=False).first.wait_for()
+    assert axe_violations(page) == []
+    effect.get_by_role("button", name="seal stored values").click()
+    page.get_by_text("Saved version").wait_for()
+    assert page.locator(".badges").get_by_text("Protected").is_visible()
+
+
 def test_filters_are_in_the_address_and_the_back_button_undoes_them(page: Page) -> None:
     page.get_by_label("searchable").check()
     page.wait_for_url("**encryption=searchable**")

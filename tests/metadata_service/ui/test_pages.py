@@ -230,6 +230,13 @@ def test_an_attribute_is_edited_and_a_conflict_keeps_both(site: Site) -> None:
     assert "most trusted" in wrong
 
 
+def seen(page: str) -> str:
+    """What the button below the consequences sends."""
+    found = re.search(r'name="seen" value="([0-9a-f]{64})"', page)
+    assert found
+    return found[1]
+
+
 def test_weaker_protection_waits_for_a_second_person(site: Site) -> None:
     person = site.signed_in()
     path = "/ui/attributes/address.shipping.line1"
@@ -237,8 +244,43 @@ def test_weaker_protection_waits_for_a_second_person(site: Site) -> None:
         "etag": editor_field(person.get(path), "etag"), "data_type": "string", "classification": "internal",
         "encryption": "none", "authorization_level": "0", "policy": "latest", "status": "active", "reason": "open it",
     }  # fmt: skip
-    assert "waits for a second person" in person.post(path, fields)
+    shown = person.post(path, fields)
+    assert "stay sealed" in shown
+    assert not site.api().get("/v1/policy-changes?status=pending").json()["items"]
+    assert "waits for a second person" in person.post(path, fields | {"seen": seen(shown)})
     assert "Protected" in person.get(path)
+
+
+def test_consequences_are_shown_before_they_are_saved(site: Site) -> None:
+    person = site.signed_in()
+    path = "/ui/attributes/activity.platform"
+    site.api().put(
+        "/v1/attributes/activity.platform", json={"path": "activity.platform", "data_type": "string"}
+    )
+    site.api().put("/v1/views/devices", json={"name": "devices", "attributes": {"on": "activity.platform"}})
+    fields = {
+        "etag": editor_field(person.get(path), "etag"), "data_type": "string", "classification": "confidential",
+        "encryption": "protected", "authorization_level": "60", "policy": "latest", "status": "active", "reason": "private",
+    }  # fmt: skip
+    shown = person.post(path, fields)
+    for expected in ("devices", "re-encrypt", "the profiles", "private"):
+        assert expected in shown
+    assert site.api().get("/v1/attributes/activity.platform").json()["version"] == 1
+    # What would happen by now is something else: it is shown again.
+    again = person.post(path, fields | {"authorization_level": "70", "seen": seen(shown)})
+    assert seen(again) != seen(shown)
+    assert site.api().get("/v1/attributes/activity.platform").json()["version"] == 1
+    assert "re-encrypt" in person.post(path, fields | {"seen": seen(shown)})
+    assert site.api().get("/v1/attributes/activity.platform").json()["encryption"] == "protected"
+
+
+def test_the_lineage_is_a_picture_and_a_list(site: Site) -> None:
+    page = site.signed_in().get("/ui/attributes/identity.userId")
+    picture, _, below = page.partition('<svg role="img"')[2].partition("</svg>")
+    for spec in ("shop-segment", "shop-amplitude"):
+        assert spec in picture
+        assert f'href="/ui/specs/{spec}"' in below
+    assert "user_id" in below
 
 
 def test_a_spec_is_checked_as_one_types(site: Site) -> None:

@@ -1,0 +1,135 @@
+"""What an edit of an attribute would do, before anybody saves it: to stored values, to who sees them, to what reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import BaseModel, Field
+from sqlalchemy.orm import Session
+
+from idgraph.model import paths
+from idgraph.model.attributes import AttributeDefinition, AttributeMetadata
+from idgraph.model.callers import Caller
+from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.model.views import SegmentDocument
+from metadata_service.attributes.catalogue import PlannedAttribute, find_attributes, find_within
+from metadata_service.attributes.lineage import LineageRecord, lineage
+from metadata_service.attributes.policy_changes import opened_by_attribute
+from metadata_service.attributes.rules import classification_levels, discovery_defaults
+from metadata_service.definitions import SEGMENTS
+from transforms.schema.policy_tree import PolicyTree
+
+REENCRYPT = "re-encrypt"
+
+
+class FieldChange(BaseModel):
+    """A field of the definition that the edit changes."""
+
+    name: str
+    before: Any
+    after: Any
+
+
+class AttributeEffect(BaseModel):
+    """What saving a definition would do. Paths are those whose policy in force changes, inherited policies included."""
+
+    changes: list[FieldChange]
+    weakens: list[str] = Field(description="What it opens; not empty: it waits for a second person.")
+    sealed: list[str] = Field(description="Paths whose stored values the job `re-encrypt` seals.")
+    opened: list[str] = Field(
+        description="Paths whose new values are stored readable. Values that were sealed stay sealed, and search does not find "
+        "them, until an event writes them again."
+    )
+    reindexed: list[str] = Field(
+        description="Paths that profiles in the index show otherwise only after the job `reindex`, or when an event writes them."
+    )
+    decides_anew: bool = Field(description="Whether values are reconciled otherwise, from the next event on.")
+    job: str | None = Field(description="The job that each flow starts by itself.")
+    gains: list[str] = Field(description="Callers of the profile service who see it then.")
+    loses: list[str] = Field(description="Callers of the profile service to whom it does not exist then.")
+    masked: list[str] = Field(description="Callers who see a masked value then, since they may not reveal.")
+    lineage: LineageRecord
+
+    @property
+    def has_consequences(self) -> bool:
+        """Whether it changes more than words."""
+        return bool(
+            self.weakens
+            or self.sealed
+            or self.opened
+            or self.reindexed
+            or self.gains
+            or self.loses
+            or self.decides_anew
+        )
+
+
+def effect_of(session: Session, planned: PlannedAttribute, callers: Iterable[Caller]) -> AttributeEffect:
+    """Of an edit that `plan_attribute` lets pass. Stores nothing."""
+    before, _, after = planned
+    path = after.path
+    around = [*find_attributes(session, paths.ancestors(path)), *find_within(session, path)]
+    segments = tuple(SegmentDocument.model_validate_json(each) for each in SEGMENTS.active(session))
+
+    def tree(attributes: Iterable[AttributeMetadata]) -> PolicyTree:
+        snapshot = MetadataSnapshot(
+            version=0,
+            attributes=tuple(attributes),
+            defaults=discovery_defaults(session),
+            levels=classification_levels(session),
+            segments=segments,
+        )
+        return PolicyTree(snapshot)
+
+    old, new = tree([*around, *([before] if before is not None else [])]), tree([*around, after])
+    named = sorted({path, *(each.path for each in around)})
+    places = [(each, old.policy(each), new.policy(each)) for each in named]
+    sealed = [each for each, was, is_ in places if is_.encryption.strictness > was.encryption.strictness]
+    # A token is added to sealed values that can be searched from now on.
+    sealed += [
+        each for each, was, is_ in places if is_.is_searchable and was.is_protected and not was.is_searchable
+    ]
+    was, becomes = old.policy(path), new.policy(path)
+    found = lineage(session, path)
+    usable = {each.name for each in new.index_rules.segments}
+    lost = {each.name for each in old.index_rules.segments} - usable
+    for reader in found.readers:
+        reader.loses = reader.kind == "segment" and reader.name in lost
+    everybody = list(callers)
+    sees = [
+        (each.name, *(each.clearance >= level.authorization_level for level in (was, becomes)))
+        for each in everybody
+    ]
+    hides = becomes.is_protected and not was.is_protected
+    changes = _changes(before, after)
+    return AttributeEffect(
+        changes=changes,
+        weakens=opened_by_attribute(session, planned),
+        sealed=sorted(sealed),
+        opened=[each for each, was, is_ in places if was.is_protected and not is_.is_protected],
+        reindexed=[
+            each for each, was, is_ in places if was.indexable != is_.indexable and not is_.is_protected
+        ],
+        decides_anew=before is not None and any(each.name in ("policy", "sources") for each in changes),
+        job=REENCRYPT if sealed else None,
+        gains=[name for name, saw, will in sees if will and not saw],
+        loses=[name for name, saw, will in sees if saw and not will],
+        masked=[
+            each.name
+            for each in everybody
+            if hides and not each.may_reveal and each.clearance >= becomes.authorization_level
+        ],
+        lineage=found,
+    )
+
+
+def _changes(before: AttributeMetadata | None, after: AttributeMetadata) -> list[FieldChange]:
+    fields = set(AttributeDefinition.model_fields)
+    old = {} if before is None else before.model_dump(mode="json", include=fields)
+    new = after.model_dump(mode="json", include=fields)
+    return [
+        FieldChange(name=name, before=old.get(name), after=value)
+        for name, value in new.items()
+        if old.get(name) != value
+    ]

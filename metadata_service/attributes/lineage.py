@@ -1,0 +1,97 @@
+"""Which specs write an attribute, and which views, segments and identity rules read it."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+from sqlalchemy.orm import Session
+
+from idgraph.model import canonical, queries
+from idgraph.model.paths import is_within, join
+from idgraph.model.specs import SpecDocument
+from idgraph.model.views import CONSENTS, SegmentDocument, ViewDocument
+from metadata_service.definitions import SEGMENTS, VIEWS
+from metadata_service.specs.catalogue import active_specs
+
+
+class WriterRecord(BaseModel):
+    """A spec in force that can put a value at a path."""
+
+    spec: str
+    version: int
+    source: str
+    event_type: str
+
+
+class ReaderRecord(BaseModel):
+    """What uses the values of a path: a view, a segment, or the identity rules by a namespace."""
+
+    kind: Literal["view", "segment", "namespace"]
+    name: str
+    version: int | None = None
+    loses: bool = Field(default=False, description="Whether the edit takes the values away from it.")
+
+
+class LineageRecord(BaseModel):
+    """Where the values of an attribute come from and go to, by the documents in force."""
+
+    writers: list[WriterRecord]
+    readers: list[ReaderRecord]
+
+
+def lineage(session: Session, path: str) -> LineageRecord:
+    """Of a path, whether an attribute has it or not."""
+    specs = [each for each in active_specs(session) if _writes(each, path)]
+    writers = [
+        WriterRecord(spec=each.name, version=each.version, source=each.source, event_type=each.event_type)
+        for each in specs
+    ]
+    namespaces = sorted({place.type for spec in specs for place in spec.identifiers if place.path == path})
+    readers = [ReaderRecord(kind="namespace", name=each) for each in namespaces]
+    for document in VIEWS.active(session):
+        view = ViewDocument.model_validate_json(document)
+        if _touches(view_sources(view.attributes), path):
+            readers.append(ReaderRecord(kind="view", name=view.name, version=view.version))
+    for document in SEGMENTS.active(session):
+        segment = SegmentDocument.model_validate_json(document)
+        if _touches(segment_paths(segment), path):
+            readers.append(ReaderRecord(kind="segment", name=segment.name, version=segment.version))
+    return LineageRecord(writers=writers, readers=readers)
+
+
+def _touches(sources: set[str], path: str) -> bool:
+    return any(not each or is_within(each, path) or is_within(path, each) for each in sources)
+
+
+def view_sources(attributes: dict[str, Any]) -> set[str]:
+    """The paths at or below which all stands that a view looks at; the empty path: anywhere."""
+    return _view_sources(canonical.encode(attributes))
+
+
+@lru_cache(maxsize=1024)
+def _view_sources(attributes: bytes) -> set[str]:
+    from transforms.spec.jmespath.operation import all_sources
+
+    return all_sources(canonical.decode(attributes))
+
+
+def segment_paths(segment: SegmentDocument) -> set[str]:
+    """The paths that a segment asks about."""
+    asked = {each.path for each in queries.leaves(queries.from_json(segment.query)) if each.path is not None}
+    consent = set() if segment.purpose is None else {join((CONSENTS, segment.purpose, "status"))}
+    return asked | consent
+
+
+def _writes(spec: SpecDocument, path: str) -> bool:
+    from transforms.spec.output_tree import can_produce
+
+    return can_produce(_output_tree(canonical.encode(spec.operations)), path)
+
+
+@lru_cache(maxsize=2048)
+def _output_tree(operations: bytes) -> Any:
+    from transforms.spec.output_tree import output_tree
+
+    return output_tree(canonical.decode(operations))
