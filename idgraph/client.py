@@ -39,6 +39,7 @@ class _Request(NamedTuple):
     path: str
     body: dict[str, Any] | None = None
     params: dict[str, Any] | None = None
+    if_match: str | None = None
 
 
 class _Calls:
@@ -193,6 +194,18 @@ class ProfilesClient(_Calls):
             yield from answer["items"]
             cursor = answer["next"]
 
+    def call(
+        self,
+        method: str,
+        *path: str,
+        body: dict[str, Any] | None = None,
+        params: dict[str, Any] | None = None,
+        if_match: str | None = None,
+    ) -> Any:
+        """Any other route: `call("POST", "links", "preview", body={...})`. `path` are the segments behind `/v1`, in the
+        clear."""
+        return self._call(_Request(method, _path(path), body, params, if_match))
+
     def close(self) -> None:
         self._http.close()
 
@@ -208,7 +221,11 @@ class ProfilesClient(_Calls):
         for tried in range(1, MOST_TRIES + 1):
             try:
                 answer = self._http.request(
-                    request.method, request.path, json=request.body, params=request.params
+                    request.method,
+                    request.path,
+                    json=request.body,
+                    params=request.params,
+                    headers={} if request.if_match is None else {"If-Match": request.if_match},
                 )
             except httpx.TransportError as error:
                 _give_up(tried, error)
@@ -310,6 +327,10 @@ class AsyncProfilesClient(_Calls):
                 return _content(answer)
             await asyncio.sleep(_pause(tried, answer))
         raise AssertionError
+
+
+def _path(segments: Sequence[str]) -> str:
+    return "/v1/" + "/".join(quote(each, safe="") for each in segments)
 
 
 def _query(query: str | list[Any]) -> dict[str, Any]:

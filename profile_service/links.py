@@ -5,8 +5,9 @@ Identifiers are in the form in which they are compared: of protected ones only t
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple, Protocol
 
 from idgraph.model.fragments import Origin
@@ -25,7 +26,7 @@ from merge.identity.persons import (
     sightings,
     too_many,
 )
-from merge.identity.resolve import Decision
+from merge.identity.resolve import Decision, Violation
 from profile_service.reader import ProfileReader
 
 
@@ -105,12 +106,29 @@ class StoredIdentifier(NamedTuple):
 
 
 class PinChange(NamedTuple):
-    """Decisions that are not stored yet, and the persons that they change, as they are and as they would be."""
+    """Decisions that are not stored yet, and the persons that they change, as they are and as they would be. `joining` are
+    links that would join because of it, `gone` and `new` links that would be refused no more, or from then on. `evidence` is
+    a digest of all that this follows from."""
 
     pins: tuple[PinRecord, ...]
     carriers: frozenset[str]
     before: tuple[Person, ...]
     after: tuple[Person, ...]
+    joining: tuple[ShownLink, ...]
+    gone: tuple[Violation, ...]
+    new: tuple[Violation, ...]
+    evidence: str
+
+
+class RefusedGroup(NamedTuple):
+    """Links that were refused for one cause: one rule, and one identifier that all of them would join. `owner` is the profile
+    that has it now, `accepted` are its links there."""
+
+    identifier: Identifier
+    rule: str
+    owner: str
+    accepted: tuple[ShownLink, ...]
+    refused: tuple[ShownLink, ...]
 
 
 class Links:
@@ -167,11 +185,22 @@ class Links:
         who: str,
         why: str,
     ) -> PinChange:
-        """Find what a decision on pairs of different identifiers would change; changes nothing. Nothing is taken back
+        """`decide_each` of one decision."""
+        return self.decide_each([(*ends, decision) for ends in pairs], at_ms, who, why)
+
+    def decide_each(
+        self,
+        asked: Iterable[tuple[StoredIdentifier, StoredIdentifier, Decision]],
+        at_ms: int,
+        who: str,
+        why: str,
+    ) -> PinChange:
+        """Find what decisions on pairs of different identifiers would change; changes nothing. Nothing is taken back
         where nothing is decided."""
         carriers: set[str] = set()
         pins: list[PinRecord] = []
-        for ends in pairs:
+        for one, other, decision in asked:
+            ends = one, other
             pair = Pair.of(*(each.identifier for each in ends))
             carriers |= _joined(ends)
             known = [each for each in self._pins(map(str, pair)) if pin_of(each).pair == pair]
@@ -180,9 +209,59 @@ class Links:
             # The newest decision counts, also where an earlier one is of a clock that is ahead.
             moment = max(at_ms, known[-1].at_ms + 1) if known else at_ms
             pins.append(PinRecord(str(pair.low), str(pair.high), moment, decision.value, who, why))
-        before = self._persons.around(carriers).persons()
-        after = self._persons.around(carriers, supposed=pins).persons()
-        return PinChange(tuple(pins), frozenset(carriers), _without(before, after), _without(after, before))
+        before = self._persons.around(carriers)
+        after = self._persons.around(carriers, supposed=pins)
+        persons = before.persons(), after.persons()
+        refused = [{each for one in found.components for each in one.violations} for found in (before, after)]
+        decided = {Pair(Identifier.parse(each.low), Identifier.parse(each.high)) for each in pins}
+        return PinChange(
+            tuple(pins),
+            frozenset(carriers),
+            _without(*persons),
+            _without(*reversed(persons)),
+            self._joining(before.components, after.components, decided),
+            tuple(sorted(refused[0] - refused[1])),
+            tuple(sorted(refused[1] - refused[0])),
+            self._digest(before.components),
+        )
+
+    def refused(self, after: str, limit: int) -> tuple[list[RefusedGroup], str | None]:
+        """The groups of refused links that begin with one of up to `limit` fragments behind the fragment `after`, in the
+        store's order; and where the next ones begin, None behind the last. Pins are no violations here."""
+        ids = [each.id for each in self._store.scan(after, limit)]
+        groups = [
+            group
+            for component in self._persons.around(ids).components
+            if any(each.rule != Decision.NEVER for each in component.violations)
+            for group in self._groups(component, set(ids))
+        ]
+        return groups, ids[-1] if len(ids) == limit else None
+
+    def _groups(self, component: Component, begin: Set[str]) -> Iterator[RefusedGroup]:
+        """Those whose first fragment is one of these."""
+        refused = [each for each in component.violations if each.rule != Decision.NEVER]
+        often = Counter(end for each in refused for end in each.pair)
+        causes: dict[tuple[Identifier, str], list[Pair]] = defaultdict(list)
+        for pair, rule in refused:
+            counted = rule.partition(":")[2].split("+")
+            cause = max(pair, key=lambda end: (end.type not in counted, often[end], end))
+            causes[cause, rule].append(pair)
+        first: dict[Pair, str] = {}
+        for member in (each for person in component.persons for each in person.members):
+            for _, pairs, _, _ in sightings(member, self._name):
+                for pair in pairs:
+                    first[pair] = min(member.stored.id, first.get(pair, member.stored.id))
+        evidence = self._evidence(component)
+
+        def shown(pair: Pair, rule: str = "") -> ShownLink:
+            return ShownLink(pair, rule, self._sources(evidence.get(pair, {})), None)
+
+        for (cause, rule), pairs in causes.items():
+            if min(first[pair] for pair in pairs) in begin:
+                owner = next(each for each in component.persons if cause in each.identifiers)
+                accepted = [shown(pair) for pair in sorted(component.accepted()) if cause in pair]
+                refusals = [shown(pair, rule) for pair in pairs]
+                yield RefusedGroup(cause, rule, self.id_of(owner), tuple(accepted), tuple(refusals))
 
     def keep(self, change: PinChange) -> None:
         """Store the decisions, and put the fragments that they are about into the outbox."""
@@ -192,6 +271,38 @@ class Links:
     def id_of(self, person: Person) -> str:
         """The id of a profile as it is shown."""
         return self._name(person.id)
+
+    def _joining(
+        self, before: Iterable[Component], after: Iterable[Component], decided: Set[Pair]
+    ) -> tuple[ShownLink, ...]:
+        """The accepted links that were not before, beside those that somebody decides on."""
+        known = {pair for each in before for pair in each.accepted()} | decided
+        rules = {each.pair: each.rule for component in before for each in component.violations}
+        return tuple(
+            ShownLink(pair, rules.get(pair, ""), self._sources(evidence.get(pair, {})), None)
+            for component in after
+            if (pairs := sorted(set(component.accepted()) - known))
+            for evidence in (self._evidence(component),)
+            for pair in pairs
+        )
+
+    def _digest(self, components: Iterable[Component]) -> str:
+        """Equal where identifiers, evidence, pins and rules are."""
+        names: set[str] = set()
+        evidence = []
+        for component in components:
+            names.update(str(each) for person in component.persons for each in person.identifiers)
+            evidence += [
+                (pair, sorted(spans.items(), key=repr)) for pair, spans in self._evidence(component).items()
+            ]
+        rules = self._reader.rules.document.model_dump_json()
+        seen = sorted(names), sorted(evidence, key=lambda each: each[0]), self._pins(names), rules
+        return hashlib.sha256(repr(seen).encode("utf-8", "surrogatepass")).hexdigest()
+
+    def _sources(self, spans: Mapping[Class, tuple[Origin, Origin]]) -> tuple[SourceEvidence, ...]:
+        strength = self._reader.rules.strength
+        found = [SourceEvidence(kind.source, strength(kind), *span) for kind, span in spans.items()]
+        return tuple(sorted(found))
 
     def _pins(self, names: Iterable[str]) -> list[PinRecord]:
         found = set()
@@ -208,12 +319,7 @@ class Links:
         evidence = self._evidence(component)
 
         def shown(pair: Pair, rule: str = "") -> ShownLink:
-            of_pair = evidence.get(pair, {})
-            strength = self._reader.rules.strength
-            found = sorted(
-                SourceEvidence(kind.source, strength(kind), *span) for kind, span in of_pair.items()
-            )
-            return ShownLink(pair, rule, tuple(found), in_force.get(pair))
+            return ShownLink(pair, rule, self._sources(evidence.get(pair, {})), in_force.get(pair))
 
         refused = {each.pair: each.rule for each in component.violations}
         for pair, spans in evidence.items():

@@ -30,7 +30,8 @@ def print_change(links: Links, change: PinChange, dry_run: bool, as_json: bool) 
     before, after = ([_person(links, each) for each in some] for some in (change.before, change.after))
     if as_json:
         pins = [pin_document(each) for each in change.pins]
-        print_json({"pins": pins, "before": before, "after": after, "dry_run": dry_run})
+        joining = [link_document(each) for each in change.joining]
+        print_json({"pins": pins, "before": before, "after": after, "joining": joining, "dry_run": dry_run})
         return
     for each in change.pins:
         verb = "would be pinned" if dry_run else "pinned"
@@ -41,6 +42,8 @@ def print_change(links: Links, change: PinChange, dry_run: bool, as_json: bool) 
     for title, persons in (("before", before), ("after", after)):
         for person in persons:
             _line(f"{title}  {person['id']}: {', '.join(person['identifiers'])}")
+    for link in change.joining:
+        _line(f"joins  {_ends(link)}{f', no more refused ({link.rule})' if link.rule else ''}")
 
 
 def _person(links: Links, person: Person) -> dict[str, Any]:

@@ -11,11 +11,13 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, field_validato
 
 class Scope(StrEnum):
     """What a caller may do besides reading. `privacy`: access requests, erasures and the consents of anybody. `persons`: issue
-    tokens by which persons act for themselves. `rules`: preview identity rules, over all profiles."""
+    tokens by which persons act for themselves. `rules`: preview identity rules, over all profiles. `links`: decide which
+    identifiers are one person."""
 
     PRIVACY = "privacy"
     PERSONS = "persons"
     RULES = "rules"
+    LINKS = "links"
 
 
 class Caller(BaseModel):

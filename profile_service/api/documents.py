@@ -178,6 +178,13 @@ class LinkDocument(BaseModel):
     decision: str | None = None
 
 
+class PathLinkDocument(LinkDocument):
+    """A link of a path. `to` is the identifier that it leads to; `splits`: unlinked alone, it makes two persons of the ends."""
+
+    to: str
+    splits: bool
+
+
 class CandidateDocument(BaseModel):
     """A value and the event that it came with; null was deleted there."""
 
@@ -209,6 +216,10 @@ class ExplanationDocument(BaseModel):
     identifiers: list[str]
     accepted: list[LinkDocument]
     refused: list[LinkDocument]
+    path: list[PathLinkDocument] | None = Field(
+        default=None,
+        description="With `with`: the links between the two, empty where they are not one person.",
+    )
     values: list[ValueDocument]
 
 

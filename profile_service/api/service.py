@@ -17,9 +17,11 @@ from starlette.concurrency import run_in_threadpool
 
 from idgraph.model import paths
 from idgraph.model.callers import Caller
-from idgraph.model.errors import DamagedStateError
+from idgraph.model.errors import DamagedStateError, ProfileIndexError
 from idgraph.model.identifiers import Identifier
 from idgraph.model.index import ProfileIndex
+from idgraph.model.store import ProfileStore
+from idgraph.projection.projection import Projection
 from idgraph.web.audit import AuditLog
 from idgraph.web.cursors import SealedCursors
 from idgraph.web.refusals import BadQueryError, ForbiddenError, NotYetError
@@ -29,11 +31,12 @@ from profile_service.api.person_tokens import PREFIX
 from profile_service.api.rights import NO_RIGHTS, Rights
 from profile_service.api.views import View, Views
 from profile_service.consents import Consent, consent_of
-from profile_service.history import History, LedgerStore
-from profile_service.links import Links, LinkStore
+from profile_service.history import History
+from profile_service.links import Links, PinChange
 from profile_service.reader import Profile, ProfileReader, SearchResult
 from transforms.privacy.blind_index import BlindIndex
 from transforms.privacy.sealing import DataKeys
+from transforms.schema.diff import AttributeTree
 
 T = TypeVar("T")
 
@@ -48,15 +51,11 @@ KEYS_SECONDS = 10.0
 """So long it is not asked again whether the keyring is that of the profiles."""
 
 
-class ReadStore(LinkStore, LedgerStore, Protocol):
-    """What profiles, their links and their histories are read from."""
-
-
 class ReadingAdapters(Protocol):
     """What profiles are read from. All are safe for several threads."""
 
     @property
-    def store(self) -> ReadStore: ...
+    def store(self) -> ProfileStore: ...
     @property
     def index(self) -> ProfileIndex: ...
     @property
@@ -176,6 +175,18 @@ class ProfileService:
     def links(self, reader: ProfileReader) -> Links:
         """The links of the persons that a reader reads."""
         return Links(self._adapters.store, reader)
+
+    def keep(self, links: Links, change: PinChange) -> bool:
+        """Store decisions, and bring the index up to date. False where the index did not take it: searches show it once a
+        flow has projected the outbox. Raises KeyProviderError, StoreError."""
+        self._require_keys()
+        links.keep(change)
+        rules = AttributeTree(self.following.edition().snapshot).index_rules
+        projection = Projection(self._adapters.store, self._adapters.index, lambda: rules)
+        try:
+            return projection.project(sorted(change.carriers)).left() == 0
+        except ProfileIndexError:
+            return False
 
     def history(self, reader: ProfileReader) -> History:
         """Which fragment was part of which profile, under the names that a reader shows."""

@@ -51,7 +51,7 @@ def metadata(folder: Path) -> Iterator[str]:
 def profiles(folder: Path) -> Iterator[str]:
     pipeline = Pipeline(folder, snapshot=snapshot())
     pipeline.process(records(100))
-    callers = [caller(TOKEN, 100, may_reveal=True, scopes=[Scope.RULES])]
+    callers = [caller(TOKEN, 100, may_reveal=True, scopes=[Scope.RULES, Scope.LINKS])]
     with served_here(pipeline, callers) as served:
         yield served.url
 

@@ -45,8 +45,8 @@ def add(
         list[str] | None,
         typer.Option(
             "--scope",
-            help="Of the role profiles: it may handle access requests, erasures and consents (privacy), or issue tokens to "
-            "persons (persons).",
+            help="Of the role profiles: it may handle access requests, erasures and consents (privacy), issue tokens to "
+            "persons (persons), preview identity rules (rules), or decide on links (links).",
         ),
     ] = None,
 ) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
 from idgraph.model.callers import Caller
 from idgraph.model.errors import QueryError
@@ -32,7 +32,7 @@ from profile_service.api.service import (
     WantedParts,
 )
 from profile_service.link_documents import link_document, periods_document
-from profile_service.links import Explanation, ShownLink
+from profile_service.links import Explanation, Links, ShownLink, StoredIdentifier
 from profile_service.reader import Profile, ProfileReader, provenance_of
 
 router = APIRouter(prefix="/v1/profiles", tags=["profiles"])
@@ -118,30 +118,57 @@ def explain(
     identifier: AskedIdentifier,
     service: Service,
     caller: ActingCaller,
+    other: Annotated[
+        str | None,
+        Query(alias="with", max_length=4096, description="Another identifier, `type:value`: with `path`."),
+    ] = None,
 ) -> Response:
     """Why the identifiers of a profile are one person: the evidence of each link, and the links that the rules refused, as far
     as the caller may know of both identifiers."""
     reader = service.reader(caller)
-    found = service.links(reader).explain(identifier) if reader.sees_type(identifier.type) else []
+    links = service.links(reader)
+    found = links.explain(identifier) if reader.sees_type(identifier.type) else []
     service.require_found(bool(found))
     _existing(bool(found) or None)
-    return answer({"items": [_explanation(each, reader) for each in found]})
+    items = [_explanation(each, reader) for each in found]
+    if other is not None:
+        named = parsed(other)
+        ends = [links.stored(each) if reader.sees_type(each.type) else None for each in (identifier, named)]
+        one, far = map(_existing, ends)
+        for each, item in zip(found, items, strict=True):
+            item["path"] = _path(links, each, (one, far), reader)
+    return answer({"items": items})
+
+
+def _path(
+    links: Links, found: Explanation, ends: tuple[StoredIdentifier, StoredIdentifier], reader: ProfileReader
+) -> list[dict[str, Any]]:
+    """The links between two identifiers; one with an end that the caller may not see is left out."""
+    path = found.path(*(each.identifier for each in ends))
+    splitting = links.splitting(ends, [link.pair for _, link in path])
+    return [
+        {"to": str(there), "splits": link.pair in splitting, **document}
+        for there, link in path
+        for document in shown_links([link], reader)
+    ]
+
+
+def shown_links(some: Iterable[ShownLink], reader: ProfileReader) -> list[dict[str, Any]]:
+    """Those whose two identifiers a reader may see."""
+    documents = []
+    for each in some:
+        if all(reader.sees_type(end.type) for end in each.pair):
+            document = link_document(each._replace(pin=None))
+            documents.append(document | ({"decision": each.pin.decision} if each.pin else {}))
+    return documents
 
 
 def _explanation(found: Explanation, reader: ProfileReader) -> dict[str, Any]:
-    def links(some: Iterable[ShownLink]) -> list[dict[str, Any]]:
-        documents = []
-        for each in some:
-            if all(reader.sees_type(end.type) for end in each.pair):
-                document = link_document(each._replace(pin=None))
-                documents.append(document | ({"decision": each.pin.decision} if each.pin else {}))
-        return documents
-
     return {
         "id": reader.shown_name(found.id),
         "identifiers": [str(each) for each in found.identifiers if reader.sees_type(each.type)],
-        "accepted": links(found.accepted),
-        "refused": links(found.refused),
+        "accepted": shown_links(found.accepted, reader),
+        "refused": shown_links(found.refused, reader),
         "values": [
             {"path": leaf.path, "value": leaf.value, **provenance_of(leaf)}
             | {"lost": [{"value": each.value, **provenance_of(each)} for each in lost]}

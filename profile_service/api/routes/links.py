@@ -1,0 +1,276 @@
+"""Routes for decisions on links, for callers with the scope `links`: what a decision would do, then the decision."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any, Literal, NamedTuple
+
+from fastapi import APIRouter, Depends, Query, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from idgraph.model.callers import Caller, Scope
+from idgraph.web.conditional import IfMatch, is_listed
+from idgraph.web.refusals import PreconditionError, RefusedRequestError, UnknownSubjectError
+from merge.identity.persons import Person
+from merge.identity.resolve import Decision, Violation
+from profile_service.api.documents import LinkDocument, answer
+from profile_service.api.rights import require_scope
+from profile_service.api.routes.profiles import parsed, shown_links
+from profile_service.api.service import LONGEST_PURPOSE, ActingCaller, ProfileService, Service
+from profile_service.link_documents import pin_document
+from profile_service.links import Links, PinChange, RefusedGroup, StoredIdentifier
+from profile_service.reader import ProfileLeaf, ProfileReader
+
+MOST_PINS = 50
+MOST_SHOWN = 100
+LOOKED_AT_ONCE, MOST_LOOKED_AT = 500, 5_000
+"""Fragments, by one call for violations."""
+
+router = APIRouter(prefix="/v1/links", tags=["links"])
+
+
+class DecisionDocument(BaseModel):
+    """`always`: the pair is one person. `never`: it is not. `none` takes the newest decision back."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    pair: Annotated[list[Annotated[str, Field(max_length=4096)]], Field(min_length=2, max_length=2)]
+    decision: Literal["always", "never", "none"]
+
+
+class PreviewBody(BaseModel):
+    """Decisions on pairs of identifiers, each `type:value`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    pins: list[DecisionDocument] = Field(min_length=1, max_length=MOST_PINS)
+
+
+class DecisionBody(PreviewBody):
+    """The same, and why."""
+
+    reason: str = Field(min_length=1, max_length=LONGEST_PURPOSE)
+
+
+class ChangedValue(BaseModel):
+    """A value that another one replaces. `before` is absent where there is none today, `after` where there would be none. Both are
+    `{"$protected": true}` where policy protects it."""
+
+    path: str
+    before: Any = None
+    after: Any = None
+
+
+class ChangedProfile(BaseModel):
+    """A profile that begins, ends or changes: its identifiers and those of today, and the values that would change."""
+
+    id: str
+    state: Literal["begins", "ends", "changes"]
+    identifiers: list[str]
+    identifiers_before: list[str]
+    values: list[ChangedValue]
+
+
+class RefusedDocument(BaseModel):
+    """A pair that a rule keeps apart."""
+
+    pair: list[str] = Field(min_length=2, max_length=2)
+    rule: str
+
+
+class PinDocument(BaseModel):
+    """A decision, with who, why and when."""
+
+    pair: list[str] = Field(min_length=2, max_length=2)
+    decision: str
+    who: str
+    why: str
+    at: str
+
+
+class LinkChange(BaseModel):
+    """What decisions change, as far as the caller may know of it. `pins` is empty where there is nothing to take back."""
+
+    pins: list[PinDocument]
+    profiles: list[ChangedProfile]
+    joining: list[LinkDocument] = Field(
+        description="Links that join because of it; `rule` has kept them apart so far."
+    )
+    refused_no_more: list[RefusedDocument]
+    refused_from_now: list[RefusedDocument]
+    etag: str = Field(description="Of the evidence that this follows from: `If-Match` of the decision.")
+    searchable: bool = Field(
+        default=True,
+        description="Whether searches show it. Look-ups do at once, searches by the next projection.",
+    )
+
+
+class RefusedGroupDocument(BaseModel):
+    """Links that were refused for one cause: one rule, and one identifier that all of them would join. `owner` is the profile
+    that has the identifier now, by the `accepted` links; of the refused ones there are at most 100."""
+
+    identifier: str
+    rule: str
+    owner: str
+    accepted: list[LinkDocument]
+    refused: list[LinkDocument]
+
+
+class RefusedGroups(BaseModel):
+    """A page of groups. It can be empty while `next` leads on: of most profiles nothing is refused."""
+
+    items: list[RefusedGroupDocument]
+    next: str | None
+
+
+def _decider(caller: ActingCaller) -> Caller:
+    require_scope(caller, Scope.LINKS)
+    return caller
+
+
+Decider = Annotated[Caller, Depends(_decider)]
+
+
+class _Found(NamedTuple):
+    links: Links
+    reader: ProfileReader
+    change: PinChange
+    etag: str
+
+
+@router.post("/preview", response_model=LinkChange)
+def preview(body: PreviewBody, service: Service, caller: Decider) -> Response:
+    """What decisions would change, and which links would join next; changes nothing."""
+    found = _found(service, caller, body, "")
+    return _answer(found)
+
+
+@router.post("", response_model=LinkChange, responses={412: {"description": "The evidence changed."}})
+def decide(body: DecisionBody, service: Service, caller: Decider, if_match: IfMatch = None) -> Response:
+    """Decide. With the `etag` of a preview as `If-Match` only if the evidence is still what the preview saw: else 412."""
+    found = _found(service, caller, body, body.reason)
+    if if_match is not None and not is_listed(found.etag, if_match):
+        raise PreconditionError(
+            "evidence, a decision or a rule has changed since the preview; preview it again"
+        )
+    for pin in found.change.pins:
+        service.note(
+            caller, f"pin {pin.decision}", pin.low, other=service.hashed(pin.high), purpose=body.reason
+        )
+    return _answer(found, service.keep(found.links, found.change))
+
+
+@router.get("/violations", response_model=RefusedGroups)
+def violations(
+    service: Service,
+    caller: Decider,
+    cursor: Annotated[str | None, Query(max_length=10_000)] = None,
+    limit: Annotated[int, Query(ge=1, le=200, description="The page ends once it has as many.")] = 50,
+) -> Response:
+    """Links that the rules refused, by cause, as far as the caller may know of them. What a person decided is not here."""
+    reader = service.reader(caller)
+    links = service.links(reader)
+    place: str | None = "" if cursor is None else service.cursors.open(cursor, "violations")
+    items: list[dict[str, Any]] = []
+    looked_at = 0
+    while place is not None and len(items) < limit and looked_at < MOST_LOOKED_AT:
+        groups, place = links.refused(place, LOOKED_AT_ONCE)
+        looked_at += LOOKED_AT_ONCE
+        items += [document for each in groups if (document := _group(each, reader))["refused"]]
+    return answer(
+        {"items": items, "next": None if place is None else service.cursors.seal(place, "violations")}
+    )
+
+
+def _group(group: RefusedGroup, reader: ProfileReader) -> dict[str, Any]:
+    return {
+        "identifier": str(group.identifier),
+        "rule": group.rule,
+        "owner": reader.shown_name(group.owner),
+        "accepted": shown_links(group.accepted, reader),
+        "refused": shown_links(group.refused, reader)[:MOST_SHOWN],
+    }
+
+
+def _found(service: ProfileService, caller: Caller, body: PreviewBody, reason: str) -> _Found:
+    reader = service.reader(caller)
+    links = service.links(reader)
+
+    def stored(text: str) -> StoredIdentifier:
+        identifier = parsed(text)
+        known = links.stored(identifier) if reader.sees_type(identifier.type) else None
+        if known is None:
+            service.require_found(is_found=False)
+            raise UnknownSubjectError("no profile has this identifier")
+        return known
+
+    asked = []
+    for number, each in enumerate(body.pins):
+        one, other = map(stored, each.pair)
+        if one.identifier == other.identifier:
+            raise RefusedRequestError("both are the same identifier", f"/pins/{number}/pair")
+        asked.append((one, other, Decision(each.decision)))
+    change = links.decide_each(asked, time.time_ns() // 1_000_000, caller.name, reason)
+    # Keyed: whoever has it cannot try what it is the digest of.
+    etag = service.hashed(f"evidence:{change.evidence}").partition("~")[2]
+    return _Found(links, reader, change, f'"{etag}"')
+
+
+def _answer(found: _Found, is_searchable: bool = True) -> Response:
+    change, reader = found.change, found.reader
+    before, after = ({each.id: each for each in some} for some in (change.before, change.after))
+    body = {
+        "pins": [pin_document(each) for each in change.pins],
+        "profiles": [
+            _profile(reader, each, before.get(each), after.get(each))
+            for each in sorted(before.keys() | after.keys())
+        ],
+        "joining": shown_links(change.joining, reader),
+        "refused_no_more": refused_documents(change.gone, reader),
+        "refused_from_now": refused_documents(change.new, reader),
+        "etag": found.etag,
+        "searchable": is_searchable,
+    }
+    response = answer(body)
+    response.headers["ETag"] = found.etag
+    return response
+
+
+def refused_documents(some: Iterable[Violation], reader: ProfileReader) -> list[dict[str, Any]]:
+    """Those whose two identifiers a reader may see."""
+    return [
+        {"pair": [str(end) for end in each.pair], "rule": each.rule}
+        for each in some
+        if all(reader.sees_type(end.type) for end in each.pair)
+    ]
+
+
+def _profile(reader: ProfileReader, name: str, before: Person | None, after: Person | None) -> dict[str, Any]:
+    old, new = (({}, []) if each is None else _shown(reader, each) for each in (before, after))
+    return {
+        "id": reader.shown_name(name),
+        "state": "begins" if before is None else "ends" if after is None else "changes",
+        "identifiers": new[1],
+        "identifiers_before": old[1],
+        "values": list(_values(old[0], new[0])),
+    }
+
+
+def _shown(reader: ProfileReader, person: Person) -> tuple[dict[str, ProfileLeaf], list[str]]:
+    profile = reader.profile_of(person)
+    return {each.path: each for each in profile.leaves}, [str(each) for each in profile.identifiers]
+
+
+def _values(old: dict[str, ProfileLeaf], new: dict[str, ProfileLeaf]) -> Iterator[dict[str, Any]]:
+    for path in sorted(old.keys() | new.keys()):
+        before, after = old.get(path), new.get(path)
+        if before is not None and after is not None and _content(before) == _content(after):
+            continue
+        sides = (("before", before), ("after", after))
+        yield {"path": path} | {name: leaf.value for name, leaf in sides if leaf is not None}
+
+
+def _content(leaf: ProfileLeaf) -> Any:
+    """What is compared: of a protected value the sealed ones, in which each event's is another one."""
+    return [part.value for part in leaf.stored.parts] if leaf.protected else leaf.value
