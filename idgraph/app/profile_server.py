@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 from fastapi import FastAPI
@@ -16,6 +18,8 @@ from idgraph.app.observation.json_logs import say
 from idgraph.app.publish import publisher
 from idgraph.app.settings.document import Settings
 from idgraph.app.settings.tables import WebhookSettings
+from idgraph.app.wiring import ReadResources
+from idgraph.model.errors import ProfileIndexError
 from idgraph.snapshot_file import PinnedSnapshot
 from idgraph.web import audit
 from idgraph.web.audit import AuditLog, AuditReport
@@ -30,6 +34,8 @@ from profile_service.api.rights import ConsentInput, Rights
 from profile_service.api.service import ProfileService
 from profile_service.api.webhooks import Webhook, Webhooks
 from sinks.http.webhook import WebhookSender
+
+log = logging.getLogger(__name__)
 
 
 def serve_here(settings: Settings, host: str | None, port: int | None) -> None:
@@ -97,11 +103,25 @@ def application(settings: Settings) -> Iterator[FastAPI]:
                 committed(settings),
                 contact_paths,
                 provider_of(settings).purpose_key("cursors"),
+                partial(_project, adapters, following),
             )
             hooks = [_webhook(stack, each) for each in settings.profiles.webhooks]
             stack.enter_context(Webhooks(service, hooks, settings.directory / "webhooks"))
             per_second = settings.profiles.requests_per_second
             yield create_app(service, RateLimit(per_second, max(1, int(2 * per_second))))
+
+
+def _project(adapters: ReadResources, following: Following, fragments: Collection[str]) -> bool:
+    """Bring the index up to date, so that a search shows a decision when it is answered."""
+    from idgraph.projection.projection import Projection
+    from transforms.schema.diff import AttributeTree
+
+    rules = AttributeTree(following.edition().snapshot).index_rules
+    try:
+        return not Projection(adapters.store, adapters.index, lambda: rules).project(sorted(fragments)).left()
+    except ProfileIndexError as error:
+        log.warning("%s; searches show a decision once a flow has projected the outbox", error)
+        return False
 
 
 def _webhook(stack: ExitStack, stated: WebhookSettings) -> Webhook:

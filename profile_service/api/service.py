@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple, Protocol, TypeVar, cast
 
 from fastapi import Depends, Query, Request
@@ -17,11 +17,10 @@ from starlette.concurrency import run_in_threadpool
 
 from idgraph.model import paths
 from idgraph.model.callers import Caller
-from idgraph.model.errors import DamagedStateError, ProfileIndexError
+from idgraph.model.errors import DamagedStateError
 from idgraph.model.identifiers import Identifier
 from idgraph.model.index import ProfileIndex
 from idgraph.model.store import ProfileStore
-from idgraph.projection.projection import Projection
 from idgraph.web.audit import AuditLog
 from idgraph.web.cursors import SealedCursors
 from idgraph.web.refusals import BadQueryError, ForbiddenError, NotYetError
@@ -36,7 +35,6 @@ from profile_service.links import Links, PinChange
 from profile_service.reader import Profile, ProfileReader, SearchResult
 from transforms.privacy.blind_index import BlindIndex
 from transforms.privacy.sealing import DataKeys
-from transforms.schema.diff import AttributeTree
 
 T = TypeVar("T")
 
@@ -85,8 +83,9 @@ class ProfileService:
         has_committed: Callable[[str], bool] | None = None,
         contact_paths: Mapping[str, Sequence[str]] | None = None,
         cursor_key: bytes | None = None,
+        project: Callable[[Collection[str]], bool] = lambda _: False,
     ) -> None:
-        """`has_committed` says of an event's position whether it is stored, and raises QueryError. `contact_paths` are the
+        """`project` brings the documents of fragments up to date, and returns whether the index took them. `has_committed` says of an event's position whether it is stored, and raises QueryError. `contact_paths` are the
         attributes of each field of a contact search. `require_keys` raises KeyProviderError where the keyring is not that of
         the profiles. `is_local`: the store is on this machine. `cursor_key` has 64 bytes; without it, cursors end with the
         process."""
@@ -99,6 +98,7 @@ class ProfileService:
         self._adapters = adapters
         self._audit = audit
         self._require_keys = require_keys
+        self._project = project
         self._keys_known = -math.inf
         self._own = threading.local()
         self._views: tuple[str, Views] | None = None
@@ -181,12 +181,7 @@ class ProfileService:
         flow has projected the outbox. Raises KeyProviderError, StoreError."""
         self._require_keys()
         links.keep(change)
-        rules = AttributeTree(self.following.edition().snapshot).index_rules
-        projection = Projection(self._adapters.store, self._adapters.index, lambda: rules)
-        try:
-            return projection.project(sorted(change.carriers)).left() == 0
-        except ProfileIndexError:
-            return False
+        return self._project(change.carriers)
 
     def history(self, reader: ProfileReader) -> History:
         """Which fragment was part of which profile, under the names that a reader shows."""

@@ -39,7 +39,7 @@ class DecisionDocument(BaseModel):
     decision: Literal["always", "never", "none"]
 
 
-class PreviewBody(BaseModel):
+class PinsBody(BaseModel):
     """Decisions on pairs of identifiers, each `type:value`."""
 
     model_config = ConfigDict(extra="forbid")
@@ -47,7 +47,7 @@ class PreviewBody(BaseModel):
     pins: list[DecisionDocument] = Field(min_length=1, max_length=MOST_PINS)
 
 
-class DecisionBody(PreviewBody):
+class DecisionBody(PinsBody):
     """The same, and why."""
 
     reason: str = Field(min_length=1, max_length=LONGEST_PURPOSE)
@@ -79,7 +79,7 @@ class RefusedDocument(BaseModel):
     rule: str
 
 
-class PinDocument(BaseModel):
+class DecidedPin(BaseModel):
     """A decision, with who, why and when."""
 
     pair: list[str] = Field(min_length=2, max_length=2)
@@ -92,7 +92,7 @@ class PinDocument(BaseModel):
 class LinkChange(BaseModel):
     """What decisions change, as far as the caller may know of it. `pins` is empty where there is nothing to take back."""
 
-    pins: list[PinDocument]
+    pins: list[DecidedPin]
     profiles: list[ChangedProfile]
     joining: list[LinkDocument] = Field(
         description="Links that join because of it; `rule` has kept them apart so far."
@@ -140,7 +140,7 @@ class _Found(NamedTuple):
 
 
 @router.post("/preview", response_model=LinkChange)
-def preview(body: PreviewBody, service: Service, caller: Decider) -> Response:
+def preview(body: PinsBody, service: Service, caller: Decider) -> Response:
     """What decisions would change, and which links would join next; changes nothing."""
     found = _found(service, caller, body, "")
     return _answer(found)
@@ -193,7 +193,7 @@ def _group(group: RefusedGroup, reader: ProfileReader) -> dict[str, Any]:
     }
 
 
-def _found(service: ProfileService, caller: Caller, body: PreviewBody, reason: str) -> _Found:
+def _found(service: ProfileService, caller: Caller, body: PinsBody, reason: str) -> _Found:
     reader = service.reader(caller)
     links = service.links(reader)
 

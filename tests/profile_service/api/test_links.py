@@ -45,7 +45,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
         caller("low", 0, scopes=[Scope.LINKS]),
         caller("reader", 100, may_reveal=True, scopes=[Scope.PRIVACY, Scope.RULES, Scope.PERSONS]),
     ]
-    with served_here(pipeline, callers) as found:
+    with served_here(pipeline, callers, project=lambda _: pipeline.project().is_whole) as found:
         yield found
 
 
