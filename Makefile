@@ -8,7 +8,7 @@ MINUTES ?= 30
 # The tests start hundreds of interpreters, and each would compile what it imports of the checkout anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo check test test-long lint bench lock clean
+.PHONY: demo check test test-long lint bench lock vendor clean
 
 $(VENV)/.run: requirements.lock requirements-build.lock pyproject.toml scripts/setup
 	@scripts/setup $(PYTHON) $(VENV) requirements.lock && touch $@
@@ -53,6 +53,9 @@ lock: $(VENV)/.dev ## Resolve the dependencies anew (needs uv).
 	@$(COMPILE) pyproject.toml -o requirements.lock
 	@$(COMPILE) pyproject.toml --group dev -o requirements-dev.lock
 	@$(COMPILE) pyproject.toml --all-extras -c requirements-dev.lock -o deploy/requirements.lock
+
+vendor: ## Bundle the scripts of the pages anew (needs Node).
+	@cd metadata_service/ui/vendor && npm ci --no-audit --no-fund && node build.mjs
 
 clean:
 	rm -rf $(VENV) idgraph/native/_*.so build *.egg-info .mypy_cache .pytest_cache .ruff_cache

@@ -14,6 +14,7 @@ from metadata_service.api.access import access
 from metadata_service.api.routes import (
     attributes,
     callers,
+    completions,
     definitions,
     identity_rules,
     pipeline,
@@ -31,6 +32,7 @@ ROUTERS = (
     attributes.router,
     attributes.facets_router,
     callers.router,
+    completions.router,
     identity_rules.router,
     policies.requests,
     policies.redactions,

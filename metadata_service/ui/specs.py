@@ -15,12 +15,14 @@ from idgraph.model.specs import NAME_PATTERN, SpecDefinition, SpecDocument, Spec
 from idgraph.web.conditional import etag_of, precondition
 from idgraph.web.cursors import PageRequest
 from idgraph.web.refusals import ClashError, PreconditionError, RefusedRequestError
+from metadata_service.api.routes import completions
 from metadata_service.api.routes import specs as api
 from metadata_service.api.service import Service
 from metadata_service.documents.problems import DocumentError, JsonFile, Problem
 from metadata_service.documents.reading import read_definition_text
 from metadata_service.specs import catalogue
 from metadata_service.specs.preview import PreviewRecord
+from metadata_service.specs.vocabulary import CompletionList, WordKind
 from metadata_service.ui.page import OwnFields, SignedIn, curl, may, render, require, see_other
 
 router = APIRouter()
@@ -51,6 +53,15 @@ def list_specs(
         sort=sort,
         curl=curl(str(request.base_url), "/v1/specs", **dict(request.query_params.items())),
     )
+
+
+@router.get("/ui/completions")
+def complete(
+    session: SignedIn, service: Service, kind: WordKind, q: Annotated[str, Query(max_length=1024)] = ""
+) -> CompletionList:
+    """What the editor offers while one types."""
+    require(session, "GET", "/v1/completions")
+    return completions.complete(service, kind, q, 50)
 
 
 @router.get(LIST + "/{name}")
@@ -109,6 +120,7 @@ def _editor(
         title=f"Edit {record.name}",
         record=record,
         text=text,
+        saved=spec_text(record.document),
         etag=etag_of(record.model_dump_json()),
         is_rail=True,
         curl=None,

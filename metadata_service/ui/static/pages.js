@@ -15,8 +15,6 @@ document.addEventListener("click", (event) => {
   } else if (target?.classList.contains("menu")) {
     const isOpen = find("#navigation")?.classList.toggle("open");
     target.setAttribute("aria-expanded", String(Boolean(isOpen)));
-  } else if (target?.dataset.line) {
-    goTo(Number(target.dataset.line), Number(target.dataset.column));
   }
   for (const open of document.querySelectorAll("details.curl[open]")) {
     if (!open.contains(event.target)) open.open = false;
@@ -30,11 +28,6 @@ document.addEventListener("keydown", (event) => {
     if (field) { event.preventDefault(); field.focus(); }
   } else if (event.key === "Escape") {
     for (const open of document.querySelectorAll("details.curl[open]")) { open.open = false; find("summary", open).focus(); }
-  } else if (event.key === "F8" && find("#text")) {
-    event.preventDefault();
-    const all = [...document.querySelectorAll("[data-line]")];
-    const line = find("#text").value.slice(0, find("#text").selectionStart).split("\n").length;
-    (all.find((each) => Number(each.dataset.line) > line) ?? all[0])?.click();
   } else if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && isTyping?.form?.id === "editor") {
     event.preventDefault();
     find("#reason").focus();
@@ -61,38 +54,3 @@ for (const name of ["htmx:responseError", "htmx:sendError", "htmx:timeout"]) {
   });
 }
 document.addEventListener("htmx:afterOnLoad", (event) => { if (event.detail.successful) find("#trouble").hidden = true; });
-
-// The spec editor: line numbers, and problems at their lines.
-const text = find("#text");
-
-function goTo(line, column) {
-  const lines = text.value.split("\n");
-  const start = lines.slice(0, line - 1).reduce((sum, each) => sum + each.length + 1, 0);
-  text.focus();
-  text.setSelectionRange(start + column - 1, start + (lines[line - 1]?.length ?? 0));
-  text.scrollTop = Math.max(0, (line - 8) * 18);
-}
-
-function drawGutter() {
-  const gutter = find(".gutter");
-  const kinds = new Map();
-  for (const each of [...document.querySelectorAll("[data-line]")].reverse()) kinds.set(Number(each.dataset.line), each.dataset.kind);
-  const lines = text.value.split("\n").length;
-  gutter.replaceChildren(...Array.from({ length: lines }, (_, index) => {
-    const line = document.createElement("div");
-    line.textContent = String(index + 1);
-    const kind = kinds.get(index + 1);
-    if (kind) line.className = kind;
-    return line;
-  }));
-  gutter.scrollTop = text.scrollTop;
-}
-
-if (text) {
-  const leave = (event) => event.preventDefault();
-  text.addEventListener("scroll", () => { find(".gutter").scrollTop = text.scrollTop; });
-  text.addEventListener("input", () => { drawGutter(); addEventListener("beforeunload", leave); });
-  text.form.addEventListener("submit", () => removeEventListener("beforeunload", leave));
-  document.addEventListener("htmx:afterSwap", () => { drawGutter(); find("#publish").disabled = Boolean(find(".problems .bad")); });
-  drawGutter();
-}

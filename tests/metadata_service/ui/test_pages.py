@@ -55,6 +55,7 @@ def test_vendored_scripts_are_the_ones_whose_digests_are_noted() -> None:
     noted = {name: digest for digest, name in lines}
     for name, digest in noted.items():
         assert hashlib.sha256((STATIC / name).read_bytes()).hexdigest() == digest
+        assert (STATIC / f"{name.removesuffix('.min.js')}.LICENSE.txt").read_text()
     assert set(noted) == {file.name for file in STATIC.glob("*.min.js")}
     axe = Path(__file__).with_name("axe.min.js").read_bytes()
     assert hashlib.sha256(axe).hexdigest() == AXE_DIGEST
@@ -298,6 +299,14 @@ def test_a_spec_is_checked_as_one_types(site: Site) -> None:
     assert "is sealed" in shown
     assert "ictoria" not in shown
     assert "/type" in shown
+
+
+def test_the_editor_is_offered_words(site: Site) -> None:
+    person = site.signed_in(Role.READER)
+    offered = json.loads(person.get("/ui/completions?kind=path&q=identity.e"))
+    assert [each["name"] for each in offered["items"]] == ["identity.email"]
+    assert site.api(Role.READER).get("/v1/completions?kind=path&q=identity.e").json() == offered
+    site.signed_in(Role.PROFILES).get("/ui/completions?kind=path", 403)
 
 
 def test_the_preview_is_a_call_too(site: Site) -> None:
