@@ -382,6 +382,11 @@ class ProfileReader:
         """Whether an attribute may be shown."""
         return self._visibility.sees(path)
 
+    @property
+    def sees_all(self) -> bool:
+        """Whether nothing is hidden."""
+        return self._visibility.is_total
+
     def sees_type(self, kind: str) -> bool:
         """Whether identifiers of this type may be shown."""
         return self._visibility.sees_type(kind)

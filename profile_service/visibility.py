@@ -6,11 +6,26 @@ that attribute's level too, since it may hold what the attribute held.
 
 from __future__ import annotations
 
-from idgraph.model import paths
+import hashlib
+
+from idgraph.model import canonical, paths
+from idgraph.model.classification import EncryptionLevel
 from idgraph.model.snapshots import MetadataSnapshot
 
 MOST_KNOWN = 100_000
 HIGHEST = 100
+
+
+def restrictions(snapshot: MetadataSnapshot) -> str:
+    """A hash of all that hides or protects something: what was made under another one may show what is hidden now."""
+    attributes = sorted(
+        (each.path, each.authorization_level, str(each.encryption))
+        for each in snapshot.attributes
+        if each.authorization_level or each.encryption is not EncryptionLevel.NONE
+    )
+    types = sorted({(place.type, place.path) for spec in snapshot.specs for place in spec.identifiers})
+    defaults = [snapshot.defaults.authorization_level, str(snapshot.defaults.encryption)]
+    return hashlib.sha256(canonical.encode([attributes, types, defaults])).hexdigest()
 
 
 class AuthorizationLevels:

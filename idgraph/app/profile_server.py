@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring, provider_of
 from idgraph.app.committed import committed
+from idgraph.app.jobs.operations import OperationThreads
 from idgraph.app.jobs.person_jobs import PersonJobThreads
 from idgraph.app.observation.json_logs import say
 from idgraph.app.publish import publisher
@@ -90,7 +91,11 @@ def application(settings: Settings) -> Iterator[FastAPI]:
             )
             tokens = PersonTokens(provider_of(settings).purpose_key(person_tokens.PURPOSE))
             households = stack.enter_context(closing(wiring.household_log(settings)))
-            rights = Rights(consents, jobs, Households(households, wiring.keyed_hash(adapters)), tokens)
+            operations = stack.enter_context(
+                OperationThreads(settings, lambda: PinnedSnapshot(*following.edition()))
+            )
+            own_households = Households(households, wiring.keyed_hash(adapters))
+            rights = Rights(consents, jobs, own_households, operations, tokens)
             is_local = settings.store.kind == "sqlite"
             contact_paths = {str(k): paths for k, paths in settings.profiles.contact_attributes.items()}
             service = ProfileService(

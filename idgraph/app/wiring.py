@@ -22,7 +22,7 @@ from idgraph.model.identifiers import Identifier
 
 if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings
-    from idgraph.jobs.access import Downloads
+    from idgraph.jobs.downloads import Downloads
     from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch
     from idgraph.jobs.erase.erasure import Erasure
     from idgraph.jobs.job import JobRunner
@@ -355,13 +355,13 @@ def dead_letter_search(
 
 
 def downloads(settings: Settings) -> Downloads:
-    """Documents of access requests until they expire."""
-    from idgraph.jobs.access import Downloads
+    """Documents of access requests and exports until they expire."""
+    from idgraph.jobs.downloads import Downloads
     from transforms.privacy.protected_names import TombstoneNames
     from transforms.privacy.record_sealing import DeadLetterSealer
 
     provider = provider_of(settings)
-    folder = settings.directory / "access-requests"
+    folder = settings.directory / "downloads"
     return Downloads(folder, DeadLetterSealer(provider), TombstoneNames(provider))
 
 

@@ -26,13 +26,18 @@ class Export(Job):
 
     kind = JobKind.EXPORT
 
-    def __init__(self, profiles: int, output: Path | None, options: Mapping[str, Any]) -> None:
-        self.target = f"standard output of {os.getpid()}" if output is None else str(output.absolute())
+    def __init__(
+        self, profiles: int, output: Path | str | None, options: Mapping[str, Any], unit: str = "profile"
+    ) -> None:
+        """`output` is a file, the name of something else, or standard output."""
+        stated = f"standard output of {os.getpid()}" if output is None else output
+        self.target = stated if isinstance(stated, str) else str(stated.absolute())
         self.what = {"output": self.target, **options}
         self._profiles = profiles
+        self._unit = unit
 
     def plan(self, _point: Point) -> Plan:
-        return Plan("the export", self._profiles)
+        return Plan("the export", self._profiles, self._unit)
 
     @staticmethod
     def counted(run: Run, lines: Iterable[T], show: Callable[[Run], None]) -> Iterator[T]:
@@ -43,7 +48,7 @@ class Export(Job):
             if run.progress.done % PAGE == 0:
                 show(run)
                 run.page({})
-        # Of several fragments there may be one profile.
+        # Others write meanwhile.
         run.progress.total = run.progress.done
 
 

@@ -58,7 +58,7 @@ class Reindex(PagedJob):
     def plan(self, point: Point) -> Plan:
         self.version, self._mark = self._versions.begin(self._again)
         resumes = point.get("under") == self._under(self._policy())
-        return Plan(f"making {self.version}", self._store.count(), "profile", resumes)
+        return Plan(f"making {self.version}", self._store.count(), "fragment", resumes)
 
     def pages(self, progress: Progress, point: Point) -> Iterator[Point]:
         while True:

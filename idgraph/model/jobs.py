@@ -63,14 +63,23 @@ class Progress:
     unit: str = "profile"
     done: int = 0
     resumed: bool = False
+    begun_at: int = 0
+    begun_done: int = 0
+    """When this run began, in milliseconds since 1970, and how much was done then."""
     counts: Counter[str] = field(default_factory=Counter)
     notes: dict[str, list[str]] = field(default_factory=dict)
 
     def begin_again(self) -> None:
         """Forget what was done."""
-        self.done, self.resumed = 0, False
+        self.done, self.resumed, self.begun_done = 0, False, 0
         self.counts.clear()
         self.notes.clear()
+
+    def per_second(self, now: int) -> float | None:
+        """How fast this run was until `now`, in milliseconds since 1970; None where that cannot be said."""
+        seconds = (now - self.begun_at) / 1000
+        done = self.done - self.begun_done
+        return done / seconds if self.begun_at and seconds > 0 and done > 0 else None
 
     def count(self, name: str, parts: Mapping[str, int] | Sequence[str] | set[str]) -> None:
         """Count by part: how many of each, or one of each."""

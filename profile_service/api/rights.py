@@ -12,6 +12,7 @@ from idgraph.model.jobs import JobKind, JobRecord, Requester
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.web.refusals import ForbiddenError, RefusedRequestError
 from profile_service.api.households import Households
+from profile_service.api.operations import Operations
 from profile_service.api.person_tokens import PersonTokens
 
 T = TypeVar("T")
@@ -84,6 +85,7 @@ class Rights(NamedTuple):
     consents: ConsentInput = ConsentInput()
     jobs: PersonJobs | None = None
     households: Households | None = None
+    operations: Operations | None = None
     tokens: PersonTokens | None = None
 
 

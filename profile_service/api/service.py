@@ -20,6 +20,7 @@ from idgraph.model.callers import Caller
 from idgraph.model.errors import DamagedStateError
 from idgraph.model.identifiers import Identifier
 from idgraph.model.index import ProfileIndex
+from idgraph.model.jobs import JobKind
 from idgraph.model.store import ProfileStore
 from idgraph.web.audit import AuditLog
 from idgraph.web.cursors import SealedCursors
@@ -227,6 +228,11 @@ class ProfileService:
         """Note what is about to be done to the profile of an identifier. Raises StoreError; then it may not be done."""
         named = self.hashed(str(subject))
         self._audit.append({"action": action, "caller": caller.name, "profile": named, **details})
+
+    def note_job(self, caller: Caller, action: str, kind: JobKind, subject: str | None, purpose: str) -> None:
+        """Note what is about to be done to a job: its id, or at its start the segment that it exports. Raises StoreError."""
+        entry = {"action": f"{action} {kind}", "caller": caller.name, "subject": subject, "purpose": purpose}
+        self._audit.append(entry)
 
     def hashed(self, name: str) -> str:
         """The keyed hash of an identifier or id."""

@@ -24,6 +24,7 @@ KEPT = 1000
 """So many jobs are kept; of older ones that have ended the log knows nothing."""
 
 _COLUMNS = "id, kind, target, what, who, why, state, started, updated, progress, private, cancel"
+_NUMBERS = ("total", "done", "begun_at", "begun_done")
 _SCHEMA = Schema(
     application_id=0x69646A6F,
     migrations=(
@@ -210,7 +211,7 @@ def _forget_oldest(connection: sqlite3.Connection) -> None:
 
 def _encoded(progress: Progress) -> str:
     # Notes may name persons: they are kept sealed.
-    kept = {"total": progress.total, "unit": progress.unit, "done": progress.done, "counts": progress.counts}
+    kept = {name: getattr(progress, name) for name in (*_NUMBERS, "unit", "counts")}
     return json.dumps(kept)
 
 
@@ -227,10 +228,9 @@ def _record(row: tuple[Any, ...]) -> JobRecord:
         started,
         updated,
         Progress(
-            kept.get("total", 0),
-            kept.get("unit", "profile"),
-            kept.get("done", 0),
+            unit=kept.get("unit", "profile"),
             counts=Counter(kept.get("counts", {})),
+            **{name: kept.get(name, 0) for name in _NUMBERS},
         ),
         private,
         bool(cancel),

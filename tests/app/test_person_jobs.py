@@ -182,7 +182,7 @@ def test_a_document_expires_and_goes_with_its_person(privacy: Privacy) -> None:
     assert [(each["household"], each["kind"]) for each in asked["households"]] == [(household, "joined")]
     privacy.idgraph.json("erase", WHO, "--yes", "--json")
     problem(privacy.officer.get(f"/v1/access-requests/{second['id']}/download"), 404)
-    assert list((settings.directory / "access-requests").iterdir()) == []
+    assert list((settings.directory / "downloads").iterdir()) == []
     with closing(wiring.household_log(settings)) as log:
         assert log.read(household) == []
     assert seen(settings.directory) == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Iterator
 from enum import StrEnum
@@ -23,7 +22,6 @@ from idgraph.app.terminal import (
     print_json,
     print_table,
 )
-from idgraph.model import canonical
 from idgraph.model.errors import ConfigError, QueryError
 from idgraph.model.queries import Order, Query
 
@@ -224,6 +222,7 @@ def export(
     Stores with equal profiles give equal bytes, once all stored values are sealed by the current policy. Without
     --reveal, protected values are masked.
     """
+    from idgraph.app.jobs.exports import line_of, members, write_parquet_folder
     from idgraph.app.jobs.view import showing
     from idgraph.jobs.export_file import Export, require_export, require_place, write_export
 
@@ -246,71 +245,26 @@ def export(
                 "fragments": fragments,
             }
             options |= {"format": form, "segment": segment, "clearance": clearance}
-            job = Export(resources.store.count(), output, options)
-            found = reader.scan(reveal, fragments) if segment is None else _members(reader, segment, reveal)
+            if fragments:
+                job = Export(resources.store.count(), output, options, "fragment")
+            else:
+                job = Export(resources.index.count(Query()), output, options)
+            found = reader.scan(reveal, fragments) if segment is None else members(reader, segment, reveal)
             with runner.started(job, origin_of(who, why)) as run:
                 if output is None:
                     write = json_writer()
                     for profile in job.counted(run, found, lambda _: None):
-                        write(_line(profile, provenance))
+                        write(line_of(profile, provenance))
                     sys.stdout.flush()
                 else:
                     with showing() as show:
                         show(run)
                         shown = job.counted(run, found, show)
                         if form is Form.PARQUET:
-                            _write_parquet(output, shown, reader, columns, partition)
+                            write_parquet_folder(output, shown, reader, columns, partition)
                         else:
-                            write_export(output, (_line(each, provenance) for each in shown))
+                            write_export(output, (line_of(each, provenance) for each in shown))
             _report_exceptions(reader)
-
-
-def _members(reader: ProfileReader, name: str, reveal: bool) -> Iterator[Profile]:
-    segment = reader.segments().get(name)
-    if segment is None:
-        raise QueryError(f"no segment is called {escape_control_chars(name)}")
-    cursor = None
-    while True:
-        page = reader.members(segment, 1000, cursor, reveal)
-        yield from page.profiles
-        cursor = page.cursor
-        if cursor is None:
-            return
-
-
-def _write_parquet(
-    folder: Path,
-    profiles: Iterator[Profile],
-    reader: ProfileReader,
-    columns: str | None,
-    partition: str | None,
-) -> None:
-    """A new folder, there only when it is whole."""
-    from idgraph.files import part_of, sync_folder
-    from profile_service.tables import write_parquet
-
-    types = reader.types()
-    wanted = list(types) if columns is None else [each for each in columns.split(",") if each]
-    for path in (*wanted, *([partition] if partition else ())):
-        if path not in types:
-            raise QueryError(f"no attribute is called {escape_control_chars(path)}")
-    if partition is not None:
-        reader.require_open(partition, "the name of a folder")
-        wanted.append(partition)
-    part = part_of(folder)
-    try:
-        write_parquet(part, profiles, {path: types[path] for path in wanted}, partition)
-        part.rename(folder)
-        sync_folder(folder.parent)
-    except FileExistsError:
-        raise ConfigError(f"{part}: another export writes it, or was killed; then remove it") from None
-    except BaseException:
-        shutil.rmtree(part, ignore_errors=True)
-        raise
-
-
-def _line(profile: Profile, provenance: bool) -> bytes:
-    return canonical.encode(profile.canonical(provenance)) + b"\n"
 
 
 def _report_exceptions(reader: ProfileReader) -> None:

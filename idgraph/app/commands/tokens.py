@@ -46,7 +46,7 @@ def add(
         typer.Option(
             "--scope",
             help="Of the role profiles: it may handle access requests, erasures and consents (privacy), issue tokens to "
-            "persons (persons), preview identity rules (rules), or decide on links (links).",
+            "persons (persons), preview identity rules (rules), decide on links (links), or operate jobs (operate).",
         ),
     ] = None,
 ) -> None:

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from idgraph.model.index_versions import IndexVersions
     from idgraph.model.snapshots import MetadataSnapshot
 
+Newest = Callable[[], "MetadataSnapshot"]
+"""Gives the newest snapshot."""
+
 
 @contextmanager
 def opened_versions(settings: Settings) -> Iterator[IndexVersions]:
@@ -38,10 +41,13 @@ def opened_versions(settings: Settings) -> Iterator[IndexVersions]:
 
 
 @contextmanager
-def reindexing(settings: Settings, page: int, again: bool, keep: bool) -> Iterator[tuple[JobRunner, Reindex]]:
-    """The job that makes the index again, and its runner. Raises ConfigError, MetadataError without a snapshot."""
+def reindexing(
+    settings: Settings, page: int, again: bool, keep: bool, newest: Newest | None = None
+) -> Iterator[tuple[JobRunner, Reindex]]:
+    """The job that makes the index again, and its runner. `newest` is for whoever follows the metadata already. Raises
+    ConfigError, MetadataError without a snapshot."""
     with (
-        _policies(settings, "reindex") as (_, policies),
+        _policies(settings, "reindex", newest) as (_, policies),
         opened_versions(settings) as versions,
         wiring.opened(settings) as resources,
         wiring.job_runner(settings) as runner,
@@ -52,11 +58,11 @@ def reindexing(settings: Settings, page: int, again: bool, keep: bool) -> Iterat
 
 @contextmanager
 def reconciling(
-    settings: Settings, repairs: bool, page: int
+    settings: Settings, repairs: bool, page: int, newest: Newest | None = None
 ) -> Iterator[tuple[JobRunner, IndexReconciliation]]:
     """The job that compares index and store, and its runner. Raises as `reindexing` does."""
     with (
-        _policies(settings, "reconcile") as (_, policies),
+        _policies(settings, "reconcile", newest) as (_, policies),
         wiring.opened(settings) as resources,
         wiring.job_runner(settings) as runner,
     ):
@@ -91,14 +97,19 @@ def _upkeep(settings: Settings, job: str) -> Iterator[tuple[Path, IndexPolicies]
 
 
 @contextmanager
-def _policies(settings: Settings, job: str) -> Iterator[tuple[Path, IndexPolicies]]:
+def _policies(
+    settings: Settings, job: str, newest: Newest | None = None
+) -> Iterator[tuple[Path, IndexPolicies]]:
     """Where a job keeps its snapshot, and what may be indexed at any time."""
     wiring.prepare_directory(settings)
     ensure_keyring(settings)
     state = settings.directory / job
     state.mkdir(mode=0o700, exist_ok=True)
-    with followed_snapshot(settings, state) as newest:
+    if newest is not None:
         yield state, IndexPolicies(newest)
+        return
+    with followed_snapshot(settings, state) as followed:
+        yield state, IndexPolicies(followed)
 
 
 @contextmanager

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from queue import Queue
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import provider_of
 from idgraph.app.jobs.person_erasure import PersonErasure
 from idgraph.app.jobs.rules_preview import comparison, preview_document, unseen
-from idgraph.jobs.access import AccessRequest, Download, Part, dead_letter_part
+from idgraph.app.jobs.threads import JobThreads, ReadyJob
+from idgraph.jobs.access import AccessRequest, Part, dead_letter_part
+from idgraph.jobs.downloads import Download
 from idgraph.jobs.erase.receipt import write_receipt
-from idgraph.jobs.job import Pace, PagedJob, Run
+from idgraph.jobs.job import PagedJob
 from idgraph.jobs.rules_preview import RulesPreview
 from idgraph.model import canonical
 from idgraph.model.errors import DamagedStateError, QueryError, StoreError
@@ -99,25 +99,19 @@ def access_job(
     return AccessRequest(ids, by, hashes, parts, keep_unless_erased)
 
 
-class PersonJobThreads:
-    """The jobs of one service: each in a thread, with stores of its own. A context manager; leaving it waits for them."""
+class PersonJobThreads(JobThreads):
+    """The jobs of one service over persons."""
 
     def __init__(self, settings: Settings, pinned: Callable[[], PinnedSnapshot]) -> None:
+        super().__init__()
         self._settings = settings
         self._pinned = pinned
-        self._stop = threading.Event()
-        self._threads: list[threading.Thread] = []
         self._downloads = wiring.downloads(settings)
         self._previews: dict[str, dict[str, Any]] = {}
 
     def __enter__(self) -> PersonJobThreads:
         self._downloads.sweep()
         return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
 
     def start_access(self, identifier: Identifier, origin: Requester) -> JobRecord | None:
         """Collect all of a person; None if there is none. Raises QueryError, AlreadyRunningError, and what stores raise."""
@@ -133,7 +127,7 @@ class PersonJobThreads:
 
             return access_job(here, person, origin.who, keep)
 
-        return self._started(job, origin)
+        return self._begun(job, origin)
 
     def start_rules_preview(self, rules: IdentityRules, sample: int | None, origin: Requester) -> JobRecord:
         """Compare identity rules with those in force. Raises SpecError for wrong ones, and as `start_access` does."""
@@ -150,7 +144,7 @@ class PersonJobThreads:
 
             return comparison(resources.store, resources.blind_index, snapshot, rules, sample, keep)
 
-        return cast("JobRecord", self._started(job, origin))
+        return cast("JobRecord", self._begun(job, origin))
 
     def rules_preview(self, job_id: str) -> dict[str, Any] | None:
         """What a preview found: only in the memory of this process, since its examples name persons."""
@@ -179,7 +173,7 @@ class PersonJobThreads:
 
             return erasure.job(origin, self._settings, keep)
 
-        return self._started(job, origin)
+        return self._begun(job, origin)
 
     def record(self, job_id: str, kind: JobKind) -> JobRecord | None:
         """How far a job is."""
@@ -213,40 +207,13 @@ class PersonJobThreads:
     def _receipt_file(self, job_id: str) -> Path:
         return self._settings.directory / "receipts" / f"{job_id}.json"
 
-    def _started(
+    def _begun(
         self, make: Callable[[Opened, Callable[[], str]], PagedJob | None], origin: Requester
     ) -> JobRecord | None:
-        """The record of the job that `make` gives, once a thread has begun it; what failed before is raised here."""
-        begun: Queue[JobRecord | Exception | None] = Queue()
-        ids: list[str] = []
+        def prepare(stack: ExitStack, job_id: Callable[[], str]) -> ReadyJob | None:
+            here = stack.enter_context(opened(self._settings, self._pinned()))
+            runner = stack.enter_context(wiring.job_runner(self._settings))
+            work = make(here, job_id)
+            return None if work is None else ReadyJob(runner, work)
 
-        def run() -> None:
-            try:
-                with ExitStack() as stack:
-                    here = stack.enter_context(opened(self._settings, self._pinned()))
-                    runner = stack.enter_context(wiring.job_runner(self._settings))
-                    work = make(here, lambda: ids[0])
-                    if work is None:
-                        begun.put(None)
-                        return
-
-                    def watch(run: Run) -> None:
-                        if not ids:
-                            ids.append(run.id)
-                            begun.put(runner.log.get(run.id))
-
-                    runner.run(work, origin, pace=Pace(stop=self._stop), watch=watch)
-                    if work.kind is JobKind.ERASE:
-                        runner.forget_notes()
-            except Exception as error:
-                # The job's record has what happened after it began.
-                begun.put(error)
-
-        self._threads = [each for each in self._threads if each.is_alive()]
-        thread = threading.Thread(target=run, name="person-job", daemon=True)
-        self._threads.append(thread)
-        thread.start()
-        first = begun.get()
-        if isinstance(first, Exception):
-            raise first
-        return first
+        return self._started(prepare, origin)

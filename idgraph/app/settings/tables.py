@@ -111,7 +111,7 @@ class ProfilesSettings(BaseModel):
     download_hours: float = Field(
         default=72.0,
         gt=0,
-        description="Hours until the document of an access request expires ([rights.md](rights.md)).",
+        description="Hours until the document of an access request or an export expires ([rights.md](rights.md)).",
     )
     certificate_file: Path | None = Field(
         default=None, description="PEM file with the certificate by which the service speaks https."

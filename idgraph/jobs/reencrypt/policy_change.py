@@ -66,7 +66,7 @@ class Reencryption(PagedJob):
     def plan(self, point: Point) -> Plan:
         resumes = "after" in point and self._store.remembers(point["mark"])
         title = f"the re-encryption under snapshot {self._snapshot.version}"
-        return Plan(title, self._store.count(), "profile", resumes)
+        return Plan(title, self._store.count(), "fragment", resumes)
 
     def pages(self, progress: Progress, point: Point) -> Iterator[Point]:
         mark = secrets.token_hex(8)

@@ -1,0 +1,148 @@
+"""Documents that jobs leave for a download: sealed, in a folder of their own, until they expire.
+
+Each is one file, named by its job: a line of JSON (`expires_ms`, `rules`, and `fragments`: keyed hashes of those that it is
+about, or null for anybody's), then sealed parts, each after its length in 4 bytes, of which the last is empty.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from idgraph.files import part_of, replacing
+from idgraph.model.errors import SealError, StoreError
+from idgraph.model.tombstones import TombstoneNames
+from ingestion.stages.dead_letters import PayloadSealer
+
+PART_BYTES = 1 << 20
+
+
+class Download(NamedTuple):
+    """A document. `rules` is what it was kept with; `expires_ms` is in epoch milliseconds."""
+
+    parts: Callable[[], Iterator[bytes]]
+    """Reads it from its file. Raises SealError."""
+    expires_ms: int
+    rules: str
+
+    @property
+    def content(self) -> bytes:
+        """All of it."""
+        return b"".join(self.parts())
+
+
+class Downloads:
+    """The documents of a folder. Raises StoreError."""
+
+    def __init__(
+        self,
+        folder: Path,
+        sealer: PayloadSealer,
+        hashes: TombstoneNames,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._folder = folder
+        self._sealer = sealer
+        self._hashes = hashes
+        self._clock = clock
+
+    def keep(self, job_id: str, content: bytes, fragments: Collection[str], hours: float) -> None:
+        """Durable when it returns."""
+        with self.writing(job_id, fragments, hours) as write:
+            write(content)
+
+    @contextmanager
+    def writing(
+        self, job_id: str, fragments: Collection[str] | None, hours: float, rules: str = ""
+    ) -> Iterator[Callable[[bytes], None]]:
+        """A function that takes the content piece by piece; the document is there, whole and durable, when the block ends.
+        With `fragments` None every erasure removes it."""
+        expires = int((self._clock() + hours * 3600) * 1000)
+        named = None if fragments is None else sorted(self._hashes(each).hex() for each in fragments)
+        head = json.dumps({"expires_ms": expires, "rules": rules, "fragments": named}).encode()
+        waiting = bytearray()
+        number = 0
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with replacing(self._folder / job_id) as stream:
+                stream.write(head + b"\n")
+
+                def put(part: bytes) -> None:
+                    nonlocal number
+                    sealed = self._sealer.seal(part, job_id, _place(number))
+                    stream.write(len(sealed).to_bytes(4, "big") + sealed)
+                    number += 1
+
+                def write(content: bytes) -> None:
+                    waiting.extend(content)
+                    while len(waiting) >= PART_BYTES:
+                        put(bytes(waiting[:PART_BYTES]))
+                        del waiting[:PART_BYTES]
+
+                yield write
+                if waiting:
+                    put(bytes(waiting))
+                put(b"")
+        except OSError as error:
+            raise StoreError(f"{self._folder}: {error.strerror}") from None
+        except BaseException:
+            part_of(self._folder / job_id).unlink(missing_ok=True)
+            raise
+
+    def read(self, job_id: str) -> Download | None:
+        """None for one that expired, was erased, or never was. Raises SealError."""
+        self.sweep()
+        for file, head in self._files():
+            if file.name == job_id:
+                return Download(partial(self._parts, file), head["expires_ms"], head.get("rules", ""))
+        return None
+
+    def sweep(self) -> None:
+        """Remove those that expired."""
+        now = self._clock() * 1000
+        self._remove(lambda head: head["expires_ms"] <= now)
+
+    def erase(self, fragments: Collection[str]) -> None:
+        """Remove the documents of persons with one of these fragments, and those that may be of anybody."""
+        named = {self._hashes(each).hex() for each in fragments}
+        self._remove(lambda head: head["fragments"] is None or not named.isdisjoint(head["fragments"]))
+
+    def remove(self, job_id: str) -> None:
+        """Remove the document of a job."""
+        (self._folder / job_id).unlink(missing_ok=True)
+
+    def _remove(self, goes: Callable[[dict[str, Any]], bool]) -> None:
+        for file, head in self._files():
+            if goes(head):
+                file.unlink(missing_ok=True)
+
+    def _files(self) -> Iterator[tuple[Path, dict[str, Any]]]:
+        try:
+            for file in sorted(self._folder.glob("[!.]*")):
+                with file.open("rb") as stream:
+                    head = stream.readline()
+                yield file, json.loads(head)
+        except (OSError, ValueError) as error:
+            raise StoreError(f"{self._folder}: {type(error).__name__}") from None
+
+    def _parts(self, file: Path) -> Iterator[bytes]:
+        with file.open("rb") as stream:
+            stream.readline()
+            for number in range(1 << 32):
+                sealed = stream.read(int.from_bytes(stream.read(4), "big"))
+                if not sealed:
+                    raise SealError(f"the document of job {file.name} is cut")
+                part = self._sealer.open(sealed, file.name, _place(number))
+                if not part:
+                    return
+                yield part
+
+
+def _place(number: int) -> str:
+    """Stands where a dead letter has its position: none is called so."""
+    return f"download {number}"
