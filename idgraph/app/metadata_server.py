@@ -26,6 +26,8 @@ from metadata_service.ui.page import ROOT, SIGN_IN
 from metadata_service.ui.profiles import ProfileSource
 
 FIRST_ADMIN = "first-admin"
+HIGHEST = 100
+"""Whoever has the first admin's token has the keyring beside it; protected values are not revealed to it all the same."""
 
 
 def serve_here(settings: Settings, host: str | None, port: int | None) -> None:
@@ -55,13 +57,13 @@ def serving_here(settings: Settings, port: int = 0) -> Iterator[str]:
         yield url
 
 
-def sign_in_link(app: FastAPI, url: str, settings: Settings, profiles_token: str | None = None) -> str | None:
+def sign_in_link(app: FastAPI, url: str, settings: Settings) -> str | None:
     """A link that signs the admin of this machine in once; None where there is no token of one."""
     file = settings.directory / ADMIN_TOKEN
     if not file.exists():
         return None
-    code = app.state.pages.state.sessions.make_link_code(file.read_text().strip(), profiles_token)
-    return f"{url}{SIGN_IN}?code={code}"
+    code = app.state.pages.state.sessions.make_link_code(file.read_text().strip())
+    return None if code is None else f"{url}{SIGN_IN}?code={code}"
 
 
 def service_key(settings: Settings) -> ServiceKey:
@@ -107,7 +109,7 @@ def _make_tokens(settings: Settings, database: Database) -> None:
     with database.write(wiring.local_user(), "made by the start of the service") as edit:
         is_new = not has_tokens(edit)
         if is_new:
-            token = add_token(edit, FIRST_ADMIN, Role.ADMIN)
+            token = add_token(edit, FIRST_ADMIN, Role.ADMIN, clearance=HIGHEST)
             write_atomically(settings.directory / ADMIN_TOKEN, token.encode())
         for name, role, file, is_elsewhere in (
             ("flow", Role.PIPELINE, settings.flow_token_file(), settings.metadata.flow_token_file),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from datetime import datetime
+from collections.abc import Mapping
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, field_validator
@@ -19,6 +20,45 @@ class Scope(StrEnum):
     RULES = "rules"
     LINKS = "links"
     OPERATE = "operate"
+
+
+class Role(StrEnum):
+    """Of people: `viewer` reads, `analyst` drafts, `publisher` publishes, `admin` does everything, `privacy` decides on
+    protection and on the rights of persons. Of machines: `reader` may GET, `pipeline` also PATCH the schema, `profiles` calls
+    the profile service alone, and `service` is that service itself."""
+
+    VIEWER = "viewer"
+    ANALYST = "analyst"
+    PUBLISHER = "publisher"
+    ADMIN = "admin"
+    PRIVACY = "privacy"
+    READER = "reader"
+    PIPELINE = "pipeline"
+    SERVICE = "service"
+    PROFILES = "profiles"
+
+
+PEOPLE = (Role.VIEWER, Role.ANALYST, Role.PUBLISHER, Role.ADMIN, Role.PRIVACY)
+"""Roles of people, who call both services."""
+
+SCOPES: Mapping[Role, frozenset[Scope]] = {
+    Role.ANALYST: frozenset({Scope.RULES}),
+    Role.PUBLISHER: frozenset({Scope.RULES, Scope.LINKS}),
+    Role.ADMIN: frozenset({Scope.RULES, Scope.LINKS}),
+    Role.PRIVACY: frozenset({Scope.RULES, Scope.LINKS, Scope.PRIVACY}),
+}
+"""What the profile service lets each role do, besides what was given to one person or token."""
+
+SESSION_PREFIX = "idgs_"
+FRESH = timedelta(seconds=3)
+"""So long a session may be unknown to the profile service, which asks for its callers each second."""
+
+
+def is_fresh_session(token: str, now: datetime) -> bool:
+    """Whether this may be the key of a session, `idgs_SECONDS_KEY`, that began just now."""
+    began = token.removeprefix(SESSION_PREFIX).partition("_")[0]
+    is_key = token.startswith(SESSION_PREFIX) and began.isascii() and began.isdecimal()
+    return is_key and abs(int(began[:12]) - now.timestamp()) <= FRESH.total_seconds()
 
 
 class Caller(BaseModel):

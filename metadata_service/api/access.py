@@ -7,9 +7,13 @@ import re
 import threading
 import time
 from functools import partial
+from typing import NamedTuple
 
+from idgraph.model.attributes import AttributeDefinition
 from idgraph.web.application import FREE
 from idgraph.web.guard import READING, Access
+from idgraph.web.refusals import ForbiddenError
+from metadata_service.attributes.catalogue import PlannedAttribute
 from metadata_service.storage.database import Database
 from metadata_service.storage.tokens import Role, TokenRecord, authenticate
 
@@ -49,6 +53,90 @@ class Refusals:
 METHODS = READING | {"PUT", "POST", "PATCH", "DELETE"}
 
 
+class Right(NamedTuple):
+    """Who may make a call, besides admins, who may make all."""
+
+    methods: frozenset[str]
+    route: re.Pattern[str]
+    roles: frozenset[Role]
+
+
+def _right(methods: str, route: str, *roles: Role) -> Right:
+    """`*` in a route is one part of a path, `**` any number."""
+    pattern = re.escape(route).replace(r"\*\*", ".*").replace(r"\*", "[^/]+")
+    allowed = READING if methods == "GET" else frozenset(methods.split())
+    return Right(allowed, re.compile(pattern, re.DOTALL), frozenset(roles))
+
+
+_DRAFT = (Role.ANALYST, Role.PUBLISHER)
+_OFFICE = (Role.PRIVACY,)
+_PUBLISH = (Role.PUBLISHER,)
+
+RIGHTS = (
+    _right("GET", CALLERS, Role.SERVICE),
+    _right("GET", "**", *(role for role in Role if role is not Role.PROFILES)),
+    _right("PATCH", "/v1/schema", Role.PIPELINE),
+    _right("PUT", "/v1/attributes/*", *_DRAFT, *_OFFICE),
+    _right("POST", "/v1/attributes/*/preview", *_DRAFT, *_OFFICE),
+    _right("POST", "/v1/attributes/*/proposal", *_OFFICE),
+    _right("POST", "/v1/policy-changes/*/approve", *_OFFICE),
+    _right("POST", "/v1/policy-changes/*/refuse", *_OFFICE),
+    _right("POST", "/v1/redactions", *_OFFICE),
+    _right("PUT", "/v1/discovery-defaults", *_OFFICE),
+    _right("PUT", "/v1/classification-levels", *_OFFICE),
+    _right("POST", "/v1/identity-rules/check", *_DRAFT, *_OFFICE),
+    _right("PUT", "/v1/identity-rules", *_PUBLISH),
+    _right("POST", "/v1/specs/check", *_DRAFT),
+    _right("POST", "/v1/specs/preview", *_DRAFT),
+    _right("POST", "/v1/specs/*/status", *_PUBLISH),
+    _right("PUT", "/v1/specs/*", *_DRAFT),
+    _right("PUT", "/v1/views/*", *_PUBLISH),
+    _right("PUT", "/v1/segments/*", *_PUBLISH),
+)
+"""The first that fits a call decides; a call that none fits is for admins. What may be in the body is up to the route: of the
+roles that may PUT an attribute each changes its own fields, and an analyst's spec stays a draft."""
+
+FIELDS = {
+    Role.ANALYST: frozenset({"name", "description"}),
+    Role.PUBLISHER: frozenset({"name", "description", "data_type", "status", "indexable"}),
+    Role.PRIVACY: frozenset(
+        {"name", "description", "classification", "encryption", "authorization_level", "identifiable"}
+    ),
+}
+"""What of an attribute each of these roles changes; a publisher's new one has the other fields as they are by default."""
+
+
+def require_fields(caller: TokenRecord, planned: PlannedAttribute, stated: AttributeDefinition) -> None:
+    """Raises ForbiddenError for an edit of an attribute that changes more than the role of the caller may."""
+    allowed = FIELDS.get(caller.role)
+    if allowed is None:
+        return
+    known, after = planned.before, planned.after
+    if known is None and caller.role is not Role.PUBLISHER:
+        raise ForbiddenError(f"the role {caller.role} makes no new attribute")
+    fields = set(AttributeDefinition.model_fields) - allowed - {"source"}
+    blank = AttributeDefinition(path=stated.path, data_type=stated.data_type)
+    changed = sorted(
+        each
+        for each in fields
+        if (
+            getattr(stated, each) != getattr(blank, each)
+            if known is None
+            else getattr(after, each) != getattr(known, each)
+        )
+    )
+    if changed:
+        raise ForbiddenError(
+            f"the role {caller.role} does not change this of an attribute: {', '.join(changed)}"
+        )
+
+
+def require_right(caller: TokenRecord, method: str, path: str) -> None:
+    """Raises ForbiddenError for a call that the role of the caller may not make."""
+    if not is_allowed(caller.role, method, path):
+        raise ForbiddenError(f"the role {caller.role} may not do this ({method} {path})")
+
+
 def access(database: Database, max_body_bytes: int) -> Access:
     """Callers by the tokens of a database."""
     return Access(partial(authenticate, database), _permits, FREE, max_body_bytes, refused=Refusals(database))
@@ -59,11 +147,10 @@ def _permits(caller: TokenRecord, method: str, path: str) -> bool:
 
 
 def is_allowed(role: Role, method: str, path: str) -> bool:
-    """The rights of a role."""
+    """The rights of a role, for REST and pages alike."""
     if role is Role.ADMIN:
         return True
-    if role is Role.PROFILES:
-        return False
-    if path == CALLERS:
-        return role is Role.SERVICE and method in READING
-    return method in READING or (role is Role.PIPELINE and (method, path) == ("PATCH", "/v1/schema"))
+    for methods, route, roles in RIGHTS:
+        if method in methods and route.fullmatch(path):
+            return role in roles
+    return False

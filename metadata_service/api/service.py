@@ -119,11 +119,16 @@ async def _service(request: Request) -> MetadataService:
     return cast(MetadataService, request.app.state.service)
 
 
+async def _acting(request: Request) -> TokenRecord:
+    return cast(TokenRecord, request.state.caller)
+
+
 async def _actor(request: Request) -> str:
     return cast(TokenRecord, request.state.caller).name
 
 
 Service = Annotated[MetadataService, Depends(_service)]
+Acting = Annotated[TokenRecord, Depends(_acting)]
 Actor = Annotated[str, Depends(_actor)]
 Reason = Annotated[str, Query(max_length=1000, description="Why the change is made; kept with it.")]
 

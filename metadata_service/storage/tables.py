@@ -249,3 +249,17 @@ class TokenRow(Base):
     may_reveal: Mapped[bool] = mapped_column(default=False)
     scopes: Mapped[str] = mapped_column(Text, default="")
     """Names, sorted, separated by blanks."""
+
+
+class SessionRow(Base):
+    """Somebody who signed in, or a link that signs in once; ids are kept as digests. `caller_digest` is that of the key by which
+    the pages ask the profile service."""
+
+    __tablename__ = "sessions"
+
+    digest: Mapped[str] = mapped_column(String(64), primary_key=True)
+    caller_digest: Mapped[str] = mapped_column(String(64), unique=True)
+    token_id: Mapped[int] = mapped_column(ForeignKey("tokens.id"))
+    began: Mapped[datetime] = mapped_column(UtcTime)
+    used: Mapped[datetime] = mapped_column(UtcTime)
+    is_link: Mapped[bool] = mapped_column(default=False)

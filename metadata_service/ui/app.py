@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from functools import partial
 from urllib.parse import quote
 
 from fastapi import FastAPI, Request, Response
@@ -17,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from idgraph.model.errors import IdgraphError, ProfileServiceError
 from idgraph.web.problems import STATUS, KeepSlashes
 from metadata_service.api.service import MetadataService
-from metadata_service.storage.tokens import authenticate
+from metadata_service.storage.sessions import Sessions
 from metadata_service.ui import attributes, profiles, signing_in, specs
 from metadata_service.ui.page import (
     ROOT,
@@ -29,7 +28,6 @@ from metadata_service.ui.page import (
     render,
 )
 from metadata_service.ui.profiles import ProfileSource
-from metadata_service.ui.sessions import Sessions
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +74,7 @@ def create_pages(service: MetadataService, profile_source: ProfileSource | None)
     """The pages over a service."""
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
     app.state.service = service
-    app.state.sessions = Sessions(partial(authenticate, service.database))
+    app.state.sessions = Sessions(service.database)
     app.state.profile_source = profile_source
     for module in (signing_in, attributes, specs, profiles):
         app.include_router(module.router)

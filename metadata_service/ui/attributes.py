@@ -171,7 +171,7 @@ def save(
             path,
             definition,
             service,
-            session.caller.name,
+            session.caller,
             precondition(fields.get("etag", "")),
             reason,
         )

@@ -18,10 +18,10 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from idgraph.web.refusals import ForbiddenError, RefusedRequestError
-from metadata_service.api.access import is_allowed
+from idgraph.web.refusals import RefusedRequestError
+from metadata_service.api.access import is_allowed, require_right
+from metadata_service.storage.sessions import Session, Sessions
 from metadata_service.storage.tokens import Role
-from metadata_service.ui.sessions import Session, Sessions
 
 FOLDER = Path(__file__).parent
 STATIC = FOLDER / "static"
@@ -183,8 +183,7 @@ OwnFields = Annotated[dict[str, str], Depends(_own_fields)]
 
 def require(session: Session, method: str, path: str) -> None:
     """The rights of a page are those of the call behind it. Raises ForbiddenError."""
-    if not is_allowed(session.caller.role, method, path):
-        raise ForbiddenError(f"the role {session.caller.role} may not do this ({method} {path})")
+    require_right(session.caller, method, path)
 
 
 def may(session: Session, method: str, path: str) -> bool:

@@ -13,9 +13,8 @@ from idgraph.model import paths
 from idgraph.model.errors import ProfileServiceError
 from idgraph.model.identifiers import HASHED_PREFIX, Identifier
 from idgraph.web.path_values import path_value
-from metadata_service.ui.page import OwnFields, SignedIn, cookie_name, curl, render, see_other, sessions_of
-from metadata_service.ui.sessions import Session
-from metadata_service.ui.signing_in import keep_session
+from metadata_service.storage.sessions import Session
+from metadata_service.ui.page import OwnFields, SignedIn, curl, render, see_other
 
 router = APIRouter()
 
@@ -55,7 +54,7 @@ def begin(request: Request, session: SignedIn) -> Response:
 
 
 def _search(request: Request, session: Session, status: int = 200, **context: Any) -> Response:
-    shown = {"typed": "", "missing": None, "problem": None, "access_problem": None} | context
+    shown = {"typed": "", "missing": None, "problem": None, "is_refused": False} | context
     source = request.app.state.profile_source
     return render(
         request,
@@ -86,18 +85,6 @@ def find(request: Request, session: SignedIn, fields: OwnFields) -> Response:
     address = found["id"] if not open_ones else f"{open_ones[0]['type']}:{open_ones[0]['value']}"
     address = typed if _is_shown(found, typed) else address
     return see_other(f"{LIST}/{quote(address, safe=':')}")
-
-
-@router.post(LIST + "/access")
-def take_token(request: Request, session: SignedIn, fields: OwnFields) -> Response:
-    """Add a token of the role `profiles` to the session, which gets a new id."""
-    begun = sessions_of(request).with_profiles(
-        request.cookies.get(cookie_name(request), ""), session, fields.get("token", "").strip()
-    )
-    if begun is None:
-        problem = "No token of the role profiles like this is in use. It may be mistyped, revoked or expired."
-        return _search(request, session, 403, access_problem=problem)
-    return keep_session(request, see_other(LIST), begun)
 
 
 @router.get(LIST + "/{identifier}")
@@ -160,8 +147,7 @@ def _look_up(request: Request, session: Session, identifier: str) -> dict[str, A
         if error.status == 400:
             return _search(request, session, 422, problem="An identifier is written type:value.")
         if error.status in (401, 403):
-            problem = "The profile service does not admit this token any more. Ask for a new one."
-            return _search(request, session, 403, access_problem=problem)
+            return _search(request, session, 403, is_refused=True)
         raise
 
 

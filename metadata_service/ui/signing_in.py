@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
+from metadata_service.storage.sessions import LONGEST
 from metadata_service.ui.page import (
     HOME,
     ROOT,
@@ -20,7 +21,6 @@ from metadata_service.ui.page import (
     see_other,
     sessions_of,
 )
-from metadata_service.ui.sessions import LONGEST_SECONDS
 
 router = APIRouter()
 
@@ -33,7 +33,7 @@ def keep_session(request: Request, response: Response, session_id: str) -> Respo
     response.set_cookie(
         cookie_name(request),
         session_id,
-        max_age=LONGEST_SECONDS,
+        max_age=int(LONGEST.total_seconds()),
         secure=request.url.scheme == "https",
         httponly=True,
         samesite="lax",

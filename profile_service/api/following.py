@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import NamedTuple, Protocol
 
-from idgraph.model.callers import Caller, token_digest
+from idgraph.model.callers import Caller, is_fresh_session, token_digest
 from idgraph.model.errors import MetadataError, SnapshotSignatureError
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.projection.outages import Outage
@@ -74,7 +74,10 @@ class Following:
         if self._callers is None:
             raise NotReadyError("the metadata service has not answered yet")
         # Digests are looked up, not tokens: timing says nothing that leads to a token.
-        return self._live(token_digest(token))
+        found = self._live(token_digest(token))
+        if found is None and is_fresh_session(token, datetime.now(UTC)):
+            raise NotReadyError("this session began just now; ask again")
+        return found
 
     def still(self, caller: Caller) -> Caller | None:
         """A caller by what holds now, for what takes longer than a request; None for one who may call no more."""

@@ -28,25 +28,32 @@ Name = Annotated[str, typer.Argument(help="Its owner; the change log names it wi
 def add(
     context: typer.Context,
     name: Name,
-    role: Annotated[str, typer.Option(help="reader, pipeline, admin, profiles or service.")] = "admin",
+    role: Annotated[
+        str,
+        typer.Option(
+            help="viewer, analyst, publisher, admin or privacy; of machines reader, pipeline, service or profiles."
+        ),
+    ] = "admin",
     days: Annotated[
         int | None, typer.Option(min=1, help="Days until it expires. Default: 90 for an admin, else 365.")
     ] = None,
     clearance: Annotated[
         int,
         typer.Option(
-            min=0, max=100, help="Of the role profiles: the highest authorization level that it reads."
+            min=0,
+            max=100,
+            help="Of people and the role profiles: the highest authorization level that it reads.",
         ),
     ] = 0,
     reveal: Annotated[
-        bool, typer.Option("--reveal", help="Of the role profiles: it may open protected values.")
+        bool, typer.Option("--reveal", help="Of people and the role profiles: it may open protected values.")
     ] = False,
     scopes: Annotated[
         list[str] | None,
         typer.Option(
             "--scope",
-            help="Of the role profiles: it may handle access requests, erasures and consents (privacy), issue tokens to "
-            "persons (persons), preview identity rules (rules), decide on links (links), or operate jobs (operate).",
+            help="Of people and the role profiles: it may handle access requests, erasures and consents (privacy), issue "
+            "tokens to persons (persons), preview identity rules (rules), decide on links (links), or operate jobs (operate).",
         ),
     ] = None,
 ) -> None:

@@ -147,14 +147,14 @@ class Demo:
             self._summarise(flow, client)
             self._show_profile()
             self._edit(client, flow, stop)
-            profiles_token = self._serve(stack)
+            self._serve(stack)
             _unless(stop)
             stays = sys.stdin.isatty() and sys.stdout.isatty()
             if stays:
                 say(
                     "\n[bold]In a browser[/]: Profile Self Serve, by a link that works once, within ten minutes\n"
                 )
-                link = sign_in_link(app, url, self._settings, profiles_token)
+                link = sign_in_link(app, url, self._settings)
                 say(f"  {link}", soft_wrap=True, markup=False, highlight=False)
             self._suggest(stays)
             if stays:
@@ -274,11 +274,11 @@ class Demo:
                         return profile, str(leaf.value)
         return None
 
-    def _serve(self, stack: ExitStack) -> str | None:
-        """The profile service, with a token for two calls that are there to be copied; gives the token."""
+    def _serve(self, stack: ExitStack) -> None:
+        """The profile service, with a token for two calls that are there to be copied."""
         calls = self._example.shown.get("http")
         if not calls:
-            return None
+            return
         from idgraph.app.profile_server import serving_here as serving_profiles
         from metadata_service.storage.database import open_database
         from metadata_service.storage.tokens import Role, create_token
@@ -302,7 +302,6 @@ class Demo:
                 markup=False,
             )
             say(f"    {_first_characters(_got(url + call, token))}", markup=False, highlight=False)
-        return token
 
     def _suggest(self, stays: bool) -> None:
         self._console.print("\n[bold]Try next[/]\n")

@@ -20,8 +20,9 @@ from idgraph.web.conditional import IfNoneMatch, Precondition, created, json_ans
 from idgraph.web.cursors import ListPage
 from idgraph.web.path_values import path_value
 from idgraph.web.refusals import RefusedRequestError
+from metadata_service.api.access import require_fields
 from metadata_service.api.routes.policies import ASKED, asked
-from metadata_service.api.service import Actor, Paging, Reason, Service
+from metadata_service.api.service import Acting, Actor, Paging, Reason, Service
 from metadata_service.attributes import catalogue as attributes
 from metadata_service.attributes.catalogue import AttributeFacets, AttributeFilter, PlannedAttribute
 from metadata_service.attributes.discovery import Verdict, decided
@@ -92,16 +93,18 @@ def put(
     path: AttributePath,
     definition: AttributeDefinition,
     service: Service,
-    actor: Actor,
+    caller: Acting,
     precondition: Precondition,
     reason: Reason = "",
 ) -> Response:
     """Declare or redefine an attribute. The same definition again makes no new version. One that weakens
-    protection is kept until a second person approves it, and answered with 202."""
+    protection is kept until a second person approves it, and answered with 202. An analyst describes, a publisher
+    promotes, a privacy officer decides on protection."""
     if definition.path != path:
         raise RefusedRequestError("the path is not the one in the URL", "/path")
-    with service.database.write(actor, reason) as edit:
+    with service.database.write(caller.name, reason) as edit:
         planned = attributes.plan_attribute(edit, definition, precondition)
+        require_fields(caller, planned, definition)
         return _saved_or_asked(edit, planned)
 
 

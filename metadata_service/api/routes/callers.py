@@ -8,6 +8,7 @@ from idgraph.model.callers import CallerList
 from idgraph.web.conditional import IfNoneMatch, json_answer
 from metadata_service.api.access import CALLERS
 from metadata_service.api.service import Service
+from metadata_service.storage.sessions import session_callers
 from metadata_service.storage.tokens import list_callers
 
 router = APIRouter(prefix=CALLERS, tags=["callers"])
@@ -15,6 +16,7 @@ router = APIRouter(prefix=CALLERS, tags=["callers"])
 
 @router.get("", response_model=CallerList, responses={304: {"description": "Nothing changed."}})
 def get_callers(service: Service, if_none_match: IfNoneMatch = None) -> Response:
-    """The live tokens of the role `profiles`: their digests, never the tokens. For the roles `service` and `admin`."""
-    found = CallerList(callers=tuple(list_callers(service.database)))
+    """Whoever may call the profile service, by a token or signed in to the pages: digests, never tokens. For the roles
+    `service` and `admin`."""
+    found = CallerList(callers=(*list_callers(service.database), *session_callers(service.database)))
     return json_answer(found.model_dump_json(), if_none_match)

@@ -12,7 +12,8 @@ from idgraph.model.specs import NAME_PATTERN, SpecDefinition, SpecStatus
 from idgraph.web.conditional import IfNoneMatch, Precondition, created, json_answer
 from idgraph.web.cursors import ListPage
 from idgraph.web.refusals import RefusedRequestError
-from metadata_service.api.service import Actor, Paging, Reason, Service
+from metadata_service.api.access import require_right
+from metadata_service.api.service import Acting, Actor, Paging, Reason, Service
 from metadata_service.specs import catalogue as spec_edits
 from metadata_service.specs import catalogue as specs
 from metadata_service.specs.preview import PreviewRecord, preview_event
@@ -66,15 +67,17 @@ def put(
     name: Name,
     definition: SpecDefinition,
     service: Service,
-    actor: Actor,
+    caller: Acting,
     precondition: Precondition,
     reason: Reason = "",
 ) -> Response:
-    """Store a new version; with status `active`, activate it too. The same again makes no new version."""
+    """Store a new version; with status `active`, activate it too, if the role may. The same again makes no new version."""
     if definition.name != name:
         raise RefusedRequestError("the name is not the one in the URL", "/name")
+    if definition.status is not SpecStatus.DRAFT:
+        require_right(caller, "POST", f"{router.prefix}/{name}/status")
     spec_edits.check_new(definition, service.compile_spec)
-    with service.database.write(actor, reason) as edit:
+    with service.database.write(caller.name, reason) as edit:
         created = spec_edits.put_spec(edit, definition, _of_record(precondition))
         record = specs.get_spec(edit.session, name)
     return json_answer(record.model_dump_json(), status=201 if created else 200)

@@ -21,7 +21,7 @@ from idgraph.web.server import serving
 from metadata_service.api.app import create_app
 from metadata_service.api.service import ServiceSettings
 from metadata_service.documents.reading import read_attributes, read_definition
-from metadata_service.storage.tokens import Role, create_token
+from metadata_service.storage.tokens import CALLING, Role, create_token
 from metadata_service.ui.profiles import ProfileSource
 from profile_service.api.app import create_app as create_profile_app
 from profile_service.api.following import Following
@@ -98,7 +98,7 @@ def filled(stack: ExitStack, app: FastAPI, url: str) -> Site:
 
     database = app.state.service.database
     tokens = {
-        role: create_token(database, f"the {role}", role, clearance=50 if role is Role.PROFILES else 0)
+        role: create_token(database, f"the {role}", role, clearance=50 if role in CALLING else 0)
         for role in Role
     }
     site = Site(url, app, tokens, browser)

@@ -6,17 +6,21 @@ import hashlib
 import html
 import json
 import re
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
+from sqlalchemy import text
 
-from metadata_service.storage.tokens import Role, authenticate, create_token, revoke_token
+from metadata_service.storage.database import open_database
+from metadata_service.storage.sessions import IDLE, LINK, LONGEST, Sessions
+from metadata_service.storage.tokens import Role, create_token, revoke_token
 from metadata_service.ui.app import HEADERS
 from metadata_service.ui.page import STATIC, local_path
-from metadata_service.ui.sessions import IDLE_SECONDS, LINK_SECONDS, LONGEST_SECONDS, Sessions
 from tests.metadata_service.ui.site import EVENT, Site
 
 AXE_DIGEST = "29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d5394f51d4a9ed95c"
@@ -107,19 +111,41 @@ def test_a_link_signs_in_once(site: Site) -> None:
 
 
 def test_sessions_and_links_end_with_time(site: Site) -> None:
-    database, now = site.app.state.service.database, [0.0]
+    database, now = site.app.state.service.database, [datetime.now(UTC)]
     token = create_token(database, "by the clock", Role.READER)
-    sessions = Sessions(lambda given: authenticate(database, given), lambda: now[0])
+    sessions = Sessions(database, lambda: now[0])
     code, idle, busy = sessions.make_link_code(token), sessions.begin(token), sessions.begin(token)
+    assert code
     assert idle
     assert busy
-    while now[0] <= LONGEST_SECONDS:
+    began = now[0]
+    while now[0] <= began + LONGEST - IDLE:
         assert sessions.find(busy)
-        now[0] += IDLE_SECONDS
-        assert now[0] < 2 * IDLE_SECONDS or sessions.find(idle) is None
+        now[0] += IDLE - timedelta(minutes=1)
+        assert now[0] < began + IDLE or sessions.find(idle) is None
+    assert sessions.find(busy)
+    now[0] = began + LONGEST
     assert sessions.find(busy) is None
-    assert now[0] > LINK_SECONDS
+    assert now[0] > began + LINK
     assert sessions.begin_by_code(code) is None
+
+
+def test_a_session_is_known_to_every_process_and_after_a_restart(site: Site) -> None:
+    database = site.app.state.service.database
+    begun = Sessions(database).begin(site.tokens[Role.ADMIN])
+    assert begun
+    with closing(open_database(str(database.engine.url))) as another:
+        found, here = Sessions(another).find(begun), Sessions(database).find(begun)
+    assert found
+    assert here
+    assert found == here
+    with database.read() as session:
+        stored = str(session.execute(text("SELECT * FROM sessions")).all())
+    for secret in (begun, found.csrf, found.profiles_token):
+        assert secret
+        assert secret not in stored
+    Sessions(database).end(begun)
+    assert Sessions(database).find(begun) is None
 
 
 @pytest.mark.parametrize(
@@ -173,6 +199,7 @@ def test_forms_need_the_token_of_the_session(site: Site, path: str) -> None:
     [
         (Role.ADMIN, {"/ui/attributes", "/ui/specs", EDITOR}),
         (Role.READER, {"/ui/attributes", "/ui/specs"}),
+        (Role.VIEWER, {"/ui/attributes", "/ui/specs"}),
         (Role.PROFILES, set()),
     ],
 )
@@ -326,6 +353,17 @@ def test_the_preview_is_a_call_too(site: Site) -> None:
     )
     assert lost["problem"]
     assert "ictoria" not in json.dumps(lost)
+
+
+def test_who_drafts_does_not_publish(site: Site) -> None:
+    analyst = site.signed_in(Role.ANALYST)
+    page = analyst.get("/ui/specs/shop-segment/edit")
+    draft = {"etag": editor_field(page, "etag"), "reason": "mine"}
+    draft["text"] = editor_field(page, "text").replace('"description": "', '"description": "By an analyst. ')
+    analyst.post("/ui/specs/shop-segment/publish", draft, 403)
+    assert "By an analyst" not in analyst.get("/ui/specs/shop-segment/edit")
+    analyst.post("/ui/specs/shop-segment/publish", draft | {"act": "draft"})
+    assert "By an analyst" in analyst.get("/ui/specs/shop-segment/edit")
 
 
 def test_a_spec_is_published_and_two_editors_lose_nothing(site: Site) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import httpx
 
 from metadata_service.storage.tokens import Role, create_token, revoke_token
@@ -34,17 +36,28 @@ def test_what_is_above_the_clearance_is_absent_and_what_is_protected_is_sealed(w
     assert "seal" not in low
 
 
-def test_an_admin_asks_for_access_and_adds_a_token(whole: Whole) -> None:
-    person = whole.site.signed_in()
-    before = person.client.cookies["idgraph-session"]
-    assert "Ask for access" in person.get("/ui/profiles")
-    assert "Ask for access" in person.get(PERSON, 403)
-    for wrong in ("guessed", whole.site.tokens[Role.READER]):
-        assert "Ask for access" in person.post("/ui/profiles/access", {"token": wrong}, 403)
-    person.post("/ui/profiles/access", {"token": whole.site.tokens[Role.PROFILES]})
-    assert person.client.cookies["idgraph-session"] != before
+def test_one_sign_in_serves_both_services(whole: Whole) -> None:
+    person = whole.site.signed_in(Role.ADMIN)
     assert "3474" in person.get(PERSON)
     assert "shop-segment" in person.get("/ui/specs")
+    token = person_key(whole, person)
+    headers = {"Authorization": f"Bearer {token}"}
+    source = whole.site.app.state.pages.state.profile_source
+    ask = partial(httpx.get, f"{source.url}/v1/search/count", headers=headers, trust_env=False)
+    assert ask().status_code == httpx.codes.OK
+    person.post("/ui/sign-out", {})
+    eventually(lambda: ask().status_code == httpx.codes.UNAUTHORIZED)
+
+
+def person_key(whole: Whole, person: Person) -> str | None:
+    """What the pages ask the profile service with."""
+    found = whole.site.app.state.pages.state.sessions.find(person.client.cookies["idgraph-session"])
+    assert found is not None
+    return str(found.profiles_token)
+
+
+def test_a_machine_that_reads_the_catalogue_reads_no_profile(whole: Whole) -> None:
+    assert "Ask for access" in whole.site.signed_in(Role.READER).get(PERSON, 403)
 
 
 def test_a_revoked_token_reads_nobody(whole: Whole) -> None:

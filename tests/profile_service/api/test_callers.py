@@ -17,6 +17,7 @@ from idgraph.web.server import serving
 from metadata_service.api.app import create_app as create_metadata
 from metadata_service.api.service import ServiceSettings
 from metadata_service.storage.database import Database
+from metadata_service.storage.sessions import Sessions
 from metadata_service.storage.tokens import Role, create_token, revoke_token
 from profile_service.api.app import create_app
 from profile_service.api.following import Following
@@ -72,8 +73,8 @@ def test_a_token_works_until_it_is_revoked(both: Both) -> None:
     problem(both.ask_until(token, 401), 401)
 
 
-def test_no_other_role_reads_profiles(both: Both) -> None:
-    for role in (Role.ADMIN, Role.READER, Role.PIPELINE, Role.SERVICE):
+def test_no_machine_with_another_task_reads_profiles(both: Both) -> None:
+    for role in (Role.READER, Role.PIPELINE, Role.SERVICE):
         token = create_token(both.database, f"the {role}", role)
         problem(both.ask_until(token, 401), 401)
 
@@ -86,6 +87,18 @@ def test_only_the_service_and_admins_learn_who_calls(both: Both, role: Role) -> 
     )
     assert answer.status_code == (200 if role in (Role.ADMIN, Role.SERVICE) else 403)
     assert token not in answer.text
+
+
+def test_a_session_that_began_just_now_is_not_refused_for_good(both: Both) -> None:
+    seconds = int(time.time())
+    fresh = both.ask_until(f"idgs_{seconds}_guessed", 503)
+    assert fresh.headers["Retry-After"]
+    problem(both.ask_until(f"idgs_{seconds - 60}_guessed", 401), 401)
+    session = Sessions(both.database).begin(create_token(both.database, "ann", Role.VIEWER))
+    assert session
+    found = Sessions(both.database).find(session)
+    assert found
+    assert both.ask_until(str(found.profiles_token), 200)
 
 
 def test_a_caller_has_a_rate(both: Both) -> None:
