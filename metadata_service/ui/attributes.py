@@ -35,10 +35,10 @@ from metadata_service.attributes import catalogue
 from metadata_service.attributes.effects import AttributeEffect
 from metadata_service.attributes.lineage import lineage
 from metadata_service.attributes.rules import classification_levels, discovery_defaults
+from metadata_service.storage.sessions import Session
 from metadata_service.ui.lineage import picture
 from metadata_service.ui.page import HOME, OwnFields, SignedIn, as_json, curl, may, render, require, see_other
 from metadata_service.ui.profiles import profiles_client
-from metadata_service.ui.sessions import Session
 from transforms.schema.policy_tree import PolicyTree
 
 router = APIRouter()
