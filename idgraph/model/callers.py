@@ -44,7 +44,7 @@ PEOPLE = (Role.VIEWER, Role.ANALYST, Role.PUBLISHER, Role.ADMIN, Role.PRIVACY)
 SCOPES: Mapping[Role, frozenset[Scope]] = {
     Role.ANALYST: frozenset({Scope.RULES}),
     Role.PUBLISHER: frozenset({Scope.RULES, Scope.LINKS}),
-    Role.ADMIN: frozenset({Scope.RULES, Scope.LINKS}),
+    Role.ADMIN: frozenset({Scope.RULES, Scope.LINKS, Scope.OPERATE}),
     Role.PRIVACY: frozenset({Scope.RULES, Scope.LINKS, Scope.PRIVACY}),
 }
 """What the profile service lets each role do, besides what was given to one person or token."""
