@@ -102,6 +102,11 @@ class DeadLetters(Protocol):
         """Number of dead letters by reason: all, or of one source."""
         ...
 
+    def newest(self, most: int, before: tuple[int, str] | None = None) -> list[DeadLetter]:
+        """Up to `most` dead letters without their payloads, the newest first, and behind `before`: the time and the id of
+        one. Of two that are equally old the one with the greater id comes first."""
+        ...
+
     def at(self, positions: Collection[str]) -> dict[str, str]:
         """Dead letters of fragments at these positions (with the prefix `FRAGMENT`): position by id."""
         ...

@@ -36,6 +36,7 @@ _SCHEMA = Schema(
             "CREATE INDEX dead_letters_by_batch ON dead_letters (batch)",
         ),
         (f"CREATE INDEX dead_letters_of_fragments ON dead_letters (position) WHERE {_OF_FRAGMENTS}",),
+        ("CREATE INDEX dead_letters_by_age ON dead_letters (set_aside_at, id)",),
     ),
 )
 
@@ -96,6 +97,19 @@ class SqliteDeadLetters:
                     {"source": source or None},
                 ).fetchall()
             )
+        )
+
+    def newest(self, most: int, before: tuple[int, str] | None = None) -> list[DeadLetter]:
+        columns = ", ".join("x''" if name == "payload" else name for name in DeadLetter._fields)
+        behind = "WHERE (set_aside_at, id) < (?, ?) " if before else ""
+        return self._file.read(
+            lambda connection: [
+                DeadLetter(row[0], DeadLetterReason(row[1]), *row[2:])
+                for row in connection.execute(
+                    f"SELECT {columns} FROM dead_letters {behind}ORDER BY set_aside_at DESC, id DESC LIMIT ?",  # noqa: S608 - ours only
+                    [*(before or ()), most],
+                )
+            ]
         )
 
     def at(self, positions: Collection[str]) -> dict[str, str]:

@@ -73,6 +73,17 @@ def test_scan_gives_all_in_order_by_reason_and_source(dead_letters: DeadLetters)
     assert dead_letters.counts("unknown") == {}
 
 
+def test_the_newest_come_first_without_their_payloads(dead_letters: DeadLetters) -> None:
+    put = [dead_letter(f"{n:03}")._replace(set_aside_at=1_000 + n // 3) for n in range(50)]
+    dead_letters.put(put)
+    expected = [each._replace(payload=b"") for each in reversed(put)]
+    assert dead_letters.newest(100) == expected
+    found = dead_letters.newest(7)
+    while more := dead_letters.newest(7, (found[-1].set_aside_at, found[-1].id)):
+        found += more
+    assert found == expected
+
+
 def test_scan_gives_all_whatever_they_weigh(dead_letters: DeadLetters) -> None:
     put = [dead_letter(f"{number:03}")._replace(payload=b"x" * (3 << 20)) for number in range(5)]
     put.append(dead_letter("005"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from copy import copy
 from typing import Any, NamedTuple
@@ -103,6 +103,10 @@ class MappingSpec:
             self._read_id(event, output),
         )
         return MappedPayload(stamp, self._read_identifiers(output), output)
+
+    def transformed(self, payload: Any, context: Mapping[str, Any]) -> Any:
+        """What the operations make of a payload; None for nothing. Raises TransformError."""
+        return self._transform(payload, context)
 
     def refused(self, event: Event, error: TransformError) -> TransformError:
         """The error with which the operations refuse an event, with all others that the event has there."""

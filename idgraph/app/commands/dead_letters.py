@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-import hashlib
 import sys
-from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,7 +25,6 @@ from idgraph.model.errors import MetadataError, SealError
 if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings
     from idgraph.model.dead_letters import DeadLetter, DeadLetters
-    from idgraph.model.schema_changes import SchemaChange
     from ingestion.spark.workers import WorkerResources
 
 commands = typer.Typer(no_args_is_help=True, help="Dead letters: list, show, replay, drop.")
@@ -117,8 +113,8 @@ def replay(
     Those that pass leave the list; the others stay with their new reason. Exit code 1: some stay; 3: a named one
     does not exist.
     """
+    from idgraph.app.jobs.dead_letter_replay import replay_job
     from idgraph.app.jobs.view import run_shown
-    from idgraph.jobs.replay import Replay
 
     with error_handler():
         settings = _ready(context)
@@ -127,18 +123,8 @@ def replay(
             raise MetadataError("a replay needs a metadata snapshot: start the metadata service")
         with wiring.opened(settings) as resources, wiring.job_runner(settings) as runner:
             wiring.require_own_keyring(settings, resources)
-            dead_letters = resources.dead_letters
-            chosen, missing = _chosen(dead_letters, ids, reason, source, everything)
-            job = Replay(
-                _one_by_one(dead_letters, chosen),
-                wiring.worker_plan(settings),
-                resources,
-                pinned.snapshot,
-                resources.sealer.open,
-                functools.partial(_send, settings),
-                len(chosen),
-                hashlib.sha256("\n".join(sorted(chosen)).encode()).hexdigest()[:16],
-            )
+            chosen, missing = _chosen(resources.dead_letters, ids, reason, source, everything)
+            job = replay_job(settings, resources, pinned.snapshot, chosen, _report_removed)
             counts = run_shown(runner, job, origin_of(who, why)).counts
         print(
             f"replayed {counts['replayed']}, still dead {counts['still_dead']}, to publish again "
@@ -226,13 +212,8 @@ def _chosen(
     return chosen, missing
 
 
-def _one_by_one(dead_letters: DeadLetters, ids: Iterable[str]) -> Iterator[DeadLetter]:
-    """Dead letters one by one, because all do not fit in memory. One that was removed meanwhile is reported."""
-    for each in ids:
-        if (dead_letter := dead_letters.get(each)) is not None:
-            yield dead_letter
-        else:
-            print(f"removed meanwhile: {escape_control_chars(each)}", file=sys.stderr)
+def _report_removed(dead_letter_id: str) -> None:
+    print(f"removed meanwhile: {escape_control_chars(dead_letter_id)}", file=sys.stderr)
 
 
 def _described(dead_letter: DeadLetter) -> dict[str, Any]:
@@ -256,15 +237,3 @@ def _record(dead_letter: DeadLetter, resources: WorkerResources) -> str:
     except SealError as error:
         return f"({error})"
     return payload.decode(errors="backslashreplace")
-
-
-def _send(settings: Settings, changes: list[SchemaChange]) -> None:
-    from ingestion.metadata.schema_buffer import SchemaSender
-
-    try:
-        with wiring.flow_client(settings) as client:
-            SchemaSender(client, wiring.refused_changes_file(settings)).send(changes)
-    except MetadataError as error:
-        raise type(error)(
-            f"{error}; dead letters with new attributes stay until the service knows these: replay them later"
-        ) from None
