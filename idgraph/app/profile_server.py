@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring, provider_of
 from idgraph.app.committed import committed
+from idgraph.app.dead_letter_desk import dead_letter_desk
 from idgraph.app.jobs.operations import OperationThreads
 from idgraph.app.jobs.person_jobs import PersonJobThreads
 from idgraph.app.observation.json_logs import say
@@ -95,7 +96,8 @@ def application(settings: Settings) -> Iterator[FastAPI]:
                 OperationThreads(settings, lambda: PinnedSnapshot(*following.edition()))
             )
             own_households = Households(households, wiring.keyed_hash(adapters))
-            rights = Rights(consents, jobs, own_households, operations, tokens)
+            desk = stack.enter_context(dead_letter_desk(settings))
+            rights = Rights(consents, jobs, own_households, operations, tokens, desk)
             is_local = settings.store.kind == "sqlite"
             contact_paths = {str(k): paths for k, paths in settings.profiles.contact_attributes.items()}
             service = ProfileService(

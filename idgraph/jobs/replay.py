@@ -11,7 +11,7 @@ from functools import partial
 from idgraph.jobs.job import PagedJob, Plan
 from idgraph.jobs.reencrypt.stored_sealing import StoredSealing
 from idgraph.model.batch_size import BatchSize
-from idgraph.model.dead_letters import FRAGMENT, DeadLetter, DeadLetterReason
+from idgraph.model.dead_letters import FRAGMENT, PARTIAL, DeadLetter
 from idgraph.model.errors import DamagedStateError, KeyProviderError, ProfileIndexError, SealError, StoreError
 from idgraph.model.events import RawRecord
 from idgraph.model.jobs import JobKind, Point, Progress
@@ -28,9 +28,6 @@ from merge.fragments import FragmentState
 from transforms.spec.mapping import CompiledSnapshot
 
 log = logging.getLogger(__name__)
-
-PARTIAL = frozenset({DeadLetterReason.TOO_LARGE, DeadLetterReason.CORRUPT_SOURCE})
-"""Dead letters that hold only a part of their record: the file must be retried."""
 
 DEAD_LETTERS_AT_ONCE = 1000
 DEAD_LETTER_BYTES_AT_ONCE = 16 << 20

@@ -13,7 +13,8 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, field_validato
 class Scope(StrEnum):
     """What a caller may do besides reading. `privacy`: access requests, erasures and the consents of anybody. `persons`: issue
     tokens by which persons act for themselves. `rules`: preview identity rules, over all profiles. `links`: decide which
-    identifiers are one person. `operate`: see all jobs, cancel them, and start those that keep index and store in order."""
+    identifiers are one person. `operate`: see all jobs, cancel them, and start those that keep index and store in order; dead
+    letters and flows."""
 
     PRIVACY = "privacy"
     PERSONS = "persons"

@@ -52,6 +52,9 @@ COMMIT_REASONS = (
 )
 """Their reasons."""
 
+PARTIAL = frozenset({DeadLetterReason.TOO_LARGE, DeadLetterReason.CORRUPT_SOURCE})
+"""Dead letters that hold only a part of their record: the file must be retried."""
+
 
 class DeadLetter(NamedTuple):
     """One failed event. `payload` is the raw record, sealed; no other field has event values.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from idgraph.model.callers import Caller, Scope
@@ -16,7 +16,7 @@ RESUMED = (JobState.INTERRUPTED, JobState.FAILED, JobState.CANCELLED)
 
 class Work(NamedTuple):
     """A job that is asked for. `rate` bounds its units per second. An export has what `clearance` sees, of a `segment` or
-    of all, as `form` says."""
+    of all, as `form` says. A replay is of `dead_letters`, by their ids."""
 
     kind: JobKind
     rate: int | None = None
@@ -25,6 +25,7 @@ class Work(NamedTuple):
     form: str = "jsonl"
     segment: str | None = None
     clearance: int = 0
+    dead_letters: Sequence[str] = ()
 
 
 class JobDownload(Protocol):

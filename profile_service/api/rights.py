@@ -11,6 +11,7 @@ from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.jobs import JobKind, JobRecord, Requester
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.web.refusals import ForbiddenError, RefusedRequestError
+from profile_service.api.dead_letters import DeadLetterDesk
 from profile_service.api.households import Households
 from profile_service.api.operations import Operations
 from profile_service.api.person_tokens import PersonTokens
@@ -87,6 +88,7 @@ class Rights(NamedTuple):
     households: Households | None = None
     operations: Operations | None = None
     tokens: PersonTokens | None = None
+    dead_letters: DeadLetterDesk | None = None
 
 
 NO_RIGHTS = Rights()

@@ -54,7 +54,11 @@ def test_a_value_is_shown_by_the_policy_of_what_it_becomes() -> None:
         "m": SEALED,
         "p": "gold",
         "left": SEALED,
-        "deep": [{"p": 3}, {"$protected": True, "type": "true or false"}, {"$protected": True, "type": "null"}],
+        "deep": [
+            {"p": 3},
+            {"$protected": True, "type": "true or false"},
+            {"$protected": True, "type": "null"},
+        ],
     }
     assert found.becomes == {"/u": {"user"}, "/m": {"mail"}, "/p": {"plan"}, "/deep/0/p": {"size"}}
 
@@ -94,7 +98,17 @@ def test_the_ordinal_is_shown_and_the_id_of_the_event_is_not() -> None:
     assert found.document == {"u": "u1", "at": "2024-04-02T09:56:41Z", "id": SEALED}
 
 
-@given(st.recursive(st.text() | st.integers(), lambda below: st.lists(below) | st.dictionaries(st.text(), below)))
+def test_one_value_that_cannot_be_mapped_is_sealed_and_named() -> None:
+    payload = {"p": {"a": "soon", "b": "gold"}, "u": "u1", "m": "ann@example.com"}
+    chain = jmespath(user="u", mail="m", plan="p.b", size="epoch_ms(p.a)")
+    found = masked(payload, chain)
+    assert found.document == {"p": {"a": SEALED, "b": "gold"}, "u": "u1", "m": SEALED}
+    assert found.culprits == ["/p/a"]
+
+
+@given(
+    st.recursive(st.text() | st.integers(), lambda below: st.lists(below) | st.dictionaries(st.text(), below))
+)
 def test_any_payload_without_a_policy_shows_no_text(payload: Any) -> None:
     if isinstance(payload, str | int):
         payload = [payload]

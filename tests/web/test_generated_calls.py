@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,17 @@ from schemathesis.checks import CHECKS, load_all_checks
 from schemathesis.core.failures import FailureGroup
 from schemathesis.core.result import Ok
 
+from idgraph.app.dead_letter_desk import DeadLetterDesk
 from idgraph.model.callers import Scope
 from idgraph.web.server import serving
 from metadata_service.api.app import create_app
 from metadata_service.api.service import ServiceSettings
 from metadata_service.storage.tokens import Role
+from profile_service.api.rights import Rights
+from sinks.sqlite.dead_letters import SqliteDeadLetters
 from tests.lanes import examples
 from tests.profile_service.api.conftest import caller, served_here
-from tests.retail import Pipeline, records, snapshot
+from tests.retail import Pipeline, order, raw, records, snapshot
 from tests.tokens import give_token
 
 TOKEN = "a-token-for-generated-calls"
@@ -51,9 +54,12 @@ def metadata(folder: Path) -> Iterator[str]:
 def profiles(folder: Path) -> Iterator[str]:
     pipeline = Pipeline(folder, snapshot=snapshot())
     pipeline.process(records(100))
-    callers = [caller(TOKEN, 100, may_reveal=True, scopes=[Scope.RULES, Scope.LINKS])]
-    with served_here(pipeline, callers) as served:
-        yield served.url
+    callers = [caller(TOKEN, 100, may_reveal=True, scopes=[Scope.RULES, Scope.LINKS, Scope.OPERATE])]
+    with closing(SqliteDeadLetters(folder / "dead-letters.db")) as store:
+        store.put(pipeline.map(order(order_id=None), raw(b"{")).dead_letters)
+        desk = DeadLetterDesk(store, pipeline.sealer, pipeline.sources, pipeline.formats)
+        with served_here(pipeline, callers, rights=Rights(dead_letters=desk)) as served:
+            yield served.url
 
 
 @pytest.mark.parametrize("service", [metadata, profiles])

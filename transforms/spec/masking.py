@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from typing import Any, NamedTuple
 
 from idgraph.model import paths
@@ -34,10 +35,12 @@ _Place = tuple[str | int, ...]
 
 class MaskedPayload(NamedTuple):
     """What may be shown: a sealed value is `{"$protected": true, "type": ...}`, one above the clearance is left out. `becomes`
-    has, by JSON pointer, the attributes that each shown value becomes."""
+    has, by JSON pointer, the attributes that each shown value becomes; `culprits` are the pointers of a value without which the
+    spec can map the payload, and with which it cannot."""
 
     document: Any
     becomes: dict[str, frozenset[str]]
+    culprits: list[str]
 
 
 def mask(
@@ -49,10 +52,9 @@ def mask(
 ) -> MaskedPayload:
     """`spec` is None where no policy applies: then only keys and types are shown. `sees` says of an attribute whether it
     exists for the reader. Not for several threads, as `tree` is not."""
-    flows = {} if spec is None else _flows(payload, spec, context, tree)
-    masked = MaskedPayload(None, {})
-    shown = _Masking(flows, sees, masked.becomes).shown(payload, (), ())
-    return masked._replace(document=shown)
+    mapped = _Mapped({}, None) if spec is None else _mapped(payload, spec, context, tree)
+    masked = MaskedPayload(None, {}, [])
+    return masked._replace(document=_Masking(mapped, sees, masked).shown(payload, (), ()))
 
 
 class _Flow(NamedTuple):
@@ -62,19 +64,19 @@ class _Flow(NamedTuple):
     is_protected: bool
 
 
+class _Mapped(NamedTuple):
+    flows: dict[_Place, _Flow]
+    culprit: _Place | None
+
+
 _LEFT_OUT = object()
 
 
 class _Masking:
-    def __init__(
-        self,
-        flows: Mapping[_Place, _Flow],
-        sees: Callable[[str], bool],
-        becomes: dict[str, frozenset[str]],
-    ) -> None:
-        self._flows = flows
+    def __init__(self, mapped: _Mapped, sees: Callable[[str], bool], masked: MaskedPayload) -> None:
+        self._mapped = mapped
         self._sees = sees
-        self._becomes = becomes
+        self._masked = masked
 
     def shown(self, value: Any, place: _Place, shown_place: _Place) -> Any:
         if isinstance(value, dict | list) and value and len(place) >= DEEPEST:
@@ -94,12 +96,14 @@ class _Masking:
                 if shown is not _LEFT_OUT:
                     elements.append(shown)
             return elements
-        flow = self._flows.get(place)
+        if place == self._mapped.culprit:
+            self._masked.culprits.append(pointer(*shown_place))
+        flow = self._mapped.flows.get(place)
         if flow is None or not flow.becomes:
             return _sealed(value)
         if not all(map(self._sees, flow.becomes)):
             return _LEFT_OUT
-        self._becomes[pointer(*shown_place)] = flow.becomes
+        self._masked.becomes[pointer(*shown_place)] = flow.becomes
         return _sealed(value) if flow.is_protected else value
 
 
@@ -107,33 +111,48 @@ def _sealed(value: Any) -> dict[str, Any]:
     return {"$protected": True, "type": kind(value).removeprefix("a ").removeprefix("an ")}
 
 
-def _flows(
-    payload: Any, spec: MappingSpec, context: Mapping[str, Any], tree: AttributeTree
-) -> dict[_Place, _Flow]:
-    """By place. Empty where the spec cannot map the payload, or no policy can be found for what it makes of it."""
+def _mapped(payload: Any, spec: MappingSpec, context: Mapping[str, Any], tree: AttributeTree) -> _Mapped:
+    """Without flows where the spec cannot map the payload, or no policy can be found for what it makes of it."""
+
+    def output_of(changed: Any) -> dict[str, Any] | None:
+        try:
+            output = spec.transformed(copy.deepcopy(changed), context)
+        except TransformError:
+            return None
+        return output if isinstance(output, dict) else {}
+
+    places = dict(islice(_places(payload), MOST_TRIED))
+    culprit: _Place | None = None
+    output = output_of(payload)
+    if output is None:
+        # Often one value alone is to blame: the policies of the others hold without it.
+        for culprit in (each for each in places if isinstance(each[-1], str)):
+            if output := output_of(_changed(payload, culprit, _LEFT_OUT)):
+                payload = _changed(payload, culprit, _LEFT_OUT)
+                places = dict(islice(_places(payload), MOST_TRIED))
+                break
+    if not output:
+        return _Mapped({}, None)
     try:
-        output = spec.transformed(copy.deepcopy(payload), context)
-        if not isinstance(output, dict):
-            return {}
-        before = dict(_leaves(output))
         leaves = tree.leaves(copy.deepcopy(output), Origin(Stamp(0, 0, "", ""), spec.ref))
-    except (EventError, TransformError):
-        return {}
+    except EventError:
+        return _Mapped({}, culprit)
+    before = dict(_leaves(output))
     sealed = {each.path for each in leaves.to_seal}
     texts = {text for each in leaves.to_seal for text in _texts(each.value)}
-    found: dict[_Place, _Flow] = {}
-    for place, value in list(_places(payload))[:MOST_TRIED]:
+    flows: dict[_Place, _Flow] = {}
+    for place, value in places.items():
         changed: set[str] = set()
         for other in (_LEFT_OUT, _other(value)):
-            try:
-                after = dict(_leaves(spec.transformed(_changed(payload, place, other), context)))
-            except TransformError:
-                continue
-            changed |= {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
+            if (found := output_of(_changed(payload, place, other))) is not None:
+                after = dict(_leaves(found))
+                changed |= {
+                    each for each in before.keys() | after.keys() if before.get(each) != after.get(each)
+                }
         becomes = frozenset(path for path in changed if not _is_reserved(path, spec.document.ordinal))
         is_protected = any(path in sealed or tree.policy(path).is_protected for path in changed)
-        found[place] = _Flow(becomes, is_protected or _holds(value, texts))
-    return found
+        flows[place] = _Flow(becomes, is_protected or _holds(value, texts))
+    return _Mapped(flows, culprit)
 
 
 def _is_reserved(path: str, ordinal: str | None) -> bool:

@@ -16,6 +16,7 @@ from idgraph.model.snapshots import MetadataSnapshot
 from ingestion.metadata.schema_buffer import SchemaSender
 from ingestion.spark.workers import WorkerResources
 
+
 def replay_job(
     settings: Settings,
     resources: WorkerResources,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from idgraph.app import wiring
 from idgraph.app.jobs import index_upkeep
+from idgraph.app.jobs.dead_letter_replay import replay_job
 from idgraph.app.jobs.exports import line_of, members, write_parquet_folder
 from idgraph.app.jobs.threads import JobThreads, ReadyJob
 from idgraph.jobs import reconcile, reindex
@@ -138,6 +139,11 @@ class OperationThreads(JobThreads):
 
         return ReadyJob(runner, Export(total, download_of(origin.who), options), write)
 
+    def _replay(self, work: Work, _origin: Requester, stack: ExitStack, _id: Callable[[], str]) -> ReadyJob:
+        resources, runner = self._opened(stack)
+        job = replay_job(self._settings, resources, self._pinned().snapshot, work.dead_letters)
+        return ReadyJob(runner, job)
+
     def _opened(self, stack: ExitStack) -> tuple[WorkerResources, JobRunner]:
         resources = stack.enter_context(wiring.opened(self._settings))
         wiring.require_own_keyring(self._settings, resources)
@@ -149,6 +155,7 @@ _PREPARE: dict[JobKind, Callable[..., ReadyJob]] = {
     JobKind.RECONCILE: OperationThreads._reconcile,
     JobKind.REENCRYPT: OperationThreads._seal,
     JobKind.EXPORT: OperationThreads._export,
+    JobKind.REPLAY: OperationThreads._replay,
 }
 
 

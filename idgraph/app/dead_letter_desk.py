@@ -1,0 +1,134 @@
+"""Dead letters as the profile service shows them: listed without their records, and a record as policy lets it be seen."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+from idgraph.app.adapters.inputs import formats_config, open_formats
+from idgraph.app.adapters.key_providers import provider_of
+from idgraph.app.settings.document import Settings
+from idgraph.model import canonical, paths
+from idgraph.model.dead_letters import DeadLetter, DeadLetterReason, DeadLetters
+from idgraph.model.errors import IdgraphError, SealError, SpecError
+from idgraph.model.events import Event, RawRecord
+from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.model.sources import SourceConfig
+from idgraph.model.specs import SpecDocument
+from ingestion.sources.kafka.envelope import envelope_reader
+from ingestion.sources.payload_formats import PayloadFormats
+from ingestion.stages.dead_letters import PayloadSealer
+from profile_service.api.dead_letters import ShownRecord
+from sinks.sqlite.dead_letters import SqliteDeadLetters
+from transforms.privacy.record_sealing import DeadLetterSealer
+from transforms.spec.mapping import CompiledSnapshot, MappingSpec
+from transforms.spec.masking import mask
+from transforms.spec.pointers import pointer
+
+MOST_BYTES = 64 << 10
+"""A larger record is not shown."""
+
+_ORDINALS = {
+    DeadLetterReason.BAD_ORDINAL,
+    DeadLetterReason.FUTURE_ORDINAL,
+}
+_NAMES = {DeadLetterReason.WRONG_TYPE, DeadLetterReason.LONG_IDENTIFIER}
+
+
+@contextmanager
+def dead_letter_desk(settings: Settings) -> Iterator[DeadLetterDesk]:
+    """The dead letters of this folder, while the block runs."""
+    formats = open_formats(formats_config(settings))
+    with (
+        closing(SqliteDeadLetters(settings.directory / "dead-letters.db")) as store,
+        closing(formats),
+    ):
+        sealer = DeadLetterSealer(provider_of(settings))
+        yield DeadLetterDesk(store, sealer, settings.sources_by_name(), formats)
+
+
+class DeadLetterDesk:
+    """Shows the dead letters of one store. Safe for several threads."""
+
+    def __init__(
+        self,
+        store: DeadLetters,
+        sealer: PayloadSealer,
+        sources: dict[str, Any],
+        formats: PayloadFormats,
+    ) -> None:
+        self.newest = store.newest
+        self.get = store.get
+        self._sealer = sealer
+        self._sources: dict[str, SourceConfig] = sources
+        self._readers = {name: envelope_reader(config, formats) for name, config in sources.items()}
+        # The tree of attributes is of one thread.
+        self._lock = threading.Lock()
+        self._compiled: tuple[str, CompiledSnapshot] | None = None
+
+    def record(
+        self, dead_letter: DeadLetter, snapshot: MetadataSnapshot, etag: str, sees: Callable[[str], bool]
+    ) -> ShownRecord:
+        """The record by the policies of this snapshot, and by what its reader `sees`."""
+        if dead_letter.holds_changes():
+            return _nothing("it holds changes of a fragment, which are sealed as the fragment is")
+        config = self._sources.get(dead_letter.source)
+        try:
+            value = self._sealer.open(dead_letter.payload, dead_letter.id, dead_letter.position)
+        except SealError:
+            return _nothing("it cannot be opened by this keyring")
+        if len(value) > MOST_BYTES:
+            return _nothing(f"it has {len(value):,} bytes, and records of up to {MOST_BYTES:,} are shown")
+        event = self._event(RawRecord(dead_letter.source, dead_letter.position, value))
+        payload = _body(value) if event is None else event.payload
+        if not isinstance(payload, dict | list):
+            return _nothing(f"it has {len(value):,} bytes, which cannot be read as an event")
+        with self._lock:
+            if self._compiled is None or self._compiled[0] != etag:
+                known = None if self._compiled is None else self._compiled[1]
+                self._compiled = etag, CompiledSnapshot(snapshot, known)
+            compiled = self._compiled[1]
+            spec = None if event is None else _spec(compiled, event)
+            context = {} if event is None else event.context()
+            masked = mask(payload, spec, context, compiled.attributes, sees)
+        wrong = _wrong_paths(dead_letter.reason, spec.document if spec else None)
+        cause = masked.culprits + [place for place, becomes in masked.becomes.items() if becomes & wrong]
+        if event is None and config is not None and config.ordinal and dead_letter.reason in _ORDINALS:
+            cause += [pointer(*paths.split(config.ordinal.path))] if config.ordinal.path else []
+        becomes = {place: sorted(found) for place, found in masked.becomes.items()}
+        return ShownRecord(masked.document, None, becomes, cause)
+
+    def _event(self, record: RawRecord) -> Event | None:
+        reader = self._readers.get(record.source)
+        try:
+            return reader.read(record) if reader else None
+        except (IdgraphError, ArithmeticError, LookupError, TypeError, ValueError):
+            return None
+
+
+def _nothing(problem: str) -> ShownRecord:
+    return ShownRecord(None, problem, {}, [])
+
+
+def _body(value: bytes) -> Any:
+    try:
+        return canonical.decode(value)
+    except (*canonical.MalformedJSON, RecursionError):
+        return None
+
+
+def _spec(compiled: CompiledSnapshot, event: Event) -> MappingSpec | None:
+    try:
+        return compiled.spec_for(event.source, event.type)
+    except SpecError:
+        return None
+
+
+def _wrong_paths(reason: DeadLetterReason, spec: SpecDocument | None) -> set[str]:
+    """The attributes to which a reason points."""
+    if spec is None:
+        return set()
+    ordinal = {spec.ordinal} if spec.ordinal and reason in _ORDINALS else set()
+    return ordinal | ({each.path for each in spec.identifiers} if reason in _NAMES else set())

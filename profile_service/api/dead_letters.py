@@ -1,0 +1,70 @@
+"""Dead letters as routes see them: which are meant, and what of a record its reader may see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Protocol
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from idgraph.model.dead_letters import DeadLetter, DeadLetterReason
+from idgraph.model.snapshots import MetadataSnapshot
+
+MOST_SCANNED = 20_000
+"""Dead letters that one answer looks at."""
+
+
+class ShownRecord(NamedTuple):
+    """The record of a dead letter as its reader may see it. `payload` is None where nothing can be shown, and `problem` says
+    why. `becomes` has the attributes of shown values by JSON pointer, `cause` the pointers of what is wrong."""
+
+    payload: Any
+    problem: str | None
+    becomes: dict[str, list[str]]
+    cause: list[str]
+
+
+class DeadLetterDesk(Protocol):
+    """The dead letters of the flows on this machine. Safe for several threads; raises StoreError."""
+
+    def newest(self, most: int, before: tuple[int, str] | None = None) -> list[DeadLetter]: ...
+    def get(self, dead_letter_id: str) -> DeadLetter | None: ...
+    def record(
+        self,
+        dead_letter: DeadLetter,
+        snapshot: MetadataSnapshot,
+        etag: str,
+        sees: Callable[[str], bool],
+    ) -> ShownRecord: ...
+
+
+class DeadLetterFilter(BaseModel):
+    """Which dead letters are meant; a field that is left out means all."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    reason: DeadLetterReason | None = None
+    source: str | None = Field(default=None, max_length=200)
+    stage: str | None = Field(default=None, max_length=100)
+    spec: str | None = Field(default=None, max_length=300, description="`name@version`, or the name alone.")
+    since: AwareDatetime | None = Field(default=None, description="Set aside at this time or later.")
+    until: AwareDatetime | None = Field(default=None, description="Set aside before this time.")
+
+    def takes(self, each: DeadLetter) -> bool:
+        """Whether a dead letter is meant."""
+        own = each.spec or ""
+        return (
+            self.reason in (None, each.reason)
+            and self.source in (None, each.source)
+            and self.stage in (None, each.stage)
+            and self.spec in (None, own, own.partition("@")[0])
+            and (self.since is None or each.set_aside_at >= self.since.timestamp() * 1000)
+            and (self.until is None or each.set_aside_at < self.until.timestamp() * 1000)
+        )
+
+    def all_of(self, desk: DeadLetterDesk) -> Iterator[DeadLetter]:
+        """All dead letters that are meant, the newest first, without their payloads."""
+        before: tuple[int, str] | None = None
+        while found := desk.newest(MOST_SCANNED, before):
+            yield from filter(self.takes, found)
+            before = found[-1].set_aside_at, found[-1].id

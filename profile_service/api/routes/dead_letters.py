@@ -1,0 +1,241 @@
+"""Routes for dead letters, for callers with the scope `operate`: what was set aside, why, and its replay."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from idgraph.model.callers import Caller, Scope
+from idgraph.model.dead_letters import FRAGMENT, PARTIAL, DeadLetter
+from idgraph.model.jobs import JobKind, Requester
+from idgraph.web.cursors import from_cursor, to_cursor
+from idgraph.web.refusals import BadQueryError, RefusedRequestError, UnknownSubjectError
+from profile_service.api.dead_letters import MOST_SCANNED, DeadLetterDesk, DeadLetterFilter
+from profile_service.api.documents import answer
+from profile_service.api.operations import Work, described
+from profile_service.api.rights import require_scope, required
+from profile_service.api.routes import jobs
+from profile_service.api.routes.jobs import JobDocument
+from profile_service.api.service import LONGEST_PURPOSE, ActingCaller, ProfileService, Service
+from profile_service.link_documents import time_text
+
+MOST_CHOSEN = 1000
+GROUPED = ("reason", "source", "stage", "spec")
+
+router = APIRouter(prefix="/v1/dead-letters", tags=["dead letters"])
+
+
+class DeadLetterSummary(BaseModel):
+    """One record that was set aside. The position of a fragment's changes has a keyed hash instead of its name."""
+
+    id: str
+    reason: str
+    detail: str = Field(description="What is wrong; never a value of the record.")
+    stage: str
+    source: str = Field(description="Empty for changes of a fragment that could not be committed.")
+    position: str
+    spec: str | None = Field(description="`name@version` of the spec that mapped it.")
+    snapshot_version: int
+    batch: str
+    attempt: str
+    set_aside_at: str
+
+
+class DeadLetterGroup(BaseModel):
+    """Dead letters with the same value."""
+
+    value: str
+    count: int
+    since: str = Field(description="When the oldest of them was set aside.")
+    detail: str = Field(description="What is wrong with the newest of them.")
+
+
+class DeadLetterList(BaseModel):
+    """A page, the newest first. One answer looks at a bounded number; `next` goes on behind them, also of an empty page."""
+
+    items: list[DeadLetterSummary]
+    next: str | None
+    scanned: int = Field(description="How many of the newest the counts and groups were made of.")
+    scanned_to: str | None = Field(description="The age of the oldest of them.")
+    is_complete: bool = Field(description="Whether these are all.")
+    matching: int = Field(description="How many of them match.")
+    groups: dict[str, list[DeadLetterGroup]] = Field(
+        description="The matching ones by reason, source, stage and spec; the largest group first."
+    )
+
+
+class DeadLetterDetails(DeadLetterSummary):
+    """One dead letter with its record, as far as policy and the caller's clearance show it."""
+
+    payload: Any = Field(
+        description='A sealed value is `{"$protected": true, "type": ...}`; one above the clearance is left out. Where no '
+        "policy applies only keys and types are shown."
+    )
+    problem: str | None = Field(description="Why there is no payload.")
+    becomes: dict[str, list[str]] = Field(
+        description="By JSON pointer into the payload, the attributes that a value becomes."
+    )
+    cause: list[str] = Field(description="JSON pointers of what is wrong, where that is known.")
+
+
+class DeadLetterListing(DeadLetterFilter):
+    """Which page of which dead letters."""
+
+    cursor: str | None = Field(default=None, max_length=1000, description="`next` of the page before.")
+    limit: int = Field(default=50, ge=1, le=500)
+
+
+class ReplayChoice(BaseModel):
+    """Some dead letters by their ids, or all that a filter means. An empty filter means all."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    ids: list[Annotated[str, Field(max_length=100)]] | None = Field(
+        default=None, min_length=1, max_length=MOST_CHOSEN
+    )
+    filter: DeadLetterFilter | None = None
+
+
+class ReplayBody(ReplayChoice):
+    """The same, and why they are replayed."""
+
+    reason: str = Field(min_length=1, max_length=LONGEST_PURPOSE)
+
+
+class ReplayPreview(BaseModel):
+    """What a replay would take up."""
+
+    count: int
+    reasons: dict[str, int]
+    partial: int = Field(
+        description="How many of them hold only a part of their record: their file must be published again."
+    )
+
+
+def _operator(caller: ActingCaller) -> Caller:
+    require_scope(caller, Scope.OPERATE)
+    return caller
+
+
+Operator = Annotated[Caller, Depends(_operator)]
+
+
+@router.get("", response_model=DeadLetterList)
+def list_(service: Service, _: Operator, listing: Annotated[DeadLetterListing, Query()]) -> Response:
+    """The newest dead letters that match, and all in groups."""
+    desk = _desk(service)
+    newest = desk.newest(MOST_SCANNED)
+    matching = [each for each in newest if listing.takes(each)]
+    before = _place(listing.cursor)
+    window = newest
+    if before is not None:
+        # What comes behind it may have been looked at already.
+        window = [each for each in newest if (each.set_aside_at, each.id) < before]
+        if len(newest) == MOST_SCANNED:
+            window = desk.newest(MOST_SCANNED, before)
+    found = [each for each in window if listing.takes(each)]
+    shown = found[: listing.limit]
+    last = None
+    if len(found) > listing.limit:
+        last = shown[-1]
+    elif len(window) == MOST_SCANNED:
+        last = window[-1]
+    return answer(
+        {
+            "items": [_summary(service, each) for each in shown],
+            "next": None if last is None else to_cursor(f"{last.set_aside_at}:{last.id}"),
+            "scanned": len(newest),
+            "scanned_to": time_text(newest[-1].set_aside_at) if newest else None,
+            "is_complete": len(newest) < MOST_SCANNED,
+            "matching": len(matching),
+            "groups": {name: _groups(matching, name) for name in GROUPED},
+        }
+    )
+
+
+@router.get("/{dead_letter}", response_model=DeadLetterDetails)
+def get(dead_letter: str, service: Service, caller: Operator) -> Response:
+    """One dead letter. Nobody sees by it what policy protects, or what is above the clearance."""
+    desk = _desk(service)
+    found = desk.get(dead_letter)
+    if found is None:
+        raise UnknownSubjectError("there is no such dead letter: it may have been replayed or dropped")
+    edition = service.following.edition()
+    sees = service.reader(caller).sees
+    record = desk.record(found, edition.snapshot, edition.etag, sees)
+    return answer(_summary(service, found) | record._asdict())
+
+
+@router.post("/replay/preview", response_model=ReplayPreview)
+def preview(body: ReplayChoice, service: Service, _: Operator) -> Response:
+    """How many dead letters a replay would take up; changes nothing."""
+    reasons = Counter(each.reason for each in _chosen(service, body))
+    partial = sum(reasons[each] for each in PARTIAL)
+    counted = {str(reason): count for reason, count in sorted(reasons.items())}
+    return answer({"count": reasons.total(), "reasons": counted, "partial": partial})
+
+
+@router.post("/replay", response_model=JobDocument, status_code=202)
+def replay(body: ReplayBody, service: Service, caller: Operator) -> Response:
+    """Give dead letters through the stages again, with today's specs: a job. Those that pass leave the list; of the others
+    it counts those `still_dead`, `partial` (publish their file again) and `unreadable`."""
+    chosen = [each.id for each in _chosen(service, body)]
+    if not chosen:
+        raise UnknownSubjectError("there is no such dead letter: they may have been replayed or dropped")
+    service.note_job(caller, "start", JobKind.REPLAY, f"{len(chosen)} dead letters", body.reason)
+    work = Work(JobKind.REPLAY, dead_letters=chosen)
+    started = required(service.rights.operations).start(work, Requester(caller.name, body.reason))
+    found = answer(described(caller, started, service.reader(caller).sees_all), status=202)
+    found.headers["Location"] = f"{jobs.router.prefix}/{started.id}"
+    return found
+
+
+def _desk(service: ProfileService) -> DeadLetterDesk:
+    return required(service.rights.dead_letters)
+
+
+def _place(cursor: str | None) -> tuple[int, str] | None:
+    if cursor is None:
+        return None
+    age, _, dead_letter = from_cursor(cursor, str).partition(":")
+    if not (age.isascii() and age.isdecimal() and len(age) < 19):
+        raise BadQueryError("the cursor belongs to another list; start again without one")
+    return int(age), dead_letter
+
+
+def _chosen(service: ProfileService, choice: ReplayChoice) -> list[DeadLetter]:
+    if (choice.ids is None) == (choice.filter is None):
+        raise RefusedRequestError("give `ids`, or a `filter`", hint="an empty filter means all")
+    desk = _desk(service)
+    if choice.filter is not None:
+        return list(choice.filter.all_of(desk))
+    found = (desk.get(each) for each in dict.fromkeys(choice.ids or ()))
+    return [each for each in found if each is not None]
+
+
+def _groups(found: list[DeadLetter], name: str) -> list[dict[str, Any]]:
+    """`found` has the newest first."""
+    groups: dict[str, list[DeadLetter]] = {}
+    for each in found:
+        if value := getattr(each, name):
+            groups.setdefault(str(value), []).append(each)
+    return [
+        {
+            "value": value,
+            "count": len(group),
+            "since": time_text(group[-1].set_aside_at),
+            "detail": group[0].detail,
+        }
+        for value, group in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
+    ]
+
+
+def _summary(service: ProfileService, each: DeadLetter) -> dict[str, Any]:
+    found = {name: value for name, value in each._asdict().items() if name != "payload"}
+    if each.holds_changes():
+        # It names somebody, maybe by an identifier that is protected by now.
+        found["position"] = FRAGMENT + service.hashed(each.position.removeprefix(FRAGMENT))
+    return found | {"reason": str(each.reason), "set_aside_at": time_text(each.set_aside_at)}
