@@ -38,7 +38,7 @@ _NAMES = {DeadLetterReason.WRONG_TYPE, DeadLetterReason.LONG_IDENTIFIER}
 
 
 @contextmanager
-def dead_letter_desk(settings: Settings) -> Iterator[DeadLetterDesk]:
+def dead_letter_desk(settings: Settings) -> Iterator[LocalDeadLetterDesk]:
     """The dead letters of this folder, while the block runs."""
     formats = open_formats(formats_config(settings))
     with (
@@ -46,10 +46,10 @@ def dead_letter_desk(settings: Settings) -> Iterator[DeadLetterDesk]:
         closing(formats),
     ):
         sealer = DeadLetterSealer(provider_of(settings))
-        yield DeadLetterDesk(store, sealer, settings.sources_by_name(), formats)
+        yield LocalDeadLetterDesk(store, sealer, settings.sources_by_name(), formats)
 
 
-class DeadLetterDesk:
+class LocalDeadLetterDesk:
     """Shows the dead letters of one store. Safe for several threads."""
 
     def __init__(

@@ -16,7 +16,7 @@ from schemathesis.checks import CHECKS, load_all_checks
 from schemathesis.core.failures import FailureGroup
 from schemathesis.core.result import Ok
 
-from idgraph.app.dead_letter_desk import DeadLetterDesk
+from idgraph.app.dead_letter_desk import LocalDeadLetterDesk
 from idgraph.model.callers import Scope
 from idgraph.web.server import serving
 from metadata_service.api.app import create_app
@@ -57,7 +57,7 @@ def profiles(folder: Path) -> Iterator[str]:
     callers = [caller(TOKEN, 100, may_reveal=True, scopes=[Scope.RULES, Scope.LINKS, Scope.OPERATE])]
     with closing(SqliteDeadLetters(folder / "dead-letters.db")) as store:
         store.put(pipeline.map(order(order_id=None), raw(b"{")).dead_letters)
-        desk = DeadLetterDesk(store, pipeline.sealer, pipeline.sources, pipeline.formats)
+        desk = LocalDeadLetterDesk(store, pipeline.sealer, pipeline.sources, pipeline.formats)
         with served_here(pipeline, callers, rights=Rights(dead_letters=desk)) as served:
             yield served.url
 
