@@ -1,8 +1,7 @@
-"""Mapping Specs: the list, one spec with its versions, and the editor with what the spec makes of a sample event."""
+"""Mapping Specs: the list, and the editor with what the spec makes of a sample event."""
 
 from __future__ import annotations
 
-import difflib
 import json
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -11,7 +10,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from idgraph.model import canonical
 from idgraph.model.errors import SpecError
 from idgraph.model.records import SpecRecord
-from idgraph.model.specs import NAME_PATTERN, SpecDefinition, SpecDocument, SpecStatus
+from idgraph.model.specs import NAME_PATTERN, SpecDefinition, SpecStatus
 from idgraph.web.conditional import etag_of, precondition
 from idgraph.web.cursors import PageRequest
 from idgraph.web.refusals import ClashError, PreconditionError, RefusedRequestError
@@ -20,10 +19,11 @@ from metadata_service.api.routes import specs as api
 from metadata_service.api.service import Service
 from metadata_service.documents.problems import DocumentError, JsonFile, Problem
 from metadata_service.documents.reading import read_definition_text
+from metadata_service.documents.writing import Row, difference, spec_text
 from metadata_service.specs import catalogue
 from metadata_service.specs.preview import PreviewRecord
 from metadata_service.specs.vocabulary import CompletionList, WordKind
-from metadata_service.ui.page import OwnFields, SignedIn, curl, may, render, require, see_other
+from metadata_service.ui.page import OwnFields, SignedIn, curl, render, require, see_other
 
 router = APIRouter()
 
@@ -64,54 +64,19 @@ def complete(
     return completions.complete(service, kind, q, 50)
 
 
-@router.get(LIST + "/{name}")
-def show(
-    request: Request,
-    session: SignedIn,
-    service: Service,
-    name: Name,
-    version: Annotated[int | None, Query(ge=1, lt=2**31)] = None,
-    published: bool = False,
-) -> Response:
-    """One version (the one in force, if none is named), its difference to the one before, and all versions."""
-    require(session, "GET", f"/v1/specs/{name}")
-    with service.database.read() as reading:
-        record = catalogue.get_spec(reading, name)
-        shown = catalogue.get_spec_version(
-            reading, name, version or record.active_version or record.latest_version
-        )
-        versions = catalogue.spec_versions(reading, name, PageRequest(None, 50)).items
-    number = shown.document.version
-    before = next((each.document for each in versions if each.document.version == number - 1), None)
-    return render(
-        request,
-        "spec.html",
-        session,
-        title=name,
-        record=record,
-        shown=shown,
-        versions=versions,
-        text=spec_text(shown.document),
-        difference=[] if before is None else difference(spec_text(before), spec_text(shown.document)),
-        published=published,
-        may_edit=may(session, "PUT", f"/v1/specs/{name}"),
-        curl=curl(str(request.base_url), f"/v1/specs/{name}/versions/{number}"),
-    )
-
-
 @router.get(LIST + "/{name}/edit")
-def edit(request: Request, session: SignedIn, service: Service, name: Name) -> Response:
+def edit(request: Request, session: SignedIn, service: Service, name: Name, saved: bool = False) -> Response:
     """The editor, with the latest version."""
     require(session, "PUT", f"/v1/specs/{name}")
     with service.database.read() as reading:
         record = catalogue.get_spec(reading, name)
-    return _editor(request, session, record, spec_text(record.document))
+    return _editor(request, session, record, spec_text(record.document, "status"), is_saved=saved)
 
 
 def _editor(
     request: Request, session: SignedIn, record: SpecRecord, text: str, status: int = 200, **context: Any
 ) -> Response:
-    shown = {"sample": "", "reason": "", "refusal": None, "theirs": []} | context
+    shown = {"sample": "", "reason": "", "refusal": None, "theirs": [], "is_saved": False} | context
     return render(
         request,
         "spec_editor.html",
@@ -120,7 +85,7 @@ def _editor(
         title=f"Edit {record.name}",
         record=record,
         text=text,
-        saved=spec_text(record.document),
+        saved=spec_text(record.document, "status"),
         etag=etag_of(record.model_dump_json()),
         is_rail=True,
         curl=None,
@@ -227,70 +192,10 @@ def publish(request: Request, session: SignedIn, service: Service, name: Name, f
             f"Version {known.version} was saved while you edited. Nothing of yours is lost: take over what you need "
             "from it, then publish.",
             412,
-            difference(spec_text(known), text),
+            difference(spec_text(known, "status"), text),
         )
-    return see_other(f"{LIST}/{name}", published="true") if not is_draft else see_other(f"{LIST}/{name}/edit")
-
-
-def spec_text(document: SpecDocument) -> str:
-    """A version as JSON that is edited: without what has its default, and what the service keeps beside it."""
-    stated = document.model_dump(mode="json", exclude={"version", "created", "status"}, exclude_defaults=True)
-    return _compact(stated)
-
-
-def _compact(value: Any, indent: str = "") -> str:
-    """JSON with short arrays and objects on one line."""
-    flat = json.dumps(value, ensure_ascii=False)
-    if (
-        not isinstance(value, dict | list)
-        or not value
-        or (len(indent) + len(flat) <= 76 and not _is_deep(value))
-    ):
-        return flat
-    deeper = indent + "  "
-    if isinstance(value, dict):
-        parts = [
-            f"{json.dumps(key, ensure_ascii=False)}: {_compact(below, deeper)}"
-            for key, below in value.items()
-        ]
-    else:
-        parts = [_compact(below, deeper) for below in value]
-    first, last = "{}" if isinstance(value, dict) else "[]"
-    return f"{first}\n{deeper}" + f",\n{deeper}".join(parts) + f"\n{indent}{last}"
-
-
-def _is_deep(value: dict[str, Any] | list[Any]) -> bool:
-    inside = value.values() if isinstance(value, dict) else value
-    return any(isinstance(each, dict | list) and each for each in inside) or len(value) > 4
-
-
-class Row(NamedTuple):
-    """A line of a difference: `same`, `added`, `removed`, or `fold` for lines that are left out."""
-
-    kind: str
-    before: int | None
-    after: int | None
-    text: str
-
-
-def difference(before: str, after: str) -> list[Row]:
-    """The lines that differ, with three around them."""
-    old, new = before.splitlines(), after.splitlines()
-    rows: list[Row] = []
-    for group in difflib.SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(3):
-        if rows or group[0][1]:
-            rows.append(Row("fold", None, None, ""))
-        for tag, old_from, old_to, new_from, new_to in group:
-            if tag == "equal":
-                rows += [
-                    Row("same", old_from + n + 1, new_from + n + 1, line)
-                    for n, line in enumerate(old[old_from:old_to])
-                ]
-                continue
-            rows += [
-                Row("removed", old_from + n + 1, None, line) for n, line in enumerate(old[old_from:old_to])
-            ]
-            rows += [
-                Row("added", None, new_from + n + 1, line) for n, line in enumerate(new[new_from:new_to])
-            ]
-    return rows
+    return (
+        see_other(f"{LIST}/{name}", published="true")
+        if not is_draft
+        else see_other(f"{LIST}/{name}/edit", saved="true")
+    )

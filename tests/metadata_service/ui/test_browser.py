@@ -77,6 +77,13 @@ def test_a_spec_is_edited_tried_and_published_and_maps_the_next_event(page: Page
     shown = page.locator("li", has_text="library").first
     assert "1.8.0" in shown.inner_text()
     assert "shop-segment@2" in shown.inner_text()
+    page.goto("/ui/specs/shop-segment")
+    page.get_by_text("Roll back to @1…").click()
+    page.get_by_label("Reason").fill("support has its own")
+    assert axe_violations(page) == []
+    page.get_by_role("button", name="Roll back to @1").click()
+    page.get_by_text("Published shop-segment@1").wait_for()
+    assert page.get_by_text("support has its own").is_visible()
 
 
 def test_an_attribute_is_found_and_described(page: Page) -> None:

@@ -181,7 +181,13 @@ def test_signing_in_leads_to_the_page_that_was_asked_for(site: Site) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["/ui/sign-out", "/ui/specs/shop-segment/publish", "/ui/attributes/identity.userId", "/ui/profiles"],
+    [
+        "/ui/sign-out",
+        "/ui/specs/shop-segment/publish",
+        "/ui/specs/shop-segment/activate",
+        "/ui/attributes/identity.userId",
+        "/ui/profiles",
+    ],
 )
 def test_forms_need_the_token_of_the_session(site: Site, path: str) -> None:
     person, other = site.signed_in(), site.signed_in()
@@ -401,6 +407,37 @@ def test_a_draft_is_not_in_force(site: Site) -> None:
     )
     record = site.api().get("/v1/specs/shop-amplitude").json()
     assert (record["active_version"], record["latest_version"]) == (1, 2)
+    fields = {"version": "2", "etag": editor_field(person.get(place), "etag"), "reason": ""}
+    assert "Say why" in person.post(f"{place}/activate", fields, 422)
+    assert "Published shop-amplitude@2" in person.post(f"{place}/activate", fields | {"reason": "tested"})
+    assert "Somebody" in person.post(f"{place}/activate", fields | {"reason": "late"}, 412)
+    person.post(f"{place}/activate", fields | {"reason": "none such", "version": "9"}, 404)
+    person.post(f"{place}/activate", fields | {"reason": "none such", "version": "x"}, 422)
+
+
+def test_two_versions_are_compared_and_an_older_one_put_in_force_again(site: Site) -> None:
+    admin, person = site.api(), site.signed_in()
+    body: dict[str, Any] = {
+        "name": "rolled", "source": "rolled", "status": "active", "operations": [{"operation": "shift", "spec": {"u": "u"}}],
+        "identifiers": [{"type": "user_id", "path": "u", "primary": True}],
+    }  # fmt: skip
+    for number in range(1, 5):
+        stated = body | {"description": f"number {number}"}
+        admin.put(f"/v1/specs/rolled?reason=save+{number}", json=stated).raise_for_status()
+    shown = person.get("/ui/specs/rolled?version=4&against=2")
+    rows = re.findall(r'class="(added|removed)".*?<code>(.*?)</code>', shown)
+    assert [(kind, html.unescape(line).strip(" ,")) for kind, line in rows] == [
+        ("removed", '"description": "number 2"'),
+        ("added", '"description": "number 4"'),
+    ]
+    person.get("/ui/specs/rolled?version=4&against=9", 404)
+    fields = {"version": "2", "etag": editor_field(shown, "etag"), "reason": "lost half of all sales"}
+    back = person.post("/ui/specs/rolled/activate", fields)
+    assert admin.get("/v1/specs/rolled").json()["active_version"] == 2
+    assert "lost half of all sales" in back.partition(">Versions<")[2]
+    reader = site.signed_in(Role.READER)
+    assert "lost half of all sales" in reader.get("/ui/specs/rolled")
+    reader.post("/ui/specs/rolled/activate", fields, 403)
 
 
 def stored_script(site: Site) -> None:
