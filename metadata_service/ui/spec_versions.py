@@ -17,8 +17,8 @@ from metadata_service.api.service import MetadataService, Service
 from metadata_service.documents.writing import difference, spec_text
 from metadata_service.specs import catalogue
 from metadata_service.storage.edits import list_changes
-from metadata_service.ui.page import OwnFields, SignedIn, curl, may, render, require, see_other
 from metadata_service.storage.sessions import Session
+from metadata_service.ui.page import OwnFields, SignedIn, curl, may, render, require, see_other
 from metadata_service.ui.specs import LIST, Name
 
 router = APIRouter()
@@ -80,6 +80,7 @@ def _page(
         difference=[] if compared is None else difference(*map(_without_status, (compared, shown.document))),
         etag=etag_of(record.model_dump_json()),
         may_edit=may(session, "PUT", f"/v1/specs/{name}"),
+        may_publish=may(session, "POST", f"/v1/specs/{name}/status"),
         curl=curl(str(request.base_url), f"/v1/specs/{name}/versions/{number}"),
         **{"published": False, "refusal": None, "reason": ""} | context,
     )

@@ -23,7 +23,7 @@ from metadata_service.documents.writing import Row, difference, spec_text
 from metadata_service.specs import catalogue
 from metadata_service.specs.preview import PreviewRecord
 from metadata_service.specs.vocabulary import CompletionList, WordKind
-from metadata_service.ui.page import OwnFields, SignedIn, curl, render, require, see_other
+from metadata_service.ui.page import OwnFields, SignedIn, curl, may, render, require, see_other
 
 router = APIRouter()
 
@@ -87,6 +87,7 @@ def _editor(
         text=text,
         saved=spec_text(record.document, "status"),
         etag=etag_of(record.model_dump_json()),
+        may_publish=may(session, "POST", f"/v1/specs/{record.name}/status"),
         is_rail=True,
         curl=None,
         **shown,

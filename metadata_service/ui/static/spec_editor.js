@@ -96,7 +96,7 @@ function showProblems() {
   });
   const lines = found.map((each) => Decoration.widget({ widget: new Below(each), block: true, side: 1 }).range(place(view.state, each).line.to));
   view.dispatch(setDiagnostics(view.state, diagnostics), { effects: report.of(lines) });
-  find("#publish").disabled = found.some((each) => each.kind === "bad");
+  find("#publish")?.toggleAttribute("disabled", found.some((each) => each.kind === "bad"));
 }
 
 function goTo(problem) {

@@ -435,9 +435,12 @@ def test_two_versions_are_compared_and_an_older_one_put_in_force_again(site: Sit
     back = person.post("/ui/specs/rolled/activate", fields)
     assert admin.get("/v1/specs/rolled").json()["active_version"] == 2
     assert "lost half of all sales" in back.partition(">Versions<")[2]
-    reader = site.signed_in(Role.READER)
-    assert "lost half of all sales" in reader.get("/ui/specs/rolled")
-    reader.post("/ui/specs/rolled/activate", fields, 403)
+    for role in (Role.READER, Role.ANALYST):
+        other = site.signed_in(role)
+        assert "lost half of all sales" in other.get("/ui/specs/rolled")
+        assert "/activate" not in other.get("/ui/specs/rolled")
+        other.post("/ui/specs/rolled/activate", fields, 403)
+    assert 'id="publish"' not in site.signed_in(Role.ANALYST).get("/ui/specs/rolled/edit")
 
 
 def stored_script(site: Site) -> None:
