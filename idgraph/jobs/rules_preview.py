@@ -108,7 +108,7 @@ class RulesPreview(PagedJob):
         return CountEstimate(round(mean * whole), round(error * whole, 1))
 
     def _look_at(self, ids: Sequence[str], is_whole: bool, progress: Progress) -> None:
-        before, after = (_Side(each, ids) for each in self._persons)
+        before, after = (Side(each, ids) for each in self._persons)
         self._size.weighed(len(ids), before.bytes() + after.bytes())
         wanted = set(ids)
         if is_whole:
@@ -132,19 +132,19 @@ class RulesPreview(PagedJob):
         progress.counts["unreadable"] += len(before.unreadable & wanted)
 
     def _compare_members(
-        self, persons: Iterable[Person], others: _Side, what: str, key: str, progress: Progress
+        self, persons: Iterable[Person], others: Side, what: str, key: str, progress: Progress
     ) -> None:
         """Count persons whose fragments are several on the other side."""
         found: list[str] = []
         for person in persons:
-            parts = sorted({others.of[name].id for name in _members(person) if name in others.of})
+            parts = sorted({others.of[name].id for name in members(person) if name in others.of})
             if len(parts) > 1:
                 found.append(person.id)
                 self._show(what, {"id": self._name(person.id), key: list(map(self._name, parts))})
         self._tally(progress, what, found)
 
     def _compare_values(self, before: Person | None, after: Person, progress: Progress) -> None:
-        if before is None or before.id != after.id or _members(before) == _members(after):
+        if before is None or before.id != after.id or members(before) == members(after):
             return
         self._tally(progress, "changed", [after.id])
         old, new = (self._values(each) for each in (before, after))
@@ -187,7 +187,7 @@ class RulesPreview(PagedJob):
             self.examples[what].append(example)
 
 
-class _Side:
+class Side:
     """Persons around some fragments by one set of rules; `of` is the person of each fragment."""
 
     def __init__(self, persons: Persons, ids: Sequence[str]) -> None:
@@ -198,7 +198,7 @@ class _Side:
 
     def _read(self, ids: Iterable[str]) -> list[Component]:
         found = self._persons.around(ids)
-        self.of |= {name: person for person in found.persons() for name in _members(person)}
+        self.of |= {name: person for person in found.persons() for name in members(person)}
         self.unreadable |= found.unreadable.keys()
         return found.components
 
@@ -216,6 +216,13 @@ class _Side:
         if missing:
             self._read(missing)
 
+    def around(self, ids: Iterable[str]) -> list[Person]:
+        """The persons that have one of these fragments."""
+        names = set(ids)
+        self.cover(names)
+        found = {self.of[each].id: self.of[each] for each in names if each in self.of}
+        return [found[each] for each in sorted(found)]
+
     def violations(self, ids: set[str], name: Name) -> dict[Violation, str]:
         """Those that are counted with one of these fragments, with it."""
         found: dict[Violation, str] = {}
@@ -230,7 +237,8 @@ class _Side:
         return found
 
 
-def _members(person: Person) -> list[str]:
+def members(person: Person) -> list[str]:
+    """The ids of a person's fragments."""
     return [each.stored.id for each in person.members]
 
 

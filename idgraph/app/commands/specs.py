@@ -10,9 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from idgraph.app import wiring
-from idgraph.app.commands.context import Json, Why, settings_of
+from idgraph.app.commands.context import JobWho, JobWhy, Json, Why, origin_of, settings_of
 from idgraph.app.exits import Exit, error_handler
-from idgraph.app.terminal import escape_control_chars, print_listing, report_warnings, visible_lines
+from idgraph.app.terminal import (
+    escape_control_chars,
+    print_json,
+    print_listing,
+    report_warnings,
+    visible_lines,
+)
 from idgraph.model.errors import SpecError
 
 if TYPE_CHECKING:
@@ -99,6 +105,39 @@ def show_spec(
             )
             raise typer.Exit(Exit.NOT_FOUND)
         print(visible_lines(document.model_dump_json(indent=2, exclude={"version", "created"})))
+
+
+@commands.command("preview")
+def preview_spec(
+    context: typer.Context,
+    file: Path,
+    sample: Annotated[
+        int, typer.Option(min=1, max=20_000, help="Look at so many events, drawn at random.")
+    ] = 2000,
+    who: JobWho = "",
+    why: JobWhy = "",
+    as_json: Json = False,
+) -> None:
+    """Show what a spec would make of events that the flow has read, beside what is in force; it changes nothing.
+
+    It reads the source's own files again: events changed, attributes added, removed and retyped, new errors, what would be
+    written in plain text, and persons merged or split. With fewer events than --sample the numbers are exact; otherwise
+    each has its error at 95 % confidence. Exit code 1: it would expose a protected value, or make new errors.
+    """
+    from idgraph.app.jobs.spec_preview import preview_document, previewing, print_preview
+    from idgraph.app.jobs.view import run_shown
+    from metadata_service.documents.reading import read_definition
+
+    with error_handler():
+        definition = read_definition(file)
+        with previewing(settings_of(context), definition, sample) as (runner, job):
+            run_shown(runner, job, origin_of(who, why))
+        if as_json:
+            print_json(preview_document(job))
+        else:
+            print_preview(job)
+        if job.effect.is_harmful:
+            raise typer.Exit(Exit.FAILED)
 
 
 @commands.command("activate")

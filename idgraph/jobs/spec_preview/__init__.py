@@ -1,0 +1,1 @@
+"""What a mapping spec would make of events that the flow has read; changes nothing."""

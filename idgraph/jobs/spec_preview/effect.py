@@ -1,0 +1,255 @@
+"""What differs between the events of a sample as they are mapped now and as a new version of the spec maps them."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+from idgraph.jobs.spec_preview.tried import Leaf, SpecProblem, TriedEvent
+from idgraph.model.jobs import SHOWN
+
+NORMAL_95 = 1.96
+RULE_OF_THREE = 3.0
+"""What did not occur in n draws has, with 95 % confidence, at most a share of 3 / n."""
+MOST_PATHS = 500
+"""Attributes that are told apart; a spec that makes more is counted on, but its further paths are not named."""
+MOST_EXAMPLES = 10
+MOST_VALUE = 200
+"""Characters of an example's value."""
+_LEAST_TEXT = 3
+"""A protected text that is shorter is in other values by chance."""
+
+
+def share_error(number: int, drawn: int, whole: int | None) -> float:
+    """How far the share `number` / `drawn` may be from that of all, with 95 % confidence; 0 where `drawn` are all.
+    `whole`: how many there are, None where nobody counted."""
+    if drawn in (0, whole):
+        return 0.0
+    share = min(1.0, number / drawn)
+    left = 1.0 if whole is None else max(0.0, 1 - drawn / whole)
+    spread = NORMAL_95 * math.sqrt(share * (1 - share) / drawn * left)
+    return max(spread, RULE_OF_THREE / drawn if share in (0.0, 1.0) else 0.0)
+
+
+class AttributeEffect:
+    """What becomes of one attribute: how many events gain it, lose it, or have another type or value of it; of how many a
+    protected value is written here in plain text (`exposes`), or a value that looks sensitive (`sensitive`)."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.before: Counter[str] = Counter()
+        self.after: Counter[str] = Counter()
+        """Events by type of value."""
+        self.is_protected = False
+        self.looks_like: str | None = None
+        self.exposed_paths: set[str] = set()
+
+    @property
+    def change(self) -> str:
+        """The one word for all of it."""
+        for each in ("exposes", "sensitive"):
+            if self.counts[each]:
+                return each
+        if not self.before or not self.after:
+            return "added" if self.after else "removed"
+        return "retyped" if self.counts["retyped"] else "changed"
+
+    def document(self, path: str) -> dict[str, Any]:
+        """As JSON shows it."""
+        return {
+            "path": path,
+            "change": self.change,
+            "events": max(self.counts.values()),
+            "counts": dict(self.counts),
+            "types_before": sorted(self.before),
+            "types_after": sorted(self.after),
+            "is_protected": self.is_protected,
+            "looks_like": self.looks_like,
+            "exposes": sorted(self.exposed_paths),
+        }
+
+
+class Effect:
+    """Counts what differs, event by event. Keeps no value but those of a few examples, of which none is protected."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        """`events`, `changed`, `errors_before`, `errors_after`, `errors_new`, `errors_gone`, `exposed`, `nothing_before`,
+        `nothing_after`, and `erased` for events of persons who were erased, which are left out."""
+        self.attributes: dict[str, AttributeEffect] = {}
+        self.errors: Counter[SpecProblem] = Counter()
+        """New ones."""
+        self.error_positions: dict[SpecProblem, list[str]] = defaultdict(list)
+        self.opened_types: Counter[str] = Counter()
+        """Types of identifiers that were hashed, and would be stored readable."""
+        self.examples: list[dict[str, Any]] = []
+        self._exampled: set[tuple[str, str]] = set()
+
+    def add(self, position: str, source: str, before: TriedEvent, after: TriedEvent) -> None:
+        """One event."""
+        counts = self.counts
+        counts["events"] += 1
+        for side, outcome in (("before", before), ("after", after)):
+            counts[f"errors_{side}"] += outcome.problem is not None
+            counts[f"nothing_{side}"] += outcome.problem is None and outcome.event is None
+        if before.shown() == after.shown():
+            for path, leaf in after.leaves.items():
+                self._see(path, leaf, leaf)
+            return
+        counts["changed"] += 1
+        if after.problem is not None and before.problem is None:
+            counts["errors_new"] += 1
+            self.errors[after.problem] += 1
+            if len(self.error_positions[after.problem]) < SHOWN:
+                self.error_positions[after.problem].append(position)
+        counts["errors_gone"] += before.problem is not None and after.problem is None
+        hidden = _Hidden(before, after)
+        found = list(self._differences(before, after, hidden))
+        if opened := after.open_types() - before.open_types() if before.event is not None else set():
+            hashed = set() if before.event is None else {each.type for each in before.event.identifiers}
+            self.opened_types.update(opened & hashed)
+        counts["exposed"] += any(kind in ("exposes", "sensitive") for kind, _ in found)
+        self._exemplify(position, source, before, after, hidden, found)
+
+    def _differences(
+        self, before: TriedEvent, after: TriedEvent, hidden: _Hidden
+    ) -> Iterator[tuple[str, str]]:
+        for path in sorted(before.leaves.keys() | after.leaves.keys()):
+            old, new = before.leaves.get(path), after.leaves.get(path)
+            known = self._see(path, old, new)
+            kinds = list(_kinds(old, new))
+            if new is not None and not new.is_sealed and kinds:
+                if sources := hidden.paths_in(new.value) - {path}:
+                    kinds.append("exposes")
+                    if known is not None:
+                        known.exposed_paths |= sources
+                elif old is not None and old.is_sealed:
+                    kinds.append("exposes")
+                elif new.looks_like is not None:
+                    kinds.append("sensitive")
+            for kind in kinds:
+                if known is not None:
+                    known.counts[kind] += 1
+                yield kind, path
+
+    def _see(self, path: str, old: Leaf | None, new: Leaf | None) -> AttributeEffect | None:
+        known = self.attributes.get(path)
+        if known is None:
+            if len(self.attributes) >= MOST_PATHS:
+                self.counts["unnamed_paths"] += 1
+                return None
+            known = self.attributes[path] = AttributeEffect()
+        if old is not None:
+            known.before[old.data_type] += 1
+        if new is not None:
+            known.after[new.data_type] += 1
+            known.looks_like = known.looks_like or new.looks_like
+        known.is_protected |= any(each is not None and each.is_sealed for each in (old, new))
+        return known
+
+    def _exemplify(
+        self,
+        position: str,
+        source: str,
+        before: TriedEvent,
+        after: TriedEvent,
+        hidden: _Hidden,
+        found: list[tuple[str, str]],
+    ) -> None:
+        """Keep an event that shows a kind of change at a path that no example shows."""
+        news = {each for each in found if each not in self._exampled}
+        if after.problem is not None and before.problem is None:
+            news.add(("error", str(after.problem)))
+        if not news - self._exampled or len(self.examples) >= MOST_EXAMPLES:
+            return
+        self._exampled |= news
+        differing = sorted({path for _, path in found})
+        event = after.event or before.event
+        self.examples.append(
+            {
+                "position": position,
+                "source": source,
+                "profile": None if event is None else event.fragment_id,
+                "problem_before": before.problem and before.problem._asdict(),
+                "problem": after.problem and after.problem._asdict(),
+                "values": [
+                    {
+                        "path": path,
+                        "kinds": [kind for kind, where in found if where == path],
+                        "before": hidden.shown(before.leaves.get(path)),
+                        "after": hidden.shown(after.leaves.get(path)),
+                    }
+                    for path in differing
+                ],
+            }
+        )
+
+    @property
+    def is_harmful(self) -> bool:
+        """Whether it exposes something, or makes new errors."""
+        return bool(self.counts["exposed"] or self.opened_types or self.errors)
+
+    def paths(self, change: str) -> int:
+        """How many attributes have a change."""
+        return sum(each.change == change for each in self.attributes.values() if each.counts)
+
+
+def _kinds(old: Leaf | None, new: Leaf | None) -> Iterator[str]:
+    if old is None or new is None:
+        yield "added" if old is None else "removed"
+    elif old.data_type != new.data_type:
+        yield "retyped"
+    elif (old.value, old.is_sealed) != (new.value, new.is_sealed):
+        yield "changed"
+
+
+class _Hidden:
+    """The protected values of one event, and who may not show them."""
+
+    def __init__(self, before: TriedEvent, after: TriedEvent) -> None:
+        self._texts: dict[str, set[str]] = {}
+        for path, leaf in (*before.leaves.items(), *after.leaves.items()):
+            if leaf.is_sealed:
+                for text in _texts(leaf.value):
+                    self._texts.setdefault(text, set()).add(path)
+
+    def paths_in(self, value: Any, least: int = _LEAST_TEXT) -> set[str]:
+        """Where the protected values of at least so many characters stand that a value has in it."""
+        found: set[str] = set()
+        if self._texts:
+            for text in _texts(value):
+                for hidden, paths in self._texts.items():
+                    if len(hidden) >= least and _is_word_in(hidden, text):
+                        found |= paths
+        return found
+
+    def shown(self, leaf: Leaf | None) -> dict[str, Any] | None:
+        """A value as an example may have it: of one that is protected, has one that is, or looks sensitive, the type alone."""
+        if leaf is None:
+            return None
+        hides = leaf.is_sealed or leaf.looks_like is not None or bool(self.paths_in(leaf.value, 1))
+        value = leaf.value
+        if isinstance(value, str | list) and len(str(value)) > MOST_VALUE:
+            value = f"{str(value)[:MOST_VALUE]}…"
+        return {"type": leaf.data_type, "is_protected": hides} | ({} if hides else {"value": value})
+
+
+def _is_word_in(word: str, text: str) -> bool:
+    at = text.find(word)
+    while at >= 0:
+        around = text[max(0, at - 1) : at] + text[at + len(word) : at + len(word) + 1]
+        if not any(map(str.isalnum, around)):
+            return True
+        at = text.find(word, at + 1)
+    return False
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """The texts and numbers in a value; true and false say nothing of anybody."""
+    if isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _texts(each)
+    elif value is not None and not isinstance(value, bool):
+        yield str(value).casefold()

@@ -1,0 +1,142 @@
+"""One event by one snapshot: what the map stage would make of it, in plain text, and why it would be set aside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from idgraph.model.dead_letters import DeadLetterReason
+from idgraph.model.events import RawRecord
+from idgraph.model.fragments import Kind
+from idgraph.model.identifiers import Identifier
+from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.model.sources import SourceConfig
+from idgraph.model.stamps import SpecRef
+from ingestion.sources.payload_formats import PayloadFormats
+from ingestion.stages.dead_letters import BatchDeadLetters
+from ingestion.stages.map import EventMapper
+from ingestion.stages.map_output import MapOutput, MappedEvent
+from ingestion.stages.protect import Protector
+from transforms.privacy.blind_index import BlindIndex, is_hashed
+from transforms.privacy.sealing import DataKeys
+from transforms.schema.data_types import DATA_TYPES
+from transforms.spec.mapping import CompiledSnapshot
+
+_PLACES = {
+    DeadLetterReason.MISSING_ID: "/id",
+    DeadLetterReason.MISSING_ORDINAL: "/ordinal",
+    DeadLetterReason.FUTURE_ORDINAL: "/ordinal",
+    DeadLetterReason.MISSING_IDENTIFIER: "/identifiers",
+    DeadLetterReason.LONG_IDENTIFIER: "/identifiers",
+}
+
+
+class SpecProblem(NamedTuple):
+    """Why an event would be set aside, without any value, and the place in the spec as a JSON pointer."""
+
+    reason: str
+    message: str
+    pointer: str
+
+
+class Leaf(NamedTuple):
+    """A value of the mapped event. `looks_like`: what a detector takes it for."""
+
+    data_type: str
+    value: Any
+    is_sealed: bool
+    looks_like: str | None
+
+
+class TriedEvent(NamedTuple):
+    """The leaves by path, or why there are none. `event` is None for one that is set aside or maps to nothing."""
+
+    leaves: Mapping[str, Leaf]
+    event: MappedEvent | None
+    problem: SpecProblem | None
+
+    def shown(self) -> tuple[Any, ...]:
+        """What two outcomes of one event are compared by."""
+        about = None
+        if self.event is not None:
+            stamp = self.event.origin.stamp
+            how = self.event.scope, self.event.evidence, self.event.retracts
+            about = self.event.fragment_id, self.event.identifiers, stamp, how
+        return dict(self.leaves), about, self.problem
+
+    def open_types(self) -> set[str]:
+        """The types of its identifiers that are stored readable."""
+        named: tuple[Identifier, ...] = () if self.event is None else self.event.identifiers
+        return {each.type for each in named if not is_hashed(each.value)}
+
+
+class _Refusals(BatchDeadLetters):
+    """Keeps why the last record was refused, instead of the record."""
+
+    def __init__(self) -> None:
+        self.last: SpecProblem | None = None
+
+    def add(
+        self,
+        output: MapOutput,  # noqa: ARG002
+        record: RawRecord,  # noqa: ARG002
+        stage: str,
+        reason: DeadLetterReason,
+        detail: str,
+        spec: SpecRef | None,  # noqa: ARG002
+        file: str = "",  # noqa: ARG002
+    ) -> None:
+        pointer = _PLACES.get(reason, "")
+        if stage == "map" and detail.startswith("/"):
+            place, _, detail = detail.partition(": ")
+            pointer = f"/operations{place}"
+        self.last = SpecProblem(str(reason), detail, pointer)
+
+
+class TriedSnapshot:
+    """Maps events by one snapshot. For one thread."""
+
+    def __init__(
+        self,
+        snapshot: MetadataSnapshot,
+        sources: Mapping[str, SourceConfig],
+        data_keys: DataKeys,
+        blind_index: BlindIndex,
+        formats: PayloadFormats,
+        latest: int,
+    ) -> None:
+        """`latest` as of `EventMapper.map`."""
+        self.snapshot = snapshot
+        self._compiled = CompiledSnapshot(snapshot)
+        self._refusals = _Refusals()
+        protector = Protector(self._compiled, data_keys, blind_index, self._refusals)
+        self._mapper = EventMapper(self._compiled, sources, protector, self._refusals, formats)
+        self._protector = protector
+        self._latest = latest
+
+    def is_timed(self, record: RawRecord) -> bool:
+        """Whether the ordinals of its source are times."""
+        return self._mapper.is_timed(record)
+
+    def outcome(self, record: RawRecord) -> TriedEvent:
+        """Raises SchemaRegistryError, ConfigError."""
+        self._refusals.last = None
+        # Detectors say what they find once for each attribute, and here it is asked for each event.
+        self._compiled.attributes.report_again()
+        event = self._mapper.map(record, self._latest, MapOutput())
+        self._protector.forget_identifiers()
+        if event is None:
+            return TriedEvent({}, None, self._refusals.last)
+        found = {each.node.path: each.proposal for each in event.leaves.unexpected if each.proposal}
+
+        def leaf(path: str, value: Any, is_sealed: bool) -> Leaf:
+            kind = "null" if value is None else str(DATA_TYPES[type(value)])
+            looks_like = str(found[path].kind) if path in found else None
+            return Leaf(kind, value, is_sealed, looks_like)
+
+        leaves = {
+            path: leaf(path, None if register.kind is Kind.DELETED else register.value, False)
+            for path, register in event.leaves.plain.items()
+        }
+        leaves |= {each.path: leaf(each.path, each.value, True) for each in event.leaves.to_seal}
+        return TriedEvent(leaves, event, None)

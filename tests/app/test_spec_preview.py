@@ -1,0 +1,225 @@
+"""The preview of a mapping spec over a source's own files: its numbers, what it refuses to show, and that it changes nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from idgraph.app import wiring
+from idgraph.app.jobs.spec_preview import SAMPLE, spec_preview
+from idgraph.files import write_atomically
+from idgraph.model.events import RawRecord
+from idgraph.model.jobs import Progress
+from idgraph.model.specs import SpecDefinition, SpecDocument
+from tests.app.conftest import CommandLine
+from tests.retail import Pipeline, definition, durable_keys, order, raw, records, snapshot, spec
+
+EMAIL = re.compile(r"[\w.]+@\w+\.\w+")
+
+
+def give(
+    idgraph: CommandLine, events: Iterable[RawRecord], specs: Iterable[SpecDocument] | None = None
+) -> None:
+    """Let the flow take events, and have them in its sources' files."""
+    settings = idgraph.settings()
+    given = list(events)
+    known = snapshot(specs=None if specs is None else list(specs))
+    with wiring.opened(settings) as resources:
+        keys = durable_keys(settings.directory)
+        pipeline = Pipeline(settings.directory, keys, resources.store, resources.index, snapshot=known)
+        pipeline.process(given)
+        pipeline.data_keys.close()
+    kept = {"etag": '"1"', "snapshot": known.model_dump(mode="json")}
+    write_atomically(wiring.snapshot_file(settings), json.dumps(kept).encode())
+    for source in ("segment", "amplitude", "orders"):
+        folder = idgraph.folder / "inbox" / source
+        folder.mkdir(parents=True)
+        lines = [each.value for each in given if each.source == source]
+        (folder / "x.jsonl").write_bytes(b"\n".join(lines))
+
+
+def orders(**changed: Any) -> SpecDefinition:
+    """The spec of orders with some paths of its output changed; None takes one away."""
+    content = json.loads(definition("orders").model_dump_json())
+    content["operations"][0]["spec"] |= changed
+    spec = {path: each for path, each in content["operations"][0]["spec"].items() if each is not None}
+    content["operations"][0]["spec"] = spec
+    return SpecDefinition(**content)
+
+
+def previewed(idgraph: CommandLine, stated: SpecDefinition, *words: str) -> Any:
+    file = idgraph.folder / "draft.json"
+    file.write_text(stated.model_dump_json(exclude_defaults=True))
+    result = idgraph("specs", "preview", file, "--json", *words)
+    assert result.stdout, result.output
+    found = json.loads(result.stdout)
+    attributes = found["attributes"]
+    is_harmful = bool(attributes["exposed"] or found["errors"] or found["identifiers_opened"])
+    assert result.exit_code == is_harmful
+    assert not EMAIL.search(result.stdout)
+    return found
+
+
+def numbers(found: dict[str, Any]) -> dict[str, int]:
+    return {name: each["number"] for name, each in found["figures"].items() if each["number"]}
+
+
+def changes(found: dict[str, Any]) -> dict[str, str]:
+    return {each["path"]: each["change"] for each in found["attributes"]["changes"]}
+
+
+def folder_bytes(idgraph: CommandLine) -> dict[str, bytes]:
+    database = idgraph.settings().directory / "profiles.db"
+    return {"profiles": database.read_bytes()}
+
+
+def test_the_spec_in_force_changes_nothing(with_keys: CommandLine) -> None:
+    give(with_keys, records(80))
+    found = previewed(with_keys, definition("segment"))
+    assert (found["looked_at"], found["events"], found["is_exact"]) == (40, 40, True)
+    assert numbers(found) == {}
+    assert found["attributes"]["changes"] == found["examples"] == found["errors"] == []
+
+
+def test_what_differs_is_counted_and_nothing_protected_is_shown(with_keys: CommandLine) -> None:
+    many = [order(number, number) for number in range(1, 21)]
+    give(with_keys, [*many, order(21, 21, created_at="soon")])
+    before = folder_bytes(with_keys)
+    changed = orders(
+        **{
+            "contact": {
+                "mail": "customer.email",
+                "who": "customer.name.first",
+                "note": "join(' ', ['to', customer.name.first, customer.name.last])",
+            },
+            "orders.count": "cart.items",
+            "orders.last": {"id": "order_id", "total": "cart.total", "at": "epoch_ms(created_at)"},
+        }
+    )
+    found = previewed(with_keys, changed)
+    assert found["looked_at"] == 21
+    assert changes(found) == {
+        "contact.mail": "added",
+        "contact.note": "exposes",
+        "contact.who": "exposes",
+        "orders.count": "added",
+        "orders.last.cartId": "removed",
+        "orders.last.guest": "removed",
+        "orders.last.items": "removed",
+        "orders.last.total": "retyped",
+    }
+    figures = numbers(found)
+    assert (figures["events_changed"], figures["exposed"], figures["errors_before"]) == (20, 20, 1)
+    about = {each["path"]: each for each in found["attributes"]["changes"]}
+    assert about["contact.note"]["exposes"] == ["identity.name.first", "identity.name.last"]
+    assert (about["contact.mail"]["is_protected"], about["contact.mail"]["exposes"]) == (True, [])
+    shown = {each["path"]: each for example in found["examples"] for each in example["values"]}
+    assert shown["orders.last.total"]["before"]["value"] != shown["orders.last.total"]["after"]["value"]
+    for path in ("contact.mail", "contact.note", "contact.who"):
+        assert shown[path]["after"] == {"type": "string", "is_protected": True}
+    assert folder_bytes(with_keys) == before
+
+
+def test_new_errors_have_their_place(with_keys: CommandLine) -> None:
+    give(with_keys, [order(1, 1), order(2, 2, cart={"total": "x"}), order(3, 3, customer={})])
+    total = {
+        "at": "epoch_ms(created_at)",
+        "total": "to_number_exact(cart.total)",
+        "items": "length(cart.items)",
+    }
+    found = previewed(with_keys, orders(**{"orders.last": total}))
+    (error,) = found["errors"]
+    assert error["pointer"].startswith("/operations/0")
+    assert (error["events"], numbers(found)["errors_new"]) == (len(error["positions"]), error["events"])
+
+
+def test_a_sample_says_how_far_off_it_may_be(with_keys: CommandLine) -> None:
+    give(with_keys, [order(number, number) for number in range(1, 101)])
+    found = previewed(with_keys, orders(**{"orders.count": "cart.items"}), "--sample", "25")
+    assert (found["looked_at"], found["events"], found["is_exact"]) == (25, 100, False)
+    changed = found["figures"]["events_changed"]
+    assert (changed["number"], changed["share"], changed["error"]) == (25, 1.0, pytest.approx(3 / 25))
+    again = previewed(with_keys, orders(**{"orders.count": "cart.items"}), "--sample", "25")
+    assert again == found
+
+
+def identify(user: int, email: str, line: int) -> RawRecord:
+    content = {
+        "type": "identify",
+        "messageId": f"m{line}",
+        "userId": str(user),
+        "timestamp": "2024-03-01T00:00:00Z",
+        "traits": {"email": email},
+    }
+    return raw(content, line, "segment")
+
+
+def without_email() -> dict[str, Any]:
+    return {"identifiers": [each for each in spec("segment").identifiers if each.type != "email"]}
+
+
+def test_persons_who_would_be_split_or_merged(with_keys: CommandLine) -> None:
+    # p1 is joined by an event of the spec; p2 too, and p3 has one fragment.
+    events = [
+        order(1, 1),
+        order(2, 2),
+        order(3, 3),
+        identify(1, "p1@example.com", 1),
+        identify(2, "p2@example.com", 2),
+    ]
+    give(with_keys, events)
+    found = previewed(with_keys, definition("segment", **without_email()))
+    assert (numbers(found)["persons_split"], numbers(found)["events_changed"]) == (2, 2)
+    assert [len(each["into"]) for each in found["persons"]["split"]] == [2, 2]
+
+
+def test_persons_who_would_be_merged(with_keys: CommandLine) -> None:
+    events = [order(1, 1), order(3, 3), identify(1, "p1@example.com", 1), identify(7, "p7@example.com", 2)]
+    give(with_keys, events, [spec("segment", **without_email()), spec("orders")])
+    found = previewed(with_keys, definition("segment"))
+    assert numbers(found)["persons_merged"] == 1
+    assert "persons_split" not in numbers(found)
+    assert found["identifiers_opened"] == {}
+
+
+def test_a_new_spec_and_what_is_missing(with_keys: CommandLine) -> None:
+    give(with_keys, [order(1, 1)], [spec("segment")])
+    found = previewed(with_keys, definition("orders"))
+    assert (found["version_in_force"], numbers(found)["errors_gone"]) == (None, 1)
+    file = with_keys.folder / "draft.json"
+    file.write_text(definition("orders", source="nowhere").model_dump_json())
+    refused = with_keys("specs", "preview", file)
+    assert refused.exit_code == 2
+    assert "nowhere" in refused.output
+
+
+def test_people_read_it_too(with_keys: CommandLine) -> None:
+    give(with_keys, [order(1, 1)])
+    file = with_keys.folder / "draft.json"
+    file.write_text(orders(**{"contact.who": "customer.name.first"}).model_dump_json())
+    printed = with_keys("specs", "preview", file)
+    assert printed.exit_code == 1
+    assert "contact.who" in printed.stdout
+    (job, *_) = with_keys.json("jobs", "list", "--kind", "preview", "--json")
+    assert (job["state"], job["what"]["spec"]) == ("done", "shop-orders")
+
+
+def test_an_erased_person_is_left_out(with_keys: CommandLine) -> None:
+    give(with_keys, [order(1, 1), order(2, 2)])
+    assert with_keys("erase", "email:p1@example.com", "--yes").exit_code == 0
+    found = previewed(with_keys, definition("orders"))
+    assert (found["looked_at"], found["erased"]) == (1, 1)
+
+
+def test_it_can_be_stopped_between_pages(with_keys: CommandLine) -> None:
+    give(with_keys, [order(1, 1)])
+    settings = with_keys.settings()
+    with wiring.opened(settings) as resources:
+        job = spec_preview(settings, resources, snapshot(), definition("orders"), SAMPLE)
+        job.plan({})
+        pages = sum(1 for _ in job.pages(Progress(), {}))
+    assert pages >= 2
