@@ -30,6 +30,7 @@ from profile_service.api.routes import (
     profiles,
     search,
     segments,
+    specs,
     views,
 )
 from profile_service.api.service import ProfileService
@@ -66,6 +67,7 @@ def create_app(service: ProfileService, rate: RateLimit | None = None) -> FastAP
         households.issuing,
         households.router,
         identity_rules.router,
+        specs.router,
         links.router,
         jobs.router,
         privacy.router,

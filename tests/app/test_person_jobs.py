@@ -46,7 +46,7 @@ from tests.app.test_erase_command import (
 from tests.canaries import places
 from tests.ingestion.patience import eventually
 from tests.profile_service.api.conftest import Metadata, caller, problem
-from tests.retail import CREATED, Pipeline, durable_keys, raw, records, snapshot
+from tests.retail import CREATED, Pipeline, definition, durable_keys, raw, records, snapshot
 
 WHO = f"user_id:{USER}"
 
@@ -297,3 +297,30 @@ def test_identity_rules_are_previewed_as_the_command_does(privacy: Privacy, tmp_
     assert sampled["result"]["errors"] is not None
     problem(privacy.officer.get(f"{path}/{done['id']}"), 403)
     problem(privacy.ruler.get(f"{path}/none"), 404)
+
+
+def test_a_mapping_spec_is_previewed_as_the_command_does(privacy: Privacy) -> None:
+    inbox = privacy.idgraph.folder / "inbox" / "segment"
+    inbox.mkdir(parents=True)
+    lines = [each.value for each in records(40) if each.source == "segment"]
+    (inbox / "x.jsonl").write_bytes(b"\n".join(lines))
+    stated = definition("segment", event_type="track")
+    file = privacy.idgraph.folder / "draft.json"
+    file.write_text(stated.model_dump_json(exclude_defaults=True))
+    expected = json.loads(privacy.idgraph("specs", "preview", file, "--json").stdout)
+    assert expected["figures"]["errors_new"]["number"] > 0
+    path = "/v1/specs/previews"
+    body = {"definition": stated.model_dump(mode="json"), "reason": "a trial"}
+    problem(privacy.reader.post(path, json=body), 403)
+    done = ended(privacy.ruler, privacy.ruler.post(path, json=body))
+    assert (done["state"], done["result"], done["done"]) == ("done", expected, len(lines))
+    assert privacy.ruler.delete(f"{path}/{done['id']}").json() == done
+    broken = body | {"definition": {**body["definition"], "operations": [{"operation": "nothing"}]}}
+    assert problem(privacy.ruler.post(path, json=broken), 422)["pointer"]
+    elsewhere = body | {"definition": {**body["definition"], "name": "new", "source": "nowhere"}}
+    problem(privacy.ruler.post(path, json=elsewhere), 422)
+    for call in (privacy.officer.get, privacy.officer.delete):
+        problem(call(f"{path}/{done['id']}"), 403)
+    rules = ended(privacy.ruler, privacy.ruler.post("/v1/identity-rules/previews", json={"rules": {}}))
+    problem(privacy.ruler.get(f"{path}/{rules['id']}"), 404)
+    problem(privacy.ruler.get(f"/v1/identity-rules/previews/{done['id']}"), 404)

@@ -124,7 +124,7 @@ def preview_spec(
     written in plain text, and persons merged or split. With fewer events than --sample the numbers are exact; otherwise
     each has its error at 95 % confidence. Exit code 1: it would expose a protected value, or make new errors.
     """
-    from idgraph.app.jobs.spec_preview import preview_document, previewing, print_preview
+    from idgraph.app.jobs.spec_preview import previewing, print_preview, spec_preview_document
     from idgraph.app.jobs.view import run_shown
     from metadata_service.documents.reading import read_definition
 
@@ -133,7 +133,7 @@ def preview_spec(
         with previewing(settings_of(context), definition, sample) as (runner, job):
             run_shown(runner, job, origin_of(who, why))
         if as_json:
-            print_json(preview_document(job))
+            print_json(spec_preview_document(job))
         else:
             print_preview(job)
         if job.effect.is_harmful:

@@ -19,10 +19,11 @@ from idgraph.jobs.erase.receipt import write_receipt
 from idgraph.jobs.job import PagedJob
 from idgraph.jobs.rules_preview import RulesPreview
 from idgraph.model import canonical
-from idgraph.model.errors import DamagedStateError, QueryError, StoreError
+from idgraph.model.errors import ConfigError, DamagedStateError, QueryError, StoreError
 from idgraph.model.identifiers import Identifier
 from idgraph.model.identity_rules import IdentityRules
-from idgraph.model.jobs import JobKind, JobRecord, Progress, Requester
+from idgraph.model.jobs import JobKind, JobRecord, JobState, Progress, Requester
+from idgraph.web.refusals import RefusedRequestError
 from ingestion.spark.workers import WorkerResources
 from merge.identity.persons import Person
 from metadata_service.identity_rules import check_rules
@@ -34,6 +35,8 @@ from transforms.privacy.protected_names import TombstoneNames
 
 if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings
+    from idgraph.jobs.spec_preview.job import SpecPreviewJob
+    from idgraph.model.specs import SpecDefinition
     from idgraph.snapshot_file import PinnedSnapshot
 
 
@@ -138,17 +141,50 @@ class PersonJobThreads(JobThreads):
             notes = list(unseen(snapshot.identity_rules, rules))
 
             def keep(preview: RulesPreview, progress: Progress) -> None:
-                while len(self._previews) >= MOST_PREVIEWS:
-                    del self._previews[next(iter(self._previews))]
-                self._previews[job_id()] = {**preview_document(preview, progress), "notes": notes}
+                self._keep_preview(job_id(), {**preview_document(preview, progress), "notes": notes})
 
             return comparison(resources.store, resources.blind_index, snapshot, rules, sample, keep)
 
         return cast("JobRecord", self._begun(job, origin))
 
-    def rules_preview(self, job_id: str) -> dict[str, Any] | None:
+    def start_spec_preview(self, definition: SpecDefinition, sample: int, origin: Requester) -> JobRecord:
+        """Compare a mapping spec with the one in force. Raises SpecError for one that would be refused, RefusedRequestError
+        where there is nothing to read, and as `start_access` does."""
+        from idgraph.app.jobs.spec_preview import spec_preview, spec_preview_document
+
+        def job(here: Opened, job_id: Callable[[], str]) -> PagedJob:
+            def keep(preview: SpecPreviewJob) -> None:
+                self._keep_preview(job_id(), spec_preview_document(preview))
+
+            try:
+                return spec_preview(
+                    self._settings, here.resources, here.pinned.snapshot, definition, sample, keep
+                )
+            except ConfigError as error:
+                raise RefusedRequestError(str(error)) from None
+
+        return cast("JobRecord", self._started(job, origin))
+
+    def preview(self, job_id: str) -> dict[str, Any] | None:
         """What a preview found: only in the memory of this process, since its examples name persons."""
         return self._previews.get(job_id)
+
+    def _keep_preview(self, job_id: str, found: dict[str, Any]) -> None:
+        while len(self._previews) >= MOST_PREVIEWS and job_id not in self._previews:
+            del self._previews[next(iter(self._previews))]
+        self._previews[job_id] = found
+
+    def problem(self, job: JobRecord) -> str | None:
+        """Why a job failed."""
+        if job.state is not JobState.FAILED:
+            return None
+        with wiring.job_runner(self._settings) as runner:
+            return str(runner.private(job).get("error", ""))
+
+    def cancel(self, job_id: str) -> bool:
+        """Ask a job to end at its next page; False if it is not running."""
+        with wiring.job_log(self._settings) as log:
+            return log.cancel(job_id)
 
     def preview_erasure(self, identifiers: Sequence[Identifier]) -> dict[str, int] | None:
         """How much an erasure would remove, by place; None if nothing is there. Raises as `start_access` does."""

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings
     from idgraph.jobs.job import JobRunner
     from idgraph.model.events import RawRecord
-    from idgraph.model.jobs import Progress
     from idgraph.model.snapshots import MetadataSnapshot
     from idgraph.model.specs import SpecDefinition
     from ingestion.spark.workers import WorkerResources
@@ -59,7 +58,7 @@ def spec_preview(
     snapshot: MetadataSnapshot,
     definition: SpecDefinition,
     sample: int,
-    keep: Callable[[SpecPreviewJob, Progress], None] = lambda _job, _progress: None,
+    keep: Callable[[SpecPreviewJob], None] = lambda _job: None,
 ) -> SpecPreviewJob:
     """The job that compares a new version of a spec with what is in force. `keep` as of `SpecPreviewJob`. Raises SpecError for a
     spec that would be refused, ConfigError where there is nothing to read."""
@@ -135,7 +134,7 @@ def definition_digest(definition: SpecDefinition) -> str:
     return hashlib.sha256(content.encode()).hexdigest()[:32]
 
 
-def preview_document(job: SpecPreviewJob) -> dict[str, Any]:
+def spec_preview_document(job: SpecPreviewJob) -> dict[str, Any]:
     """The result as JSON shows it. `figures`: each a number, its share of the events (of the persons) looked at, and how far
     that share may be from the one of all, with 95 % confidence; 0 where all was read."""
     effect, persons, sample = job.effect, job.persons, job.sample
@@ -175,7 +174,7 @@ def preview_document(job: SpecPreviewJob) -> dict[str, Any]:
 
 def print_preview(job: SpecPreviewJob) -> None:
     """Print the result for people."""
-    found = preview_document(job)
+    found = spec_preview_document(job)
     figures = found["figures"]
     read = f"{counted(found['looked_at'], 'event')} looked at of {found['events']:,} in {counted(found['files'], 'file')}"
     if found["files_read"] < found["files"]:

@@ -33,7 +33,7 @@ def share_error(number: int, drawn: int, whole: int | None) -> float:
     return max(spread, RULE_OF_THREE / drawn if share in (0.0, 1.0) else 0.0)
 
 
-class AttributeEffect:
+class PathEffect:
     """What becomes of one attribute: how many events gain it, lose it, or have another type or value of it; of how many a
     protected value is written here in plain text (`exposes`), or a value that looks sensitive (`sensitive`)."""
 
@@ -78,7 +78,7 @@ class Effect:
         self.counts: Counter[str] = Counter()
         """`events`, `changed`, `errors_before`, `errors_after`, `errors_new`, `errors_gone`, `exposed`, `nothing_before`,
         `nothing_after`, and `erased` for events of persons who were erased, which are left out."""
-        self.attributes: dict[str, AttributeEffect] = {}
+        self.attributes: dict[str, PathEffect] = {}
         self.errors: Counter[SpecProblem] = Counter()
         """New ones."""
         self.error_positions: dict[SpecProblem, list[str]] = defaultdict(list)
@@ -134,13 +134,13 @@ class Effect:
                     known.counts[kind] += 1
                 yield kind, path
 
-    def _see(self, path: str, old: Leaf | None, new: Leaf | None) -> AttributeEffect | None:
+    def _see(self, path: str, old: Leaf | None, new: Leaf | None) -> PathEffect | None:
         known = self.attributes.get(path)
         if known is None:
             if len(self.attributes) >= MOST_PATHS:
                 self.counts["unnamed_paths"] += 1
                 return None
-            known = self.attributes[path] = AttributeEffect()
+            known = self.attributes[path] = PathEffect()
         if old is not None:
             known.before[old.data_type] += 1
         if new is not None:

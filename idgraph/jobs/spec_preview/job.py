@@ -52,7 +52,7 @@ class SpecPreviewJob(PagedJob):
         names: tuple[Callable[[str], str], Callable[[str], str]],
         tombstones: Callable[[Iterable[str]], Mapping[str, Tombstone]],
         size: int,
-        keep: Callable[[SpecPreviewJob, Progress], None] = lambda _job, _progress: None,
+        keep: Callable[[SpecPreviewJob], None] = lambda _job: None,
     ) -> None:
         """`what` are its parameters, with the name of the `spec`. `sides` are the snapshot in force and the one with the new version. `keep` is called after each page."""
         self.what = {**what, "sample": size}
@@ -81,11 +81,11 @@ class SpecPreviewJob(PagedJob):
             shown += self._page(records[start : start + PAGE])
             progress.done = min(start + PAGE, len(records))
             progress.counts = self.effect.counts.copy()
-            self._keep(self, progress)
+            self._keep(self)
             yield {}
         rules = Rules(self._sides[0].snapshot.identity_rules)
         self.persons = compare_persons(self._store, rules, self._names, shown)
-        self._keep(self, progress)
+        self._keep(self)
 
     def _page(self, records: list[RawRecord]) -> Iterator[EventPair]:
         before, after = self._sides

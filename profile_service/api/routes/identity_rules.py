@@ -70,7 +70,7 @@ def start(body: PreviewBody, service: Service, caller: Admitted) -> Response:
 def get(job: str, service: Service, caller: Admitted) -> Response:
     """How far a preview is, and what it found when it is done."""
     found = required(service.rights.jobs).record(job, JobKind.PREVIEW)
-    if found is None or found.origin.who != caller.name:
+    if found is None or found.origin.who != caller.name or "spec" in found.what:
         raise UnknownSubjectError("this caller has no such job")
     return answer(_document(service, found))
 
@@ -81,5 +81,5 @@ def _document(service: ProfileService, job: JobRecord) -> dict[str, Any]:
         "state": str(job.state),
         "done": job.progress.done,
         "total": job.progress.total,
-        "result": required(service.rights.jobs).rules_preview(job.id),
+        "result": required(service.rights.jobs).preview(job.id),
     }
