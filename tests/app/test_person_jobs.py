@@ -310,17 +310,15 @@ def test_a_mapping_spec_is_previewed_as_the_command_does(privacy: Privacy) -> No
     expected = json.loads(privacy.idgraph("specs", "preview", file, "--json").stdout)
     assert expected["figures"]["errors_new"]["number"] > 0
     path = "/v1/specs/previews"
-    body = {"definition": stated.model_dump(mode="json"), "reason": "a trial"}
+    body: dict[str, Any] = {"definition": stated.model_dump(mode="json"), "reason": "a trial"}
     problem(privacy.reader.post(path, json=body), 403)
     done = ended(privacy.ruler, privacy.ruler.post(path, json=body))
     assert (done["state"], done["result"], done["done"]) == ("done", expected, len(lines))
-    assert privacy.ruler.delete(f"{path}/{done['id']}").json() == done
     broken = body | {"definition": {**body["definition"], "operations": [{"operation": "nothing"}]}}
     assert problem(privacy.ruler.post(path, json=broken), 422)["pointer"]
     elsewhere = body | {"definition": {**body["definition"], "name": "new", "source": "nowhere"}}
     problem(privacy.ruler.post(path, json=elsewhere), 422)
-    for call in (privacy.officer.get, privacy.officer.delete):
-        problem(call(f"{path}/{done['id']}"), 403)
+    problem(privacy.officer.get(f"{path}/{done['id']}"), 403)
     rules = ended(privacy.ruler, privacy.ruler.post("/v1/identity-rules/previews", json={"rules": {}}))
     problem(privacy.ruler.get(f"{path}/{rules['id']}"), 404)
     problem(privacy.ruler.get(f"/v1/identity-rules/previews/{done['id']}"), 404)

@@ -22,7 +22,7 @@ from idgraph.model import canonical
 from idgraph.model.errors import ConfigError, DamagedStateError, QueryError, StoreError
 from idgraph.model.identifiers import Identifier
 from idgraph.model.identity_rules import IdentityRules
-from idgraph.model.jobs import JobKind, JobRecord, JobState, Progress, Requester
+from idgraph.model.jobs import JobKind, JobRecord, Progress, Requester
 from idgraph.web.refusals import RefusedRequestError
 from ingestion.spark.workers import WorkerResources
 from merge.identity.persons import Person
@@ -163,7 +163,7 @@ class PersonJobThreads(JobThreads):
             except ConfigError as error:
                 raise RefusedRequestError(str(error)) from None
 
-        return cast("JobRecord", self._started(job, origin))
+        return cast("JobRecord", self._begun(job, origin))
 
     def preview(self, job_id: str) -> dict[str, Any] | None:
         """What a preview found: only in the memory of this process, since its examples name persons."""
@@ -173,18 +173,6 @@ class PersonJobThreads(JobThreads):
         while len(self._previews) >= MOST_PREVIEWS and job_id not in self._previews:
             del self._previews[next(iter(self._previews))]
         self._previews[job_id] = found
-
-    def problem(self, job: JobRecord) -> str | None:
-        """Why a job failed."""
-        if job.state is not JobState.FAILED:
-            return None
-        with wiring.job_runner(self._settings) as runner:
-            return str(runner.private(job).get("error", ""))
-
-    def cancel(self, job_id: str) -> bool:
-        """Ask a job to end at its next page; False if it is not running."""
-        with wiring.job_log(self._settings) as log:
-            return log.cancel(job_id)
 
     def preview_erasure(self, identifiers: Sequence[Identifier]) -> dict[str, int] | None:
         """How much an erasure would remove, by place; None if nothing is there. Raises as `start_access` does."""

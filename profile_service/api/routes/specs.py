@@ -39,7 +39,6 @@ class SpecPreviewDocument(BaseModel):
     state: str = Field(description="`running`, `done`, `failed`, `cancelled` or `interrupted`.")
     done: int = Field(description="Events that were looked at.")
     total: int
-    problem: str | None = Field(default=None, description="Why it failed.")
     result: dict[str, Any] | None = Field(
         default=None, description="Null before the first events, and after a restart of the service."
     )
@@ -55,31 +54,18 @@ def start(body: SpecPreviewBody, service: Service, caller: Admitted) -> Response
 
 @router.get("/previews/{job}", response_model=SpecPreviewDocument)
 def get(job: str, service: Service, caller: Admitted) -> Response:
-    """How far a preview is, and what it has found so far. Cancelled, it keeps that."""
-    return answer(_document(service, _own(job, service, caller)))
-
-
-@router.delete("/previews/{job}", response_model=SpecPreviewDocument)
-def stop(job: str, service: Service, caller: Admitted) -> Response:
-    """Ask a preview to end after its page. One that has ended stays as it is."""
-    required(service.rights.jobs).cancel(_own(job, service, caller).id)
-    return answer(_document(service, _own(job, service, caller)))
-
-
-def _own(job: str, service: ProfileService, caller: Admitted) -> JobRecord:
+    """How far a preview is, and what it has found so far. `POST /v1/jobs/{id}/cancel` stops it, and it keeps that."""
     found = required(service.rights.jobs).record(job, JobKind.PREVIEW)
     if found is None or found.origin.who != caller.name or "spec" not in found.what:
         raise UnknownSubjectError("this caller has no such job")
-    return found
+    return answer(_document(service, found))
 
 
 def _document(service: ProfileService, job: JobRecord) -> dict[str, Any]:
-    jobs = required(service.rights.jobs)
     return {
         "id": job.id,
         "state": str(job.state),
         "done": job.progress.done,
         "total": job.progress.total,
-        "problem": jobs.problem(job),
-        "result": jobs.preview(job.id),
+        "result": required(service.rights.jobs).preview(job.id),
     }
