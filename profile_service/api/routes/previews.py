@@ -1,4 +1,4 @@
-"""Routes for previews of identity rules, for callers with the scope `rules`."""
+"""Routes for previews of identity rules and of mapping specs, for callers with the scope `rules`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from idgraph.model.callers import Caller, Scope
 from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.jobs import JobKind, JobRecord, Requester
+from idgraph.model.specs import SpecDefinition
 from idgraph.web.refusals import ForbiddenError, UnknownSubjectError
 from profile_service.api.documents import answer
 from profile_service.api.rights import require_scope, required
@@ -17,6 +18,9 @@ from profile_service.api.service import LONGEST_PURPOSE, ActingCaller, ProfileSe
 from profile_service.visibility import HIGHEST
 
 router = APIRouter(prefix="/v1/identity-rules", tags=["identity rules"])
+specs = APIRouter(prefix="/v1/specs", tags=["mapping specs"])
+
+MOST_EVENTS = 20_000
 
 
 class PreviewBody(BaseModel):
@@ -30,15 +34,18 @@ class PreviewBody(BaseModel):
 
 
 class PreviewDocument(BaseModel):
-    """A job, and what it found: counts of profiles, merges, splits, violations and changed attributes, with examples.
-    `errors` has the same keys where the numbers are estimates, at 95 % confidence. Protected identifiers are keyed hashes."""
+    """A job, and what it found. Of identity rules: counts of profiles, merges, splits, violations and changed attributes, with
+    examples; `errors` has the same keys where the numbers are estimates. Of a spec: `figures` are numbers of events and
+    persons, each with its share of those looked at and how far that may be from the share of all; 0 where all were read.
+    Errors are at 95 % confidence. Protected identifiers are keyed hashes."""
 
     id: str
     state: str = Field(description="`running`, `done`, `failed`, `cancelled` or `interrupted`.")
-    done: int = Field(description="Fragments that were looked at.")
+    done: int = Field(description="Fragments, or events, that were looked at.")
     total: int
     result: dict[str, Any] | None = Field(
-        default=None, description="Null before the end, and after a restart of the service."
+        default=None,
+        description="Null before the end (of a spec: before the first events), and after a restart of the service.",
     )
 
 
@@ -69,10 +76,14 @@ def start(body: PreviewBody, service: Service, caller: Admitted) -> Response:
 @router.get("/previews/{job}", response_model=PreviewDocument)
 def get(job: str, service: Service, caller: Admitted) -> Response:
     """How far a preview is, and what it found when it is done."""
+    return answer(_document(service, _own(job, service, caller, is_of_spec=False)))
+
+
+def _own(job: str, service: ProfileService, caller: Caller, is_of_spec: bool) -> JobRecord:
     found = required(service.rights.jobs).record(job, JobKind.PREVIEW)
-    if found is None or found.origin.who != caller.name or "spec" in found.what:
+    if found is None or found.origin.who != caller.name or ("spec" in found.what) is not is_of_spec:
         raise UnknownSubjectError("this caller has no such job")
-    return answer(_document(service, found))
+    return found
 
 
 def _document(service: ProfileService, job: JobRecord) -> dict[str, Any]:
@@ -83,3 +94,28 @@ def _document(service: ProfileService, job: JobRecord) -> dict[str, Any]:
         "total": job.progress.total,
         "result": required(service.rights.jobs).preview(job.id),
     }
+
+
+class SpecPreviewBody(BaseModel):
+    """A mapping spec to compare with the one in force of its name, if there is one. `sample`: look at so many events, drawn at
+    random."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    definition: SpecDefinition
+    sample: int = Field(default=2000, ge=1, le=MOST_EVENTS)
+    reason: str = Field(default="", max_length=LONGEST_PURPOSE)
+
+
+@specs.post("/previews", response_model=PreviewDocument, status_code=202)
+def start_spec_preview(body: SpecPreviewBody, service: Service, caller: Admitted) -> Response:
+    """What a spec would make of events in the source's own files: a job that changes nothing. One runs at a time (409)."""
+    origin = Requester(caller.name, body.reason)
+    job = required(service.rights.jobs).start_spec_preview(body.definition, body.sample, origin)
+    return answer(_document(service, job), status=202)
+
+
+@specs.get("/previews/{job}", response_model=PreviewDocument)
+def get_spec_preview(job: str, service: Service, caller: Admitted) -> Response:
+    """How far a preview is, and what it has found so far. `POST /v1/jobs/{id}/cancel` stops it, and it keeps that."""
+    return answer(_document(service, _own(job, service, caller, is_of_spec=True)))
