@@ -21,10 +21,10 @@ from merge.identity.persons import (
     Person,
     Persons,
     PersonStore,
+    carriers_of,
     moment_of,
     pin_of,
     sightings,
-    too_many,
 )
 from merge.identity.resolve import Decision, Violation
 from profile_service.reader import ProfileReader
@@ -143,15 +143,15 @@ class Links:
 
     def stored(self, identifier: Identifier) -> StoredIdentifier | None:
         """An identifier as somebody asks for it; None where no fragment carries it."""
-        most = too_many(self._reader.rules, str(identifier))
-        found = self._store.find_all(sorted(self._reader.stored_forms(identifier)), most)
+        forms = sorted(self._reader.stored_forms(identifier))
+        found, hubs = carriers_of(self._store, self._reader.rules, forms)
         carried = {self._name(form) for form, carriers in found.items() if carriers}
         if not carried:
             return None
         today = self._name(str(self._reader.rules.identifier(*identifier) or identifier))
         chosen = today if today in carried else min(carried)
         carriers = frozenset[str]().union(*found.values())
-        return StoredIdentifier(Identifier.parse(chosen), carriers, max(map(len, found.values())) == most)
+        return StoredIdentifier(Identifier.parse(chosen), carriers, bool(hubs))
 
     def explain(self, identifier: Identifier) -> list[Explanation]:
         """The persons of an identifier; where it belongs to nobody, some of those whose events showed it."""

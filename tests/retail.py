@@ -116,7 +116,7 @@ def order(number: int = 1, line: int = 1, **changed: Any) -> RawRecord:
         "created_at": "2024-03-01T00:00:00Z",
         "customer": {"email": f"p{number}@example.com", "name": {"first": "Ann", "last": "Lee"}},
         "shipping": {"line1": "1 Main St", "city": "Springfield", "country": "US"},
-        "cart": {"id": "c1", "total": "12.50", "items": 1},
+        "cart": {"total": "12.50", "items": 1},
         "guest": False,
         **changed,
     }

@@ -168,8 +168,8 @@ def shop(without_email: bool = False) -> Labelled:
     """A month of the shop, mapped by its specs, with the default rules. A record is an event.
 
     The data has no labels. The person of an event is its user; without one, the user of its device; of an order, the user of
-    the cart, else the only user with its e-mail address and name. No cart number is an identifier of a spec. A guest is the
-    address and name of the order that has the cart.
+    the cart, else the only user with its e-mail address and name. A guest is the address and name of the order that has the
+    cart.
     """
     rules = Rules(DEFAULT_RULES)
     settings = load(EXAMPLE / "idgraph.toml")

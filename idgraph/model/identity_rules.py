@@ -70,6 +70,9 @@ class NamespaceRules(BaseModel):
     connects: dict[NamespaceName, Count] = Field(
         default={}, description="How many of another namespace one identifier of this one may join."
     )
+    counted: bool = Field(
+        default=True, description="False: it joins, and is no neighbour of a hub nor a part of `size_limit`."
+    )
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
@@ -77,6 +80,8 @@ class NamespaceRules(BaseModel):
             raise ValueError("`unique` and a `max` above 1 contradict each other")
         if self.moves is not None and self.owner is not None:
             raise ValueError("give `owner` or `moves`, not both")
+        if not self.counted and self.largest is not None:
+            raise ValueError("a namespace that is not `counted` has no `unique` and no `max`")
         return self
 
     @property
@@ -163,6 +168,14 @@ class IdentityRules(BaseModel):
         description="While a person has more identifiers, its weakest links stop joining.",
     )
 
+    @model_validator(mode="after")
+    def _count_what_counts(self) -> Self:
+        limited = {name for each in self.limits for name in each.of}
+        limited.update(*(each.connects for each in self.namespaces.values()))
+        if uncounted := sorted(each for each in limited if not self.namespace(each).counted):
+            raise ValueError(f"`limits` and `connects` count {uncounted[0]!r}, which is not `counted`")
+        return self
+
     def namespace(self, name: str) -> NamespaceRules:
         """The rules of a namespace, also of one that is not named."""
         return self.namespaces.get(name, _UNNAMED)
@@ -224,6 +237,7 @@ SHOP_RULES: dict[str, Any] = {
         "customer_id": {"unique": True, "priority": 1, "normalise": "zero_padded", "hub_limit": 1_000_000},
         "email": {"max": 5, "priority": 2, "normalise": "email", "owner": "none"},
         "phone": {"max": 5, "priority": 3, "normalise": "phone"},
+        "cart_id": {"priority": 4, "counted": False},
         "device_id": {"priority": 8, "moves": "latest"},
         "anonymous_id": {"priority": 9, "moves": "latest"},
     },

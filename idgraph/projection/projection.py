@@ -66,9 +66,9 @@ NO_HUB = "hub no more"
 """The mark that takes the place of a hub's, once some of its fragments are erased, or carry it no more."""
 
 
-def hub_mark(store: StoreMarks, identifier: str, limit: int) -> str:
-    """The mark of the store that says that an identifier was found to be a hub beyond a limit."""
-    return f"hub {limit} {store.name(identifier).hex()}"
+def hub_mark(store: StoreMarks, identifier: str, bound: str) -> str:
+    """The mark of the store that says that an identifier was found to be a hub, by the bound of its namespace."""
+    return f"hub {bound} {store.name(identifier).hex()}"
 
 
 def rules_mark(rules: IndexRules) -> str:
@@ -367,10 +367,10 @@ class Projection:
             self._store.enqueue(moved)
             self._has_split = True
 
-    def _split(self, hubs: Mapping[str, int]) -> None:
+    def _split(self, hubs: Mapping[str, str]) -> None:
         """Put all that an identifier joined into the outbox, once it is a hub and joins nothing."""
-        for identifier, limit in hubs.items():
-            mark = hub_mark(self._store, identifier, limit)
+        for identifier, bound in hubs.items():
+            mark = hub_mark(self._store, identifier, bound)
             if mark not in self._hubs:
                 if not self._store.remembers(mark):
                     self._store.enqueue(self._store.find(identifier))
@@ -378,11 +378,11 @@ class Projection:
                     self._has_split = True
                 self._hubs.add(mark)
 
-    def _unsplit(self, not_hubs: Mapping[str, int]) -> None:
+    def _unsplit(self, not_hubs: Mapping[str, str]) -> None:
         """Forget that an identifier was a hub, so that all it joins is projected once it is one again; and project that once
         more, should it be one by now."""
-        for identifier, limit in not_hubs.items():
-            mark = hub_mark(self._store, identifier, limit)
+        for identifier, bound in not_hubs.items():
+            mark = hub_mark(self._store, identifier, bound)
             if self._store.remembers(mark):
                 self._hubs.discard(mark)
                 self._store.remember(NO_HUB, instead_of=mark)

@@ -44,9 +44,16 @@ from transforms.privacy.protected_names import StoredNames
 ROWS = 5000
 """Per Arrow batch that a task gives."""
 
-_NAMES = "fragment string, identifier string, too_many long"
+_NAMES = "fragment string, identifier string, too_many long, counts int"
 _PROFILES = "id string, version long, fragments array<string>, misplaced array<string>, line binary"
-_ARROW_NAMES = pa.schema([("fragment", pa.string()), ("identifier", pa.string()), ("too_many", pa.int64())])
+_ARROW_NAMES = pa.schema(
+    [
+        ("fragment", pa.string()),
+        ("identifier", pa.string()),
+        ("too_many", pa.int64()),
+        ("counts", pa.int32()),
+    ]
+)
 _ARROW_PROFILES = pa.schema(
     [
         ("id", pa.string()),
@@ -76,7 +83,9 @@ def _profiles(session: SparkSession, plan: WorkerPlan, sent: Broadcast[bytes]) -
     fragments = session.createDataFrame(pa.table({"fragment": pa.array(store.ids(), pa.string())}))
     names = map_in_arrow(fragments, functools.partial(_carried, plan, sent), _NAMES)
     pins = [
-        CarriedName(f"{low} {high}", each, 0) for low, high in pinned_together(store) for each in (low, high)
+        CarriedName(f"{low} {high}", each, 0, 0)
+        for low, high in pinned_together(store)
+        for each in (low, high)
     ]
     pinned = session.createDataFrame(_table(_ARROW_NAMES, pins))
     shared = _shared(names, pinned).localCheckpoint()
@@ -100,7 +109,7 @@ def _profiles(session: SparkSession, plan: WorkerPlan, sent: Broadcast[bytes]) -
 def _shared(names: DataFrame, pinned: DataFrame) -> DataFrame:
     """Rows of (fragment, identifier) with the number of the fragment's node, the smallest number of those that carry the
     identifier, how many these are, and how many are too many. A pin stands as a fragment that does not count."""
-    every = names.withColumn("counts", F.lit(1)).union(pinned.withColumn("counts", F.lit(0)))
+    every = names.union(pinned)
     same = Window.partitionBy("identifier")
     node = F.xxhash64("fragment")
     return every.select(

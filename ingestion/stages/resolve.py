@@ -30,11 +30,13 @@ BEGINNING = b'{"fragments":'
 
 
 class CarriedName(NamedTuple):
-    """A fragment carries an identifier, which joins nothing as soon as `too_many` fragments do."""
+    """A fragment carries an identifier, which joins nothing as soon as `too_many` fragments do, of those that count (1; 0 for
+    one that does not)."""
 
     fragment_id: str
     identifier: str
     too_many: int
+    counts: int
 
 
 class JoinedFragment(NamedTuple):
@@ -63,8 +65,9 @@ def carried(store: PersonStore, ids: Iterable[str], rules: Rules) -> Iterator[Ca
         for each in found.values():
             member = _member(each)
             # Its own id, too, where all its events are taken back.
+            counts = rules.counted([Identifier.parse(each.id)])
             for name in {each.id, *member.state.names()} if member else ():
-                yield CarriedName(each.id, name, too_many(rules, name))
+                yield CarriedName(each.id, name, too_many(rules, name), counts)
 
 
 def pinned_together(store: PersonStore) -> Iterator[tuple[str, str]]:

@@ -80,13 +80,13 @@ class Component(NamedTuple):
 
 class Found(NamedTuple):
     """Components; by id why fragments could not be read, without any value; and the identifiers, as they are stored, that
-    more fragments carry than their hub limit allows, with that limit. `not_hubs` are those that a fragment carries no
+    more fragments carry than their hub limit allows, with that bound. `not_hubs` are those that a fragment carries no
     more, as an event was taken back, and that are no hubs."""
 
     components: list[Component]
     unreadable: dict[str, str]
-    hubs: dict[str, int]
-    not_hubs: dict[str, int]
+    hubs: dict[str, str]
+    not_hubs: dict[str, str]
 
     def persons(self) -> list[Person]:
         """All persons, sorted by id."""
@@ -98,6 +98,14 @@ class Named(NamedTuple):
 
     persons: list[Person]
     unreadable: dict[str, str]
+
+
+class Carriers(NamedTuple):
+    """By identifier the fragments that carry it; `hubs` are identifiers that more carry than their hub limit allows, with
+    that bound: of these, some fragments."""
+
+    carriers: dict[str, list[str]]
+    hubs: dict[str, str]
 
 
 class Owners(NamedTuple):
@@ -316,6 +324,26 @@ def too_many(rules: Rules, identifier: str) -> int:
     return UNLIMITED if limit is None else limit + 2
 
 
+def carriers_of(store: FragmentStore, rules: Rules, identifiers: Iterable[str]) -> Carriers:
+    """The fragments that carry some identifiers, as they are stored. Raises StoreError."""
+    by_limit: dict[int, list[str]] = defaultdict(list)
+    for text in identifiers:
+        by_limit[too_many(rules, text)].append(text)
+    found = Carriers({}, {})
+    for limit, some in by_limit.items():
+        found.carriers.update(store.find_all(some, limit))
+        for text in [each for each in some if len(found.carriers.get(each, ())) >= limit]:
+            if _counted(found.carriers[text], rules) < limit:
+                found.carriers.update(store.find_all([text], UNLIMITED))
+            if _counted(found.carriers[text], rules) >= limit:
+                found.hubs[text] = rules.hub_bound(Identifier.parse(text).type)
+    return found
+
+
+def _counted(fragment_ids: Sequence[str], rules: Rules) -> int:
+    return rules.counted(list(map(Identifier.parse, fragment_ids)))
+
+
 def sightings(
     member: Member, name: Callable[[str], str]
 ) -> Iterator[tuple[Class, list[Pair], Origin, Origin]]:
@@ -369,7 +397,7 @@ class _Neighbourhood:
         self._pinned_together: list[tuple[str, str]] = []
         self._first_carrier: dict[str, str] = {}
         self.hubs: set[Identifier] = set()
-        self.stored_hubs: dict[str, int] = {}
+        self.stored_hubs: dict[str, str] = {}
         self._taken_back: set[str] = set()
         self.pins: dict[Identifier, list[Pin]] = defaultdict(list)
         self.unreadable: dict[str, str] = {}
@@ -434,27 +462,15 @@ class _Neighbourhood:
         return [*sorted(found), *self._pinned(sorted(found))] if found else []
 
     def _carriers(self, identifiers: Sequence[str]) -> dict[str, list[str]]:
-        by_limit: dict[int, list[str]] = defaultdict(list)
-        for text in identifiers:
-            by_limit[too_many(self._rules, text)].append(text)
-        found: dict[str, list[str]] = {}
-        for limit, some in by_limit.items():
-            for text, carriers in self._store.find_all(some, limit).items():
-                if len(carriers) < limit:
-                    found[text] = carriers
-                else:
-                    self.hubs.add(Identifier.parse(self._name(text)))
-                    self.stored_hubs[text] = limit - 2
-        return found
+        found = carriers_of(self._store, self._rules, identifiers)
+        self.hubs.update(Identifier.parse(self._name(text)) for text in found.hubs)
+        self.stored_hubs.update(found.hubs)
+        return {text: carriers for text, carriers in found.carriers.items() if text not in found.hubs}
 
-    def stored_not_hubs(self) -> dict[str, int]:
-        """The identifiers that some fragment carries no more and that are no hubs, with their limit."""
-        limits = {each: self._rules.hub_limit(Identifier.parse(each).type) for each in self._taken_back}
-        return {
-            each: limit
-            for each, limit in limits.items()
-            if limit is not None and each not in self.stored_hubs
-        }
+    def stored_not_hubs(self) -> dict[str, str]:
+        """The identifiers that some fragment carries no more and that are no hubs, with their bound."""
+        bounds = {each: self._rules.hub_bound(Identifier.parse(each).type) for each in self._taken_back}
+        return {each: bound for each, bound in bounds.items() if bound and each not in self.stored_hubs}
 
     def _root(self, fragment_id: str) -> str:
         above = self._above

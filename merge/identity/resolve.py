@@ -95,12 +95,7 @@ def _age(pin: Pin) -> tuple[int, str, str, str]:
 
 
 def _hubs(links: Sequence[Link], rules: Rules, known: Iterable[Identifier]) -> dict[Pair, str]:
-    neighbours = Counter(each for link in links for each in link.pair)
-    hubs = set(known)
-    for identifier, count in neighbours.items():
-        limit = rules.hub_limit(identifier.type)
-        if limit is not None and count > limit:
-            hubs.add(identifier)
+    hubs = {*known, *rules.hubs(link.pair for link in links)}
     return {link.pair: "hub" for link in links if not hubs.isdisjoint(link.pair)} if hubs else {}
 
 
@@ -266,7 +261,9 @@ def _contested(attempt: _Attempt, pins: Iterable[Pin], rules: Rules) -> dict[Pai
 def _too_large(attempt: _Attempt, ordered: Sequence[Order], rules: Rules) -> dict[Pair, str]:
     """The weakest links inside each part that has too many identifiers."""
     limit = rules.document.size_limit
-    large = {attempt.find(part[0]) for part in attempt.parts() if limit is not None and len(part) > limit}
+    large = {
+        attempt.find(part[0]) for part in attempt.parts() if limit is not None and rules.counted(part) > limit
+    }
     if not large:
         return {}
     inside: dict[Identifier, list[Order]] = {}

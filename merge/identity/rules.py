@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -107,6 +108,9 @@ class Rules:
         hub_limits = [each for each in (self.document.hub_limit, *own) if each is not None]
         self.least_hub_limit = min(hub_limits, default=None)
         self.connecting = any(each.connects for each in self.document.namespaces.values())
+        self._uncounted = frozenset(
+            name for name, rules in self.document.namespaces.items() if not rules.counted
+        )
 
     def _make_limits(self) -> None:
         for name, rules in self.document.namespaces.items():
@@ -150,6 +154,28 @@ class Rules:
         """How many distinct neighbours an identifier may have; None if that is not limited."""
         own = self.document.namespace(namespace).hub_limit
         return self.document.hub_limit if own is None else own
+
+    def hub_bound(self, namespace: str) -> str:
+        """What makes a hub of a namespace, as a word: its limit, and what is not counted. Empty if it is not limited."""
+        limit = self.hub_limit(namespace)
+        return "" if limit is None else "-".join((str(limit), *sorted(self._uncounted)))
+
+    def hubs(self, pairs: Iterable[Pair]) -> set[Identifier]:
+        """The identifiers of distinct pairs that have more neighbours than their hub limit allows."""
+        neighbours = Counter(
+            each
+            for low, high in pairs
+            for each, other in ((low, high), (high, low))
+            if other.type not in self._uncounted
+        )
+        limits = ((each, self.hub_limit(each.type), count) for each, count in neighbours.items())
+        return {each for each, limit, count in limits if limit is not None and count > limit}
+
+    def counted(self, identifiers: Sequence[Identifier]) -> int:
+        """How many of some identifiers count as neighbours, and for the size of a person."""
+        if not self._uncounted:
+            return len(identifiers)
+        return sum(each.type not in self._uncounted for each in identifiers)
 
     def connects(self, namespace: str, other: str) -> int | None:
         """How many identifiers of `other` one of `namespace` may join; None if that is not limited."""

@@ -36,9 +36,7 @@ def _may_have_hubs(links: Sequence[Link], rules: Rules) -> bool:
     # Nobody has more neighbours than there are links.
     if rules.least_hub_limit is None or len(links) <= rules.least_hub_limit:
         return False
-    neighbours = Counter(each for link in links for each in link.pair)
-    limits = ((rules.hub_limit(each.type), count) for each, count in neighbours.items())
-    return any(limit is not None and count > limit for limit, count in limits)
+    return bool(rules.hubs(link.pair for link in links))
 
 
 def _exceeds_connects(joining: Sequence[Pair], rules: Rules) -> bool:
@@ -68,7 +66,7 @@ def _keeps_limits(part: Sequence[Identifier], first_seen: Mapping[Identifier, in
     if len(part) == 1:
         return True
     largest = rules.document.size_limit
-    if largest is not None and len(part) > largest:
+    if largest is not None and rules.counted(part) > largest:
         return False
     counted: dict[int, list[Identifier]] = defaultdict(list)
     for each in part:

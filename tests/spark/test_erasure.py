@@ -20,7 +20,7 @@ def order(number: int, mail: str) -> bytes:
             "created_at": "2024-03-02T00:00:00Z",
             "customer": {"email": mail, "name": {"first": "Ann", "last": "Lee"}},
             "shipping": {"line1": "1 Main St", "city": "Springfield"},
-            "cart": {"id": "cart", "total": "1.50", "items": 1},
+            "cart": {"total": "1.50", "items": 1},
         }
     ).encode()
 

@@ -65,7 +65,7 @@ def order(number: int) -> bytes:
             "created_at": "2024-03-02T00:00:00Z",
             "customer": {"email": MAIL, "name": {"first": NAME, "last": NAME}},
             "shipping": {"line1": STREET, "city": "Springfield"},
-            "cart": {"id": "cart", "total": "1.50", "items": 1},
+            "cart": {"total": "1.50", "items": 1},
         }
     ).encode()
 

@@ -310,7 +310,7 @@ class Erasure:
         rules = Rules(self._rules().identity)
         for each in identifiers:
             # Without these fragments it may join others again.
-            mark = hub_mark(self._store, each, rules.hub_limit(Identifier.parse(each).type) or 0)
+            mark = hub_mark(self._store, each, rules.hub_bound(Identifier.parse(each).type))
             if self._store.remembers(mark):
                 self._store.remember(NO_HUB, instead_of=mark)
         pinned = {name for pin in self._store.pins_of(sorted(identifiers)) for name in pin[:2]}

@@ -17,7 +17,7 @@ from merge.identity.rules import Rules, normalise
 from tests.lanes import examples
 from tests.merge.identity.cases import run
 
-NAMESPACES = ("user", "email", "device", "phone")
+NAMESPACES = ("user", "email", "device", "phone", "cart")
 IDENTIFIERS = st.tuples(st.sampled_from(NAMESPACES), st.sampled_from("abcdef")).map(list)
 TIMES = st.integers(0, 30).map(lambda day: f"2026-03-{day + 1:02d}T09:00:00Z")
 EVENTS = st.lists(
@@ -37,7 +37,8 @@ RULES = st.fixed_dictionaries(
                 "user": st.sampled_from(({"unique": True, "priority": 1}, {"max": 2}, {})),
                 "email": st.sampled_from(({"max": 2, "owner": "none"}, {"connects": {"user": 1}}, {})),
                 "device": st.sampled_from(({"moves": "latest"}, {"owner": "none"}, {})),
-            }
+            },
+            optional={"cart": st.just({"counted": False})},
         )
     },
     optional={
@@ -113,7 +114,8 @@ def test_limits_and_never_pins_hold(rules: Any, events: Any, pins: Any) -> None:
         for name, count in Counter(each.type for each in part).items():
             largest = document.namespace(name).largest
             assert largest is None or count <= largest
-        assert document.size_limit is None or len(part) <= document.size_limit
+        counted = [each for each in part if document.namespace(each.type).counted]
+        assert document.size_limit is None or len(counted) <= document.size_limit
 
 
 def test_an_always_pin_exceeds_a_limit_and_no_more() -> None:
@@ -186,6 +188,19 @@ def test_a_pair_that_is_pinned_apart_claims_nothing() -> None:
 def test_one_address_too_many_leaves_the_others_where_they_are() -> None:
     events = shown("user:7 email:a", "user:7 email:b", "user:7 email:a email:c")
     assert parts(NOBODYS, events) == ["email:a email:b user:7", "email:c"]
+
+
+def test_a_person_has_many_carts() -> None:
+    events = shown("user:7 email:a", *(f"email:a cart:{each}" for each in range(4)), "user:7 cart:3")
+    together = ["cart:0 cart:1 cart:2 cart:3 email:a user:7"]
+    for limit in ("hub_limit", "size_limit"):
+        assert parts({limit: 4}, events) != together
+        assert parts({limit: 4, "namespaces": {"cart": {"counted": False}}}, events) == together
+
+
+def test_a_cart_of_many_is_a_hub() -> None:
+    rules = {"hub_limit": 2, "namespaces": {"cart": {"counted": False}}}
+    assert len(parts(rules, shown("user:7 cart:a", "user:8 cart:a", "user:9 cart:a"))) == 4
 
 
 @settings(max_examples=examples(300))
