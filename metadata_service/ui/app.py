@@ -17,7 +17,7 @@ from idgraph.model.errors import IdgraphError, ProfileServiceError
 from idgraph.web.problems import STATUS, KeepSlashes
 from metadata_service.api.service import MetadataService
 from metadata_service.storage.sessions import Sessions
-from metadata_service.ui import attributes, profiles, signing_in, spec_versions, specs
+from metadata_service.ui import attributes, deciding, profiles, signing_in, spec_versions, specs
 from metadata_service.ui.page import (
     ROOT,
     SIGN_IN,
@@ -76,7 +76,7 @@ def create_pages(service: MetadataService, profile_source: ProfileSource | None)
     app.state.service = service
     app.state.sessions = Sessions(service.database)
     app.state.profile_source = profile_source
-    for module in (signing_in, attributes, specs, spec_versions, profiles):
+    for module in (signing_in, attributes, specs, spec_versions, profiles, deciding):
         app.include_router(module.router)
     app.mount(f"{ROOT}/static", StaticFiles(directory=STATIC))
     app.add_middleware(KeepSlashes)
@@ -99,6 +99,8 @@ def _answer_errors(app: FastAPI) -> None:
 
     @app.exception_handler(IdgraphError)
     def failed(request: Request, error: IdgraphError) -> Response:
+        if isinstance(error, ProfileServiceError) and error.status in REFUSED:
+            return _error_page(request, error.status or 503, str(error), roles=False)
         if isinstance(error, ProfileServiceError):
             return _error_page(request, 503, f"{error}. Pages of the catalogue still work.")
         status = next((STATUS[base] for base in type(error).__mro__ if base in STATUS), 422)
@@ -127,10 +129,14 @@ def _answer_errors(app: FastAPI) -> None:
         return response
 
 
+REFUSED = (400, 403, 404, 409, 410, 412, 422)
+"""Answers of the profile service that say what is wrong."""
 TITLES = {403: "Not allowed", 404: "Not found", 412: "Changed meanwhile", 503: "Does not answer"}
 
 
-def _error_page(request: Request, status: int, problem: str) -> Response:
+def _error_page(request: Request, status: int, problem: str, roles: bool = True) -> Response:
     session = find_session(request)
     title = TITLES.get(status, "This did not work")
-    return render(request, "error.html", session, status, title=title, code=status, problem=problem)
+    return render(
+        request, "error.html", session, status, title=title, code=status, problem=problem, roles=roles
+    )

@@ -10,16 +10,19 @@ from fastapi import APIRouter, Path, Request, Response
 
 from idgraph.client import ProfilesClient
 from idgraph.model import paths
+from idgraph.model.callers import Caller, Scope
 from idgraph.model.errors import ProfileServiceError
 from idgraph.model.identifiers import HASHED_PREFIX, Identifier
 from idgraph.web.path_values import path_value
 from metadata_service.storage.sessions import Session
+from metadata_service.ui.link_picture import link_picture
 from metadata_service.ui.page import OwnFields, SignedIn, curl, render, see_other
 
 router = APIRouter()
 
 LIST = "/ui/profiles"
 SECONDS = 5.0
+TakenIdentifier = Annotated[str, Path(description="Read as it was sent.")]
 
 
 class ProfileSource(NamedTuple):
@@ -91,7 +94,7 @@ def find(request: Request, session: SignedIn, fields: OwnFields) -> Response:
 def show(
     request: Request,
     session: SignedIn,
-    identifier: Annotated[str, Path(description="Read as it was sent.")],
+    identifier: TakenIdentifier,
 ) -> Response:
     """One person."""
     identifier = path_value(request, 3)
@@ -102,8 +105,13 @@ def show(
         return _search(request, session, 404, missing=identifier)
     with profiles_client(request, session) as client:
         explained = client.explain(identifier)
+        consents = client.call("GET", "profiles", identifier, "consents")["items"]
+        history = client.history(identifier)
+    links = explained[0] if explained else {"accepted": [], "refused": [], "identifiers": []}
+    own = links["identifiers"]
+    root = identifier if identifier in own else own[0] if own else ""
+    rights = profiles_rights(session)
     kind, _, value = (identifier if _is_shown(found, identifier) else found["id"]).partition(":")
-    source: ProfileSource = request.app.state.profile_source
     sources = sorted({origin["source"] for origin in found["provenance"].values()})
     return render(
         request,
@@ -115,13 +123,30 @@ def show(
         profile=found,
         groups=_groups(found),
         sources=sources,
-        links=explained[0] if explained else {"accepted": [], "refused": []},
-        curl=curl(source.url, f"/v1/profiles/{quote(identifier, safe=':')}", provenance="true"),
+        asked=identifier,
+        links=links,
+        picture=link_picture(root, own, links["accepted"], links["refused"]) if own else None,
+        consents=consents,
+        history=history,
+        may_reveal=rights.may_reveal,
+        may_erase=Scope.PRIVACY in rights.scopes,
+        curl=curl(service_url(request), f"/v1/profiles/{quote(identifier, safe=':')}", provenance="true"),
     )
 
 
 def _is_shown(profile: dict[str, Any], name: str) -> bool:
     return any(f"{each['type']}:{each['value']}" == name for each in profile["identifiers"])
+
+
+def service_url(request: Request) -> str:
+    """Where scripts ask the same."""
+    source: ProfileSource | None = request.app.state.profile_source
+    return "" if source is None else source.url
+
+
+def profiles_rights(session: Session) -> Caller:
+    """What the profile service lets the person do."""
+    return session.caller.caller("", None)
 
 
 def profiles_client(request: Request, session: Session) -> ProfilesClient:

@@ -153,7 +153,9 @@ def whole_site(folder: Path) -> Iterator[Whole]:
         own = stack.enter_context(MetadataClient(url, site.tokens[Role.SERVICE]))
         following = stack.enter_context(Following(own))
         audit = AuditLog(folder / "audit.jsonl", pipeline.provider.purpose_key(PURPOSE))
-        service = ProfileService(pipeline, following, audit, is_local=True)
+        service = ProfileService(
+            pipeline, following, audit, is_local=True, project=lambda _: pipeline.project().is_whole
+        )
         profiles = stack.enter_context(serving(create_profile_app(service)))
         app.state.pages.state.profile_source = ProfileSource(profiles)
         whole = Whole(site, pipeline, client)

@@ -6,6 +6,7 @@ from functools import partial
 
 import httpx
 
+from idgraph.model.callers import Scope
 from metadata_service.storage.tokens import Role, create_token, revoke_token
 from tests.ingestion.patience import eventually
 from tests.metadata_service.ui.site import EVENT, Person, Whole
@@ -15,9 +16,10 @@ SCRIPT = '<script>alert(1)</script>"onload=alert(1)'
 PERSON = "/ui/profiles/user_id:3474"
 
 
-def reader(whole: Whole, name: str, clearance: int) -> Person:
+def reader(whole: Whole, name: str, clearance: int, *scopes: Scope, reveal: bool = False) -> Person:
     """Somebody whose token the profile service admits."""
-    token = create_token(whole.site.app.state.service.database, name, Role.PROFILES, clearance=clearance)
+    database = whole.site.app.state.service.database
+    token = create_token(database, name, Role.PROFILES, None, clearance, reveal, scopes)
     client = whole.site.browser()
     assert client.post("/ui/sign-in", data={"token": token}).url.path == "/ui/profiles"
     person = Person(client)

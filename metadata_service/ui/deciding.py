@@ -1,0 +1,205 @@
+"""Why identifiers are one person, and decisions on that: each shows what it would do before its button works."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal, NamedTuple
+from urllib.parse import quote
+
+from fastapi import APIRouter, Query, Request, Response
+
+from idgraph.client import ProfilesClient
+from idgraph.model.callers import Scope
+from idgraph.model.errors import ProfileServiceError
+from idgraph.web.path_values import path_value
+from idgraph.web.refusals import RefusedRequestError
+from metadata_service.storage.sessions import Session
+from metadata_service.ui.link_picture import link_picture
+from metadata_service.ui.page import OwnFields, SignedIn, curl, local_path, render
+from metadata_service.ui.profiles import LIST, TakenIdentifier, profiles_client, profiles_rights, service_url
+
+router = APIRouter()
+
+NEVER, NONE = "never", "none"
+
+
+class LinkPin(NamedTuple):
+    """A decision on two identifiers, as forms have it."""
+
+    one: str
+    other: str
+    decision: str
+
+    @property
+    def field(self) -> str:
+        """The value of its field."""
+        return json.dumps(self)
+
+    @property
+    def undone(self) -> LinkPin:
+        """What takes it back."""
+        return self._replace(decision=NONE)
+
+    def body(self) -> dict[str, Any]:
+        return {"pair": [self.one, self.other], "decision": self.decision}
+
+
+class Effect(NamedTuple):
+    """What decisions would do: `pins` that are asked for, further ones that were `offered` since a link would join next, each
+    with the rule that keeps it apart today and whether it is `chosen`, and the answer of the profile service."""
+
+    pins: list[LinkPin]
+    offered: list[tuple[LinkPin, str, bool]]
+    change: dict[str, Any]
+
+    @property
+    def decided(self) -> list[LinkPin]:
+        """All that the button decides."""
+        return self.pins + [pin for pin, _, is_chosen in self.offered if is_chosen]
+
+    @property
+    def previewed(self) -> str:
+        return previewed(self.decided)
+
+
+def previewed(pins: Iterable[LinkPin]) -> str:
+    """What a form says that was shown."""
+    return json.dumps(sorted(pins))
+
+
+def effect_of(client: ProfilesClient, pins: list[LinkPin], chosen: Iterable[LinkPin] | None = None) -> Effect:
+    """Raises ProfileServiceError. Without a choice, all that would join next is pinned too."""
+    first = _preview(client, pins)
+    offered = _joining(first)
+    chosen = offered if chosen is None else chosen
+    chosen = [each for each in dict.fromkeys(chosen) if each not in pins]
+    last = _preview(client, [*pins, *chosen]) if chosen else first
+    offered |= _joining(last) | {each: offered.get(each, "") for each in chosen}
+    return Effect(pins, [(each, rule, each in chosen) for each, rule in offered.items()], last)
+
+
+def _preview(client: ProfilesClient, pins: Iterable[LinkPin]) -> dict[str, Any]:
+    found = client.call("POST", "links", "preview", body={"pins": [each.body() for each in pins]})
+    return dict(found)
+
+
+def _joining(change: Mapping[str, Any]) -> dict[LinkPin, str]:
+    return {LinkPin._make((*each["pair"], NEVER)): each.get("rule") or "" for each in change["joining"]}
+
+
+@router.get(LIST + "/{identifier}/explain")
+def explain(
+    request: Request,
+    session: SignedIn,
+    identifier: TakenIdentifier,  # noqa: ARG001 - read as it was sent
+    other: Annotated[str, Query(alias="with", max_length=4096)] = "",
+    cut: Annotated[int | None, Query(ge=0)] = None,
+) -> Response:
+    """The picture of a person's links; with another identifier, the path to it and what unlinking would do."""
+    named = path_value(request, 3)
+    effect = None
+    with profiles_client(request, session) as client:
+        params = {"with": other} if other else {}
+        found = client.call("GET", "profiles", named, "explain", params=params)["items"][0]
+        path = found.get("path") or []
+        if path and cut is None:
+            cut = next((number for number, each in enumerate(path) if each["splits"]), 0)
+        chosen = path[cut] if path and cut is not None and cut < len(path) else None
+        if chosen is not None and may_decide(session):
+            effect = effect_of(client, [LinkPin._make((*chosen["pair"], NEVER))])
+    own = found["identifiers"]
+    root = named if named in own else own[0] if own else ""
+    ends = sorted({end for link in found["refused"] for end in link["pair"]} - set(own))
+    return render(
+        request,
+        "explain.html",
+        session,
+        title="Why are these one person?",
+        asked=named,
+        other=other,
+        others=[each for each in own if each != named],
+        beyond=ends,
+        found=found,
+        path=path,
+        cut=cut,
+        chosen=chosen,
+        effect=effect,
+        picture=link_picture(root, own, found["accepted"], found["refused"]) if own else None,
+        curl=curl(service_url(request), f"/v1/profiles/{quote(named, safe=':')}/explain", **params),
+        back=f"{request.url.path}?{request.url.query}",
+    )
+
+
+def may_decide(session: Session) -> bool:
+    """Whether the person has the scope for it."""
+    return Scope.LINKS in profiles_rights(session).scopes
+
+
+@router.get("/ui/links/new")
+def propose(
+    request: Request,
+    session: SignedIn,
+    one: Annotated[str, Query(max_length=4096)],
+    other: Annotated[str, Query(max_length=4096)],
+    decision: Literal["always", "never", "none"] = "always",
+) -> Response:
+    """What one decision would do."""
+    with profiles_client(request, session) as client:
+        effect = effect_of(client, [LinkPin(one, other, decision)], ())
+    back = f"{LIST}/{quote(one, safe=':')}"
+    return _shown(request, session, effect, back=back)
+
+
+@router.post("/ui/links")
+def decide(request: Request, session: SignedIn, fields: OwnFields) -> Response:
+    """Show what decisions would do, or decide. Where the evidence is not what was shown, it is shown again."""
+    pins, also = (_pins(fields, name) for name in ("pin-", "also-"))
+    if not pins:
+        raise RefusedRequestError("choose what to decide")
+    is_asked, reason = fields.get("act") == "decide", fields.get("reason", "").strip()
+    back = local_path(fields.get("back"))
+    context: dict[str, Any] = {"back": back, "reason": reason, "problem": "", "note": ""}
+    with profiles_client(request, session) as client:
+        if is_asked and reason and fields.get("previewed") == previewed(pins + also):
+            body = {"pins": [each.body() for each in pins + also], "reason": reason}
+            try:
+                done = client.call("POST", "links", body=body, if_match=fields.get("etag", ""))
+                return render(
+                    request,
+                    "decided.html",
+                    session,
+                    title="Decided",
+                    done=done,
+                    decided=pins + also,
+                    back=back,
+                )
+            except ProfileServiceError as error:
+                if error.status != 412:
+                    raise
+                context["note"] = "Evidence arrived, or somebody decided, since this was shown."
+        elif is_asked and not reason:
+            context["problem"] = "Say why: the reason stays with the pin. No personal data."
+        elif is_asked:
+            context["note"] = "Other pins are chosen than were shown."
+        effect = effect_of(client, pins, also)
+    status = 412 if context["note"] else 422 if context["problem"] else 200
+    return _shown(request, session, effect, status, **context)
+
+
+def _shown(request: Request, session: Session, effect: Effect, status: int = 200, **context: Any) -> Response:
+    shown = {"reason": "", "problem": "", "note": ""} | context
+    return render(request, "decide.html", session, status, title="What would happen", effect=effect, **shown)
+
+
+def _pins(fields: Mapping[str, str], prefix: str) -> list[LinkPin]:
+    """Raises RefusedRequestError."""
+    try:
+        found = [
+            LinkPin._make(map(str, json.loads(fields[name])))
+            for name in sorted(fields)
+            if name.startswith(prefix)
+        ]
+    except (ValueError, TypeError):
+        raise RefusedRequestError("the form cannot be read") from None
+    return list(dict.fromkeys(found))
