@@ -45,7 +45,7 @@ class LinkPin(NamedTuple):
         return {"pair": [self.one, self.other], "decision": self.decision}
 
 
-class Effect(NamedTuple):
+class DecisionEffect(NamedTuple):
     """What decisions would do: `pins` that are asked for, further ones that were `offered` since a link would join next, each
     with the rule that keeps it apart today and whether it is `chosen`, and the answer of the profile service."""
 
@@ -68,7 +68,9 @@ def previewed(pins: Iterable[LinkPin]) -> str:
     return json.dumps(sorted(pins))
 
 
-def effect_of(client: ProfilesClient, pins: list[LinkPin], chosen: Iterable[LinkPin] | None = None) -> Effect:
+def effect_of(
+    client: ProfilesClient, pins: list[LinkPin], chosen: Iterable[LinkPin] | None = None
+) -> DecisionEffect:
     """Raises ProfileServiceError. Without a choice, all that would join next is pinned too."""
     first = _preview(client, pins)
     offered = _joining(first)
@@ -76,7 +78,7 @@ def effect_of(client: ProfilesClient, pins: list[LinkPin], chosen: Iterable[Link
     chosen = [each for each in dict.fromkeys(chosen) if each not in pins]
     last = _preview(client, [*pins, *chosen]) if chosen else first
     offered |= _joining(last) | {each: offered.get(each, "") for each in chosen}
-    return Effect(pins, [(each, rule, each in chosen) for each, rule in offered.items()], last)
+    return DecisionEffect(pins, [(each, rule, each in chosen) for each, rule in offered.items()], last)
 
 
 def _preview(client: ProfilesClient, pins: Iterable[LinkPin]) -> dict[str, Any]:
@@ -187,7 +189,9 @@ def decide(request: Request, session: SignedIn, fields: OwnFields) -> Response:
     return _shown(request, session, effect, status, **context)
 
 
-def _shown(request: Request, session: Session, effect: Effect, status: int = 200, **context: Any) -> Response:
+def _shown(
+    request: Request, session: Session, effect: DecisionEffect, status: int = 200, **context: Any
+) -> Response:
     shown = {"reason": "", "problem": "", "note": ""} | context
     return render(request, "decide.html", session, status, title="What would happen", effect=effect, **shown)
 
