@@ -14,7 +14,8 @@ import asyncio
 import random
 import ssl
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -301,6 +302,19 @@ class AsyncProfilesClient(_Calls):
     async def count(self, query: str | list[Any] = "") -> int:
         """How many profiles match."""
         return int((await self._call(_Request("POST", "/v1/search/count", _query(query))))["count"])
+
+    @asynccontextmanager
+    async def download(self, *path: str) -> AsyncIterator[tuple[Mapping[str, str], AsyncIterator[bytes]]]:
+        """The headers and the content of a route that answers with a file; `path` as of `ProfilesClient.call`. Raises
+        ProfileServiceError."""
+        try:
+            async with self._http.stream("GET", _path(path)) as answer:
+                if not answer.is_success:
+                    await answer.aread()
+                    _content(answer)
+                yield answer.headers, answer.aiter_bytes()
+        except httpx.TransportError as error:
+            _give_up(MOST_TRIES, error)
 
     async def close(self) -> None:
         await self._http.aclose()

@@ -57,6 +57,7 @@ NAVIGATION = (
     ("Catalogue", (NavigationItem("Search Attributes", HOME, "search", "/v1/attributes"),)),
     ("Mapping", (NavigationItem("Mapping Specs", "/ui/specs", "spec", "/v1/specs"),)),
     ("People", (NavigationItem("Profiles", "/ui/profiles", "person", ""),)),
+    ("Operate", (NavigationItem("Batch Operations", "/ui/jobs", "jobs", ""),)),
 )
 
 
@@ -87,6 +88,14 @@ def ordinal_time(ordinal: int) -> str:
     return str(ordinal)
 
 
+def duration(seconds: float) -> str:
+    """A length of time as people say it: `40 s`, `5 min`, `3 h 20 min`."""
+    minutes = round(seconds / 60)
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+
+
 def mark(source: str) -> str:
     """The two characters that stand for a source."""
     return (source[:2] or "?").upper()
@@ -114,7 +123,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=lambda value: visible(value) if type(value) is str else value,
     )
-    made: tuple[Callable[..., Any], ...] = (as_json, as_time, as_typed, mark, ordinal_time, tint)
+    made: tuple[Callable[..., Any], ...] = (as_json, as_time, as_typed, duration, mark, ordinal_time, tint)
     found.filters.update({each.__name__: each for each in made}, segment=lambda text: quote(text, safe=""))
     found.globals.update(static=static_url)
     return found

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, Path, Request, Response
 
-from idgraph.client import ProfilesClient
+from idgraph.client import AsyncProfilesClient, ProfilesClient
 from idgraph.model import paths
 from idgraph.model.callers import Caller, Scope
 from idgraph.model.errors import ProfileServiceError
@@ -32,9 +32,15 @@ class ProfileSource(NamedTuple):
     ca_file: FilePath | None = None
     allow_plain_http: bool = False
 
-    def client(self, token: str) -> ProfilesClient:
+    def client(self, token: str, seconds: float = SECONDS) -> ProfilesClient:
         """Asks with somebody's own token."""
         return ProfilesClient(
+            self.url, token, seconds, ca_file=self.ca_file, allow_plain_http=self.allow_plain_http
+        )
+
+    def async_client(self, token: str) -> AsyncProfilesClient:
+        """The same for asyncio."""
+        return AsyncProfilesClient(
             self.url, token, SECONDS, ca_file=self.ca_file, allow_plain_http=self.allow_plain_http
         )
 
@@ -149,14 +155,20 @@ def profiles_rights(session: Session) -> Caller:
     return session.caller.caller("", None)
 
 
-def profiles_client(request: Request, session: Session) -> ProfilesClient:
-    """Asks with the person's own token. Raises ProfileServiceError where there is no service, or no token."""
+def profiles_source(request: Request) -> ProfileSource:
+    """Where the profile service is. Raises ProfileServiceError where there is none."""
     source: ProfileSource | None = request.app.state.profile_source
     if source is None:
         raise ProfileServiceError("no profile service is configured ([profiles] url)", 503)
+    return source
+
+
+def profiles_client(request: Request, session: Session, seconds: float = SECONDS) -> ProfilesClient:
+    """Asks with the person's own token. Raises ProfileServiceError where there is no service, or no token."""
+    source = profiles_source(request)
     if session.profiles_token is None:
         raise ProfileServiceError("your session has no token of the role profiles", 403)
-    return source.client(session.profiles_token)
+    return source.client(session.profiles_token, seconds)
 
 
 def _look_up(request: Request, session: Session, identifier: str) -> dict[str, Any] | Response | None:

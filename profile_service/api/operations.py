@@ -106,4 +106,5 @@ def described(caller: Caller, record: JobRecord, is_total: bool) -> dict[str, An
             name: number for name, number in sorted(progress.counts.items()) if is_total or "/" not in name
         },
         "acts": acts,
+        **dict.fromkeys(("expires", "notes", "error")),
     }

@@ -25,9 +25,11 @@ from metadata_service.storage.tokens import CALLING, Role, create_token
 from metadata_service.ui.profiles import ProfileSource
 from profile_service.api.app import create_app as create_profile_app
 from profile_service.api.following import Following
+from profile_service.api.rights import Rights
 from profile_service.api.service import ProfileService
 from sinks.http.metadata import MetadataClient
 from tests.ingestion.patience import eventually
+from tests.metadata_service.ui.operations import ScriptedOperations
 from tests.retail import Pipeline, raw, records
 
 EVENT: dict[str, Any] = {
@@ -120,6 +122,7 @@ class Whole(NamedTuple):
     site: Site
     pipeline: Pipeline
     client: MetadataClient
+    operations: ScriptedOperations
 
     def process(self, given: Sequence[RawRecord]) -> None:
         """Map, protect, commit and project by the newest snapshot, and report what nobody declared."""
@@ -153,12 +156,18 @@ def whole_site(folder: Path) -> Iterator[Whole]:
         own = stack.enter_context(MetadataClient(url, site.tokens[Role.SERVICE]))
         following = stack.enter_context(Following(own))
         audit = AuditLog(folder / "audit.jsonl", pipeline.provider.purpose_key(PURPOSE))
+        operations = ScriptedOperations(lambda: following.edition().snapshot)
         service = ProfileService(
-            pipeline, following, audit, is_local=True, project=lambda _: pipeline.project().is_whole
+            pipeline,
+            following,
+            audit,
+            is_local=True,
+            rights=Rights(operations=operations),
+            project=lambda _: pipeline.project().is_whole,
         )
         profiles = stack.enter_context(serving(create_profile_app(service)))
         app.state.pages.state.profile_source = ProfileSource(profiles)
-        whole = Whole(site, pipeline, client)
+        whole = Whole(site, pipeline, client, operations)
         whole.process([*records(4000), raw(EVENT, source="segment")])
         eventually(following.is_ready)
         yield whole

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from idgraph.model.jobs import JobState
 from tests.metadata_service.ui.chromium import axe_violations, chromium, signed_in
 from tests.metadata_service.ui.site import EVENT, Whole
 from tests.retail import raw
@@ -173,3 +174,22 @@ def test_pages_fit_a_narrow_screen(browser: Browser, whole: Whole) -> None:
         page.get_by_role("button", name="Menu").click()
         page.get_by_role("link", name="Profiles").click()
         page.wait_for_url("**/ui/profiles")
+
+
+def test_a_job_is_started_and_watched_until_it_is_done(page: Page, whole: Whole) -> None:
+    page.get_by_role("link", name="Batch Operations").click()
+    page.get_by_role("link", name="Start a job").first.click()
+    assert axe_violations(page) == []
+    form = page.get_by_role("form", name="Reconcile")
+    form.get_by_label("Repair").check()
+    form.get_by_label("Reason").fill("after an outage")
+    form.get_by_role("button", name="Reconcile").click()
+    page.get_by_role("button", name="Cancel this job").wait_for()
+    assert axe_violations(page) == []
+    whole.operations.step(50)
+    page.get_by_text("50 of 200 fragments").wait_for()
+    whole.operations.step(200, JobState.DONE)
+    page.get_by_role("button", name="Cancel this job").wait_for(state="detached")
+    page.get_by_role("link", name="Batch Operations").first.click()
+    page.get_by_role("row", name="after an outage").get_by_text("Done").wait_for()
+    assert axe_violations(page) == []
