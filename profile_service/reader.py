@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 from idgraph.model import paths
 from idgraph.model.attributes import DataType, ReconciliationPolicy
-from idgraph.model.classification import SealedValue
 from idgraph.model.errors import DamagedStateError, KeyProviderError, QueryError, SealError
 from idgraph.model.fragments import Kind, Origin, Register
 from idgraph.model.identifiers import Identifier
@@ -475,8 +474,7 @@ def _opened(keys: Mapping[str, Any], path: str, register: Register) -> Any:
     """A sealed value, by the key of the fragment that it came with: the one key that opens it."""
     for key in keys.values():
         with suppress(SealError, KeyProviderError):
-            sealed = SealedValue.parse(register.value).ciphertext
-            return key.open(sealed, path, register.stamp.source, register.stamp.event_id)
+            return key.open(register.value, path, register.stamp)
     return UNREADABLE
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from idgraph.model.classification import SealedValue
 from idgraph.model.dead_letters import FRAGMENT, DeadLetters
 from idgraph.model.errors import ConflictError, KeyProviderError
 from idgraph.model.fragments import Kind
@@ -87,9 +86,7 @@ def _is_lost(failure: CommitFailure, key: SealingKey | None) -> bool:
 def _is_openable(change: FragmentState, key: SealingKey | None) -> bool:
     sealed = (each.value for _, each in change.stored() if each.kind is Kind.SEALED)
     try:
-        return all(
-            key is not None and key.has_sealed(SealedValue.parse(value).ciphertext) for value in sealed
-        )
+        return all(key is not None and key.has_sealed(value) for value in sealed)
     except KeyProviderError:
         # Nobody can tell now, and the keyring may be repaired.
         return True

@@ -19,7 +19,7 @@ from idgraph.model.identifiers import Identifier
 from idgraph.model.snapshots import DetectionMode, DiscoveryDefaults
 from idgraph.model.sources import FileSource, FlowConfig, ValuePlace
 from idgraph.model.specs import SpecDocument
-from idgraph.model.stamps import SpecRef
+from idgraph.model.stamps import SpecRef, Stamp
 from ingestion.sources.files.lines import DamagedRecord
 from ingestion.stages.map_output import MapOutput
 from merge.fragments import FragmentState
@@ -243,10 +243,10 @@ def test_a_crash_while_sealing_hurts_only_its_event(tmp_path: Path, monkeypatch:
     pipeline = Pipeline(tmp_path)
     seal = SealingKey.seal
 
-    def crash_for_one(self: SealingKey, value: Any, path: str, source: str, event_id: str) -> str:
-        if event_id == "R2":
+    def crash_for_one(self: SealingKey, value: Any, path: str, stamp: Stamp, token: str | None = None) -> str:
+        if stamp.event_id == "R2":
             raise ValueError(f"cannot seal {value}")
-        return seal(self, value, path, source, event_id)
+        return seal(self, value, path, stamp, token)
 
     monkeypatch.setattr(SealingKey, "seal", crash_for_one)
     output = pipeline.map(order(1, 1), order(2, 2), order(3, 3))
@@ -274,10 +274,10 @@ def test_a_crash_while_sealing_the_latest_leaves_the_one_before(
     pipeline.data_keys = DataKeys(pipeline.provider, MemoryDataKeys())
     seal = SealingKey.seal
 
-    def crash_for_one(self: SealingKey, value: Any, path: str, source: str, event_id: str) -> str:
-        if event_id == "R3":
+    def crash_for_one(self: SealingKey, value: Any, path: str, stamp: Stamp, token: str | None = None) -> str:
+        if stamp.event_id == "R3":
             raise ValueError(f"cannot seal {value}")
-        return seal(self, value, path, source, event_id)
+        return seal(self, value, path, stamp, token)
 
     monkeypatch.setattr(SealingKey, "seal", crash_for_one)
     output = pipeline.map(*given)
@@ -298,9 +298,9 @@ def test_what_a_later_event_of_a_chunk_replaces_is_never_sealed(
     streets: list[Any] = []
     seal = SealingKey.seal
 
-    def counted(self: SealingKey, value: Any, path: str, source: str, event_id: str) -> str:
+    def counted(self: SealingKey, value: Any, path: str, stamp: Stamp, token: str | None = None) -> str:
         streets.extend([value] if path == "address.shipping.line1" else [])
-        return seal(self, value, path, source, event_id)
+        return seal(self, value, path, stamp, token)
 
     monkeypatch.setattr(SealingKey, "seal", counted)
     output = pipeline.map(of_one_person(3), of_one_person(1), of_one_person(2))

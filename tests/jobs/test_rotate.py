@@ -13,6 +13,7 @@ import pytest
 from idgraph.jobs.rotate import Rotation, known_counts, retire
 from idgraph.model.errors import KeyInUseError, KeyProviderError, StoreError, UnknownKeyVersionError
 from idgraph.model.jobs import Progress
+from idgraph.model.stamps import Stamp
 from sinks.keyring.provider import KeyringFile
 from sinks.sqlite.data_keys import SqliteDataKeys
 from tests.contracts.processes import finish, start
@@ -24,7 +25,7 @@ from transforms.privacy.keys import DataKeyStore, WrappedKey
 from transforms.privacy.sealing import DataKeys
 
 NAMES = [f"user_id:{number:02}" for number in range(20)]
-PLACE = ("identity.email", "shop", "event-1")
+PLACE = ("identity.email", Stamp(0, 1, "shop", "event-1"))
 
 
 class Watched(MemoryDataKeys):
@@ -371,7 +372,7 @@ def test_a_key_is_made_though_its_version_is_rotated_out_again_and_again(
 
     monkeypatch.setattr(SqliteDataKeys, "put_absent", beside)
     (key,) = DataKeys(KeyringFile(path), store).fetch(["user_id:new"], create=True).values()
-    assert key.open(key.seal("x", "a", "shop", "1"), "a", "shop", "1") == "x"
+    assert key.open(key.seal("x", *PLACE), *PLACE) == "x"
     assert store.get(["user_id:new"])["user_id:new"].kek_version == 4
     store.close()
 
@@ -379,6 +380,7 @@ def test_a_key_is_made_though_its_version_is_rotated_out_again_and_again(
 _WORKER = """
 import json, sys
 from pathlib import Path
+from idgraph.model.stamps import Stamp
 from sinks.keyring.provider import KeyringFile
 from sinks.sqlite.data_keys import SqliteDataKeys
 from transforms.privacy.sealing import DataKeys
@@ -391,7 +393,7 @@ for turn in range(150):
     # Workers meet in some fragments and have others of their own; no cache, so that each turn reads.
     names = [f"user_id:{turn % 40:02}", f"new:{turn}", f"own:{number}:{turn}"]
     for name, key in DataKeys(provider, store).fetch(names, create=True).items():
-        text = key.seal(name, "identity.email", "shop", "event-1")
+        text = key.seal(name, "identity.email", Stamp(0, 1, "shop", "event-1"))
         assert sealed.setdefault(name, text) == text, name
     if turn % 10 == 0:
         store.delete([f"own:{number}:{turn}"])

@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 
 from idgraph.model.errors import KeyProviderError, StoreError
+from idgraph.model.stamps import Stamp
 from sinks.keyring.provider import KeyringFile
 from sinks.sqlite.data_keys import SqliteDataKeys
 from tests.support.memory.data_keys import MemoryDataKeys
 from transforms.privacy.keys import WrappedKey
 from transforms.privacy.sealing import DataKeys, UnusableKey
 
-PLACE = ("identity.email", "shop", "event-1")
+PLACE = ("identity.email", Stamp(0, 1, "shop", "event-1"))
 ROOT = Path(__file__).parents[2]
 
 
@@ -172,6 +173,7 @@ import sys
 from pathlib import Path
 from sinks.keyring.provider import KeyringFile
 from sinks.sqlite.data_keys import SqliteDataKeys
+from idgraph.model.stamps import Stamp
 from transforms.privacy.sealing import DataKeys
 
 class Waiting(SqliteDataKeys):
@@ -186,7 +188,7 @@ store = Waiting(directory / "data-keys.db")
 keys = DataKeys(KeyringFile(directory / "keyring.json"), store)
 fetched = keys.fetch([f"f{number}" for number in range(200)], create=True)
 for number in range(200):
-    print(fetched[f"f{number}"].seal("x", "p", "s", "e"))
+    print(fetched[f"f{number}"].seal("x", "p", Stamp(0, 1, "s", "e")))
 keys.close()
 """
 
@@ -215,7 +217,7 @@ def test_two_processes_that_create_at_once_agree(keyring: KeyringFile, tmp_path:
     assert [worker.returncode for worker in workers] == [0, 0]
     names = [f"f{number}" for number in range(200)]
     keys = DataKeys(keyring, store).fetch(names, create=False)
-    assert sealed[0] == sealed[1] == [keys[name].seal("x", "p", "s", "e") for name in names]
+    assert sealed[0] == sealed[1] == [keys[name].seal("x", "p", Stamp(0, 1, "s", "e")) for name in names]
     store.close()
 
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from idgraph.model.attributes import DataType, ReconciliationPolicy
+from idgraph.model.attributes import ReconciliationPolicy
 from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
 from idgraph.model.stamps import SpecRef, Stamp
 from merge.fragments import FragmentState
 from merge.policies import POLICIES
-from tests.properties.test_sealing import INDEX, KEY, FixedProvider
+from tests.properties.test_sealing import INDEX, KEY
 from tests.retail import attribute, snapshot
-from transforms.privacy.blind_index import BlindIndex
 from transforms.privacy.sealing import SealingKey
 from transforms.privacy.stored_values import RegisterSealer
 from transforms.schema.attribute_nodes import ValueToSeal
@@ -106,19 +103,3 @@ def test_of_a_large_array_only_what_may_stay_is_given(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(POLICIES[ReconciliationPolicy.UNION], "bound", BOUND)
         assert kept(some, halves) == kept(all_of_them, halves)
-
-
-def test_a_large_array_has_few_tokens_made() -> None:
-    class Counting(BlindIndex):
-        made = 0
-
-        def token(self, name: str, value: Any, data_type: DataType) -> str:
-            self.made += 1
-            return super().token(name, value, data_type)
-
-    index = Counting(FixedProvider())
-    sealer = RegisterSealer(PolicyTree(snapshot()), index)
-    origin = Origin(Stamp(0, 1, "shop", "e1"), SpecRef("s", 1))
-    what = ValueToSeal("tags", [], True)
-    assert len(sealer.seal_elements(SealingKey(KEY, NAME), origin, what, range(1000), BOUND)) == BOUND
-    assert index.made == BOUND

@@ -16,12 +16,14 @@ from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
 from idgraph.model.classification import SealedValue
 from idgraph.model.errors import KeyProviderError, SealError
+from idgraph.model.stamps import Stamp
 from tests.transforms.key_canary import shown
 from tests.transforms.siv_reference import siv_encrypt
-from transforms.privacy.sealing import SealingKey, UnusableKey
+from transforms.privacy.sealing import SealingKey, UnusableKey, is_current
 
 KEY = hashlib.sha512(b"a data key for tests").digest()
-PLACE = ("identity.email", "shop", "event-1")
+STAMP = Stamp(0, 5, "shop", "event-1")
+PLACE = ("identity.email", STAMP)
 CANARY = "canary-4f1c@example.com"
 
 RFC_5297 = {
@@ -76,19 +78,37 @@ def test_known_answers(name: str) -> None:
 
 
 def test_the_wire_format_is_the_documented_one() -> None:
-    header = b"\x01" + hashlib.sha256(b"idgraph data-key version\0" + KEY).digest()[:4]
-    place = header + b'"user_id:480"' + b'["identity.email","shop","event-1"]'
+    header = b"\x02" + hashlib.sha256(b"idgraph data-key version\0" + KEY).digest()[:4]
+    place = header + b'"user_id:480"' + b'["identity.email","shop","event-1",0,5,null]'
     plain = b'{"a":[1,true]}  '
     expected = base64.b64encode(header + siv_encrypt(KEY, plain, [place])).decode()
     assert SealingKey(KEY, "user_id:480").seal({"a": [1, True]}, *PLACE) == expected
+    place = place.replace(b"null", b'"t0k"')
+    expected = base64.b64encode(header + siv_encrypt(KEY, plain, [place])).decode()
+    assert SealingKey(KEY, "user_id:480").seal({"a": [1, True]}, *PLACE, "t0k") == f"{expected}.t0k"
 
 
 def test_a_sealed_value_of_today_opens_for_ever() -> None:
     sealed = (
+        "Ai2jyHWasylfVNr6ETpvIbUpkxK6CearR/pNrwVRvRauV4yedgYXk3Dsh9/Q"
+        "ykAf/h6fUT2ZVydoItVYpyjkwoHl9ZvL3nhO1a3WDa/UQl4rpEsRVA=="
+    )
+    assert is_current(sealed)
+    assert SealingKey(KEY, "user_id:480").open(sealed, *PLACE) == [CANARY, 2**70, Decimal("1E+400"), None]
+
+
+def test_a_sealed_value_of_the_first_format_opens_with_any_order_and_token() -> None:
+    sealed = (
         "AS2jyHVK3jHRbOkxWNsZdjunO5YddesSuqqlxBts8uhg86OIW8CzVjBQdjES"
         "iPtT0fJ+KKioD58VBIQKLVA6Yc21fFe1l1MmiE3QRuWJv9DqSetPlA=="
     )
-    assert SealingKey(KEY, "user_id:480").open(sealed, *PLACE) == [CANARY, 2**70, Decimal("1E+400"), None]
+    assert not is_current(sealed)
+    key, later = SealingKey(KEY, "user_id:480"), STAMP._replace(priority=7, ordinal=2**62)
+    assert key.has_sealed(sealed)
+    for text, stamp in ((sealed, STAMP), (f"{sealed}.token", STAMP), (sealed, later)):
+        assert key.open(text, PLACE[0], stamp) == [CANARY, 2**70, Decimal("1E+400"), None]
+    with pytest.raises(SealError, match="moved"):
+        key.open(sealed, PLACE[0], STAMP._replace(event_id="event-2"))
 
 
 def test_a_key_that_rested_seals_and_opens_as_before() -> None:
@@ -133,7 +153,7 @@ def test_short_values_do_not_differ_in_length() -> None:
 
 def test_equal_values_of_other_events_do_not_look_equal() -> None:
     key = SealingKey(KEY, "user_id:480")
-    places = [PLACE, ("identity.mail", *PLACE[1:]), (PLACE[0], "crm", PLACE[2]), (*PLACE[:2], "event-2")]
+    places = [PLACE, *(place for fragment, place in MOVED.values() if place != PLACE)]
     sealed = [key.seal("x", *place) for place in places]
     sealed += [
         SealingKey(KEY, "user_id:481").seal("x", *PLACE),
@@ -145,12 +165,12 @@ def test_equal_values_of_other_events_do_not_look_equal() -> None:
 
 def test_the_parts_of_a_place_do_not_run_together() -> None:
     key = SealingKey(KEY, "f")
-    sealed = key.seal("x", "ab", "c", "d")
-    for place in [("a", "bc", "d"), ("ab", "cd", ""), ('ab","c', "", "d"), ("ab", 'c","d', "")]:
+    sealed = key.seal("x", "ab", Stamp(0, 1, "c", "d"))
+    for path, *event in [("a", "bc", "d"), ("ab", "cd", ""), ('ab","c', "", "d"), ("ab", 'c","d', "")]:
         with pytest.raises(SealError):
-            key.open(sealed, *place)
+            key.open(sealed, path, Stamp(0, 1, *event))
     with pytest.raises(SealError):
-        SealingKey(KEY, 'f"["ab"').open(sealed, "ab", "c", "d")
+        SealingKey(KEY, 'f"["ab"').open(sealed, "ab", Stamp(0, 1, "c", "d"))
 
 
 def _altered(sealed: str, change: Callable[[bytearray], Any]) -> str:
@@ -192,11 +212,13 @@ def test_what_was_not_sealed_here_is_refused(name: str) -> None:
     assert "identity.email" in str(caught.value)
 
 
-MOVED: dict[str, tuple[str, tuple[str, str, str]]] = {
+MOVED: dict[str, tuple[str, tuple[str, Stamp]]] = {
     "fragment": ("user_id:481", PLACE),
-    "path": ("user_id:480", ("identity.mail", "shop", "event-1")),
-    "source": ("user_id:480", ("identity.email", "crm", "event-1")),
-    "event": ("user_id:480", ("identity.email", "shop", "event-2")),
+    "path": ("user_id:480", ("identity.mail", STAMP)),
+    "source": ("user_id:480", (PLACE[0], STAMP._replace(source="crm"))),
+    "event": ("user_id:480", (PLACE[0], STAMP._replace(event_id="event-2"))),
+    "priority": ("user_id:480", (PLACE[0], STAMP._replace(priority=1000))),
+    "ordinal": ("user_id:480", (PLACE[0], STAMP._replace(ordinal=2**62))),
 }
 
 
@@ -204,11 +226,24 @@ MOVED: dict[str, tuple[str, tuple[str, str, str]]] = {
 def test_a_moved_value_is_refused(what: str) -> None:
     fragment, place = MOVED[what]
     sealed = SealingKey(KEY, "user_id:480").seal("x", *PLACE)
-    with pytest.raises(SealError, match="altered, or moved from another fragment, path or event"):
+    with pytest.raises(SealError, match="altered, or moved from another fragment, path or stamp"):
         SealingKey(KEY, fragment).open(sealed, *place)
 
 
-@pytest.mark.parametrize("what", ["path", "source", "event"])
+def test_a_token_of_another_value_is_refused() -> None:
+    key = SealingKey(KEY, "user_id:480")
+    sealed = key.seal("x", *PLACE, "one")
+    assert key.open(sealed, *PLACE) == "x"
+    for text in (sealed.replace(".one", ".two"), sealed.removesuffix(".one")):
+        with pytest.raises(SealError, match="altered"):
+            key.open(text, *PLACE)
+    with pytest.raises(SealError, match="altered"):
+        key.open(f"{key.seal('x', *PLACE)}.one", *PLACE)
+    with pytest.raises(SealError, match="not base64"):
+        key.open(f"{key.seal('x', *PLACE)}.", *PLACE)
+
+
+@pytest.mark.parametrize("what", [each for each in MOVED if each != "fragment"])
 def test_two_swapped_values_are_both_refused(what: str) -> None:
     key, other = SealingKey(KEY, "user_id:480"), MOVED[what][1]
     here, there = key.seal("x", *PLACE), key.seal("x", *other)
@@ -248,9 +283,9 @@ def test_what_json_cannot_hold_is_refused_without_quoting_it(value: Any) -> None
         SealingKey(KEY, "f").seal(value, *PLACE)
     assert caught.value.__context__ is None
     with pytest.raises(SealError):
-        SealingKey(KEY, "f").seal("x", "a\ud800", "s", "e")
+        SealingKey(KEY, "f").seal("x", "a\ud800", STAMP)
     with pytest.raises(SealError):
-        SealingKey(KEY, "f").open("AAAA", "a\ud800", "s", "e")
+        SealingKey(KEY, "f").open("AAAA", "a\ud800", STAMP)
 
 
 def test_a_key_of_another_length_is_refused() -> None:
@@ -286,7 +321,7 @@ def test_no_error_holds_plaintext_or_key_bytes() -> None:
     attempts: list[Callable[[], object]] = [
         lambda: key.open(sealed, "other", *PLACE[1:]),
         lambda: key.open(sealed[:-4], *PLACE),
-        lambda: key.open(_altered(sealed, lambda raw: raw.__setitem__(0, 2)), *PLACE),
+        lambda: key.open(_altered(sealed, lambda raw: raw.__setitem__(0, 3)), *PLACE),
         lambda: SealingKey(bytes(64), "user_id:canary-id").open(sealed, *PLACE),
         lambda: key.seal([CANARY, object()], *PLACE),
         lambda: key.seal(CANARY + "\ud800", *PLACE),

@@ -1,8 +1,9 @@
 """Sealing attribute values under the data key of their fragment; these keys are made, fetched and cached here.
 
-Wire format of a sealed value, version 1, written as standard base64 with padding:
+Wire format of a sealed value, version 2, written as standard base64 with padding; of a searchable value its
+blind-index token stands behind it (`SealedValue`):
 
-    byte  0        format version, 0x01
+    byte  0        format version, 0x02
     bytes 1..4     data-key version: which of a fragment's data keys sealed it (see `SealingKey`)
     bytes 5..20    synthetic IV of AES-SIV (RFC 5297), which is also the authentication tag
     bytes 21..     ciphertext, a multiple of 16 bytes
@@ -10,8 +11,11 @@ Wire format of a sealed value, version 1, written as standard base64 with paddin
 The plaintext is the value's canonical JSON, so types survive, filled up with spaces to a multiple of 16
 bytes, so that `true` and `false` or two first names do not differ in length. The key is 64 bytes
 (AES-256-SIV). The one associated-data component is the first five bytes, then the canonical JSON of the
-fragment id, then that of [path, source, event id]. JSON ends where it ends, so no two places give the
-same bytes. A value is opened only with all of them equal: it cannot be moved.
+fragment id, then that of [path, source, event id, priority, ordinal, token]. JSON ends where it ends, so no two
+places give the same bytes. A value is opened only with all of them equal: it cannot be moved, neither to another
+place nor in the order of values, and no other token can stand behind it.
+
+Version 1 (0x01) bound [path, source, event id] alone. It is opened, and sealed again in version 2 by `idgraph seal`.
 
 The same value, place and key give the same bytes (law 1); other events give other bytes.
 """
@@ -32,11 +36,15 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
 from idgraph.model.canonical import decode, encode
+from idgraph.model.classification import SealedValue
 from idgraph.model.errors import ClosedVersionError, KeyProviderError, KeyServiceError, SealError, StoreError
+from idgraph.model.stamps import Stamp
 from transforms.privacy.keys import DataKeyStore, KeyProvider, NotPicklable, Secret, WrappedKey
 
 DATA_KEY_BYTES = 64
-FORMAT_VERSION = b"\x01"
+FORMAT_VERSION = b"\x02"
+_FIRST_VERSION = b"\x01"
+_VERSIONS = (FORMAT_VERSION, _FIRST_VERSION)
 
 _BLOCK = 16
 _HEADER_BYTES = 5
@@ -52,7 +60,7 @@ class SealingKey(NotPicklable):
     The cipher is made when it is first needed and takes 4 KiB, nearly all of it OpenSSL's.
     """
 
-    __slots__ = ("_data_key", "_header", "_place", "_siv")
+    __slots__ = ("_data_key", "_fragment", "_siv", "_version")
 
     def __init__(self, data_key: bytes, fragment_id: str) -> None:
         """Raises KeyProviderError for a key that is not 64 bytes long."""
@@ -60,8 +68,8 @@ class SealingKey(NotPicklable):
             raise KeyProviderError(f"a data key has {DATA_KEY_BYTES} bytes, this one has {len(data_key)}")
         self._data_key = data_key
         self._siv: AESSIV | None = None
-        self._header = FORMAT_VERSION + hashlib.sha256(b"idgraph data-key version\0" + data_key).digest()[:4]
-        self._place = self._header + encode(fragment_id)
+        self._version = hashlib.sha256(b"idgraph data-key version\0" + data_key).digest()[:4]
+        self._fragment = encode(fragment_id)
 
     def rest(self) -> None:
         """Let go of the cipher, until it is needed again: of thousands of keys each is used once, and what is let go of
@@ -74,52 +82,63 @@ class SealingKey(NotPicklable):
             siv = self._siv = AESSIV(self._data_key)
         return siv
 
-    def seal(self, value: Any, path: str, source: str, event_id: str) -> str:
-        """A JSON value as sealed text. Raises SealError for a value that JSON cannot hold."""
+    def _place(self, path: str, stamp: Stamp, token: str | None, form: bytes = FORMAT_VERSION) -> bytes:
+        priority, ordinal, source, event_id = stamp
+        bound = (path, source, event_id)
+        if form == FORMAT_VERSION:
+            return b"".join((form, self._version, self._fragment, encode((*bound, priority, ordinal, token))))
+        return b"".join((form, self._version, self._fragment, encode(bound)))
+
+    def seal(self, value: Any, path: str, stamp: Stamp, token: str | None = None) -> str:
+        """A JSON value as sealed text, with its blind-index token. Raises SealError for a value that JSON cannot hold."""
         try:
             plain = encode(value)
-            place = self._place + encode((path, source, event_id))
+            place = self._place(path, stamp, token)
         except (TypeError, ValueError, OverflowError, RecursionError):
             plain = b""
         if not plain:
             # Raised outside the handler: the codec's error quotes the value and would hang on as context.
             raise SealError(f"the value at {path!a} cannot be written as JSON")
         plain = plain.ljust(-(-len(plain) // _BLOCK) * _BLOCK)
-        return b2a_base64(self._header + self._cipher().encrypt(plain, [place]), newline=False).decode(
-            "ascii"
-        )
+        body = FORMAT_VERSION + self._version + self._cipher().encrypt(plain, [place])
+        return str(SealedValue(b2a_base64(body, newline=False).decode("ascii"), token))
 
-    def open(self, text: str, path: str, source: str, event_id: str) -> Any:
-        """The value that was sealed. Raises SealError when the text was altered or truncated, comes from
-        another fragment, path, event or data key, or has a format version that this code does not know."""
+    def open(self, text: str, path: str, stamp: Stamp) -> Any:
+        """The value that was sealed. Raises SealError when the text was altered or truncated, comes from another
+        fragment, path, stamp or data key or has another token, or has a format version that this code does not know."""
+        given = SealedValue.parse(text)
         try:
-            sealed = a2b_base64(text)
-            place = self._place + encode((path, source, event_id))
+            sealed = a2b_base64(given.ciphertext)
+            place = self._place(path, stamp, given.token, sealed[:1])
         except (Base64Error, ValueError):
             sealed, place = b"", b""
         # Base64 has several spellings of the same bytes; only the one that `seal` writes is accepted.
-        if len(sealed) < _SHORTEST or b2a_base64(sealed, newline=False).decode("ascii") != text:
+        written = SealedValue(b2a_base64(sealed, newline=False).decode("ascii"), given.token)
+        if len(sealed) < _SHORTEST or str(written) != text:
             raise SealError(f"the sealed value at {path!a} is truncated or not base64")
-        if not sealed.startswith(self._header):
+        if not self._is_mine(sealed):
             raise SealError(f"the sealed value at {path!a} {self._why_foreign(sealed)}")
         try:
             plain = self._cipher().decrypt(sealed[_HEADER_BYTES:], [place])
         except InvalidTag:
             raise SealError(
-                f"the sealed value at {path!a} was altered, or moved from another fragment, path or event"
+                f"the sealed value at {path!a} was altered, or moved from another fragment, path or stamp"
             ) from None
         return decode(plain)
 
     def has_sealed(self, text: str) -> bool:
         """Whether a sealed text says that it is of this key. Opens nothing: it may still have been altered."""
         try:
-            return a2b_base64(text[:8]).startswith(self._header)
+            return self._is_mine(a2b_base64(text[:8]))
         except (Base64Error, ValueError):
             return False
 
+    def _is_mine(self, sealed: bytes) -> bool:
+        return sealed[1:_HEADER_BYTES] == self._version and sealed.startswith(_VERSIONS)
+
     @staticmethod
     def _why_foreign(sealed: bytes) -> str:
-        if not sealed.startswith(FORMAT_VERSION):
+        if not sealed.startswith(_VERSIONS):
             return f"has the unknown format version {sealed[0]}"
         return "belongs to another data key"
 
@@ -145,11 +164,11 @@ class UnusableKey(SealingKey):
         """Raises KeyProviderError."""
         raise self._why()
 
-    def seal(self, value: Any, path: str, source: str, event_id: str) -> str:  # noqa: ARG002
+    def seal(self, value: Any, path: str, stamp: Stamp, token: str | None = None) -> str:  # noqa: ARG002
         """Raises KeyProviderError."""
         raise self._why()
 
-    def open(self, text: str, path: str, source: str, event_id: str) -> Any:  # noqa: ARG002
+    def open(self, text: str, path: str, stamp: Stamp) -> Any:  # noqa: ARG002
         """Raises KeyProviderError."""
         raise self._why()
 
@@ -158,6 +177,14 @@ class UnusableKey(SealingKey):
         kind, reason = self._error
         return kind(reason)
 
+
+def is_current(text: str) -> bool:
+    """Whether a sealed text says that it has the present format."""
+    return text.startswith(_CURRENT)
+
+
+_CURRENT = tuple("A" + each for each in "ghijklmnopqrstuv")
+"""The first two characters of base64 that begins with the byte 0x02."""
 
 T = TypeVar("T")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from idgraph.model.attributes import DataType, ReconciliationPolicy
@@ -17,8 +18,8 @@ from idgraph.model.errors import SealError
 from idgraph.model.fragments import Kind, Origin, Register
 from transforms.privacy.blind_index import BlindIndex
 from transforms.privacy.keys import NotPicklable
-from transforms.privacy.sealing import SealingKey
-from transforms.schema.attribute_nodes import ValueToSeal
+from transforms.privacy.sealing import SealingKey, is_current
+from transforms.schema.attribute_nodes import AttributePolicy, ValueToSeal
 from transforms.schema.data_types import DATA_TYPES
 from transforms.schema.policy_tree import PolicyTree
 from transforms.spec.mapping import CompiledSnapshot
@@ -26,6 +27,7 @@ from transforms.spec.mapping import CompiledSnapshot
 # What a NamedTuple's own constructor does, without its call; and a look-up in an enum is dear.
 _new: Callable[[type[Register], tuple[Origin, Kind, Any]], Register] = tuple.__new__
 _SEALED = Kind.SEALED
+_text = itemgetter(2)
 
 
 class RegisterSealer(NotPicklable):
@@ -42,28 +44,21 @@ class RegisterSealer(NotPicklable):
         """The register that an event of this origin writes. Raises SealError, and KeyProviderError for a data
         key that cannot be unwrapped."""
         path, value, is_searchable = what
-        _, _, source, event_id = origin[0]
-        text = key.seal(value, path, source, event_id)
-        if is_searchable:
-            text = str(SealedValue(text, self.token(path, value)))
-        return _new(Register, (origin, _SEALED, text))
+        token = self.token(path, value) if is_searchable else None
+        return _new(Register, (origin, _SEALED, key.seal(value, path, origin[0], token)))
 
     def seal_elements(
         self, key: SealingKey, origin: Origin, what: ValueToSeal, elements: Sequence[Any], most: int
     ) -> list[Register]:
         """The registers of an array's elements, as `seal` gives them. Of more than `most` those alone that a set of so
         many may keep: of one origin the last by their bytes, one of each token. Raises as `seal` does."""
-        path, _, is_searchable = what
-        if len(elements) <= most:
-            return [self.seal(key, origin, what._replace(value=each)) for each in elements]
-        _, _, source, event_id = origin[0]
-        # Which are the last is only known once all are sealed. The tokens behind the texts do not change it: two texts
-        # differ in their synthetic IVs. So tokens, which cost as much again, are made of those that stay.
-        texts = [key.seal(each, path, source, event_id) for each in elements]
+        sealed = [self.seal(key, origin, what._replace(value=each)) for each in elements]
+        if len(sealed) <= most:
+            return sealed
         kept: dict[str, Register] = {}
-        for number in sorted(range(len(texts)), key=texts.__getitem__, reverse=True):
-            sealed = SealedValue(texts[number], self.token(path, elements[number]) if is_searchable else None)
-            kept.setdefault(sealed.token or sealed.ciphertext, _new(Register, (origin, _SEALED, str(sealed))))
+        for register in sorted(sealed, key=_text, reverse=True):
+            text = SealedValue.parse(register.value)
+            kept.setdefault(text.token or text.ciphertext, register)
             if len(kept) == most:
                 break
         return list(kept.values())
@@ -115,8 +110,8 @@ class Resealing(StrEnum):
     """The action for a stored register."""
 
     SEAL = "seal"
-    CHECK_TOKEN = "check_token"  # noqa: S105 - the name of a step
-    DROP_TOKEN = "drop_token"  # noqa: S105
+    SEAL_AGAIN = "seal_again"
+    """If its token or its format is another one than today's."""
 
 
 class StaleValue(NamedTuple):
@@ -154,10 +149,9 @@ class StoredValues(NotPicklable):
             return None
         # Of a sealed value the path alone reports: no reading it to see what it looks like.
         policy = self._attributes.policy(path)
-        if policy.is_searchable:
-            return Resealing.CHECK_TOKEN
         has_token = SealedValue.parse(register.value).token is not None
-        return Resealing.DROP_TOKEN if has_token and policy.is_protected else None
+        is_stale = policy.is_searchable or (has_token and policy.is_protected)
+        return Resealing.SEAL_AGAIN if is_stale or not is_current(register.value) else None
 
     def resealed(self, key: SealingKey, stale: StaleValue) -> Register:
         """The register as it is written today; the same one where it stays as it is.
@@ -170,19 +164,18 @@ class StoredValues(NotPicklable):
             return self._sealer.seal(
                 key, register.origin, ValueToSeal(path, register.value, policy.is_searchable)
             )
-        present = SealedValue.parse(register.value)
-        token = self._token(key, path, register, present) if what is Resealing.CHECK_TOKEN else None
-        return (
-            register
-            if token == present.token
-            else register._replace(value=str(present._replace(token=token)))
-        )
+        value = key.open(register.value, path, register.stamp)
+        present = SealedValue.parse(register.value).token
+        token = self._token(path, value, self._attributes.policy_of_value(path, value), present)
+        if token == present and is_current(register.value):
+            return register
+        return register._replace(value=key.seal(value, path, register.stamp, token))
 
-    def _token(self, key: SealingKey, path: str, register: Register, present: SealedValue) -> str | None:
-        stamp = register.stamp
-        value = key.open(present.ciphertext, path, stamp.source, stamp.event_id)
-        is_searchable = self._attributes.policy_of_value(path, value).is_searchable
-        return self._sealer.token(path, value) if is_searchable else None
+    def _token(self, path: str, value: Any, policy: AttributePolicy, present: str | None) -> str | None:
+        if policy.is_searchable:
+            return self._sealer.token(path, value)
+        # What nobody protects any more stays as it was sealed.
+        return None if policy.is_protected else present
 
     def renamed(
         self, keys: tuple[SealingKey | None, SealingKey | None], path: str, register: Register, origin: Origin
@@ -197,23 +190,17 @@ class StoredValues(NotPicklable):
             return Register(origin, Kind.DELETED, None)
         value, token, kind = register.value, None, register.kind
         if kind is Kind.SEALED:
-            sealed = SealedValue.parse(value)
             if before is None:
                 raise SealError(f"the sealed value at {path!a} belongs to a data key that is gone")
-            stamp = register.stamp
-            value = before.open(sealed.ciphertext, path, stamp.source, stamp.event_id)
-            token = sealed.token
+            token = SealedValue.parse(value).token
+            value = before.open(value, path, register.stamp)
         policy = self._attributes.policy_at(self._node(path), value)
         if kind is Kind.PLAIN and not policy.is_protected:
             return Register(origin, kind, value)
         if after is None:
             raise SealError(f"there is no data key to seal the value at {path!a} by")
-        resealed = self._sealer.seal(after, origin, ValueToSeal(path, value, policy.is_searchable))
-        if policy.is_protected or token is None:
-            return resealed
-        # Nobody protects it any more: it stays as it was sealed.
-        text = str(SealedValue(SealedValue.parse(resealed.value).ciphertext, token))
-        return resealed._replace(value=text)
+        text = after.seal(value, path, origin.stamp, self._token(path, value, policy, token))
+        return Register(origin, Kind.SEALED, text)
 
     def shows_in_keys(self, stored: Iterable[str]) -> bool:
         """Whether a key of one of these paths looks sensitive, for which an event that nobody declared it for is
