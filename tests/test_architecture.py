@@ -86,6 +86,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "cryptography": (
         "idgraph/signatures.py",
         "idgraph/web/cursors.py",
+        "metadata_service/storage/users.py",
         "transforms/privacy/",
         "sinks/keyring/",
     ),

@@ -10,6 +10,7 @@ from functools import partial
 from typing import NamedTuple
 
 from idgraph.model.attributes import AttributeDefinition
+from idgraph.model.callers import PEOPLE
 from idgraph.web.application import FREE
 from idgraph.web.guard import READING, Access
 from idgraph.web.refusals import ForbiddenError
@@ -74,6 +75,13 @@ _PUBLISH = (Role.PUBLISHER,)
 
 RIGHTS = (
     _right("GET", CALLERS, Role.SERVICE),
+    _right("GET", "/v1/users", *_OFFICE),
+    _right("GET", "/v1/users/*", *_OFFICE),
+    _right("PUT", "/v1/me/password", *PEOPLE),
+    _right("GET", "/v1/keys", *PEOPLE),
+    _right("POST", "/v1/keys", *PEOPLE),
+    _right("POST", "/v1/keys/*/rotate", *PEOPLE),
+    _right("DELETE", "/v1/keys/*", *PEOPLE),
     _right("GET", "**", *(role for role in Role if role is not Role.PROFILES)),
     _right("PATCH", "/v1/schema", Role.PIPELINE),
     _right("PUT", "/v1/attributes/*", *_DRAFT, *_OFFICE),

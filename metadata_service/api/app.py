@@ -17,9 +17,11 @@ from metadata_service.api.routes import (
     completions,
     definitions,
     identity_rules,
+    keys,
     pipeline,
     policies,
     specs,
+    users,
 )
 from metadata_service.api.service import MetadataService, RevisionWatch, ServiceSettings
 from metadata_service.specs.rules import CompileSpec, packaged_compiler
@@ -43,6 +45,9 @@ ROUTERS = (
     pipeline.schema,
     pipeline.health,
     specs.router,
+    keys.router,
+    users.router,
+    users.own,
     *definitions.ROUTERS,
 )
 

@@ -43,6 +43,7 @@ from metadata_service.attributes.rules import (
 )
 from metadata_service.storage.edits import Edit, Kind
 from metadata_service.storage.tables import PolicyChangeRow, PolicyDecisionRow, SnapshotRow
+from metadata_service.storage.users import are_one_person
 from transforms.schema.diff import AttributeTree
 
 
@@ -175,9 +176,10 @@ def approve(edit: Edit, change_id: int) -> PolicyChangeRecord:
     """Carry a change out. Raises UnknownSubjectError, ClashError when it was decided already or does not fit any
     more, SamePersonError when this person asked for it."""
     row, requested = _undecided(edit.session, change_id)
-    if requested.actor == edit.actor:
+    if are_one_person(edit.session, requested.actor, edit.actor):
         raise SamePersonError(
-            f"change {change_id} was asked for with the same token; a second person approves it"
+            f"change {change_id} was asked for by the same person, or one of you made the account of the other; a second "
+            "person approves it"
         )
     _CARRY_OUT[row.kind](edit, row)
     return _decide(edit, row, "approved")

@@ -57,12 +57,16 @@ Kind = Literal[
     "segment",
     "redaction",
     "token",
+    "user",
     "call",
 ]
 Action = Literal[
     "saved",
     "made",
     "revoked",
+    "reset",
+    "locked",
+    "disabled",
     "activated",
     "retired",
     "discovered",

@@ -14,13 +14,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import Select, delete, or_, select
+from sqlalchemy import Select, and_, delete, or_, select
 
 from idgraph.model.callers import SESSION_PREFIX, Caller, token_digest
 from metadata_service.storage.database import Database
 from metadata_service.storage.edits import Edit
-from metadata_service.storage.tables import SessionRow, TokenRow
-from metadata_service.storage.tokens import CALLING, TokenRecord, is_live, live, token_record
+from metadata_service.storage.tables import SessionRow, TokenRow, UserRow
+from metadata_service.storage.tokens import CALLING, TokenRecord, is_live, live, token_record, user_record
 
 LONGEST = timedelta(hours=12)
 IDLE = timedelta(minutes=30)
@@ -50,10 +50,16 @@ class Sessions:
         self._clock = clock
 
     def begin(self, token: str) -> str | None:
-        """The id of a new session; None for a token that is unknown, revoked or expired."""
+        """The id of a new session; None for a token that is unknown, revoked or expired, or a person's key: who has one signs
+        in as the person."""
         with self._database.write() as edit:
             row = edit.session.scalar(live(edit.at).where(TokenRow.digest == token_digest(token)))
-            return None if row is None else self._keep(edit, row.id)
+            return None if row is None or row.owner else self._keep(edit, row.id)
+
+    def begin_for(self, user_id: int) -> str:
+        """The id of a new session of a person."""
+        with self._database.write() as edit:
+            return self._keep(edit, None, user_id)
 
     def find(self, session_id: str) -> Session | None:
         """None for one that ended."""
@@ -63,13 +69,13 @@ class Sessions:
             found = session.execute(query).one_or_none()
         if found is None:
             return None
-        row, token = found
+        row, token, user = found
         if now - row.used > NOTED:
             with self._database.write() as edit:
                 used = edit.session.get(SessionRow, row.digest)
                 if used is not None:
                     used.used = now
-        caller = token_record(token)
+        caller = _who(token, user)
         key = _caller_key(session_id, row.began) if caller.role in CALLING else None
         return Session(caller, _derived(session_id, "csrf"), key)
 
@@ -94,7 +100,9 @@ class Sessions:
             edit.session.delete(found[0])
             return self._keep(edit, found[0].token_id)
 
-    def _keep(self, edit: Edit, token_id: int, is_link: bool = False) -> str:
+    def _keep(
+        self, edit: Edit, token_id: int | None, user_id: int | None = None, is_link: bool = False
+    ) -> str:
         session_id, now = secrets.token_urlsafe(32), self._clock()
         over = or_(SessionRow.began < now - LONGEST, SessionRow.used < now - IDLE)
         edit.session.execute(delete(SessionRow).where(over))
@@ -103,6 +111,7 @@ class Sessions:
                 digest=token_digest(session_id),
                 caller_digest=token_digest(_caller_key(session_id, now)),
                 token_id=token_id,
+                user_id=user_id,
                 began=now,
                 used=now,
                 is_link=is_link,
@@ -111,24 +120,43 @@ class Sessions:
         return session_id
 
 
+def end_sessions(edit: Edit, user_id: int) -> None:
+    """Sign a person out everywhere."""
+    edit.session.execute(delete(SessionRow).where(SessionRow.user_id == user_id))
+
+
 def session_callers(database: Database) -> list[Caller]:
     """Whoever may call the profile service by a session now."""
     with database.read() as session:
         found = [
-            token_record(token).caller(row.caller_digest, min(row.began + LONGEST, row.used + IDLE))
-            for row, token in session.execute(_living(datetime.now(UTC)).where(TokenRow.role.in_(CALLING)))
+            who.caller(row.caller_digest, min(row.began + LONGEST, row.used + IDLE))
+            for row, token, user in session.execute(_living(datetime.now(UTC)))
+            if (who := _who(token, user)).role in CALLING
         ]
     return sorted(found, key=lambda each: (each.name, each.digest))
 
 
-def _living(now: datetime, is_link: bool = False) -> Select[SessionRow, TokenRow]:
-    """Sessions, or links, with their tokens."""
+def _who(token: TokenRow | None, user: UserRow | None) -> TokenRecord:
+    if user is not None:
+        return user_record(user)
+    assert token is not None  # noqa: S101 - one of them is there
+    return token_record(token)
+
+
+def _living(now: datetime, is_link: bool = False) -> Select[SessionRow, TokenRow | None, UserRow | None]:
+    """Sessions, or links, with the token or the person behind them."""
     began = now - (LINK if is_link else LONGEST)
     return (
-        select(SessionRow, TokenRow)
-        .join(TokenRow, TokenRow.id == SessionRow.token_id)
-        .where(is_live(now), SessionRow.is_link.is_(is_link), SessionRow.began > began)
-        .where(SessionRow.used > now - IDLE)
+        select(SessionRow, TokenRow, UserRow)
+        .outerjoin(TokenRow, TokenRow.id == SessionRow.token_id)
+        .outerjoin(UserRow, UserRow.id == SessionRow.user_id)
+        .where(
+            or_(
+                and_(TokenRow.id.is_not(None), is_live(now)),
+                and_(UserRow.id.is_not(None), UserRow.disabled.is_(None)),
+            )
+        )
+        .where(SessionRow.is_link.is_(is_link), SessionRow.began > began, SessionRow.used > now - IDLE)
     )
 
 

@@ -234,7 +234,7 @@ class PolicyDecisionRow(Base):
 
 
 class TokenRow(Base):
-    """A bearer token; only its SHA-256 is kept."""
+    """A bearer token; only its SHA-256 is kept. `owner` is the person who made it for themselves: its name is `OWNER/NAME`."""
 
     __tablename__ = "tokens"
 
@@ -249,6 +249,29 @@ class TokenRow(Base):
     may_reveal: Mapped[bool] = mapped_column(default=False)
     scopes: Mapped[str] = mapped_column(Text, default="")
     """Names, sorted, separated by blanks."""
+    owner: Mapped[str] = mapped_column(Text, default="")
+
+
+class UserRow(Base):
+    """A person. `password` is an argon2id hash, empty without one; `identity` is issuer and subject of who signs in by OpenID
+    Connect. `tries` were wrong since the last right one, the last of them at `tried`. `made_by` made the account."""
+
+    __tablename__ = "users"
+
+    id: Mapped[int] = mapped_column(Counter, primary_key=True)
+    name: Mapped[str] = mapped_column(Ordered, unique=True)
+    role: Mapped[str] = mapped_column(String(20))
+    clearance: Mapped[int] = mapped_column(default=0)
+    may_reveal: Mapped[bool] = mapped_column(default=False)
+    scopes: Mapped[str] = mapped_column(Text, default="")
+    password: Mapped[str] = mapped_column(Text, default="")
+    identity: Mapped[str | None] = mapped_column(Text, unique=True)
+    made_by: Mapped[str] = mapped_column(Text, default="")
+    created: Mapped[datetime] = mapped_column(UtcTime)
+    seen: Mapped[datetime | None] = mapped_column(UtcTime)
+    disabled: Mapped[datetime | None] = mapped_column(UtcTime)
+    tries: Mapped[int] = mapped_column(default=0)
+    tried: Mapped[datetime | None] = mapped_column(UtcTime)
 
 
 class SessionRow(Base):
@@ -259,7 +282,8 @@ class SessionRow(Base):
 
     digest: Mapped[str] = mapped_column(String(64), primary_key=True)
     caller_digest: Mapped[str] = mapped_column(String(64), unique=True)
-    token_id: Mapped[int] = mapped_column(ForeignKey("tokens.id"))
+    token_id: Mapped[int | None] = mapped_column(ForeignKey("tokens.id"))
+    user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"), index=True)
     began: Mapped[datetime] = mapped_column(UtcTime)
     used: Mapped[datetime] = mapped_column(UtcTime)
     is_link: Mapped[bool] = mapped_column(default=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
@@ -13,15 +13,24 @@ from sqlalchemy.orm import Session
 
 from idgraph.model.callers import PEOPLE, SCOPES, Caller, Scope, token_digest
 from idgraph.model.callers import Role as Role  # noqa: PLC0414 - who asks for a token asks for its role
-from idgraph.web.refusals import ClashError, RefusedRequestError, UnknownSubjectError
+from idgraph.web.refusals import ClashError, ForbiddenError, RefusedRequestError, UnknownSubjectError
 from metadata_service.storage.database import Database
 from metadata_service.storage.edits import Edit
-from metadata_service.storage.tables import TokenRow
+from metadata_service.storage.tables import TokenRow, UserRow
 
 LIFETIME = timedelta(days=365)
 ADMIN_LIFETIME = timedelta(days=90)
 CALLING = (*PEOPLE, Role.PROFILES)
 """Roles that call the profile service."""
+_READING = {Role.VIEWER, Role.READER, Role.PROFILES}
+GIVES: Mapping[Role, frozenset[Role]] = {
+    Role.VIEWER: frozenset(_READING),
+    Role.ANALYST: frozenset(_READING | {Role.ANALYST}),
+    Role.PUBLISHER: frozenset(_READING | {Role.ANALYST, Role.PUBLISHER}),
+    Role.ADMIN: frozenset(set(Role) - {Role.PRIVACY}),
+    Role.PRIVACY: frozenset(_READING | {Role.PRIVACY}),
+}
+"""Roles of the keys that a person of each role makes."""
 
 
 class TokenRecord(NamedTuple):
@@ -37,6 +46,11 @@ class TokenRecord(NamedTuple):
     may_reveal: bool = False
     scopes: str = ""
 
+    @property
+    def all_scopes(self) -> frozenset[Scope]:
+        """With those of the role."""
+        return frozenset(map(Scope, self.scopes.split())) | SCOPES.get(self.role, frozenset())
+
     def caller(self, digest: str, expires: datetime | None) -> Caller:
         """As the profile service knows it."""
         return Caller(
@@ -45,7 +59,7 @@ class TokenRecord(NamedTuple):
             expires=expires,
             clearance=self.clearance,
             may_reveal=self.may_reveal,
-            scopes=frozenset(map(Scope, self.scopes.split())) | SCOPES.get(self.role, frozenset()),
+            scopes=self.all_scopes,
         )
 
 
@@ -58,6 +72,7 @@ def create_token(
     may_reveal: bool = False,
     scopes: Collection[Scope] = (),
     actor: str = "",
+    owner: str = "",
 ) -> str:
     """Create a token and give its plaintext, which cannot be had again. Nobody chooses one: it has 256 random bits.
 
@@ -65,7 +80,7 @@ def create_token(
     none; ClashError when the name is in use.
     """
     with database.write(actor) as edit:
-        return add_token(edit, name, role, lifetime, clearance, may_reveal, scopes)
+        return add_token(edit, name, role, lifetime, clearance, may_reveal, scopes, owner)
 
 
 def add_token(
@@ -76,17 +91,19 @@ def add_token(
     clearance: int = 0,
     may_reveal: bool = False,
     scopes: Collection[Scope] = (),
+    owner: str = "",
 ) -> str:
-    """`create_token` as a part of an edit."""
-    if not name:
-        raise RefusedRequestError("a token has a name")
+    """`create_token` as a part of an edit; of an `owner`, a key for themselves."""
+    if not name or "/" in name:
+        raise RefusedRequestError("a token has a name, without a slash: before one stands the owner of a key")
+    name = f"{owner}/{name}" if owner else name
     if role not in CALLING and (clearance or may_reveal or scopes):
         raise RefusedRequestError(f"the role {role} reads no profiles: it has no clearance, reveal or scopes")
     if not 0 <= clearance <= 100:
         raise RefusedRequestError("a clearance is between 0 and 100")
-    if is_in_use(edit, name):
-        raise ClashError(f"a token named {name} exists; revoke it or choose another name")
-    plaintext = "idg_" + secrets.token_urlsafe(32)
+    if is_in_use(edit, name) or edit.session.scalar(select(UserRow.id).where(UserRow.name == name)):
+        raise ClashError(f"a token or person named {name} exists; revoke it or choose another name")
+    plaintext = new_token()
     edit.session.add(
         TokenRow(
             name=name,
@@ -97,6 +114,7 @@ def add_token(
             clearance=clearance,
             may_reveal=may_reveal,
             scopes=" ".join(sorted(scopes)),
+            owner=owner,
         )
     )
     edit.record("token", name, None, "made")
@@ -128,8 +146,9 @@ def list_callers(database: Database) -> list[Caller]:
 
 def callers_in(session: Session) -> list[Caller]:
     """The same, as a session sees it."""
-    query = live(datetime.now(UTC)).where(TokenRow.role.in_(CALLING)).order_by(TokenRow.name)
-    return [token_record(row).caller(row.digest, row.expires) for row in session.scalars(query)]
+    query = _owned(datetime.now(UTC)).where(TokenRow.role.in_(CALLING)).order_by(TokenRow.name)
+    found = ((row, in_force(row, owner)) for row, owner in session.execute(query))
+    return [record.caller(row.digest, row.expires) for row, record in found if record is not None]
 
 
 def revoke_token(database: Database, name: str, actor: str = "") -> None:
@@ -148,10 +167,57 @@ def authenticate(database: Database, plaintext: str) -> TokenRecord | None:
     with database.read() as session:
         # All are compared, in constant time each, so that timing reports nothing of any digest.
         found = None
-        for row in session.scalars(live(datetime.now(UTC))):
+        for row, owner in session.execute(_owned(datetime.now(UTC))):
             if hmac.compare_digest(row.digest, digest):
-                found = token_record(row)
+                found = in_force(row, owner)
         return found
+
+
+def new_token() -> str:
+    """The plaintext of a token."""
+    return "idg_" + secrets.token_urlsafe(32)
+
+
+def require_within(caller: TokenRecord, clearance: int, may_reveal: bool, scopes: Collection[Scope]) -> None:
+    """Nobody gives more than they have. Raises ForbiddenError."""
+    missing = set(scopes) - caller.all_scopes
+    if clearance > caller.clearance or (may_reveal and not caller.may_reveal) or missing:
+        raise ForbiddenError(
+            f"this is more than you have (clearance {caller.clearance}, reveal {'yes' if caller.may_reveal else 'no'}, scopes "
+            f"{', '.join(sorted(caller.all_scopes)) or 'none'}); somebody who has it gives it"
+        )
+
+
+def person_of(name: str) -> str:
+    """Who stands behind a token or a key: `ann` behind `ann/laptop`."""
+    return name.partition("/")[0]
+
+
+def in_force(row: TokenRow, owner: UserRow | None) -> TokenRecord | None:
+    """A token as it may be used: a person's key with no more than the person has now, and not after them. One of the flow or of
+    the profile service lives on."""
+    record = token_record(row)
+    if owner is None or record.role in (Role.PIPELINE, Role.SERVICE):
+        return record
+    person = user_record(owner)
+    if owner.disabled or record.role not in GIVES[person.role]:
+        return None
+    return record._replace(
+        clearance=min(record.clearance, person.clearance),
+        may_reveal=record.may_reveal and person.may_reveal,
+        scopes=" ".join(each for each in record.scopes.split() if Scope(each) in person.all_scopes),
+    )
+
+
+def user_record(row: UserRow) -> TokenRecord:
+    """Who signed in without a token, as one who has one."""
+    dates = (row.created, None, row.disabled)
+    return TokenRecord(row.name, Role(row.role), *dates, row.clearance, row.may_reveal, row.scopes)
+
+
+def _owned(now: datetime) -> Select[TokenRow, UserRow]:
+    """Tokens in use, with the persons whose keys they are."""
+    return select(TokenRow, UserRow).outerjoin(UserRow, UserRow.name == TokenRow.owner).where(is_live(now))
 
 
 def token_record(row: TokenRow) -> TokenRecord:

@@ -1,0 +1,139 @@
+"""Persons, and what one is told of oneself."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from idgraph.model.callers import Scope
+from idgraph.web.cursors import ListPage
+from metadata_service.api.service import Acting, Paging, Reason, Service
+from metadata_service.storage import users
+from metadata_service.storage.tokens import Role, TokenRecord, person_of, require_within
+from metadata_service.storage.users import NAME_PATTERN, PersonRights, PersonRole, UserRecord
+
+router = APIRouter(prefix="/v1/users", tags=["users"])
+own = APIRouter(prefix="/v1/me", tags=["users"])
+
+UserName = Annotated[str, Path(pattern=NAME_PATTERN)]
+NOT_MORE: dict[int | str, dict[str, Any]] = {403: {"description": "More than the caller has."}}
+
+
+class NewUser(PersonRights):
+    """A person who signs in by a password."""
+
+    name: str = Field(pattern=NAME_PATTERN)
+
+
+class UserEdit(BaseModel):
+    """Other rights, or whether the account is disabled; what is left out stays."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    rights: PersonRights | None = None
+    is_disabled: bool | None = None
+
+
+class UserPassword(BaseModel):
+    """A person with the password that was made, which is shown this once."""
+
+    user: UserRecord
+    password: str
+
+
+class PasswordChange(BaseModel):
+    """The password of now, and the one that is wanted."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    current: str = Field(max_length=users.MOST_CHARACTERS)
+    wanted: str = Field(max_length=users.MOST_CHARACTERS)
+
+
+class OwnRecord(BaseModel):
+    """Who calls, and what they may do."""
+
+    name: str
+    person: str
+    role: Role
+    clearance: int
+    may_reveal: bool
+    scopes: list[Scope]
+
+
+@router.get("")
+def list_(
+    service: Service,
+    paging: Paging,
+    q: Annotated[str, Query(max_length=100, description="A part of the name.")] = "",
+    role: PersonRole | None = None,
+) -> ListPage[UserRecord]:
+    """Persons by name."""
+    with service.database.read() as session:
+        return users.list_users(session, paging, q, role)
+
+
+@router.get("/{name}")
+def get(name: UserName, service: Service) -> UserRecord:
+    """One person."""
+    with service.database.read() as session:
+        return users.record_of(users.get_user(session, name))
+
+
+@router.post("", status_code=201, responses=NOT_MORE)
+def add(person: NewUser, service: Service, caller: Acting, reason: Reason = "") -> UserPassword:
+    """Make an account. Nobody gives more clearance, reveal or scopes than they have."""
+    _require_within(caller, person)
+    with service.database.write(caller.name, reason) as edit:
+        password = users.add_user(edit, person.name, person, caller.name)
+        edit.session.flush()
+        return UserPassword(
+            user=users.record_of(users.get_user(edit.session, person.name)), password=password
+        )
+
+
+@router.patch("/{name}", responses=NOT_MORE)
+def change(
+    name: UserName, wanted: UserEdit, service: Service, caller: Acting, reason: Reason = ""
+) -> UserRecord:
+    """Change rights, at once; or disable the account, which ends its sessions and keys."""
+    with service.database.write(caller.name, reason) as edit:
+        if wanted.rights is not None:
+            _require_within(caller, users.record_of(users.get_user(edit.session, name)))
+            _require_within(caller, wanted.rights)
+        return users.record_of(users.change_user(edit, name, wanted.rights, wanted.is_disabled))
+
+
+@router.post("/{name}/reset", responses=NOT_MORE)
+def reset(name: UserName, service: Service, caller: Acting, reason: Reason = "") -> UserPassword:
+    """Make a new password, and lift a lock. Sessions end. Nobody resets the account of a person who has more than they have."""
+    with service.database.write(caller.name, reason) as edit:
+        user = users.record_of(users.get_user(edit.session, name))
+        _require_within(caller, user)
+        return UserPassword(user=user, password=users.reset_password(edit, name, caller.name))
+
+
+@own.get("")
+def get_own(caller: Acting) -> OwnRecord:
+    """Who calls."""
+    return OwnRecord(
+        name=caller.name,
+        person=person_of(caller.name),
+        role=caller.role,
+        clearance=caller.clearance,
+        may_reveal=caller.may_reveal,
+        scopes=sorted(caller.all_scopes),
+    )
+
+
+@own.put("/password", status_code=204)
+def change_password(wanted: PasswordChange, service: Service, caller: Acting) -> Response:
+    """Choose another password; all sessions end."""
+    users.change_password(service.database, person_of(caller.name), wanted.current, wanted.wanted)
+    return Response(status_code=204)
+
+
+def _require_within(caller: TokenRecord, rights: PersonRights) -> None:
+    require_within(caller, rights.clearance, rights.may_reveal, rights.scopes)

@@ -1,0 +1,221 @@
+"""Persons: what they may do, and how those without single sign-on sign in.
+
+A password is made at random, shown once, and can be changed by its owner; its argon2id hash alone is kept. After five wrong ones an
+account waits 15 minutes. What signing in answers does not depend on whether there is such an account.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+
+from cryptography.exceptions import InvalidKey
+from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
+from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from idgraph.model.callers import Role, Scope
+from idgraph.web.cursors import ListPage, PageRequest
+from idgraph.web.refusals import ClashError, RefusedRequestError, UnknownSubjectError
+from metadata_service.storage.database import Database
+from metadata_service.storage.edits import Edit
+from metadata_service.storage.sessions import end_sessions
+from metadata_service.storage.tables import UserRow
+from metadata_service.storage.tokens import is_in_use, person_of
+
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}$"
+MOST_TRIES = 5
+LOCKED = timedelta(minutes=15)
+LEAST_CHARACTERS = 12
+MOST_CHARACTERS = 200
+_AT_ONCE = threading.BoundedSemaphore(4)
+"""Each hash takes 19 MiB."""
+
+PersonRole = Literal[Role.VIEWER, Role.ANALYST, Role.PUBLISHER, Role.ADMIN, Role.PRIVACY]
+
+
+class PersonRights(BaseModel):
+    """What a person may do, in both services."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    role: PersonRole
+    clearance: int = Field(default=0, ge=0, le=100, description="The highest authorization level they read.")
+    may_reveal: bool = Field(default=False, description="Whether they may open protected values.")
+    scopes: frozenset[Scope] = Field(
+        default=frozenset(), description="Rights in the profile service, besides those of the role."
+    )
+
+
+class UserRecord(PersonRights):
+    """A person, as lists show them."""
+
+    name: str
+    sign_in: Literal["password", "single sign-on"]
+    created: datetime
+    seen: datetime | None = Field(description="When they signed in last.")
+    disabled: datetime | None
+    is_locked: bool = Field(description="Whether wrong passwords lock the account for some minutes.")
+
+
+def add_user(edit: Edit, name: str, rights: PersonRights, made_by: str = "") -> str:
+    """Make an account and give its first password. Raises ClashError."""
+    row = UserRow(name=name, created=edit.at, tries=0, made_by=person_of(made_by))
+    if is_in_use(edit, name) or edit.session.scalar(select(UserRow.id).where(UserRow.name == name)):
+        raise ClashError(f"a person or token named {name} exists; choose another name")
+    _give(row, rights)
+    password = _new_password(row)
+    edit.session.add(row)
+    edit.record("user", name, None, "made")
+    return password
+
+
+def change_user(edit: Edit, name: str, rights: PersonRights | None, is_disabled: bool | None) -> UserRow:
+    """Other rights, at once; disabled ones are signed out and their keys refused. Raises UnknownSubjectError."""
+    row = get_user(edit.session, name)
+    if rights is not None:
+        _give(row, rights)
+        edit.record("user", name, None, "saved")
+    if is_disabled is not None:
+        row.disabled = (row.disabled or edit.at) if is_disabled else None
+        edit.record("user", name, None, "disabled" if is_disabled else "saved")
+        if is_disabled:
+            end_sessions(edit, row.id)
+    return row
+
+
+def reset_password(edit: Edit, name: str, made_by: str = "") -> str:
+    """A new password, and no lock any more; all sessions end. Raises UnknownSubjectError, RefusedRequestError."""
+    row = get_user(edit.session, name)
+    if row.identity is not None:
+        raise RefusedRequestError(f"{name} signs in by single sign-on, and has no password here")
+    end_sessions(edit, row.id)
+    row.made_by, row.tries = person_of(made_by), 0
+    edit.record("user", name, None, "reset")
+    return _new_password(row)
+
+
+def change_password(database: Database, name: str, current: str, wanted: str) -> None:
+    """A person's own choice; all sessions end. Raises RefusedRequestError."""
+    if not LEAST_CHARACTERS <= len(wanted) <= MOST_CHARACTERS:
+        raise RefusedRequestError(f"a password has at least {LEAST_CHARACTERS} characters", "/wanted")
+    user_id = sign_in(database, name, current)
+    if user_id is None:
+        raise RefusedRequestError("the current password is wrong", "/current")
+    hashed = _hashed(wanted)
+    with database.write(name) as edit:
+        row = edit.session.get_one(UserRow, user_id)
+        row.password = hashed
+        end_sessions(edit, row.id)
+        edit.record("user", name, None, "saved")
+
+
+def sign_in(database: Database, name: str, password: str) -> int | None:
+    """The id of the person whose password this is; None for a wrong one, a name that nobody has, and an account that is locked or
+    disabled. All take the same time."""
+    with database.write(name) as edit:
+        # The try is counted before it is looked at: many at once are no more tries than five.
+        row = edit.session.scalar(select(UserRow).where(UserRow.name == name))
+        is_open = row is not None and row.disabled is None and not _is_locked(row, edit.at)
+        if row is not None and is_open:
+            row.tries = 1 if row.tries >= MOST_TRIES else row.tries + 1
+            row.tried = edit.at
+    is_right = _is_right(password, row.password if row is not None and row.password else _NOBODY)
+    if row is None or not is_open:
+        return None
+    if not (is_right and row.password):
+        if row.tries == MOST_TRIES:
+            with database.write(name, "too many wrong passwords") as edit:
+                edit.record("user", name, None, "locked")
+        return None
+    with database.write() as edit:
+        known = edit.session.get_one(UserRow, row.id)
+        known.tries, known.seen = 0, edit.at
+    return row.id
+
+
+def get_user(session: Session, name: str) -> UserRow:
+    """Raises UnknownSubjectError."""
+    row = session.scalar(select(UserRow).where(UserRow.name == name))
+    if row is None:
+        raise UnknownSubjectError(f"there is no person named {name}; `idgraph users list` shows all")
+    return row
+
+
+def list_users(
+    session: Session, wanted: PageRequest, q: str = "", role: Role | None = None
+) -> ListPage[UserRecord]:
+    """Persons by name."""
+    query = select(UserRow).order_by(UserRow.name).limit(wanted.one_more)
+    if q:
+        query = query.where(UserRow.name.icontains(q, autoescape=True))
+    if role is not None:
+        query = query.where(UserRow.role == role)
+    after = wanted.after(str)
+    if after is not None:
+        query = query.where(UserRow.name > after)
+    return wanted.page(map(record_of, session.scalars(query)), lambda each: each.name)
+
+
+def record_of(row: UserRow) -> UserRecord:
+    """As lists show a person."""
+    return UserRecord.model_validate(
+        {
+            **{
+                each: getattr(row, each)
+                for each in ("name", "role", "clearance", "may_reveal", "created", "seen")
+            },
+            "scopes": row.scopes.split(),
+            "disabled": row.disabled,
+            "sign_in": "password" if row.identity is None else "single sign-on",
+            "is_locked": _is_locked(row, datetime.now(UTC)),
+        }
+    )
+
+
+def are_one_person(session: Session, one: str, other: str) -> bool:
+    """Whether two names of the history may be the same person: also where one of them made the account of the other, and so may
+    know its password."""
+    first, second = person_of(one), person_of(other)
+    makers = dict(
+        session.execute(select(UserRow.name, UserRow.made_by).where(UserRow.name.in_((first, second)))).all()
+    )
+    return first == second or makers.get(first) == second or makers.get(second) == first
+
+
+def _give(row: UserRow, rights: PersonRights) -> None:
+    row.role, row.clearance, row.may_reveal = rights.role, rights.clearance, rights.may_reveal
+    row.scopes = " ".join(sorted(rights.scopes))
+
+
+def _is_locked(row: UserRow, now: datetime) -> bool:
+    return row.tries >= MOST_TRIES and row.tried is not None and row.tried > now - LOCKED
+
+
+def _new_password(row: UserRow) -> str:
+    password = secrets.token_urlsafe(15)
+    row.password = _hashed(password)
+    return password
+
+
+def _hashed(password: str) -> str:
+    with _AT_ONCE:
+        # The least that OWASP asks for.
+        made = Argon2id(salt=os.urandom(16), length=32, iterations=2, lanes=1, memory_cost=19 * 1024)
+        return made.derive_phc_encoded(password.encode("utf-8", "surrogatepass"))
+
+
+def _is_right(password: str, hashed: str) -> bool:
+    try:
+        with _AT_ONCE:
+            Argon2id.verify_phc_encoded(password[:MOST_CHARACTERS].encode("utf-8", "surrogatepass"), hashed)
+    except InvalidKey:
+        return False
+    return True
+
+
+_NOBODY = "$argon2id$v=19$m=19456,t=2,p=1$bm9ib2R5bm9ib2R5bm9ibw$" + 43 * "A"

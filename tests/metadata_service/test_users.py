@@ -1,0 +1,283 @@
+"""Persons, their passwords and their keys: what each gives at most, and when it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import text
+
+from idgraph.model.callers import SCOPES, Scope
+from idgraph.web.refusals import RefusedRequestError
+from idgraph.web.server import serving
+from metadata_service.api.app import create_app
+from metadata_service.api.service import ServiceSettings
+from metadata_service.storage import users
+from metadata_service.storage.database import Database
+from metadata_service.storage.sessions import Sessions
+from metadata_service.storage.tables import UserRow
+from metadata_service.storage.tokens import (
+    Role,
+    authenticate,
+    create_token,
+    list_callers,
+    revoke_token,
+)
+from metadata_service.storage.users import MOST_TRIES, PersonRights, add_user, change_user, sign_in
+from tests.metadata_service.test_access import assert_problem
+
+
+def made(database: Database, name: str, **rights: Any) -> str:
+    with database.write("somebody") as edit:
+        return add_user(edit, name, PersonRights.model_validate({"role": "viewer"} | rights))
+
+
+class House:
+    """A service with one admin, and clients by token."""
+
+    def __init__(self, stack: ExitStack, folder: Path) -> None:
+        app = create_app(ServiceSettings(f"sqlite:///{folder / 'metadata.db'}"))
+        self.database: Database = app.state.service.database
+        self._stack = stack
+        self.url = stack.enter_context(serving(app))
+        self.admin = self.client(create_token(self.database, "root", Role.ADMIN, clearance=50))
+
+    def client(self, token: str) -> httpx.Client:
+        headers = {"Authorization": f"Bearer {token}"}
+        return self._stack.enter_context(
+            httpx.Client(base_url=self.url, headers=headers, timeout=60, trust_env=False, verify=False)
+        )
+
+    def person(self, name: str, **rights: Any) -> httpx.Client:
+        """Somebody with a key of their own role and clearance."""
+        made(self.database, name, **rights)
+        stated = PersonRights.model_validate({"role": "viewer"} | rights)
+        token = create_token(
+            self.database,
+            "first",
+            stated.role,
+            None,
+            stated.clearance,
+            stated.may_reveal,
+            stated.scopes,
+            owner=name,
+        )
+        return self.client(token)
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    with ExitStack() as stack:
+        yield House(stack, tmp_path)
+
+
+def test_only_the_password_signs_in(database: Database) -> None:
+    password = made(database, "ann")
+    user = sign_in(database, "ann", password)
+    assert user is not None
+    for name, given in (("ann", password + "x"), ("ann", ""), ("bob", password), ("", ""), ("ann", "\ud800")):
+        assert sign_in(database, name, given) is None
+    assert sign_in(database, "ann", password) == user
+    with database.read() as session:
+        stored = str(session.execute(text("SELECT * FROM users")).all())
+    assert "argon2id" in stored
+    assert password not in stored
+
+
+def test_five_wrong_passwords_lock_until_a_reset_or_some_minutes(database: Database) -> None:
+    password = made(database, "ann")
+    for _ in range(MOST_TRIES - 1):
+        assert sign_in(database, "ann", "wrong") is None
+    assert sign_in(database, "ann", password) is not None, "the fifth try may be right"
+    for _ in range(MOST_TRIES):
+        assert sign_in(database, "ann", "wrong") is None
+    assert sign_in(database, "ann", password) is None
+    with database.write() as edit:
+        assert users.record_of(users.get_user(edit.session, "ann")).is_locked
+        users.get_user(edit.session, "ann").tried = datetime.now(UTC) - users.LOCKED
+    assert sign_in(database, "ann", password) is not None
+    for _ in range(MOST_TRIES):
+        sign_in(database, "ann", "wrong")
+    with database.write("root") as edit:
+        new = users.reset_password(edit, "ann")
+    assert sign_in(database, "ann", password) is None
+    assert sign_in(database, "ann", new) is not None
+
+
+def test_a_disabled_person_is_out_at_once(house: House) -> None:
+    database, sessions = house.database, Sessions(house.database)
+    password = made(database, "ann", role="publisher", clearance=20)
+    key = create_token(database, "laptop", Role.VIEWER, clearance=20, owner="ann")
+    flow = create_token(database, "flow", Role.PIPELINE, owner="ann")
+    user = sign_in(database, "ann", password)
+    assert user
+    session = sessions.begin_for(user)
+    assert sessions.find(session)
+    assert house.admin.patch("/v1/users/ann", json={"is_disabled": True}).status_code == 200
+    assert sessions.find(session) is None
+    assert sign_in(database, "ann", password) is None
+    assert authenticate(database, key) is None
+    assert "ann/laptop" not in [each.name for each in list_callers(database)]
+    assert authenticate(database, flow), "the flow goes on"
+    assert house.admin.patch("/v1/users/ann", json={"is_disabled": False}).status_code == 200
+    assert sign_in(database, "ann", password) == user
+    assert sessions.find(session) is None
+
+
+def test_a_key_has_at_most_what_its_owner_has_now(database: Database) -> None:
+    made(database, "ann", role="privacy", clearance=60, may_reveal=True)
+    rights = (60, True, (Scope.PRIVACY, Scope.RULES))
+    key = create_token(database, "k", Role.PROFILES, None, *rights, owner="ann")
+    strong = create_token(database, "office", Role.PRIVACY, owner="ann")
+    assert authenticate(database, strong)
+    with database.write("root") as edit:
+        change_user(edit, "ann", PersonRights(role=Role.ANALYST, clearance=10), None)
+    found = authenticate(database, key)
+    assert found
+    assert (found.clearance, found.may_reveal, found.scopes) == (10, False, "rules")
+    assert authenticate(database, strong) is None
+    (caller,) = [each for each in list_callers(database) if each.name == "ann/k"]
+    assert (caller.clearance, set(caller.scopes)) == (10, {Scope.RULES})
+
+
+def test_an_admin_makes_changes_and_resets_accounts(house: House) -> None:
+    body = {"name": "ann", "role": "analyst", "clearance": 20, "scopes": []}
+    answer = house.admin.post("/v1/users", json=body, params={"reason": "new"})
+    assert answer.status_code == 201
+    user = sign_in(house.database, "ann", answer.json()["password"])
+    assert_problem(house.admin.post("/v1/users", json=body), 409)
+    assert_problem(house.admin.post("/v1/users", json=body | {"name": "root"}), 409)
+    session = Sessions(house.database).begin_for(user or 0)
+    again = house.admin.post("/v1/users/ann/reset").json()["password"]
+    assert Sessions(house.database).find(session) is None
+    assert sign_in(house.database, "ann", again) == user
+    changed = house.admin.patch("/v1/users/ann", json={"rights": {"role": "viewer", "clearance": 5}})
+    assert (changed.json()["role"], changed.json()["clearance"]) == ("viewer", 5)
+    listed = house.admin.get("/v1/users", params={"role": "viewer"}).json()["items"]
+    assert [each["name"] for each in listed] == ["ann"]
+    assert_problem(house.admin.get("/v1/users/nobody"), 404)
+    assert "argon2" not in str(listed)
+
+
+def test_nobody_gives_more_than_they_have(house: House) -> None:
+    made(house.database, "officer", role="privacy", clearance=100, may_reveal=True)
+    for rights in ({"clearance": 51}, {"may_reveal": True}, {"scopes": ["privacy"]}):
+        assert_problem(house.admin.post("/v1/users", json={"name": "ann", "role": "viewer", **rights}), 403)
+        assert_problem(house.admin.post("/v1/keys", json={"name": "k", "role": "viewer", **rights}), 403)
+    assert_problem(house.admin.post("/v1/users/officer/reset"), 403)
+    assert_problem(house.admin.patch("/v1/users/officer", json={"rights": {"role": "admin"}}), 403)
+    assert house.admin.patch("/v1/users/officer", json={"is_disabled": True}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("role", "given", "refused"),
+    [
+        (Role.VIEWER, [Role.VIEWER, Role.READER, Role.PROFILES], [Role.ANALYST, Role.PIPELINE, Role.ADMIN]),
+        (Role.ANALYST, [Role.ANALYST, Role.VIEWER], [Role.PUBLISHER, Role.SERVICE, Role.PRIVACY]),
+        (Role.PUBLISHER, [Role.PUBLISHER, Role.ANALYST], [Role.ADMIN, Role.PRIVACY, Role.PIPELINE]),
+        (Role.ADMIN, [Role.ADMIN, Role.PIPELINE, Role.SERVICE], [Role.PRIVACY]),
+        (Role.PRIVACY, [Role.PRIVACY, Role.VIEWER], [Role.ADMIN, Role.PUBLISHER, Role.SERVICE]),
+    ],
+)
+def test_keys_are_of_roles_that_their_makers_have(
+    house: House, role: Role, given: list[Role], refused: list[Role]
+) -> None:
+    person = house.person("ann", role=role, clearance=30)
+    for each in given:
+        answer = person.post("/v1/keys", json={"name": f"of {each}", "role": each})
+        assert answer.status_code == 201, answer.text
+        found = authenticate(house.database, answer.json()["token"])
+        assert found
+        assert (found.name, found.role) == (f"ann/of {each}", each)
+    for each in refused:
+        assert_problem(person.post("/v1/keys", json={"name": "k", "role": each}), 403)
+    assert SCOPES.get(Role.VIEWER) is None
+
+
+def test_keys_are_listed_rotated_and_revoked_by_their_owners(house: House) -> None:
+    ann, bob = house.person("ann", clearance=30), house.person("bob")
+    made_key = ann.post("/v1/keys", json={"name": "ci", "role": "viewer", "clearance": 30, "days": 10}).json()
+    place = f"/v1/keys/{made_key['key']['id']}"
+    assert made_key["token"] not in ann.get("/v1/keys").text
+    assert [each["name"] for each in bob.get("/v1/keys").json()["items"]] == ["bob/first"]
+    assert "ann/ci" in [each["name"] for each in house.admin.get("/v1/keys").json()["items"]]
+    for other in (bob, house.admin):
+        assert_problem(other.post(f"{place}/rotate"), 404)
+    assert_problem(bob.delete(place), 404)
+    rotated = ann.post(f"{place}/rotate").json()
+    assert authenticate(house.database, made_key["token"]) is None
+    found = authenticate(house.database, rotated["token"])
+    assert found
+    assert found.expires
+    assert timedelta(days=9) < found.expires - datetime.now(UTC) < timedelta(days=11)
+    assert ann.delete(place).status_code == 204
+    assert authenticate(house.database, rotated["token"]) is None
+    assert_problem(ann.delete(place), 404)
+    other_key = bob.post("/v1/keys", json={"name": "ci", "role": "viewer"}).json()["key"]["id"]
+    assert house.admin.delete(f"/v1/keys/{other_key}").status_code == 204
+
+
+def test_two_keys_are_one_person(house: House) -> None:
+    """Found by review: who had two tokens was a second person."""
+    ann = house.person("ann", role="admin", clearance=50)
+    other = house.client(ann.post("/v1/keys", json={"name": "other", "role": "admin"}).json()["token"])
+    attribute = {"path": "a.b", "data_type": "string", "encryption": "protected"}
+    ann.put("/v1/attributes/a.b", json=attribute).raise_for_status()
+    asked = ann.put("/v1/attributes/a.b", json=attribute | {"encryption": "none"})
+    assert asked.status_code == 202
+    place = f"/v1/policy-changes/{asked.json()['id']}/approve"
+    assert_problem(other.post(place, json={}), 409)
+    friend = ann.post("/v1/users", json={"name": "friend", "role": "admin"}).json()["password"]
+    assert sign_in(house.database, "friend", friend)
+    token = create_token(house.database, "k", Role.ADMIN, owner="friend")
+    assert_problem(house.client(token).post(place, json={}), 409)
+    assert house.admin.post(place, json={}).status_code == 200
+
+
+def test_a_person_is_told_of_themselves_and_changes_the_password(house: House) -> None:
+    ann = house.person("ann", role="analyst", clearance=7)
+    assert ann.get("/v1/me").json() == {
+        "name": "ann/first", "person": "ann", "role": "analyst", "clearance": 7, "may_reveal": False, "scopes": ["rules"],
+    }  # fmt: skip
+    with house.database.write() as edit:
+        password = users.reset_password(edit, "ann")
+    wrong = {"current": "guessed", "wanted": "a-long-enough-one"}
+    assert_problem(ann.put("/v1/me/password", json=wrong), 422)
+    assert_problem(ann.put("/v1/me/password", json={"current": password, "wanted": "short"}), 422)
+    session = Sessions(house.database).begin_for(sign_in(house.database, "ann", password) or 0)
+    assert ann.put("/v1/me/password", json=wrong | {"current": password}).status_code == 204
+    assert Sessions(house.database).find(session) is None
+    assert sign_in(house.database, "ann", password) is None
+    assert sign_in(house.database, "ann", "a-long-enough-one")
+    assert_problem(house.admin.put("/v1/me/password", json=wrong), 422)
+
+
+def test_who_has_single_sign_on_has_no_password(database: Database) -> None:
+    made(database, "ann")
+    with database.write() as edit:
+        row = users.get_user(edit.session, "ann")
+        row.identity, row.password = "https://issuer.example 7", ""
+    assert sign_in(database, "ann", "") is None
+    with database.write() as edit, pytest.raises(RefusedRequestError):
+        users.reset_password(edit, "ann")
+
+
+def test_names_of_persons_tokens_and_keys_are_apart(database: Database) -> None:
+    made(database, "ann")
+    create_token(database, "flow", Role.PIPELINE)
+    with pytest.raises(RefusedRequestError):
+        create_token(database, "ann/laptop", Role.ADMIN)
+    for name in ("ann", "flow"):
+        with pytest.raises(Exception, match="exists"):
+            create_token(database, name, Role.ADMIN)
+        with pytest.raises(Exception, match="exists"):
+            made(database, name)
+    revoke_token(database, "flow")
+    made(database, "flow")
+    with database.read() as session:
+        assert session.query(UserRow).count() == 2
