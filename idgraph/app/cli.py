@@ -51,6 +51,7 @@ COMMANDS = {
     "attributes": "attributes:commands",
     "rules": "rules:commands",
     "tokens": "tokens:commands",
+    "users": "users:commands",
     "audit": "audit:commands",
     "keys": "keys:commands",
     "store": "store:commands",

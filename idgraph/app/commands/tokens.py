@@ -64,7 +64,7 @@ def add(
     from idgraph.model.callers import Scope
     from metadata_service.storage.tokens import Role, create_token
 
-    with error_handler(), _database(context) as database:
+    with error_handler(), metadata_database(context) as database:
         if role not in list(Role):
             raise typer.BadParameter(f"a role is one of {', '.join(Role)}")
         if unknown := set(scopes or ()) - set(Scope):
@@ -83,7 +83,7 @@ def list_tokens(context: typer.Context, as_json: Json = False) -> None:
     """List tokens by name, with role and dates; never the tokens themselves."""
     from metadata_service.storage.tokens import list_tokens as listed
 
-    with error_handler(), _database(context) as database:
+    with error_handler(), metadata_database(context) as database:
         found = [token._asdict() for token in listed(database)]
         if as_json:
             for token in found:
@@ -98,13 +98,13 @@ def revoke(context: typer.Context, name: Name) -> None:
     """Revoke a token at once."""
     from metadata_service.storage.tokens import revoke_token
 
-    with error_handler(), _database(context) as database:
+    with error_handler(), metadata_database(context) as database:
         revoke_token(database, name, wiring.local_user())
         print(f"the token of {name} is revoked")
 
 
 @contextmanager
-def _database(context: typer.Context) -> Iterator[Database]:
+def metadata_database(context: typer.Context) -> Iterator[Database]:
     """The service's database. Its refusals do not mean that the service is away."""
     from idgraph.app.metadata_server import service_key
     from idgraph.model.errors import MetadataError, NotFoundError, RefusedError
