@@ -27,7 +27,8 @@ def add(
     ] = 0,
     reveal: Annotated[bool, typer.Option("--reveal", help="They may open protected values.")] = False,
     scopes: Annotated[
-        list[str] | None, typer.Option("--scope", help="A right in the profile service besides those of the role.")
+        list[str] | None,
+        typer.Option("--scope", help="A right in the profile service besides those of the role."),
     ] = None,
 ) -> None:
     """Make an account, and print its password once, on standard output. Who has it can change it."""
