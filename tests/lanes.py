@@ -53,6 +53,7 @@ LONG = (
     "spark/test_local_disk.py",
     "spark/test_missing_files.py",
     "spark/test_monitoring.py",
+    "spark/test_pausing.py",
     "spark/test_policies.py",
     "spark/test_policy_change.py",
     "spark/test_refused_batch.py",

@@ -27,7 +27,7 @@ COMMANDS = {
     "demo": "demo:demo",
     "run": "flow:run",
     "publish": "flow:publish",
-    "flows": "flows:flows",
+    "flows": "flows:commands",
     "backfill": "backfill:backfill",
     "package": "package:package",
     "map": "mapping:map_payloads",

@@ -13,8 +13,10 @@ from pathlib import Path
 from idgraph.app import wiring
 from idgraph.app.adapters.inputs import input_stream, needed_jars, require_formats
 from idgraph.app.adapters.key_providers import ensure_keyring
+from idgraph.app.flow_folders import FlowFolders
 from idgraph.app.java import class_archives, require_java
 from idgraph.app.observation.flow_observation import observed
+from idgraph.app.observation.flow_report import reported
 from idgraph.app.settings.document import Settings
 from idgraph.files import exclusive_lock, owner_only
 from idgraph.jobs.reencrypt.policy_change import PolicyChanges
@@ -97,6 +99,8 @@ def run_flow(
         is_running = partial(_is_any_running, running)
         watched = observed(settings, resources, snapshots, projection, stream.waiting, is_running, on_batch)
         on_batch = stack.enter_context(watched)
+        seen = reported(settings, snapshots, projection, stream.waiting, is_running, on_batch)
+        on_batch = stack.enter_context(seen)
         on_start()
         metadata = snapshots, schema
         on_commit = projection.wake if projection else lambda: None
@@ -203,8 +207,9 @@ def _started(
         orphaned_keys,
         on_commit,
     )
+    is_paused = partial(FlowFolders(settings.directory).is_paused, plan.flow.name)
     try:
-        yield Flow(session, plan.flow, stream, state / "checkpoint", batches, on_batch)
+        yield Flow(session, plan.flow, stream, state / "checkpoint", batches, on_batch, is_paused)
     finally:
         stop_session(session)
 

@@ -14,6 +14,7 @@ from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring, provider_of
 from idgraph.app.committed import committed
 from idgraph.app.dead_letter_desk import dead_letter_desk
+from idgraph.app.flow_folders import FlowFolders
 from idgraph.app.jobs.operations import OperationThreads
 from idgraph.app.jobs.person_jobs import PersonJobThreads
 from idgraph.app.observation.json_logs import say
@@ -97,7 +98,9 @@ def application(settings: Settings) -> Iterator[FastAPI]:
             )
             own_households = Households(households, wiring.keyed_hash(adapters))
             desk = stack.enter_context(dead_letter_desk(settings))
-            rights = Rights(consents, jobs, own_households, operations, tokens, desk)
+            rights = Rights(
+                consents, jobs, own_households, operations, tokens, desk, FlowFolders(settings.directory)
+            )
             is_local = settings.store.kind == "sqlite"
             contact_paths = {str(k): paths for k, paths in settings.profiles.contact_attributes.items()}
             service = ProfileService(

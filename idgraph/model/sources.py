@@ -237,14 +237,15 @@ _SHIFTS = {"m": 20, "g": 30}
 _LEAST_MEMORY = 512 << 20
 
 
+FLOW_NAME = r"^[A-Za-z0-9][A-Za-z0-9_\-]{0,63}$"
+
+
 class FlowConfig(BaseModel):
     """One flow: a set of sources that run as one Structured Streaming query."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
-    name: str = Field(
-        default="main", pattern=r"^[A-Za-z0-9][A-Za-z0-9_\-]{0,63}$", description="Name of the flow."
-    )
+    name: str = Field(default="main", pattern=FLOW_NAME, description="Name of the flow.")
     master: str = Field(
         default="local[2]",
         description="Spark master: `local[N]` for N cores of this machine, or the URL of a cluster "

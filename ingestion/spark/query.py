@@ -36,6 +36,9 @@ log = logging.getLogger(__name__)
 # How long a stop waits for Spark to note a finished micro-batch. Not noted, it is only done once more.
 COMMIT_SECONDS = 10.0
 
+PAUSE_SECONDS = 0.1
+"""So often a paused flow looks whether it may go on."""
+
 JAVA_END_SECONDS = 20.0
 """How long Spark's Java process takes for its end, at most, after it was asked to: half a second, on a machine that has read
 none of it yet more than five."""
@@ -52,13 +55,16 @@ class Flow:
         checkpoint: Path,
         batches: MicroBatches,
         on_batch: Callable[[BatchReport], None],
+        is_paused: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`is_paused` is asked before each micro-batch: while it holds, none begins."""
         self._session = session
         self._config = config
         self._stream = stream
         self._checkpoint = checkpoint
         self._batches = batches
         self._on_batch = on_batch
+        self._is_paused = is_paused
         self._query_id: Future[str] = Future()
         self._failure: IdgraphError | None = None
         self._in_batch = threading.Lock()
@@ -159,6 +165,9 @@ class Flow:
     def _process(self, rows: DataFrame, number: int) -> None:
         # Before the lock, which a stop waits for.
         self._throttle.wait(self._stop)
+        while self._is_paused() and not self._stopping:
+            # What the micro-batch takes is noted, and nothing of it is done: this run or the next one begins it.
+            time.sleep(PAUSE_SECONDS)
         with self._in_batch:
             if self._stopping:
                 # To return would mark the batch done.

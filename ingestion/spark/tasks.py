@@ -207,6 +207,7 @@ def _map_report(output: MapOutput, refused: list[str]) -> StageReport:
         ],
         changes=list(reported_changes(output.changes, output.proposals)),
         refused=refused,
+        sources=output.sources,
     )
     report.count(output)
     return report

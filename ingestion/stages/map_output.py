@@ -130,6 +130,8 @@ class MapOutput(BatchCounts, kw_only=True):
     """The `until` of the tombstone that events were compared with, by fragment id."""
     faults: dict[str, Fault] = field(default_factory=dict)
     """Fragments that an event could not be joined to."""
+    sources: dict[str, int] = field(default_factory=dict)
+    """How many records of each configured source."""
 
     def encoded(self) -> Iterator[EncodedChange]:
         """The changes of all fragments."""
@@ -152,6 +154,8 @@ class MapOutput(BatchCounts, kw_only=True):
         self.count(part)
         for change, where in part.changes.items():
             self.note(change, where, part.proposals.get(change))
+        for source, count in part.sources.items():
+            self.sources[source] = self.sources.get(source, 0) + count
         self.dead_letters += part.dead_letters
         self.refused |= part.refused
         self.erasure_epochs |= part.erasure_epochs

@@ -8,7 +8,9 @@ record that is to blame stands alone and becomes a dead letter (law 5).
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import attrgetter
 
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.sources import FlowConfig, SourceConfig
@@ -27,6 +29,8 @@ from transforms.spec.mapping import CompiledSnapshot
 CHUNK_EVENTS = 20_000
 CHUNK_BYTES = 16 << 20
 """A chunk ends at either."""
+
+_SOURCE = attrgetter("source")
 
 OUTPUT_BYTES = 128 << 20
 """An output of large records ends here: their fragments are held in memory."""
@@ -87,7 +91,7 @@ class MapStage:
     def _outputs(self, records: Iterable[Record], is_again: bool) -> Iterator[MapOutput]:
         output, taken = MapOutput(), list[Record]()
         for chunk in chunked(records, self._flow.combine_events):
-            part = MapOutput(events=len(chunk))
+            part = MapOutput(events=len(chunk), sources=Counter(map(_SOURCE, chunk)))
             mapped = self._mapped(chunk, part, is_again)
             if output.has_other_epochs(part):
                 # A later tombstone refuses earlier events: joined to later ones they would take these with them.

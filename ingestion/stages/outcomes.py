@@ -57,7 +57,7 @@ class StageReport(BatchCounts, array_like=True, kw_only=True):
     """The report of one task, or of all tasks of a micro-batch once added up: its counters and side outputs.
 
     `dead` counts dead letters by reason; `set_aside` names some of them. `dead_letters` are left for the driver to put.
-    `refused` are fragments with a data key of which a tombstone refused an event or a change.
+    `sources` counts records by configured source. `refused` are fragments with a data key of which a tombstone refused an event or a change.
     """
 
     dead: dict[str, int] = field(default_factory=dict)
@@ -65,12 +65,15 @@ class StageReport(BatchCounts, array_like=True, kw_only=True):
     changes: list[ReportedChange] = field(default_factory=list)
     dead_letters: list[DeadLetter] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
+    sources: dict[str, int] = field(default_factory=dict)
 
     def add(self, other: StageReport) -> None:
         """Add another report to this one."""
         self.count(other)
         for reason, count in other.dead.items():
             self.dead[reason] = self.dead.get(reason, 0) + count
+        for source, count in other.sources.items():
+            self.sources[source] = self.sources.get(source, 0) + count
         self.set_aside.extend(other.set_aside[: MAX_REPORTED_DEAD_LETTERS - len(self.set_aside)])
         reported = other.changes[: MAX_REPORTED_CHANGES - len(self.changes)]
         self.dropped_changes += len(other.changes) - len(reported)

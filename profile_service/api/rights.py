@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from idgraph.model.callers import Caller, Scope
+from idgraph.model.flows import Flows
 from idgraph.model.identifiers import HASHED_PREFIX, Identifier
 from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.jobs import JobKind, JobRecord, Requester
@@ -91,6 +92,7 @@ class Rights(NamedTuple):
     operations: Operations | None = None
     tokens: PersonTokens | None = None
     dead_letters: DeadLetterDesk | None = None
+    flows: Flows | None = None
 
 
 NO_RIGHTS = Rights()

@@ -234,6 +234,10 @@ class ProfileService:
         entry = {"action": f"{action} {kind}", "caller": caller.name, "subject": subject, "purpose": purpose}
         self._audit.append(entry)
 
+    def note_act(self, caller: Caller, action: str, subject: str, purpose: str) -> None:
+        """Note what an operator is about to do to something that is no person's. Raises StoreError."""
+        self._audit.append({"action": action, "caller": caller.name, "subject": subject, "purpose": purpose})
+
     def hashed(self, name: str) -> str:
         """The keyed hash of an identifier or id."""
         return str(self._adapters.blind_index.identifier(Identifier.parse(name)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +18,11 @@ from schemathesis.core.failures import FailureGroup
 from schemathesis.core.result import Ok
 
 from idgraph.app.dead_letter_desk import LocalDeadLetterDesk
+from idgraph.app.flow_folders import FlowFolders
+from idgraph.app.observation.flow_report import FlowReporter
+from idgraph.app.settings.document import load
 from idgraph.model.callers import Scope
+from idgraph.model.flows import FlowState
 from idgraph.web.server import serving
 from metadata_service.api.app import create_app
 from metadata_service.api.service import ServiceSettings
@@ -57,9 +62,23 @@ def profiles(folder: Path) -> Iterator[str]:
     callers = [caller(TOKEN, 100, may_reveal=True, scopes=[Scope.RULES, Scope.LINKS, Scope.OPERATE])]
     with closing(SqliteDeadLetters(folder / "dead-letters.db")) as store:
         store.put(pipeline.map(order(order_id=None), raw(b"{")).dead_letters)
+        flows = reported_flow(folder)
         desk = LocalDeadLetterDesk(store, pipeline.sealer, pipeline.sources, pipeline.formats)
-        with served_here(pipeline, callers, rights=Rights(dead_letters=desk)) as served:
+        with served_here(pipeline, callers, rights=Rights(dead_letters=desk, flows=flows)) as served:
             yield served.url
+
+
+def reported_flow(folder: Path) -> FlowFolders:
+    """A flow that has reported."""
+    (folder / "idgraph.toml").write_text("")
+    settings = load(folder / "idgraph.toml")
+    settings.flow_state().mkdir(parents=True)
+    snapshots: Any = SimpleNamespace(
+        current=lambda: SimpleNamespace(snapshot=SimpleNamespace(version=7)), age=lambda: 1.0
+    )
+    flows = FlowFolders(settings.directory)
+    flows.write(FlowReporter(settings, snapshots, None, dict, None).report(FlowState.RUNNING))
+    return flows
 
 
 @pytest.mark.parametrize("service", [metadata, profiles])

@@ -1,22 +1,35 @@
-"""`idgraph flows`: progress of flows in Kafka."""
+"""`idgraph flows`: progress in Kafka, what flows report of themselves, pause and resume."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import time
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from idgraph.app.commands.context import Json, settings_of
-from idgraph.app.exits import error_handler
-from idgraph.app.terminal import print_json, print_table
+from idgraph.app.commands.context import Json, Why, settings_of
+from idgraph.app.exits import Exit, error_handler
+from idgraph.app.observation.json_logs import say
+from idgraph.app.terminal import escape_control_chars, print_json, print_table, visible_lines
+from idgraph.app.wiring import local_user
 from idgraph.model.errors import SourceUnavailableError
 
 if TYPE_CHECKING:
+    from idgraph.app.flow_folders import FlowFolders
     from idgraph.app.flow_offsets import PartitionState
+    from idgraph.model.flows import FlowPause, FlowReport
 
 
+commands = typer.Typer(help="Flows: offsets in Kafka, reports, pause, resume.")
+
+Name = Annotated[str, typer.Argument(help="Name of a flow, as `idgraph flows show` lists it.")]
+
+
+@commands.callback(invoke_without_command=True)
 def flows(context: typer.Context, as_json: Json = False) -> None:
     """Show the flow's partitions in Kafka: the taken offset, the end offset, and the lag."""
+    if context.invoked_subcommand is not None:
+        return
     from idgraph.app.flow_offsets import partition_states
 
     with error_handler():
@@ -33,6 +46,86 @@ def flows(context: typer.Context, as_json: Json = False) -> None:
             raise SourceUnavailableError(
                 f"Kafka at {servers} does not return the end offset of each partition; is it running?"
             )
+
+
+@commands.command()
+def show(context: typer.Context, as_json: Json = False) -> None:
+    """Show what each flow of this folder reported last."""
+    from idgraph.app.flow_folders import FlowFolders
+
+    with error_handler():
+        folders = FlowFolders(settings_of(context).directory)
+        found = [(name, folders.report(name), folders.pause_of(name)) for name in folders.names()]
+        if as_json:
+            for _, report, pause in found:
+                if report is not None:
+                    paused = pause.model_dump(mode="json") if pause else None
+                    print_json(report.model_dump(mode="json") | {"pause": paused})
+            return
+        titles = ("flow", "state", "reported", "events/s", "set aside", "snapshot", "paused by")
+        print_table(titles, [_shown(*each) for each in found])
+
+
+@commands.command()
+def pause(context: typer.Context, name: Name, why: Why) -> None:
+    """Let a flow begin no further micro-batch until it is resumed, also when it starts again.
+
+    Projection, erasures and jobs go on. Exit code 3: there is no such flow.
+    """
+    from idgraph.model.flows import FlowPause
+
+    with error_handler():
+        folders, who = _known(context, name), local_user()
+        _note(context, "pause flow", name, why)
+        if not folders.pause(name, FlowPause(who=who, why=why, at_ms=time.time_ns() // 1_000_000)):
+            found = folders.pause_of(name)
+            say(f"{name} is paused already, by {found.who}: {found.why}" if found else f"{name} is paused")
+            return
+        say(f"{name} pauses after its micro-batch; `idgraph flows resume {name}` lets it go on")
+
+
+@commands.command()
+def resume(context: typer.Context, name: Name, why: Why = "") -> None:
+    """Let a paused flow go on."""
+    with error_handler():
+        folders = _known(context, name)
+        _note(context, "resume flow", name, why)
+        say(f"{name} goes on" if folders.resume(name) else f"{name} is not paused")
+
+
+def _known(context: typer.Context, name: str) -> FlowFolders:
+    from idgraph.app.flow_folders import FlowFolders
+
+    folders = FlowFolders(settings_of(context).directory)
+    if name not in folders.names():
+        say(f"no such flow: {escape_control_chars(name)}; known: {', '.join(folders.names()) or 'none'}")
+        raise typer.Exit(Exit.NOT_FOUND)
+    return folders
+
+
+def _note(context: typer.Context, action: str, name: str, why: str) -> None:
+    from idgraph.app.adapters.key_providers import provider_of
+    from idgraph.app.profile_server import audit_file
+    from idgraph.web.audit import PURPOSE, AuditLog
+
+    settings = settings_of(context)
+    entry = {"action": action, "caller": local_user(), "subject": name, "purpose": why}
+    AuditLog(audit_file(settings), provider_of(settings).purpose_key(PURPOSE)).append(entry)
+
+
+def _shown(name: str, report: FlowReport | None, pause: FlowPause | None) -> tuple[str, ...]:
+    if report is None:
+        return (name, *"-" * 6)
+    age = max(0.0, time.time() - report.written_ms / 1000)
+    return (
+        name,
+        report.state,
+        f"{age:,.0f} s ago",
+        f"{report.events_per_second:,.1f}",
+        f"{report.set_aside_share:.2%}",
+        str(report.snapshot_version),
+        visible_lines(f"{pause.who}: {pause.why}") if pause else "-",
+    )
 
 
 def _row(state: PartitionState) -> list[str]:

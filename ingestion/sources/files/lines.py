@@ -56,6 +56,11 @@ class DamagedRecord(NamedTuple):
     stage: str = "read"
     file: str = ""
 
+    @property
+    def source(self) -> str:
+        """The configured source that it is of."""
+        return self.record.source
+
 
 def read_records(
     path: Path,

@@ -1,0 +1,222 @@
+"""The report that a running flow writes of itself each second, for whoever looks at it from another process."""
+
+from __future__ import annotations
+
+import math
+import re
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from idgraph.app.flow_folders import FlowFolders
+from idgraph.app.observation.flow_observation import LAG_SECONDS, Watch
+from idgraph.app.settings.document import Settings
+from idgraph.model.errors import IdgraphError
+from idgraph.model.flows import FlowReport, FlowSource, FlowState, LastBatch, StageRate
+from idgraph.model.kafka import KafkaSource, kafka_sources
+from idgraph.projection.outages import Outage
+from idgraph.projection.runner import ProjectionRunner
+from ingestion.metadata.follower import SnapshotFollower
+from ingestion.stages.outcomes import BatchReport, StageReport
+
+WINDOW_SECONDS = 60.0
+WRITE_SECONDS = 1.0
+
+
+class _Ended(NamedTuple):
+    at: float
+    report: BatchReport
+
+
+class FlowReporter:
+    """Adds up the micro-batches of the latest window. Safe for several threads."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        snapshots: SnapshotFollower,
+        projection: ProjectionRunner | None,
+        waiting: Callable[[], Mapping[str, int]],
+        before: FlowReport | None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`waiting` gives what is not taken yet of each part of the input. `before` is the last report of an earlier run."""
+        self._settings = settings
+        self._snapshots = snapshots
+        self._projection = projection
+        self._waiting = waiting
+        self._clock = clock
+        self._started = clock()
+        self._ended: deque[_Ended] = deque()
+        self._last = before.last_batch if before else None
+        self._seen = {each.name: each.last_event_ms for each in before.sources} if before else {}
+        self._lock = threading.Lock()
+
+    def add(self, report: BatchReport) -> None:
+        """A micro-batch is done."""
+        now, counts = self._clock(), report.counts
+        at_ms = int(now * 1000)
+        with self._lock:
+            self._ended.append(_Ended(now, report))
+            self._last = LastBatch(
+                number=report.number,
+                events=counts.events,
+                seconds=report.seconds,
+                attempts=report.attempts,
+                ended_ms=at_ms,
+            )
+            self._seen |= dict.fromkeys(counts.sources, at_ms)
+
+    def report(self, state: FlowState, problem: str | None = None) -> FlowReport:
+        """As of now. Raises IdgraphError while there is no snapshot."""
+        now = self._clock()
+        with self._lock:
+            while self._ended and self._ended[0].at < now - WINDOW_SECONDS:
+                self._ended.popleft()
+            batches, last, seen = [each.report for each in self._ended], self._last, dict(self._seen)
+        age = self._snapshots.age()
+        window = max(WRITE_SECONDS, min(WINDOW_SECONDS, now - self._started))
+        total, sources, dead = StageReport(), Counter[str](), Counter[str]()
+        for each in batches:
+            total.count(each.counts)
+            sources.update(each.counts.sources)
+            dead.update(each.counts.dead)
+        return FlowReport(
+            name=self._settings.flow.name,
+            state=state,
+            started_ms=int(self._started * 1000),
+            written_ms=int(now * 1000),
+            window_seconds=window,
+            events_per_second=total.events / window,
+            commit_seconds_p50=_quantile(batches, 0.5),
+            commit_seconds_p99=_quantile(batches, 0.99),
+            projection_lag_seconds=self._projection.lag_seconds() if self._projection else None,
+            set_aside_per_second=dead.total() / window,
+            set_aside_share=dead.total() / total.events if total.events else 0.0,
+            set_aside_limit=self._settings.flow.dead_letters.max_rate,
+            set_aside_reasons=dict(sorted(dead.items())),
+            batch_retries=sum(each.attempts - 1 for each in batches),
+            snapshot_version=self._snapshots.current().snapshot.version,
+            snapshot_age_seconds=age if math.isfinite(age) else None,
+            last_batch=last,
+            stages=_stages(total, dead.total(), window),
+            sources=self._sources(sources, seen, window),
+            problem=problem,
+        )
+
+    def _sources(
+        self, counts: Mapping[str, int], seen: Mapping[str, int | None], window: float
+    ) -> list[FlowSource]:
+        try:
+            waiting = self._waiting()
+        except IdgraphError:
+            waiting = {}
+        return [
+            FlowSource(
+                name=name,
+                per_second=counts.get(name, 0) / window,
+                waiting=_waiting_of(source, waiting) if isinstance(source, KafkaSource) and waiting else None,
+                last_event_ms=seen.get(name),
+            )
+            for name, source in self._settings.sources_by_name().items()
+        ]
+
+
+def _waiting_of(source: KafkaSource, waiting: Mapping[str, int]) -> int:
+    """`waiting` is by `TOPIC/PARTITION`."""
+    pattern = source.topic_pattern
+    found = ((part.rpartition("/")[0], count) for part, count in waiting.items())
+    return sum(
+        count
+        for topic, count in found
+        if topic in source.topics or (pattern and re.fullmatch(pattern, topic))
+    )
+
+
+def _quantile(batches: list[BatchReport], share: float) -> float | None:
+    """The seconds of the micro-batch in which this share of all events had ended, the quickest first."""
+    ordered = sorted((each.seconds, each.counts.events) for each in batches if each.counts.events)
+    left = share * sum(events for _, events in ordered)
+    for seconds, events in ordered:
+        left -= events
+        if left <= 0:
+            return seconds
+    return None
+
+
+def _stages(total: StageReport, dead: int, window: float) -> list[StageRate]:
+    """In the order of the data's way."""
+    fragments = total.written + total.unchanged
+
+    def rate(stage: str, unit: str, count: int, seconds: float | None = None) -> StageRate:
+        each = seconds / count if seconds and count else None
+        return StageRate(stage=stage, unit=unit, per_second=count / window, seconds_each=each)
+
+    decrypted = total.decrypted + total.undecrypted
+    return [
+        *([rate("decrypt", "records", decrypted, total.decrypt_seconds)] if decrypted else []),
+        rate("map", "events", total.events, total.map_seconds),
+        rate("protect", "values", total.protected),
+        rate("commit", "fragments", fragments, total.commit_seconds),
+        rate("set aside", "events", dead),
+    ]
+
+
+@contextmanager
+def reported(
+    settings: Settings,
+    snapshots: SnapshotFollower,
+    projection: ProjectionRunner | None,
+    waiting: Callable[[], Mapping[str, int]],
+    is_running: Callable[[], bool],
+    on_batch: Callable[[BatchReport], None],
+) -> Iterator[Callable[[BatchReport], None]]:
+    """Write the flow's report each second while the block runs, and how it ended; gives what is to be informed of
+    micro-batches, which reports `on_batch`."""
+    folders, name = FlowFolders(settings.directory), settings.flow.name
+    outage = Outage("the flow's report")
+    try:
+        before = folders.report(name)
+    except IdgraphError:
+        before = None
+    nothing: Mapping[str, int] = {}
+    has_lag = bool(kafka_sources(settings.sources_by_name()))
+    with Watch(waiting if has_lag else lambda: nothing, nothing, LAG_SECONDS) as lag:
+        reporter = FlowReporter(settings, snapshots, projection, lag.latest, before)
+        stop = threading.Event()
+
+        def write(state: FlowState, problem: str | None = None) -> None:
+            try:
+                folders.write(reporter.report(state, problem))
+                outage.is_over()
+            except (IdgraphError, OSError) as error:
+                # A flow does not end because nobody can see it.
+                outage.show_report(type(error).__name__, "the flow goes on")
+
+        def repeat() -> None:
+            while True:
+                state = FlowState.RUNNING if is_running() else FlowState.STARTING
+                write(FlowState.PAUSED if folders.is_paused(name) else state)
+                if stop.wait(WRITE_SECONDS):
+                    return
+
+        def show_report(report: BatchReport) -> None:
+            reporter.add(report)
+            on_batch(report)
+
+        thread = threading.Thread(target=repeat, name="flow-report", daemon=True)
+        thread.start()
+        end: tuple[FlowState, str | None] = FlowState.STOPPED, None
+        try:
+            yield show_report
+        except Exception as error:
+            # Only the type: a message may name a fragment.
+            end = FlowState.FAILED, type(error).__name__
+            raise
+        finally:
+            stop.set()
+            thread.join()
+            write(*end)

@@ -1,0 +1,122 @@
+"""Flows as somebody beside them sees them: what each one last reported of itself, and who paused it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Protocol
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class FlowState(StrEnum):
+    """Where a flow stands. One that was killed goes on as `running`, with a report that is old."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    PAUSED = "paused"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+class StageRate(BaseModel):
+    """What a stage did per second of the window. `seconds_each` is the time that one unit took, of all tasks together."""
+
+    model_config = ConfigDict(frozen=True)
+
+    stage: str
+    unit: str = Field(description="What is counted, in the plural.")
+    per_second: float
+    seconds_each: float | None = None
+
+
+class FlowSource(BaseModel):
+    """One source. `waiting` counts records in Kafka that are not taken yet; null where it is not known."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    per_second: float
+    waiting: int | None = None
+    last_event_ms: int | None = Field(
+        default=None, description="When a micro-batch with an event of it last ended, in epoch milliseconds."
+    )
+
+
+class LastBatch(BaseModel):
+    """The micro-batch that ended last."""
+
+    model_config = ConfigDict(frozen=True)
+
+    number: int
+    events: int
+    seconds: float
+    attempts: int
+    ended_ms: int
+
+
+class FlowReport(BaseModel):
+    """What a flow wrote of itself, each second while it runs. Rates are of the latest `window_seconds`. No value of an event is
+    in it."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    name: str
+    state: FlowState
+    started_ms: int
+    written_ms: int
+    window_seconds: float
+    events_per_second: float
+    commit_seconds_p50: float | None = Field(
+        description="From the start of a micro-batch until its events are readable, of half of the events."
+    )
+    commit_seconds_p99: float | None = Field(description="The same of 99 of 100 events.")
+    projection_lag_seconds: float | None = Field(
+        description="Since when something is readable and not searchable; 0 while nothing is. Null: another process indexes."
+    )
+    set_aside_per_second: float
+    set_aside_share: float = Field(description="Of the events of the window.")
+    set_aside_limit: float = Field(description="The share that stops the flow.")
+    set_aside_reasons: dict[str, int]
+    batch_retries: int = Field(description="Micro-batches of the window that were retried.")
+    snapshot_version: int
+    snapshot_age_seconds: float | None = Field(
+        description="Since the metadata service last said that it is the newest; null if it never did."
+    )
+    last_batch: LastBatch | None
+    stages: list[StageRate]
+    sources: list[FlowSource]
+    problem: str | None = Field(default=None, description="The kind of the error that ended a failed flow.")
+
+
+class FlowPause(BaseModel):
+    """Who asked a flow to pause, and why."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    who: str
+    why: str
+    at_ms: int
+
+
+class Flows(Protocol):
+    """The flows of one folder. All may raise StoreError."""
+
+    def names(self) -> list[str]:
+        """Flows that have run here, by name."""
+        ...
+
+    def report(self, name: str) -> FlowReport | None:
+        """What a flow reported last; None where it never did."""
+        ...
+
+    def pause_of(self, name: str) -> FlowPause | None:
+        """Who paused a flow; None while it may run."""
+        ...
+
+    def pause(self, name: str, pause: FlowPause) -> bool:
+        """Let it begin no further micro-batch, also when it starts again. False if it is paused already."""
+        ...
+
+    def resume(self, name: str) -> bool:
+        """Let it go on. False if it was not paused."""
+        ...

@@ -1,0 +1,104 @@
+"""Routes for the flows beside this service, for callers with the scope `operate`: what each one does, pause and resume."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from idgraph.model.flows import FlowPause, FlowReport, FlowState
+from idgraph.model.sources import FLOW_NAME
+from idgraph.web.refusals import ClashError, UnknownSubjectError
+from profile_service.api.documents import answer
+from profile_service.api.rights import required
+from profile_service.api.routes.dead_letters import Operator
+from profile_service.api.service import LONGEST_PURPOSE, ProfileService, Service
+
+STALE_SECONDS = 10.0
+"""A flow reports each second."""
+
+router = APIRouter(prefix="/v1/flows", tags=["flows"])
+
+Name = Annotated[str, Path(pattern=FLOW_NAME)]
+
+
+class FlowDocument(BaseModel):
+    """A flow of this folder."""
+
+    name: str
+    age_seconds: float = Field(description="Since its last report.")
+    is_stale: bool = Field(
+        description="Whether it should have reported since: its process was killed, or does not get on."
+    )
+    pause: FlowPause | None = Field(description="Who asked it to pause; null while it may run.")
+    newest_snapshot: int = Field(description="Version of the snapshot that this service follows.")
+    report: FlowReport
+
+
+class FlowList(BaseModel):
+    """Flows, by name."""
+
+    items: list[FlowDocument]
+
+
+class FlowAct(BaseModel):
+    """Why; kept in the audit log."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    reason: str = Field(min_length=1, max_length=LONGEST_PURPOSE)
+
+
+@router.get("", response_model=FlowList)
+def list_(service: Service, _: Operator) -> Response:
+    """All flows that have run on this machine, as they last reported."""
+    names = required(service.rights.flows).names()
+    return answer({"items": [_document(service, each) for each in names]})
+
+
+@router.get("/{name}", response_model=FlowDocument)
+def get(name: Name, service: Service, _: Operator) -> Response:
+    """One flow."""
+    return answer(_document(service, name))
+
+
+@router.post("/{name}/pause", response_model=FlowDocument)
+def pause(name: Name, body: FlowAct, service: Service, caller: Operator) -> Response:
+    """Let a flow begin no further micro-batch until it is resumed, also when it starts again. Projection, erasures and jobs
+    go on. 409 if it is paused."""
+    _document(service, name)
+    service.note_act(caller, "pause flow", name, body.reason)
+    asked = FlowPause(who=caller.name, why=body.reason, at_ms=time.time_ns() // 1_000_000)
+    if not required(service.rights.flows).pause(name, asked):
+        raise ClashError("the flow is paused already")
+    return answer(_document(service, name))
+
+
+@router.post("/{name}/resume", response_model=FlowDocument)
+def resume(name: Name, body: FlowAct, service: Service, caller: Operator) -> Response:
+    """Let a paused flow go on. 409 if it is not paused."""
+    _document(service, name)
+    service.note_act(caller, "resume flow", name, body.reason)
+    if not required(service.rights.flows).resume(name):
+        raise ClashError("the flow is not paused")
+    return answer(_document(service, name))
+
+
+def _document(service: ProfileService, name: str) -> dict[str, Any]:
+    flows = required(service.rights.flows)
+    report = flows.report(name)
+    if report is None:
+        raise UnknownSubjectError("no flow of this name has run on this machine")
+    age = max(0.0, time.time() - report.written_ms / 1000)
+    has_ended = report.state in (FlowState.STOPPED, FlowState.FAILED)
+    pause = flows.pause_of(name)
+    return {
+        "name": name,
+        "age_seconds": age,
+        "is_stale": not has_ended and age > STALE_SECONDS,
+        "pause": pause.model_dump(mode="json") if pause else None,
+        "newest_snapshot": service.following.edition().snapshot.version,
+        "report": report.model_dump(mode="json"),
+    }

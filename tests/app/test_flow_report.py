@@ -1,0 +1,164 @@
+"""What a flow reports of itself, and who paused it."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from idgraph.app.flow_folders import FlowFolders
+from idgraph.app.observation.flow_report import FlowReporter, reported
+from idgraph.app.settings.document import Settings, load
+from idgraph.model.errors import FlowStoppedError, SourceUnavailableError, StoreError
+from idgraph.model.flows import FlowPause, FlowReport, FlowState
+from ingestion.stages.outcomes import BatchReport, StageReport
+from tests.app.conftest import CommandLine
+from tests.ingestion.patience import eventually
+
+SNAPSHOTS: Any = SimpleNamespace(
+    current=lambda: SimpleNamespace(snapshot=SimpleNamespace(version=7)), age=lambda: math.inf
+)
+KAFKA = """
+[[sources]]
+name = "web"
+kind = "kafka"
+topics = ["clicks"]
+[[sources]]
+name = "shops"
+kind = "kafka"
+topic_pattern = "shop-.*"
+"""
+
+
+def settings_of(folder: Path, sources: str = "") -> Settings:
+    (folder / "idgraph.toml").write_text(f'[flow]\nname = "shop"\n{sources}')
+    found = load(folder / "idgraph.toml")
+    found.flow_state().mkdir(parents=True)
+    return found
+
+
+def batch(number: int, events: int, seconds: float, **more: Any) -> BatchReport:
+    return BatchReport(number, seconds, 7, 1, StageReport(events=events, **more))
+
+
+def test_rates_are_of_the_latest_window(tmp_path: Path) -> None:
+    now = [1000.0]
+    lag = {"clicks/0": 3, "clicks/1": 4, "shop-eu/0": 5, "other/0": 100}
+    settings = settings_of(tmp_path, KAFKA)
+    reporter = FlowReporter(settings, SNAPSHOTS, None, lambda: lag, None, lambda: now[0])
+    now[0] += 30
+    reporter.add(batch(1, 1000, 9.0, map_seconds=5.0))
+    now[0] += 30
+    more = {"protected": 50, "written": 10, "unchanged": 10, "commit_seconds": 2.0, "map_seconds": 1.0}
+    reporter.add(batch(2, 98, 0.2, dead={"no_spec": 2}, sources={"web": 98}, **more))
+    reporter.add(batch(3, 2, 7.0, dead={"no_spec": 4}, sources={"web": 2}))
+    now[0] += 40
+    found = reporter.report(FlowState.RUNNING)
+    assert (found.window_seconds, found.events_per_second) == (60, 100 / 60)
+    assert (found.commit_seconds_p50, found.commit_seconds_p99) == (0.2, 7.0)
+    assert (found.set_aside_share, found.set_aside_reasons) == (0.06, {"no_spec": 6})
+    assert (found.snapshot_version, found.snapshot_age_seconds) == (7, None)
+    assert found.last_batch is not None
+    assert (found.last_batch.number, found.last_batch.ended_ms) == (3, 1_060_000)
+    stages = {each.stage: each for each in found.stages}
+    assert list(stages) == ["map", "protect", "commit", "set aside"]
+    assert stages["commit"].seconds_each == 0.1
+    web, shops = found.sources
+    assert (web.waiting, web.last_event_ms, web.per_second) == (7, 1_060_000, 100 / 60)
+    assert (shops.waiting, shops.last_event_ms, shops.per_second) == (5, None, 0)
+    now[0] += 100
+    idle = FlowReporter(settings, SNAPSHOTS, None, dict, found, lambda: now[0]).report(FlowState.STARTING)
+    assert (idle.events_per_second, idle.commit_seconds_p99, idle.set_aside_share) == (0, None, 0)
+    assert idle.last_batch == found.last_batch
+    assert [each.last_event_ms for each in idle.sources] == [1_060_000, None]
+    assert [each.waiting for each in idle.sources] == [None, None]
+
+
+def test_what_cannot_be_asked_is_not_known(tmp_path: Path) -> None:
+    def away() -> dict[str, int]:
+        raise SourceUnavailableError("away")
+
+    reporter = FlowReporter(settings_of(tmp_path, KAFKA), SNAPSHOTS, None, away, None)
+    assert [each.waiting for each in reporter.report(FlowState.RUNNING).sources] == [None, None]
+
+
+def test_a_flow_writes_what_it_does_and_how_it_ended(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path)
+    folders, name = FlowFolders(settings.directory), settings.flow.name
+    assert (folders.names(), folders.report(name)) == ([], None)
+    is_ready = threading.Event()
+
+    def state() -> FlowState | None:
+        found = folders.report(name)
+        return found.state if found else None
+
+    with reported(settings, SNAPSHOTS, None, dict, is_ready.is_set, lambda _: None) as add:
+        eventually(lambda: state() is FlowState.STARTING)
+        is_ready.set()
+        eventually(lambda: state() is FlowState.RUNNING)
+        assert folders.pause(name, FlowPause(who="ann", why="a move", at_ms=1))
+        assert not folders.pause(name, FlowPause(who="bob", why="", at_ms=2))
+        eventually(lambda: state() is FlowState.PAUSED)
+        add(batch(1, 5, 0.1))
+        assert folders.resume(name)
+        assert not folders.resume(name)
+    end = folders.report(name)
+    assert end is not None
+    assert (end.state, end.last_batch and end.last_batch.events) == (FlowState.STOPPED, 5)
+    assert (settings.flow_state() / "report.json").stat().st_mode & 0o077 == 0
+    with (
+        pytest.raises(FlowStoppedError),
+        reported(settings, SNAPSHOTS, None, dict, is_ready.is_set, lambda _: None),
+    ):
+        raise FlowStoppedError("user_id:1 cannot be committed")
+    failed = folders.report(name)
+    assert failed is not None
+    assert (failed.state, failed.problem) == (FlowState.FAILED, "FlowStoppedError")
+
+
+def test_a_report_that_cannot_be_written_stops_no_flow(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path)
+    settings.flow_state().rmdir()
+    seen: list[BatchReport] = []
+    with reported(settings, SNAPSHOTS, None, dict, lambda: True, seen.append) as add:
+        add(batch(1, 5, 0.1))
+    assert len(seen) == 1
+
+
+def test_a_damaged_report_is_named(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path)
+    (settings.flow_state() / "report.json").write_text("{")
+    with pytest.raises(StoreError):
+        FlowFolders(settings.directory).report("shop")
+    (settings.flow_state() / "paused.json").write_text("")
+    assert FlowFolders(settings.directory).is_paused("shop")
+
+
+def test_the_commands(with_keys: CommandLine) -> None:
+    settings = with_keys.settings()
+    name = settings.flow.name
+    assert with_keys("flows", "pause", name, "--reason", "why").exit_code == 3
+    settings.flow_state().mkdir(parents=True, exist_ok=True)
+    reporter = FlowReporter(settings, SNAPSHOTS, None, dict, None)
+    FlowFolders(settings.directory).write(reporter.report(FlowState.RUNNING))
+    assert name in with_keys("flows", "show").stdout
+    assert with_keys("flows", "pause", name, "--reason", "a move\x1b[2J").exit_code == 0
+    assert "a move" in with_keys("flows", "pause", name, "--reason", "again").stderr
+    table = with_keys("flows", "show").stdout
+    assert "a move" in table
+    assert "\x1b" not in table
+    (shown,) = with_keys.json("flows", "show", "--json")
+    assert FlowReport.model_validate(shown).name == name
+    assert shown["pause"]["why"].startswith("a move")
+    assert with_keys("flows", "resume", name).exit_code == 0
+    assert with_keys.json("flows", "show", "--json")[0]["pause"] is None
+    acts = [json.loads(line) for line in (settings.directory / "audit.jsonl").read_text().splitlines()]
+    assert [each["action"] for each in acts] == ["pause flow", "pause flow", "resume flow"]
+    assert with_keys("audit", "verify").exit_code == 0
+    # The flow's sources are files: it has no offsets.
+    assert with_keys("flows").exit_code == 2
