@@ -104,7 +104,7 @@ NO_INPUT_OR_OUTPUT = frozenset(
 )
 MOST_TO_READ = 65
 """Modules of ours that reading profiles loads."""
-MOST_TO_SERVE = 110
+MOST_TO_SERVE = 115
 """The same with the REST interface."""
 STILL_SHARED = ("Order",)
 """Names of two classes: of a search's answers, and of links."""

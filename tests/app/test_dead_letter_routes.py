@@ -13,6 +13,7 @@ import pytest
 
 from idgraph.app import wiring
 from idgraph.app.dead_letter_desk import dead_letter_desk
+from idgraph.app.flow_folders import FlowFolders
 from idgraph.app.jobs.operations import OperationThreads
 from idgraph.app.wiring import opened_to_read
 from idgraph.model.callers import Scope
@@ -66,7 +67,8 @@ def desk(filled: CommandLine) -> Iterator[Desk]:
         following = stack.enter_context(Following(metadata))
         jobs = OperationThreads(settings, lambda: PinnedSnapshot(*following.edition()))
         desk = stack.enter_context(dead_letter_desk(settings))
-        rights = Rights(operations=stack.enter_context(jobs), dead_letters=desk)
+        folders = FlowFolders(settings.directory)
+        rights = Rights(operations=stack.enter_context(jobs), dead_letters=desk, flows=folders)
         audit = AuditLog(settings.directory / "audit.jsonl", b"key")
         service = ProfileService(adapters, following, audit, rights=rights)
         url = stack.enter_context(serving(create_app(service)))
