@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal, Self
@@ -111,6 +112,11 @@ class SpecDefinition(BaseModel):
         if self.scope and self.mode == "delta":
             raise ValueError("scope belongs to mode 'snapshot'")
         return self
+
+    def digest(self) -> str:
+        """What distinguishes one text of a spec from another, whatever its status is."""
+        content = self.model_dump_json(exclude={"status"}, exclude_defaults=True)
+        return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 class SpecDocument(SpecDefinition):

@@ -17,7 +17,16 @@ from idgraph.model.errors import IdgraphError, ProfileServiceError
 from idgraph.web.problems import STATUS, KeepSlashes
 from metadata_service.api.service import MetadataService
 from metadata_service.storage.sessions import Sessions
-from metadata_service.ui import attributes, deciding, jobs, profiles, signing_in, spec_versions, specs
+from metadata_service.ui import (
+    attributes,
+    deciding,
+    jobs,
+    profiles,
+    signing_in,
+    spec_effect,
+    spec_versions,
+    specs,
+)
 from metadata_service.ui.page import (
     ROOT,
     SIGN_IN,
@@ -76,7 +85,7 @@ def create_pages(service: MetadataService, profile_source: ProfileSource | None)
     app.state.service = service
     app.state.sessions = Sessions(service.database)
     app.state.profile_source = profile_source
-    for module in (signing_in, attributes, specs, spec_versions, profiles, deciding, jobs):
+    for module in (signing_in, attributes, specs, spec_effect, spec_versions, profiles, deciding, jobs):
         app.include_router(module.router)
     app.mount(f"{ROOT}/static", StaticFiles(directory=STATIC))
     app.add_middleware(KeepSlashes)

@@ -70,13 +70,27 @@ def edit(request: Request, session: SignedIn, service: Service, name: Name, save
     require(session, "PUT", f"/v1/specs/{name}")
     with service.database.read() as reading:
         record = catalogue.get_spec(reading, name)
-    return _editor(request, session, record, spec_text(record.document, "status"), is_saved=saved)
+    return show_editor(request, session, record, spec_text(record.document, "status"), is_saved=saved)
 
 
-def _editor(
+@router.post(LIST + "/{name}/edit")
+def edit_again(
+    request: Request, session: SignedIn, service: Service, name: Name, fields: OwnFields
+) -> Response:
+    """The editor, with a draft that is not saved."""
+    require(session, "PUT", f"/v1/specs/{name}")
+    with service.database.read() as reading:
+        record = catalogue.get_spec(reading, name)
+    kept: dict[str, Any] = {each: fields.get(each, "") for each in ("reason", "sample", "etag")}
+    return show_editor(request, session, record, fields.get("text", ""), **kept)
+
+
+def show_editor(
     request: Request, session: SignedIn, record: SpecRecord, text: str, status: int = 200, **context: Any
 ) -> Response:
+    """With this text, whatever is saved."""
     shown = {"sample": "", "reason": "", "refusal": None, "theirs": [], "is_saved": False} | context
+    shown["etag"] = shown.get("etag") or etag_of(record.model_dump_json())
     return render(
         request,
         "spec_editor.html",
@@ -86,7 +100,6 @@ def _editor(
         record=record,
         text=text,
         saved=spec_text(record.document, "status"),
-        etag=etag_of(record.model_dump_json()),
         may_publish=may(session, "POST", f"/v1/specs/{record.name}/status"),
         is_rail=True,
         curl=None,
@@ -120,7 +133,7 @@ def _checked(service: Service | None, name: str, text: str, sample: str) -> Chec
     warnings: list[Problem] = []
     preview, sample_problem = None, None
     try:
-        definition, warnings = _definition(name, text)
+        definition, warnings = read_definition_of(name, text)
         payload = _payload(sample)
         if payload is not None:
             preview = api.preview(api.SpecPreview(definition=definition, payload=payload), service)
@@ -136,7 +149,7 @@ def _checked(service: Service | None, name: str, text: str, sample: str) -> Chec
     return Checked(problems, warnings, preview, sample_problem, is_checked=True)
 
 
-def _definition(name: str, text: str) -> tuple[SpecDefinition, list[Problem]]:
+def read_definition_of(name: str, text: str) -> tuple[SpecDefinition, list[Problem]]:
     """What the text says. Raises DocumentError."""
     definition, warnings = read_definition_text(text)
     if definition.name != name:
@@ -172,12 +185,14 @@ def publish(request: Request, session: SignedIn, service: Service, name: Name, f
     def refused(problem: str, status: int = 422, theirs: list[Row] | None = None) -> Response:
         with service.database.read() as reading:
             record = catalogue.get_spec(reading, name)
-        return _editor(request, session, record, text, status, refusal=problem, theirs=theirs or [], **again)
+        return show_editor(
+            request, session, record, text, status, refusal=problem, theirs=theirs or [], **again
+        )
 
     if not reason:
         return refused("Say why: the reason is kept with the version, for whoever asks later.")
     try:
-        definition, _ = _definition(name, text)
+        definition, _ = read_definition_of(name, text)
         stated = definition.model_copy(update={"status": SpecStatus.DRAFT if is_draft else SpecStatus.ACTIVE})
         api.put(name, stated, service, session.caller, precondition(fields.get("etag", "")), reason[:1000])
     except DocumentError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -111,7 +110,7 @@ def spec_preview(
     return SpecPreviewJob(
         {
             "spec": definition.name,
-            "definition": definition_digest(definition),
+            "definition": definition.digest(),
             "version_in_force": now and now.version,
         },
         EventSample(files, matches, sample),
@@ -126,12 +125,6 @@ def spec_preview(
         sample,
         keep,
     )
-
-
-def definition_digest(definition: SpecDefinition) -> str:
-    """What distinguishes one text of a spec from another, whatever its status is."""
-    content = definition.model_dump_json(exclude={"status"}, exclude_defaults=True)
-    return hashlib.sha256(content.encode()).hexdigest()[:32]
 
 
 def spec_preview_document(job: SpecPreviewJob) -> dict[str, Any]:
@@ -153,10 +146,7 @@ def spec_preview_document(job: SpecPreviewJob) -> dict[str, Any]:
         "erased": effect.counts["erased"],
         "figures": job.figures(),
         "attributes": {
-            "added": effect.paths("added"),
-            "removed": effect.paths("removed"),
-            "retyped": sum(bool(each.counts["retyped"]) for each in effect.attributes.values()),
-            "exposed": effect.paths("exposes") + effect.paths("sensitive"),
+            **effect.paths(),
             "changes": changes,
             "is_complete": not effect.counts["unnamed_paths"],
         },

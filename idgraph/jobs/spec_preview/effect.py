@@ -191,9 +191,15 @@ class Effect:
         """Whether it exposes something, or makes new errors."""
         return bool(self.counts["exposed"] or self.opened_types or self.errors)
 
-    def paths(self, change: str) -> int:
-        """How many attributes have a change."""
-        return sum(each.change == change for each in self.attributes.values() if each.counts)
+    def paths(self) -> dict[str, int]:
+        """How many attributes are in no event of before, or of later, have another type in some, or are exposed."""
+        found = [each for each in self.attributes.values() if each.counts]
+        return {
+            "added": sum(not each.before for each in found),
+            "removed": sum(not each.after for each in found),
+            "retyped": sum(bool(each.counts["retyped"]) for each in found),
+            "exposed": sum(bool(each.counts["exposes"] or each.counts["sensitive"]) for each in found),
+        }
 
 
 def _kinds(old: Leaf | None, new: Leaf | None) -> Iterator[str]:

@@ -96,7 +96,7 @@ function showProblems() {
   });
   const lines = found.map((each) => Decoration.widget({ widget: new Below(each), block: true, side: 1 }).range(place(view.state, each).line.to));
   view.dispatch(setDiagnostics(view.state, diagnostics), { effects: report.of(lines) });
-  find("#publish")?.toggleAttribute("disabled", found.some((each) => each.kind === "bad"));
+  for (const id of ["#publish", "#preview"]) find(id)?.toggleAttribute("disabled", found.some((each) => each.kind === "bad"));
 }
 
 function goTo(problem) {
