@@ -74,6 +74,18 @@ class ChangeRecord(ProvenanceRecord):
     action: str
 
 
+class VerificationRecord(BaseModel):
+    """A check of the whole history."""
+
+    versions: int = Field(description="How many versions are whole, from the first.")
+    broken_version: int | None = Field(
+        description="The first that was altered, or before which one was removed."
+    )
+    head: str = Field(
+        description="The hash of the last whole version: note it, and compare it with the next."
+    )
+
+
 class PolicyChangeRecord(BaseModel):
     """An edit that weakens protection: who asked for it, and what a second person decided."""
 

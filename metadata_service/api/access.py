@@ -90,6 +90,7 @@ RIGHTS = (
     _right("POST", "/v1/policy-changes/*/approve", *_OFFICE),
     _right("POST", "/v1/policy-changes/*/refuse", *_OFFICE),
     _right("POST", "/v1/redactions", *_OFFICE),
+    _right("POST", "/v1/changes/verify", *_OFFICE),
     _right("PUT", "/v1/discovery-defaults", *_OFFICE),
     _right("PUT", "/v1/classification-levels", *_OFFICE),
     _right("POST", "/v1/identity-rules/check", *_DRAFT, *_OFFICE),

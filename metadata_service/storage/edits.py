@@ -17,9 +17,13 @@ from metadata_service.storage.tables import ChangeRow, SnapshotRow
 
 
 def list_changes(
-    session: Session, wanted: PageRequest, kind: str | None = None, subject: str | None = None
+    session: Session,
+    wanted: PageRequest,
+    kind: str | None = None,
+    subject: str | None = None,
+    actor: str | None = None,
 ) -> ListPage[ChangeRecord]:
-    """Changes, the newest first; of one kind, or to one subject, if asked."""
+    """Changes, the newest first; of one kind, to one subject, or by one actor, if asked."""
     query = (
         select(ChangeRow, SnapshotRow)
         .join(SnapshotRow, SnapshotRow.version == ChangeRow.snapshot_version)
@@ -30,6 +34,8 @@ def list_changes(
         query = query.where(ChangeRow.kind == kind)
     if subject is not None:
         query = query.where(ChangeRow.subject == subject)
+    if actor is not None:
+        query = query.where(SnapshotRow.actor == actor)
     before = wanted.after(int)
     if before is not None:
         query = query.where(ChangeRow.id < before)

@@ -20,6 +20,7 @@ from metadata_service.storage.sessions import Sessions
 from metadata_service.ui import (
     attributes,
     deciding,
+    governing,
     jobs,
     profiles,
     signing_in,
@@ -85,7 +86,17 @@ def create_pages(service: MetadataService, profile_source: ProfileSource | None)
     app.state.service = service
     app.state.sessions = Sessions(service.database)
     app.state.profile_source = profile_source
-    for module in (signing_in, attributes, specs, spec_effect, spec_versions, profiles, deciding, jobs):
+    for module in (
+        signing_in,
+        attributes,
+        specs,
+        spec_effect,
+        spec_versions,
+        profiles,
+        deciding,
+        jobs,
+        governing,
+    ):
         app.include_router(module.router)
     app.mount(f"{ROOT}/static", StaticFiles(directory=STATIC))
     app.add_middleware(KeepSlashes)

@@ -58,6 +58,13 @@ NAVIGATION = (
     ("Mapping", (NavigationItem("Mapping Specs", "/ui/specs", "spec", "/v1/specs"),)),
     ("People", (NavigationItem("Profiles", "/ui/profiles", "person", ""),)),
     ("Operate", (NavigationItem("Batch Operations", "/ui/jobs", "jobs", ""),)),
+    (
+        "Govern",
+        (
+            NavigationItem("Policy Changes", "/ui/policy-changes", "lock", "/v1/policy-changes"),
+            NavigationItem("Audit", "/ui/audit", "audit", "/v1/changes"),
+        ),
+    ),
 )
 
 

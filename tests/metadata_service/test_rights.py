@@ -30,6 +30,7 @@ WRITING: dict[str, set[Role]] = {
     "POST /v1/policy-changes/{number}/approve": OFFICE,
     "POST /v1/policy-changes/{number}/refuse": OFFICE,
     "POST /v1/redactions": OFFICE,
+    "POST /v1/changes/verify": OFFICE,
     "PUT /v1/discovery-defaults": OFFICE,
     "PUT /v1/classification-levels": OFFICE,
     "POST /v1/identity-rules/check": DRAFT | OFFICE,

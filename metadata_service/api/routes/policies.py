@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from idgraph.model.classification import ClassificationLevels
-from idgraph.model.records import ChangeRecord, PolicyChangeRecord
+from idgraph.model.records import ChangeRecord, PolicyChangeRecord, VerificationRecord
 from idgraph.model.snapshots import DiscoveryDefaults
 from idgraph.web.conditional import IfNoneMatch, Precondition, json_answer
 from idgraph.web.cursors import ListPage
@@ -29,6 +29,7 @@ from metadata_service.attributes.rules import (
     save_discovery_defaults,
 )
 from metadata_service.storage.edits import Kind, list_changes
+from metadata_service.storage.history import verify_history
 
 requests = APIRouter(prefix="/v1/policy-changes", tags=["policy changes"])
 
@@ -170,7 +171,17 @@ def list_log(
     paging: Paging,
     kind: Kind | None = None,
     subject: Annotated[str | None, Query(max_length=1024, description="Spec name or attribute path.")] = None,
+    actor: Annotated[str | None, Query(max_length=200, description="Who made it.")] = None,
 ) -> ListPage[ChangeRecord]:
     """List changes with author, time and reason; the newest first."""
     with service.database.read() as session:
-        return list_changes(session, paging, kind, subject)
+        return list_changes(session, paging, kind, subject, actor)
+
+
+@log.post("/verify")
+def verify(service: Service) -> VerificationRecord:
+    """Check that nothing in the history was altered, inserted or removed. It reads all of it."""
+    key = service.settings.key.history if service.settings.key else b""
+    with service.database.read() as session:
+        report = verify_history(session, key)
+    return VerificationRecord(versions=report.entries, broken_version=report.broken_line, head=report.head)

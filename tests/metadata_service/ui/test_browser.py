@@ -6,9 +6,11 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import httpx
 import pytest
 
 from idgraph.model.jobs import JobState
+from metadata_service.storage.tokens import Role, create_token
 from tests.metadata_service.ui.chromium import axe_violations, chromium, signed_in
 from tests.metadata_service.ui.site import EVENT, Whole
 from tests.retail import raw
@@ -192,4 +194,27 @@ def test_a_job_is_started_and_watched_until_it_is_done(page: Page, whole: Whole)
     page.get_by_role("button", name="Cancel this job").wait_for(state="detached")
     page.get_by_role("link", name="Batch Operations").first.click()
     page.get_by_role("row", name="after an outage").get_by_text("Done").wait_for()
+    assert axe_violations(page) == []
+
+
+def test_a_change_that_waits_is_approved_and_the_chain_verified(page: Page, whole: Whole) -> None:
+    path = "govern.browser"
+    with httpx.Client(base_url=whole.site.url, trust_env=False) as other:
+        token = create_token(whole.site.app.state.service.database, "the other admin", Role.ADMIN)
+        other.headers["Authorization"] = f"Bearer {token}"
+        body = {"path": path, "data_type": "string", "encryption": "protected"}
+        other.put(f"/v1/attributes/{path}", json=body).raise_for_status()
+        other.put(f"/v1/attributes/{path}", json=body | {"encryption": "none"}).raise_for_status()
+    page.get_by_role("link", name="Policy Changes").click()
+    assert axe_violations(page) == []
+    page.get_by_role("link", name=path).click()
+    page.get_by_text("protected to none").wait_for()
+    assert axe_violations(page) == []
+    page.get_by_label("Reason").fill("seen the ticket")
+    page.get_by_role("button", name="Approve").click()
+    page.get_by_role("status").get_by_text("Approved").wait_for()
+    page.get_by_role("link", name="Audit").click()
+    page.get_by_role("button", name="Verify the chain").click()
+    page.get_by_text("Chain verified up to").wait_for()
+    assert page.get_by_text("seen the ticket").first.is_visible()
     assert axe_violations(page) == []
