@@ -1,7 +1,8 @@
 """Edits that weaken protection: one person requests each, another approves or refuses it.
 
 An edit weakens protection if an attribute of the catalogue is less protected after it, inherited protection included, or
-needs a lower clearance; if a decided classification falls; and if a new attribute is less protected than a person decided for
+needs a lower clearance; if a decided classification falls; if a spec makes keys of values, or puts a protected value
+elsewhere (`specs/approval.py`); and if a new attribute is less protected than a person decided for
 all below one above it. Protection by a detector's proposal alone counts as none, since no person decided on it.
 
 A request changes nothing that pipelines see. It is approved against the state at the request: after another edit of
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from typing import Literal, Protocol, cast
+from typing import Literal, cast
 
 from pydantic import BaseModel
 from sqlalchemy import Select, select
@@ -38,9 +39,13 @@ from metadata_service.attributes.catalogue import (
 from metadata_service.attributes.rules import (
     classification_levels,
     discovery_defaults,
+    less_encrypted,
     save_classification_levels,
     save_discovery_defaults,
+    weaker,
 )
+from metadata_service.specs import approval
+from metadata_service.specs.catalogue import put_in_force
 from metadata_service.storage.edits import Edit, Kind
 from metadata_service.storage.tables import PolicyChangeRow, PolicyDecisionRow, SnapshotRow
 from metadata_service.storage.users import are_one_person
@@ -57,13 +62,13 @@ def opened_by_attribute(session: Session, planned: PlannedAttribute) -> list[str
     defaults = discovery_defaults(session)
     old, new = _tree([*around, *before], defaults), _tree([*around, planned.after], defaults)
     opened = [
-        weaker
+        opens
         for each in sorted(each.path for each in (*around, *before))
-        for weaker in _weaker(each, old.policy(each), new.policy(each))
+        for opens in weaker(each, old.policy(each), new.policy(each))
     ]
     if not before and any(_decided(each).is_protected for each in above):
         # Of a new path the protection of those above is at stake, before its first value.
-        opened += _less_encrypted(path, old.policy(path).encryption, new.policy(path).encryption)
+        opened += less_encrypted(path, old.policy(path).encryption, new.policy(path).encryption)
     known = planned.before
     if known is not None and known.status is not AttributeStatus.DISCOVERED:
         was, becomes = known.classification, planned.after.classification
@@ -74,7 +79,7 @@ def opened_by_attribute(session: Session, planned: PlannedAttribute) -> list[str
 def opened_by_defaults(session: Session, after: DiscoveryDefaults) -> list[str]:
     """The paths that other discovery defaults open."""
     before = discovery_defaults(session)
-    opened = _weaker("attributes that nobody declared", before, after)
+    opened = weaker("attributes that nobody declared", before, after)
     if before.detection is DetectionMode.SEAL and after.detection is not DetectionMode.SEAL:
         opened.append(f"detection: {before.detection} to {after.detection}")
     opened += [
@@ -89,31 +94,11 @@ def opened_by_levels(session: Session, after: ClassificationLevels) -> list[str]
     """The paths that other classification levels open."""
     before = classification_levels(session)
     opened = [
-        weaker
+        opens
         for each in Classification
-        for weaker in _weaker(f"level {each}", before.policy(each), after.policy(each))
+        for opens in weaker(f"level {each}", before.policy(each), after.policy(each))
     ]
     return opened if opened and knows_any(session) else []
-
-
-class _Policy(Protocol):
-    @property
-    def encryption(self) -> EncryptionLevel: ...
-    @property
-    def authorization_level(self) -> int: ...
-
-
-def _weaker(what: str, was: _Policy, becomes: _Policy) -> list[str]:
-    opened = _less_encrypted(what, was.encryption, becomes.encryption)
-    if becomes.authorization_level < was.authorization_level:
-        opened.append(
-            f"{what}: authorization level {was.authorization_level} to {becomes.authorization_level}"
-        )
-    return opened
-
-
-def _less_encrypted(what: str, was: EncryptionLevel, becomes: EncryptionLevel) -> list[str]:
-    return [f"{what}: {was} to {becomes}"] if becomes.strictness < was.strictness else []
 
 
 def _decided(attribute: AttributeMetadata) -> AttributeMetadata:
@@ -167,6 +152,12 @@ def list_policy_changes(
     return wanted.page(found, lambda change: change.id)
 
 
+def pending_changes(session: Session, kind: Kind, subject: str) -> list[PolicyChangeRecord]:
+    """What waits for a decision on one subject, the newest first."""
+    query = _changes("pending").where(PolicyChangeRow.kind == kind, PolicyChangeRow.subject == subject)
+    return [_record(cast(_Found, row)) for row in session.execute(query.order_by(PolicyChangeRow.id.desc()))]
+
+
 def get_policy_change(session: Session, change_id: int) -> PolicyChangeRecord:
     """Raises UnknownSubjectError."""
     return _record(_find(session, change_id))
@@ -217,8 +208,16 @@ def _levels(edit: Edit, row: PolicyChangeRow) -> None:
     save_classification_levels(edit, ClassificationLevels.model_validate_json(row.document))
 
 
+def _spec(edit: Edit, row: PolicyChangeRow) -> None:
+    wanted = approval.SpecActivation.model_validate_json(row.document)
+    _check_base(row, approval.in_force(edit.session, wanted.name))
+    _check_shown(row, approval.opened_by_spec(edit.session, wanted.name, wanted.version))
+    put_in_force(edit, wanted.name, wanted.version)
+
+
 _CARRY_OUT: dict[str, Callable[[Edit, PolicyChangeRow], None]] = {
     "attribute": _attribute,
+    "spec": _spec,
     "discovery_defaults": _defaults,
     "classification_levels": _levels,
     redaction.KIND: redaction.redact,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from pydantic import BaseModel
 from sqlalchemy import select
@@ -208,3 +208,27 @@ def check_classification_levels(
 def save_classification_levels(edit: Edit, levels: ClassificationLevels) -> None:
     """Put others in force, for what is saved and found from now on."""
     _LEVELS.save(edit, levels)
+
+
+class Protection(Protocol):
+    """What protects a value."""
+
+    @property
+    def encryption(self) -> EncryptionLevel: ...
+    @property
+    def authorization_level(self) -> int: ...
+
+
+def weaker(what: str, was: Protection, becomes: Protection) -> list[str]:
+    """What falls from one protection to another, each as `what: from to`."""
+    opened = less_encrypted(what, was.encryption, becomes.encryption)
+    if becomes.authorization_level < was.authorization_level:
+        opened.append(
+            f"{what}: authorization level {was.authorization_level} to {becomes.authorization_level}"
+        )
+    return opened
+
+
+def less_encrypted(what: str, was: EncryptionLevel, becomes: EncryptionLevel) -> list[str]:
+    """The same, of encryption alone."""
+    return [f"{what}: {was} to {becomes}"] if becomes.strictness < was.strictness else []

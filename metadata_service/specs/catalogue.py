@@ -145,11 +145,10 @@ def check_new(definition: SpecDefinition, compile_spec: CompileSpec) -> None:
     check_spec(definition, compile_spec)
 
 
-def put_spec(edit: Edit, definition: SpecDefinition, precondition: Precondition) -> bool:
-    """Store a new version of what `check_new` let pass, and activate it if its status says so; whether the name
-    is new.
+def put_spec(edit: Edit, definition: SpecDefinition, precondition: Precondition) -> tuple[int, bool]:
+    """Store a new version of what `check_new` let pass; gives its number, and whether the name is new.
 
-    The same definition again makes no new version. Raises ClashError.
+    The same definition again makes no new version.
     """
     known = find_spec(edit.session, definition.name)
     precondition(known)
@@ -158,9 +157,7 @@ def put_spec(edit: Edit, definition: SpecDefinition, precondition: Precondition)
     if known is None or stated != known.document.model_dump_json(exclude={"status", "version", "created"}):
         version += 1
         _store(edit, definition.name, version, stated)
-    if definition.status is SpecStatus.ACTIVE and (known is None or known.active_version != version):
-        _activate(edit, definition.name, version)
-    return known is None
+    return version, known is None
 
 
 def stored_version(session: Session, name: str, version: int | None) -> SpecDocument:
@@ -172,21 +169,15 @@ def stored_version(session: Session, name: str, version: int | None) -> SpecDocu
     return get_spec_version(session, name, chosen).document
 
 
-def activate_spec(
-    edit: Edit, name: str, version: int | None, checked: int, precondition: Precondition
+def check_activation(
+    session: Session, name: str, version: int | None, checked: int, precondition: Precondition
 ) -> None:
-    """Let a version (the latest, if none is named) map events, instead of the one that did. `checked` is the one
-    that compiled: a stored version never changes.
-
-    Raises UnknownSubjectError; ClashError if another spec maps exactly the same source and event type, or if
-    a later version was saved meanwhile.
-    """
-    known = get_spec(edit.session, name)
+    """Whether a version (the latest, if none is named) can be activated. `checked` is the one that compiled: a stored version
+    never changes. Raises UnknownSubjectError; ClashError if a later version was saved meanwhile."""
+    known = get_spec(session, name)
     precondition(known)
     if version is None and known.latest_version != checked:
         raise ClashError(f"a new version of {name} was saved meanwhile; activate again")
-    if known.active_version != checked:
-        _activate(edit, name, checked)
 
 
 def retire_spec(edit: Edit, name: str, version: int | None, precondition: Precondition) -> None:
@@ -220,7 +211,11 @@ def _store(edit: Edit, name: str, version: int, document: str) -> None:
     edit.session.flush()
 
 
-def _activate(edit: Edit, name: str, version: int) -> None:
+def put_in_force(edit: Edit, name: str, version: int) -> None:
+    """Let a stored version that compiles map events, instead of the one that did. Raises UnknownSubjectError; ClashError if
+    another spec maps exactly the same source and event type."""
+    if get_spec(edit.session, name).active_version == version:
+        return
     document = get_spec_version(edit.session, name, version).document
     rival = find_rival(edit.session, document)
     if rival is not None:

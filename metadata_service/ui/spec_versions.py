@@ -14,6 +14,7 @@ from idgraph.web.cursors import PageRequest
 from idgraph.web.refusals import ClashError, PreconditionError, RefusedRequestError
 from metadata_service.api.routes import specs as api
 from metadata_service.api.service import MetadataService, Service
+from metadata_service.attributes.policy_changes import pending_changes
 from metadata_service.documents.writing import difference, spec_text
 from metadata_service.specs import catalogue
 from metadata_service.storage.edits import list_changes
@@ -60,6 +61,7 @@ def _page(
         other = against or number - 1
         compared = catalogue.get_spec_version(reading, name, other).document if other else None
         versions = catalogue.spec_versions(reading, name, PageRequest(cursor, SHOWN))
+        waiting = pending_changes(reading, "spec", name)
         changes = list_changes(reading, PageRequest(None, 4 * SHOWN), "spec", name).items
     decided: dict[int, list[ChangeRecord]] = {}
     for change in changes:
@@ -74,6 +76,7 @@ def _page(
         record=record,
         shown=shown,
         versions=versions,
+        waiting=waiting,
         decided=decided,
         text=spec_text(shown.document, "status"),
         other=other,
@@ -108,11 +111,13 @@ def activate(
         return refused("Say why: the reason is kept with the version, for whoever asks later.", 422)
     change = api.StatusChange(status=SpecStatus.ACTIVE, version=version, reason=reason[:1000])
     try:
-        api.set_status(name, change, service, session.caller.name, precondition(fields.get("etag", "")))
+        answer = api.set_status(
+            name, change, service, session.caller.name, precondition(fields.get("etag", ""))
+        )
     except ClashError as error:
         return refused(str(error), 409)
     except SpecError as error:
         return refused(f"{error.pointer}: {error.message}", 422)
     except PreconditionError:
         return refused("Somebody saved or published meanwhile. Look at the versions, then decide again.", 412)
-    return see_other(f"{LIST}/{name}", published="true")
+    return see_other(f"{LIST}/{name}", **({"published": "true"} if answer.status_code == 200 else {}))

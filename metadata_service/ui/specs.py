@@ -135,11 +135,10 @@ def _checked(service: Service | None, name: str, text: str, sample: str) -> Chec
     try:
         definition, warnings = read_definition_of(name, text)
         payload = _payload(sample)
+        warned = api.check_only(definition, service).warnings
+        warnings += [Problem(1, 1, "", each, None) for each in warned]
         if payload is not None:
             preview = api.preview(api.SpecPreview(definition=definition, payload=payload), service)
-        else:
-            warned = api.check_only(definition, service).warnings
-            warnings += [Problem(1, 1, "", each, None) for each in warned]
     except DocumentError as error:
         problems, warnings = error.problems, list(error.warnings)
     except SpecError as error:
@@ -194,7 +193,7 @@ def publish(request: Request, session: SignedIn, service: Service, name: Name, f
     try:
         definition, _ = read_definition_of(name, text)
         stated = definition.model_copy(update={"status": SpecStatus.DRAFT if is_draft else SpecStatus.ACTIVE})
-        api.put(name, stated, service, session.caller, precondition(fields.get("etag", "")), reason[:1000])
+        answer = api.put(name, stated, service, session.caller, precondition(fields.get("etag", "")), reason[:1000])
     except DocumentError as error:
         return refused("; ".join(f"line {each.line}: {each.message}" for each in error.problems))
     except ClashError as error:
@@ -210,6 +209,9 @@ def publish(request: Request, session: SignedIn, service: Service, name: Name, f
             412,
             difference(spec_text(known, "status"), text),
         )
+    if answer.status_code == 202:
+        # The page of the spec says what waits for a second person.
+        return see_other(f"{LIST}/{name}")
     return (
         see_other(f"{LIST}/{name}", published="true")
         if not is_draft

@@ -7,17 +7,21 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from idgraph.model.records import SpecCheckRecord, SpecRecord, SpecVersionRecord
+from idgraph.model.records import PolicyChangeRecord, SpecCheckRecord, SpecRecord, SpecVersionRecord
 from idgraph.model.specs import NAME_PATTERN, SpecDefinition, SpecStatus
 from idgraph.web.conditional import IfNoneMatch, Precondition, created, json_answer
 from idgraph.web.cursors import ListPage
 from idgraph.web.refusals import RefusedRequestError
 from metadata_service.api.access import require_right
+from metadata_service.api.routes.policies import ASKED, asked
 from metadata_service.api.service import Acting, Actor, Paging, Reason, Service
+from metadata_service.attributes.policy_changes import request_change
 from metadata_service.specs import catalogue as spec_edits
 from metadata_service.specs import catalogue as specs
+from metadata_service.specs.approval import SpecActivation, in_force, opened_by_definition, opened_by_spec
 from metadata_service.specs.preview import PreviewRecord, preview_event
 from metadata_service.specs.rules import check_spec
+from metadata_service.storage.edits import Edit
 
 router = APIRouter(prefix="/v1/specs", tags=["specs"])
 
@@ -41,8 +45,9 @@ def check_only(definition: SpecDefinition, service: Service) -> SpecCheckRecord:
     check_spec(definition, service.compile_spec)
     with service.database.read() as session:
         rival = specs.find_rival(session, definition)
+        opened = opened_by_definition(session, definition)
     warnings = [f"spec {rival} is active for the same source and event type"] if rival else []
-    return SpecCheckRecord(warnings=warnings)
+    return SpecCheckRecord(warnings=warnings + [f"waits for a second person: {each}" for each in opened])
 
 
 class SpecPreview(BaseModel):
@@ -62,7 +67,7 @@ def preview(tried: SpecPreview, service: Service) -> PreviewRecord:
         return preview_event(session, tried.definition, tried.payload)
 
 
-@router.put("/{name}", response_model=SpecRecord, responses=created(SpecRecord))
+@router.put("/{name}", response_model=SpecRecord, responses=ASKED | created(SpecRecord))
 def put(
     name: Name,
     definition: SpecDefinition,
@@ -71,16 +76,30 @@ def put(
     precondition: Precondition,
     reason: Reason = "",
 ) -> Response:
-    """Store a new version; with status `active`, activate it too, if the role may. The same again makes no new version."""
+    """Store a new version; with status `active`, activate it too, if the role may. The same again makes no new version. One
+    that makes keys of values, or puts a protected value at a weaker path, stays a draft until a second person approves it:
+    202."""
     if definition.name != name:
         raise RefusedRequestError("the name is not the one in the URL", "/name")
     if definition.status is not SpecStatus.DRAFT:
         require_right(caller, "POST", f"{router.prefix}/{name}/status")
     spec_edits.check_new(definition, service.compile_spec)
     with service.database.write(caller.name, reason) as edit:
-        created = spec_edits.put_spec(edit, definition, _of_record(precondition))
+        version, is_new = spec_edits.put_spec(edit, definition, _of_record(precondition))
+        if definition.status is SpecStatus.ACTIVE and (waiting := _activate(edit, name, version)):
+            return asked(waiting)
         record = specs.get_spec(edit.session, name)
-    return json_answer(record.model_dump_json(), status=201 if created else 200)
+    return json_answer(record.model_dump_json(), status=201 if is_new else 200)
+
+
+def _activate(edit: Edit, name: str, version: int) -> PolicyChangeRecord | None:
+    """Put a version in force, or ask a second person."""
+    weakens = opened_by_spec(edit.session, name, version)
+    if weakens:
+        wanted = SpecActivation(name=name, version=version)
+        return request_change(edit, "spec", name, in_force(edit.session, name), wanted, weakens)
+    spec_edits.put_in_force(edit, name, version)
+    return None
 
 
 @router.get("")
@@ -120,7 +139,7 @@ def get_version(
     return json_answer(record.model_dump_json(), if_none_match)
 
 
-@router.post("/{name}/status", response_model=SpecRecord)
+@router.post("/{name}/status", response_model=SpecRecord, responses=ASKED)
 def set_status(
     name: Name,
     change: StatusChange,
@@ -129,7 +148,7 @@ def set_status(
     precondition: Precondition,
 ) -> Response:
     """Activate or retire a version. Of one name at most one version is active, and of one exact pair of
-    source and event type at most one spec."""
+    source and event type at most one spec. What `PUT` answers with 202 waits here too."""
     check = _of_record(precondition)
     checked = None
     if change.status is SpecStatus.ACTIVE:
@@ -141,7 +160,9 @@ def set_status(
         if checked is None:
             spec_edits.retire_spec(edit, name, change.version, check)
         else:
-            spec_edits.activate_spec(edit, name, change.version, checked, check)
+            spec_edits.check_activation(edit.session, name, change.version, checked, check)
+            if waiting := _activate(edit, name, checked):
+                return asked(waiting)
         record = specs.get_spec(edit.session, name)
     return json_answer(record.model_dump_json())
 

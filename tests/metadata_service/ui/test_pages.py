@@ -396,6 +396,23 @@ def test_a_spec_is_published_and_two_editors_lose_nothing(site: Site) -> None:
     assert site.api().get("/v1/specs/shop-orders").json()["active_version"] == 3
 
 
+def test_publishing_what_shows_protected_values_waits(site: Site) -> None:
+    person = site.signed_in()
+    place = "/ui/specs/shop-orders"
+    page = person.get(f"{place}/edit")
+    text = editor_field(page, "text")
+    exposing = text.replace('"address.shipping.line1"', '["address.shipping.line1", "notes.line"]')
+    assert exposing != text
+    assert "second person" in person.post(f"{place}/check", {"text": exposing})
+    before = site.api().get("/v1/specs/shop-orders").json()["active_version"]
+    fields = {"etag": editor_field(page, "etag"), "text": exposing, "reason": "for the couriers"}
+    shown = person.post(f"{place}/publish", fields)
+    assert "waits for approval" in shown
+    assert "notes.line" in shown
+    assert "Published" not in shown
+    assert site.api().get("/v1/specs/shop-orders").json()["active_version"] == before
+
+
 def test_a_draft_is_not_in_force(site: Site) -> None:
     person = site.signed_in()
     place = "/ui/specs/shop-amplitude"

@@ -169,11 +169,17 @@ def compile_jmespath(spec: Any, limits: SpecLimits, code: Code) -> Operation:
     )
 
 
-def all_sources(spec: Any, limits: SpecLimits = DEFAULT_LIMITS) -> set[str]:
+def all_sources(spec: Any) -> set[str]:
     """The attribute paths at or below which all stands that the expressions of a spec look at; the empty path: anywhere."""
-    return {
-        paths.join(keys) for _, expression in _targets(spec, (), limits) for keys in all_read(expression.tree)
-    }
+    return {paths.join(read) for _, read, _ in targets_read(spec)}
+
+
+def targets_read(spec: Any) -> Iterator[tuple[tuple[str, ...], tuple[str, ...], bool]]:
+    """The keys of each target, with the keys at or below which its expression looks at something, and whether it is a copy
+    of what stands there."""
+    for keys, expression in _targets(spec, (), DEFAULT_LIMITS):
+        for read in all_read(expression.tree):
+            yield keys, read, field_chain(expression.tree) is not None
 
 
 def failing_targets(spec: Any, value: Any, place: str, limits: SpecLimits) -> Iterator[TransformError]:

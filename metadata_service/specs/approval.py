@@ -1,0 +1,123 @@
+"""Why putting a spec in force needs a second person: it makes keys of values, or puts elsewhere what policy protects.
+
+Paths are never sealed, so whoever reads the catalogue sees a key that was a value. And a value that one spec puts at a
+protected path is in the clear where another puts it at an open one.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from pydantic import BaseModel
+from sqlalchemy.orm import Session
+
+from idgraph.model import canonical, paths
+from idgraph.model.snapshots import MetadataSnapshot, pattern_matches
+from idgraph.model.specs import RESERVED_KEY, SpecDefinition, SpecDocument
+from metadata_service.attributes.catalogue import find_attributes, find_within
+from metadata_service.attributes.rules import classification_levels, discovery_defaults, weaker
+from metadata_service.specs.catalogue import active_specs, get_spec_version
+from transforms.schema.policy_tree import PolicyTree
+
+MOST_REPORTED = 50
+
+
+class SpecActivation(BaseModel):
+    """A stored version that is to map events."""
+
+    name: str
+    version: int
+
+
+def in_force(session: Session, name: str) -> SpecDocument | None:
+    """The version that maps events now."""
+    return next(iter(active_specs(session, [name])), None)
+
+
+def opened_by_spec(session: Session, name: str, version: int) -> list[str]:
+    """What a stored version would show, as `opened_by_definition`; nothing of the one in force."""
+    known = in_force(session, name)
+    if known is not None and known.version == version:
+        return []
+    return opened_by_definition(session, get_spec_version(session, name, version).document)
+
+
+def opened_by_definition(session: Session, definition: SpecDefinition) -> list[str]:
+    """What a spec that compiles would show if it mapped events; empty if nothing that none in force shows."""
+    others = [each for each in active_specs(session) if _share_events(each, definition)]
+    return [*_value_keys(session, definition, others), *_moved(session, definition, others)][:MOST_REPORTED]
+
+
+def _value_keys(session: Session, definition: SpecDefinition, others: list[SpecDocument]) -> list[str]:
+    allowed = discovery_defaults(session).value_keys
+    known = {above for each in others for _, above in _flow(each).value_keys}
+    return [
+        f"{definition.name}: /operations{pointer} makes keys of values below {above or 'the root'}"
+        for pointer, above in _flow(definition).value_keys
+        if above not in known and not any(paths.is_within(above, each) for each in allowed)
+    ]
+
+
+def _moved(session: Session, definition: SpecDefinition, others: list[SpecDocument]) -> list[str]:
+    read = {place for each in others for place in _flow(each).reads()}
+    ways = []
+    for place in sorted(read, key=str):
+        before = {path for each in others for path in _stored(each, place)}
+        after = _stored(definition, place) - before
+        if after:
+            ways.append((before, after))
+    tree = _tree(session, {path for before, after in ways for path in (*before, *after)})
+    found = {
+        f"{definition.name} puts at {to} what {source} protects ({opens.partition(': ')[2]})"
+        for before, after in ways
+        for source in before
+        for to in after
+        for opens in weaker(to, tree.policy(source), tree.policy(to))
+    }
+    return sorted(found)
+
+
+def _tree(session: Session, touched: set[str]) -> PolicyTree:
+    around = {above for path in touched for above in (path, *paths.ancestors(path))}
+    known = {each.path: each for each in find_attributes(session, around)}
+    known |= {each.path: each for path in touched for each in find_within(session, path)}
+    snapshot = MetadataSnapshot(
+        version=0,
+        attributes=tuple(each for each in known.values() if not each.sealed_for_review),
+        defaults=discovery_defaults(session),
+        levels=classification_levels(session),
+    )
+    return PolicyTree(snapshot)
+
+
+def _stored(spec: SpecDefinition, place: Any) -> set[str]:
+    """Where a spec puts what events have at a place, but what serves for the event alone."""
+    identifiers = {each.path for each in spec.identifiers}
+    found = {_path(each) for each in _flow(spec).outputs(place)}
+    return {each for each in found if not paths.is_within(each, RESERVED_KEY) or each in identifiers}
+
+
+def _path(place: tuple[str | None, ...]) -> str:
+    """A key that is not known is one that no attribute has."""
+    return paths.join("*" if key is None else key for key in place)
+
+
+def _share_events(one: SpecDefinition, other: SpecDefinition) -> bool:
+    """Whether an event may be mapped by either, as far as a pattern and a name, or two equal patterns, show it."""
+    return all(
+        pattern_matches(a, b) or pattern_matches(b, a)
+        for a, b in ((one.source, other.source), (one.event_type, other.event_type))
+    )
+
+
+def _flow(spec: SpecDefinition) -> Any:
+    return _flow_of(canonical.encode(spec.operations))
+
+
+@lru_cache(maxsize=1024)
+def _flow_of(operations: bytes) -> Any:
+    # Late: the operations are large, and most requests need none of them.
+    from transforms.spec.value_flow import ValueFlow
+
+    return ValueFlow(canonical.decode(operations))

@@ -1,0 +1,140 @@
+"""Found by review (H1): one admin sent protected values to every reader by a spec. It takes two."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from metadata_service.storage.tokens import Role
+from tests.metadata_service.conftest import Running
+from tests.tokens import give_token
+
+BOB = "token-of-a-second-person"
+FIRST = {"patient": "identity.patient", "diagnosis": "health.diagnosis"}
+
+
+def definition(shift: dict[str, Any], status: str = "active", **more: Any) -> dict[str, Any]:
+    return {
+        "name": "clinic",
+        "source": "clinic",
+        "operations": [{"operation": "shift", "spec": shift}],
+        "identifiers": [{"type": "patient", "path": "identity.patient", "primary": True}],
+        "status": status,
+        **more,
+    }
+
+
+def put(service: Running, shift: dict[str, Any], status: str = "active", **more: Any) -> httpx.Response:
+    body = definition(shift, status, **more)
+    return service.admin.put(f"/v1/specs/{body['name']}?reason=because", json=body)
+
+
+@pytest.fixture
+def clinic(service: Running) -> Running:
+    diagnosis = {"path": "health.diagnosis", "data_type": "string", "classification": "restricted"}
+    service.admin.put("/v1/attributes/health.diagnosis", json=diagnosis).raise_for_status()
+    assert put(service, FIRST).status_code == 201
+    give_token(service.database, "bob", Role.ADMIN, BOB)
+    return service
+
+
+def active(service: Running) -> list[int]:
+    return [each["version"] for each in service.reader.get("/v1/snapshot").json()["specs"]]
+
+
+def decide(service: Running, number: int, token: str = BOB) -> httpx.Response:
+    headers = {"Authorization": f"Bearer {token}"}
+    return service.admin.post(f"/v1/policy-changes/{number}/approve", json={}, headers=headers)
+
+
+EXPOSING: list[dict[str, Any]] = [
+    FIRST | {"patient": ["identity.patient", "seen.@(1,patient).@(1,diagnosis)"]},
+    FIRST | {"diagnosis": "notes.d"},
+    FIRST | {"diagnosis": ["health.diagnosis", "notes.d"]},
+    FIRST | {"*": "copy.&"},
+    FIRST | {"diagnosis": {"*": {"$": "notes.d"}}},
+]
+
+
+@pytest.mark.parametrize("shift", EXPOSING)
+def test_what_would_show_protected_values_waits_for_a_second_person(
+    clinic: Running, shift: dict[str, Any]
+) -> None:
+    answer = put(clinic, shift)
+    assert answer.status_code == 202, answer.text
+    asked = answer.json()
+    assert (asked["kind"], asked["subject"], asked["status"]) == ("spec", "clinic", "pending")
+    assert asked["document"] == {"name": "clinic", "version": 2}
+    assert asked["weakens"]
+    assert active(clinic) == [1]
+    assert put(clinic, shift).json()["id"] == asked["id"]
+    status = {"status": "active", "reason": "again"}
+    assert clinic.admin.post("/v1/specs/clinic/status", json=status).json()["id"] == asked["id"]
+    own = clinic.admin.post(f"/v1/policy-changes/{asked['id']}/approve", json={})
+    assert own.json()["type"] == "urn:idgraph:problem:sameperson"
+    assert active(clinic) == [1]
+    assert decide(clinic, asked["id"]).json()["status"] == "approved"
+    assert active(clinic) == [2]
+    assert put(clinic, shift).status_code == 200, "it is in force already"
+
+
+@pytest.mark.parametrize(
+    "shift",
+    [
+        FIRST | {"ward": "ward.name"},
+        {"patient": "identity.patient"},
+        FIRST | {"diagnosis": "health.diagnosis.code"},
+        FIRST | {"*": {"*": "other.&1.&"}, "diagnosis": "health.diagnosis"},
+    ],
+)
+def test_what_shows_nothing_more_is_published_by_one(clinic: Running, shift: dict[str, Any]) -> None:
+    answer = put(clinic, shift)
+    expected = 202 if "*" in shift else 200
+    assert answer.status_code == expected, answer.text
+
+
+def test_the_author_is_told_why_before_publishing(clinic: Running) -> None:
+    checked = clinic.admin.post("/v1/specs/check", json=definition(EXPOSING[0])).json()
+    assert any(
+        "second person" in each and "/operations/0/spec/patient/1" in each for each in checked["warnings"]
+    )
+    assert put(clinic, EXPOSING[0], status="draft").status_code == 200
+    assert clinic.reader.get("/v1/policy-changes").json()["items"] == []
+
+
+def test_another_spec_for_the_same_events_is_judged_too(clinic: Running) -> None:
+    identifiers = [{"type": "patient", "path": "identity.patient", "primary": True}]
+    answer = put(
+        clinic, FIRST | {"diagnosis": "d"}, name="other", event_type="visit", identifiers=identifiers
+    )
+    assert answer.status_code == 202
+    elsewhere = put(clinic, FIRST | {"diagnosis": "d"}, name="another", source="elsewhere")
+    assert elsewhere.status_code == 201
+
+
+def test_an_identifier_beside_the_stored_values_is_not_hashed(clinic: Running) -> None:
+    identifiers = [{"type": "patient", "path": "_event.d", "primary": True}]
+    kept = put(clinic, FIRST | {"diagnosis": ["health.diagnosis", "_event.d"]})
+    assert kept.status_code == 200, "nothing of _event is stored"
+    shift = FIRST | {"diagnosis": ["health.diagnosis", "_event.d"]}
+    assert put(clinic, shift, identifiers=identifiers, description="as identifier").status_code == 202
+
+
+def test_keys_may_be_made_where_two_allowed_it(clinic: Running) -> None:
+    allowed = clinic.admin.put("/v1/discovery-defaults", json={"value_keys": ["seen"]})
+    assert decide(clinic, allowed.json()["id"]).status_code == 200
+    shift = FIRST | {"ward": "seen.@(1,ward).at"}
+    assert put(clinic, shift).status_code == 200
+
+
+def test_an_approval_is_of_what_was_shown(clinic: Running) -> None:
+    asked = put(clinic, FIRST | {"diagnosis": ["health.diagnosis", "notes.d"]}).json()
+    patient = {"path": "identity.patient", "data_type": "string", "encryption": "protected"}
+    clinic.admin.put("/v1/attributes/identity.patient", json=patient).raise_for_status()
+    assert decide(clinic, asked["id"]).status_code == 200
+    assert active(clinic) == [2]
+    later = put(clinic, FIRST | {"diagnosis": ["health.diagnosis", "notes.d", "more.d"]}).json()
+    assert put(clinic, FIRST | {"ward": "ward.name"}).status_code == 200
+    assert decide(clinic, later["id"]).status_code == 409, "another version is in force since"
