@@ -193,7 +193,9 @@ def publish(request: Request, session: SignedIn, service: Service, name: Name, f
     try:
         definition, _ = read_definition_of(name, text)
         stated = definition.model_copy(update={"status": SpecStatus.DRAFT if is_draft else SpecStatus.ACTIVE})
-        answer = api.put(name, stated, service, session.caller, precondition(fields.get("etag", "")), reason[:1000])
+        answer = api.put(
+            name, stated, service, session.caller, precondition(fields.get("etag", "")), reason[:1000]
+        )
     except DocumentError as error:
         return refused("; ".join(f"line {each.line}: {each.message}" for each in error.problems))
     except ClashError as error:

@@ -401,14 +401,14 @@ def test_publishing_what_shows_protected_values_waits(site: Site) -> None:
     place = "/ui/specs/shop-orders"
     page = person.get(f"{place}/edit")
     text = editor_field(page, "text")
-    exposing = text.replace('"address.shipping.line1"', '["address.shipping.line1", "notes.line"]')
+    exposing = text.replace('"guest": "guest"', '"guest": "guest", "line": "shipping.line1"')
     assert exposing != text
     assert "second person" in person.post(f"{place}/check", {"text": exposing})
     before = site.api().get("/v1/specs/shop-orders").json()["active_version"]
     fields = {"etag": editor_field(page, "etag"), "text": exposing, "reason": "for the couriers"}
     shown = person.post(f"{place}/publish", fields)
     assert "waits for approval" in shown
-    assert "notes.line" in shown
+    assert "orders.last.line" in shown
     assert "Published" not in shown
     assert site.api().get("/v1/specs/shop-orders").json()["active_version"] == before
 
