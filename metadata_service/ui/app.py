@@ -23,6 +23,7 @@ from metadata_service.ui import (
     governing,
     jobs,
     profiles,
+    rights,
     signing_in,
     spec_effect,
     spec_versions,
@@ -94,6 +95,7 @@ def create_pages(service: MetadataService, profile_source: ProfileSource | None)
         spec_versions,
         profiles,
         deciding,
+        rights,
         jobs,
         governing,
     ):

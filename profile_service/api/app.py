@@ -66,6 +66,7 @@ def create_app(service: ProfileService, rate: RateLimit | None = None) -> FastAP
         flows.router,
         health.router,
         households.issuing,
+        households.reading,
         households.router,
         previews.router,
         previews.specs,

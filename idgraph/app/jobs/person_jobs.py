@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -15,7 +16,7 @@ from idgraph.app.jobs.rules_preview import comparison, preview_document, unseen
 from idgraph.app.jobs.threads import JobThreads, ReadyJob
 from idgraph.jobs.access import AccessRequest, Part, dead_letter_part
 from idgraph.jobs.downloads import Download
-from idgraph.jobs.erase.receipt import write_receipt
+from idgraph.jobs.erase.receipt import complete_from, write_receipt
 from idgraph.jobs.job import PagedJob
 from idgraph.jobs.rules_preview import RulesPreview
 from idgraph.model import canonical
@@ -174,11 +175,15 @@ class PersonJobThreads(JobThreads):
             del self._previews[next(iter(self._previews))]
         self._previews[job_id] = found
 
-    def preview_erasure(self, identifiers: Sequence[Identifier]) -> dict[str, int] | None:
-        """How much an erasure would remove, by place; None if nothing is there. Raises as `start_access` does."""
+    def preview_erasure(self, identifiers: Sequence[Identifier]) -> tuple[dict[str, int], str | None] | None:
+        """How much an erasure would remove, by place, and the day from which it would hold in backups too; None if nothing is
+        there. Raises as `start_access` does."""
         with opened(self._settings, self._pinned()) as here:
             erasure = self._erasure(here, identifiers)
-            return None if erasure.is_empty else erasure.found.counts._asdict()
+            if erasure.is_empty:
+                return None
+            backup_days = self._settings.keys.backup_days
+            return erasure.found.counts._asdict(), complete_from(datetime.now(UTC), backup_days)
 
     def start_erasure(self, identifiers: Sequence[Identifier], origin: Requester) -> JobRecord | None:
         """Erase persons; None if nothing is there. Raises as `start_access` does."""

@@ -44,11 +44,16 @@ def receipt(
         "asked": sorted(names(each).hex() for each in asked),
         "counts": erased._asdict(),
         "continued": continued,
-        "complete_from": None
-        if backup_days is None
-        else (moment.astimezone(UTC) + timedelta(days=backup_days + 1)).date().isoformat(),
+        "complete_from": complete_from(moment, backup_days),
     }
     return {**content, "hash": receipt_hash(content)}
+
+
+def complete_from(moment: datetime, backup_days: int | None) -> str | None:
+    """The first day on which an erasure of a moment holds in backups too; None where nobody said how long they are kept."""
+    if backup_days is None:
+        return None
+    return (moment.astimezone(UTC) + timedelta(days=backup_days + 1)).date().isoformat()
 
 
 def receipt_hash(receipt: dict[str, Any]) -> str:

@@ -54,3 +54,29 @@ for (const name of ["htmx:responseError", "htmx:sendError", "htmx:timeout"]) {
   });
 }
 document.addEventListener("htmx:afterOnLoad", (event) => { if (event.detail.successful) find("#trouble").hidden = true; });
+
+// A revealed value is sealed again when its seconds are over, and when the page is hidden or left.
+function seal(shown) {
+  clearInterval(Number(shown.dataset.ticking));
+  const note = document.createElement("p");
+  note.className = "third";
+  note.textContent = "Sealed again.";
+  shown.replaceWith(note);
+}
+
+function watchRevealed() {
+  for (const shown of document.querySelectorAll("[data-seconds]:not([data-ticking])")) {
+    const until = Date.now() + 1000 * Number(shown.dataset.seconds);
+    shown.dataset.ticking = String(setInterval(() => {
+      const left = Math.ceil((until - Date.now()) / 1000);
+      find(".left", shown).textContent = `${left} s left`;
+      if (left <= 0) seal(shown);
+    }, 500));
+  }
+}
+
+const sealAll = () => document.querySelectorAll("[data-ticking]").forEach(seal);
+document.addEventListener("htmx:afterSwap", watchRevealed);
+document.addEventListener("visibilitychange", () => { if (document.hidden) sealAll(); });
+addEventListener("pagehide", sealAll);
+watchRevealed();

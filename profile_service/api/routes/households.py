@@ -13,17 +13,19 @@ from idgraph.model.callers import Scope
 from idgraph.model.households import HouseholdEntry
 from idgraph.model.identifiers import HASHED_PREFIX
 from idgraph.web.refusals import RefusedRequestError, UnknownSubjectError
+from merge.identity.persons import Person
 from profile_service.api.documents import answer
 from profile_service.api.households import Acting, Household, Households, Share
 from profile_service.api.person_tokens import ActingPerson
 from profile_service.api.rights import require_scope, required
 from profile_service.api.routes.consents import ConsentDecision, Purpose, Recorded, record_decision
-from profile_service.api.routes.profiles import parsed, the_profile
+from profile_service.api.routes.profiles import AskedIdentifier, parsed, the_profile
 from profile_service.api.service import MASKED, ActingCaller, ProfileService, Service, Wanted
 from profile_service.link_documents import time_text
 from profile_service.visibility import HIGHEST
 
 issuing = APIRouter(prefix="/v1/person-tokens", tags=["households"])
+reading = APIRouter(prefix="/v1/profiles/{identifier}/households", tags=["households"])
 router = APIRouter(prefix="/v1/me", tags=["households"])
 
 
@@ -114,6 +116,20 @@ class HouseholdViews(BaseModel):
     items: list[HouseholdView]
 
 
+class MembershipDocument(BaseModel):
+    """A household of a person: the names by which its members know the person, and what the person shares there."""
+
+    id: str
+    names: list[str]
+    shares: list[dict[str, Any]]
+
+
+class MembershipList(BaseModel):
+    """All households of a person."""
+
+    items: list[MembershipDocument]
+
+
 class _Me:
     """The person who calls, and their households."""
 
@@ -126,8 +142,7 @@ class _Me:
         if owner is None:
             raise UnknownSubjectError("nothing is stored of this person")
         self.owner = owner
-        keys = frozenset(service.hashed(each.stored.id) for each in owner.members)
-        self.acting = Acting(caller.person, keys)
+        self.acting = _acting(service, owner)._replace(person=caller.person)
 
     @property
     def households(self) -> Households:
@@ -168,6 +183,29 @@ def _me(request: Request, service: Service) -> _Me:
 
 
 Me = Annotated[_Me, Depends(_me)]
+
+
+@reading.get("", response_model=MembershipList)
+def list_memberships(identifier: AskedIdentifier, service: Service, caller: ActingCaller) -> Response:
+    """The households of a person, with nothing of the other members. Needs the scope `privacy`."""
+    require_scope(caller, Scope.PRIVACY)
+    reader = service.reader(caller.model_copy(update={"clearance": HIGHEST}))
+    persons = reader.owning(reader.stored_forms(identifier)).persons
+    service.require_found(bool(persons))
+    if not persons:
+        raise UnknownSubjectError("no profile has this identifier")
+    acting = _acting(service, persons[0])
+    items = []
+    for known in required(service.rights.households).of(acting):
+        mine = known.mine(acting)
+        shares = [_terms(each) for member in mine for each in known.shares.get(member, ())]
+        names = [str(known.members[member].body.get("name", "")) for member in mine]
+        items.append({"id": known.id, "names": names, "shares": shares})
+    return answer({"items": items})
+
+
+def _acting(service: ProfileService, person: Person) -> Acting:
+    return Acting(person.id, frozenset(service.hashed(each.stored.id) for each in person.members))
 
 
 @issuing.post("", response_model=PersonTokenDocument, status_code=201)

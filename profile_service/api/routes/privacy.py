@@ -49,6 +49,9 @@ class ErasurePreview(BaseModel):
     """What an erasure would remove, by place. `possible_dead_letters` stay: they may be another person's."""
 
     counts: dict[str, int]
+    complete_from: str | None = Field(
+        description="The day from which an erasure of today holds in backups too; null where `[keys] backup_days` is not set."
+    )
 
 
 class AccessBody(BaseModel):
@@ -119,7 +122,8 @@ def preview(body: PersonsBody, service: Service, officer: Officer) -> Response:
     found = required(service.rights.jobs).preview_erasure(_named(service, officer, body))
     if found is None:
         raise UnknownSubjectError("nothing is stored of these persons")
-    return answer({"counts": found})
+    counts, complete_from = found
+    return answer({"counts": counts, "complete_from": complete_from})
 
 
 @router.post("/erasures", response_model=PersonJobDocument, status_code=202)

@@ -1,0 +1,204 @@
+"""What is done for one person: reveal a protected value, access request, erasure, consents."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query, Request, Response
+
+from idgraph.client import ProfilesClient
+from idgraph.model import paths
+from idgraph.model.errors import ProfileServiceError
+from idgraph.web.path_values import path_value
+from idgraph.web.refusals import UnknownSubjectError
+from metadata_service.storage.sessions import Session
+from metadata_service.ui.page import OwnFields, SignedIn, curl, render, see_other
+from metadata_service.ui.profiles import LIST, TakenIdentifier, profiles_client, service_url
+
+router = APIRouter()
+
+PURPOSES = ("Support", "Request of the person", "Fraud investigation", "Data quality", "Legal obligation")
+"""What a protected value may be revealed for; the case is written beside it, and both are recorded."""
+REVEALED_SECONDS = 60
+PERSON = LIST + "/{identifier}"
+JobName = Literal["access-requests", "erasures"]
+
+
+@router.get(PERSON + "/reveal")
+def ask_reveal(
+    request: Request,
+    session: SignedIn,
+    identifier: TakenIdentifier,  # noqa: ARG001 - read as it was sent
+    path: Annotated[str, Query(max_length=1024)],
+) -> Response:
+    """The form: what for, and which case."""
+    return _reveal(request, session, path)
+
+
+@router.post(PERSON + "/reveal")
+def reveal(
+    request: Request,
+    session: SignedIn,
+    identifier: TakenIdentifier,  # noqa: ARG001 - read as it was sent
+    fields: OwnFields,
+) -> Response:
+    """One value, for a minute."""
+    path, purpose, case = (fields.get(name, "").strip() for name in ("path", "purpose", "case"))
+    if purpose not in PURPOSES or not case:
+        problem = "Choose a purpose, and name the case: both are recorded."
+        return _reveal(request, session, path, 422, problem=problem, purpose=purpose, case=case)
+    named = path_value(request, 3)
+    with profiles_client(request, session) as client:
+        found = client.lookup(named, fields=[path], purpose=f"{purpose}: {case[:120]}")
+    value: Any = found["attributes"] if found else {}
+    for key in paths.split(path):
+        value = value.get(key) if isinstance(value, dict) else None
+    if value is None:
+        raise UnknownSubjectError("there is no such value of this person")
+    response = _reveal(request, session, path, value=value, is_shown=True)
+    response.headers["Refresh"] = f"{REVEALED_SECONDS}; url={request.url.path.removesuffix('/reveal')}"
+    return response
+
+
+def _reveal(request: Request, session: Session, path: str, status: int = 200, **context: Any) -> Response:
+    shown = {"problem": "", "purpose": "", "case": "", "value": None, "is_shown": False} | context
+    return render(
+        request,
+        "reveal.html",
+        session,
+        status,
+        title="Reveal a value",
+        asked=path_value(request, 3),
+        path=path,
+        purposes=PURPOSES,
+        seconds=REVEALED_SECONDS,
+        **shown,
+    )
+
+
+@router.get(PERSON + "/rights")
+def show(request: Request, session: SignedIn, identifier: TakenIdentifier, recorded: str = "") -> Response:  # noqa: ARG001
+    """What may be done for the person, and what an erasure would remove."""
+    return _page(request, session, recorded=recorded)
+
+
+def _page(request: Request, session: Session, status: int = 200, **context: Any) -> Response:
+    named = path_value(request, 3)
+    with profiles_client(request, session) as client:
+        # Asked first: it says whether the caller may do this.
+        counts = client.call("POST", "erasures", "preview", body={"identifiers": [named]})
+        consents = client.call("GET", "profiles", named, "consents")["items"]
+        households = client.call("GET", "profiles", named, "households")["items"]
+    shown = {"problem": {}, "typed": {}, "recorded": ""} | context
+    return render(
+        request,
+        "rights.html",
+        session,
+        status,
+        title="Rights of the person",
+        asked=named,
+        erasure=counts,
+        consents=consents,
+        households=households,
+        curl=curl(service_url(request), "/v1/erasures/preview") + ' -d \'{"identifiers": ["…"]}\'',
+        **shown,
+    )
+
+
+@router.post(PERSON + "/access-requests")
+def request_access(
+    request: Request,
+    session: SignedIn,
+    identifier: TakenIdentifier,  # noqa: ARG001 - read as it was sent
+    fields: OwnFields,
+) -> Response:
+    """Start the job."""
+    body = {"identifier": path_value(request, 3), "reason": fields.get("reason", "").strip()}
+    return _started(request, session, "access-requests", body, fields)
+
+
+@router.post(PERSON + "/erasures")
+def erase(
+    request: Request,
+    session: SignedIn,
+    identifier: TakenIdentifier,  # noqa: ARG001 - read as it was sent
+    fields: OwnFields,
+) -> Response:
+    """Start the job, once an identifier of the person was typed."""
+    named, typed = path_value(request, 3), fields.get("typed", "").strip()
+    with profiles_client(request, session) as client:
+        if typed != named and not _is_same(client, named, typed):
+            problem = {"typed": "This is no identifier of the person. Write one as type:value."}
+            return _page(request, session, 422, problem=problem, typed=fields)
+    body = {"identifiers": [named], "reason": fields.get("reason", "").strip()}
+    return _started(request, session, "erasures", body, fields)
+
+
+def _is_same(client: ProfilesClient, named: str, typed: str) -> bool:
+    if ":" not in typed.strip(":"):
+        return False
+    one, other = client.lookup_many([named, typed], fields=[])
+    return one is not None and other is not None and one["id"] == other["id"]
+
+
+def _started(
+    request: Request, session: Session, kind: JobName, body: dict[str, Any], fields: dict[str, str]
+) -> Response:
+    try:
+        with profiles_client(request, session) as client:
+            job = client.call("POST", kind, body=body)
+    except ProfileServiceError as error:
+        if error.status not in (409, 422):
+            raise
+        return _page(request, session, error.status, problem={kind: f"{error}."}, typed=fields)
+    return see_other(f"/ui/{kind}/{job['id']}")
+
+
+@router.post(PERSON + "/consents")
+def set_consent(
+    request: Request,
+    session: SignedIn,
+    identifier: TakenIdentifier,  # noqa: ARG001 - read as it was sent
+    fields: OwnFields,
+) -> Response:
+    """Record what the person decided."""
+    named, purpose = path_value(request, 3), fields.get("purpose", "").strip()
+    body = {"status": fields.get("status", ""), "source": fields.get("source", "").strip()}
+    try:
+        with profiles_client(request, session) as client:
+            client.call("PUT", "profiles", named, "consents", purpose, body=body)
+    except ProfileServiceError as error:
+        if error.status not in (404, 422):
+            raise
+        return _page(request, session, 422, problem={"consents": f"{error}."}, typed=fields)
+    return see_other(request.url.path.removesuffix("/consents") + "/rights", recorded=purpose)
+
+
+@router.get("/ui/{kind}/{job}")
+def show_job(request: Request, session: SignedIn, kind: JobName, job: str) -> Response:
+    """How far an access request or an erasure is, and what it gave."""
+    with profiles_client(request, session) as client:
+        found = client.call("GET", kind, job)
+    return render(
+        request,
+        "person_job.html",
+        session,
+        title="Access request" if kind == "access-requests" else "Erasure",
+        kind=kind,
+        job=found,
+        curl=curl(service_url(request), f"/v1/{kind}/{job}"),
+    )
+
+
+@router.get("/ui/{kind}/{job}/download")
+def download(request: Request, session: SignedIn, kind: JobName, job: str) -> Response:
+    """The document of an access request, or the receipt of an erasure."""
+    with profiles_client(request, session) as client:
+        if kind == "erasures":
+            found, name = client.call("GET", kind, job)["receipt"], f"receipt-{job}.json"
+        else:
+            found, name = client.call("GET", kind, job, "download"), f"access-request-{job}.json"
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    content = json.dumps(found, ensure_ascii=False, indent=1).encode("utf-8", "replace")
+    return Response(content, headers=headers, media_type="application/json")
