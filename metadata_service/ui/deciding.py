@@ -17,7 +17,13 @@ from idgraph.web.refusals import RefusedRequestError
 from metadata_service.storage.sessions import Session
 from metadata_service.ui.link_picture import link_picture
 from metadata_service.ui.page import OwnFields, SignedIn, curl, local_path, render
-from metadata_service.ui.profiles import LIST, TakenIdentifier, profiles_client, profiles_rights, service_url
+from metadata_service.ui.profiles import (
+    LIST,
+    TakenIdentifier,
+    profiles_client,
+    profiles_rights,
+    profiles_source,
+)
 
 router = APIRouter()
 
@@ -128,7 +134,7 @@ def explain(
         chosen=chosen,
         effect=effect,
         picture=link_picture(root, own, found["accepted"], found["refused"]) if own else None,
-        curl=curl(service_url(request), f"/v1/profiles/{quote(named, safe=':')}/explain", **params),
+        curl=curl(profiles_source(request).url, f"/v1/profiles/{quote(named, safe=':')}/explain", **params),
         back=f"{request.url.path}?{request.url.query}",
     )
 

@@ -136,18 +136,14 @@ def show(
         history=history,
         may_reveal=rights.may_reveal,
         may_erase=Scope.PRIVACY in rights.scopes,
-        curl=curl(service_url(request), f"/v1/profiles/{quote(identifier, safe=':')}", provenance="true"),
+        curl=curl(
+            profiles_source(request).url, f"/v1/profiles/{quote(identifier, safe=':')}", provenance="true"
+        ),
     )
 
 
 def _is_shown(profile: dict[str, Any], name: str) -> bool:
     return any(f"{each['type']}:{each['value']}" == name for each in profile["identifiers"])
-
-
-def service_url(request: Request) -> str:
-    """Where scripts ask the same."""
-    source: ProfileSource | None = request.app.state.profile_source
-    return "" if source is None else source.url
 
 
 def profiles_rights(session: Session) -> Caller:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
@@ -14,15 +14,17 @@ from idgraph.web.path_values import path_value
 from idgraph.web.refusals import UnknownSubjectError
 from metadata_service.storage.sessions import Session
 from metadata_service.ui.page import OwnFields, SignedIn, curl, render, see_other
-from metadata_service.ui.profiles import LIST, TakenIdentifier, profiles_client, service_url
+from metadata_service.ui.profiles import LIST, TakenIdentifier, profiles_client, profiles_source
 
 router = APIRouter()
 
 PURPOSES = ("Support", "Request of the person", "Fraud investigation", "Data quality", "Legal obligation")
 """What a protected value may be revealed for; the case is written beside it, and both are recorded."""
 REVEALED_SECONDS = 60
+START_SECONDS = 60.0
+"""Stores are opened, and dead letters are looked through."""
 PERSON = LIST + "/{identifier}"
-JobName = Literal["access-requests", "erasures"]
+ACCESS, ERASE = "access-requests", "erasures"
 
 
 @router.get(PERSON + "/reveal")
@@ -85,7 +87,7 @@ def show(request: Request, session: SignedIn, identifier: TakenIdentifier, recor
 
 def _page(request: Request, session: Session, status: int = 200, **context: Any) -> Response:
     named = path_value(request, 3)
-    with profiles_client(request, session) as client:
+    with profiles_client(request, session, START_SECONDS) as client:
         # Asked first: it says whether the caller may do this.
         counts = client.call("POST", "erasures", "preview", body={"identifiers": [named]})
         consents = client.call("GET", "profiles", named, "consents")["items"]
@@ -101,7 +103,7 @@ def _page(request: Request, session: Session, status: int = 200, **context: Any)
         erasure=counts,
         consents=consents,
         households=households,
-        curl=curl(service_url(request), "/v1/erasures/preview") + ' -d \'{"identifiers": ["…"]}\'',
+        curl=curl(profiles_source(request).url, "/v1/erasures/preview") + ' -d \'{"identifiers": ["…"]}\'',
         **shown,
     )
 
@@ -115,7 +117,7 @@ def request_access(
 ) -> Response:
     """Start the job."""
     body = {"identifier": path_value(request, 3), "reason": fields.get("reason", "").strip()}
-    return _started(request, session, "access-requests", body, fields)
+    return _started(request, session, ACCESS, body, fields)
 
 
 @router.post(PERSON + "/erasures")
@@ -132,7 +134,7 @@ def erase(
             problem = {"typed": "This is no identifier of the person. Write one as type:value."}
             return _page(request, session, 422, problem=problem, typed=fields)
     body = {"identifiers": [named], "reason": fields.get("reason", "").strip()}
-    return _started(request, session, "erasures", body, fields)
+    return _started(request, session, ERASE, body, fields)
 
 
 def _is_same(client: ProfilesClient, named: str, typed: str) -> bool:
@@ -143,10 +145,10 @@ def _is_same(client: ProfilesClient, named: str, typed: str) -> bool:
 
 
 def _started(
-    request: Request, session: Session, kind: JobName, body: dict[str, Any], fields: dict[str, str]
+    request: Request, session: Session, kind: str, body: dict[str, Any], fields: dict[str, str]
 ) -> Response:
     try:
-        with profiles_client(request, session) as client:
+        with profiles_client(request, session, START_SECONDS) as client:
             job = client.call("POST", kind, body=body)
     except ProfileServiceError as error:
         if error.status not in (409, 422):
@@ -175,30 +177,31 @@ def set_consent(
     return see_other(request.url.path.removesuffix("/consents") + "/rights", recorded=purpose)
 
 
-@router.get("/ui/{kind}/{job}")
-def show_job(request: Request, session: SignedIn, kind: JobName, job: str) -> Response:
+@router.get("/ui/access-requests/{job}")
+@router.get("/ui/erasures/{job}")
+def show_job(request: Request, session: SignedIn, job: str) -> Response:
     """How far an access request or an erasure is, and what it gave."""
+    kind = path_value(request, 2)
     with profiles_client(request, session) as client:
         found = client.call("GET", kind, job)
     return render(
         request,
         "person_job.html",
         session,
-        title="Access request" if kind == "access-requests" else "Erasure",
+        title="Access request" if kind == ACCESS else "Erasure",
         kind=kind,
         job=found,
-        curl=curl(service_url(request), f"/v1/{kind}/{job}"),
+        curl=curl(profiles_source(request).url, f"/v1/{kind}/{job}"),
     )
 
 
-@router.get("/ui/{kind}/{job}/download")
-def download(request: Request, session: SignedIn, kind: JobName, job: str) -> Response:
+@router.get("/ui/access-requests/{job}/download")
+@router.get("/ui/erasures/{job}/download")
+def download(request: Request, session: SignedIn, job: str) -> Response:
     """The document of an access request, or the receipt of an erasure."""
+    kind = path_value(request, 2)
     with profiles_client(request, session) as client:
-        if kind == "erasures":
-            found, name = client.call("GET", kind, job)["receipt"], f"receipt-{job}.json"
-        else:
-            found, name = client.call("GET", kind, job, "download"), f"access-request-{job}.json"
-    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    content = json.dumps(found, ensure_ascii=False, indent=1).encode("utf-8", "replace")
-    return Response(content, headers=headers, media_type="application/json")
+        found = client.call("GET", kind, job, "download") if kind == ACCESS else client.call("GET", kind, job)
+    content = json.dumps(found if kind == ACCESS else found["receipt"], ensure_ascii=False, indent=1)
+    headers = {"Content-Disposition": f'attachment; filename="{kind}.json"'}
+    return Response(content.encode("utf-8", "replace"), headers=headers, media_type="application/json")

@@ -40,10 +40,10 @@ def chromium() -> Iterator[Browser]:
 
 
 @contextmanager
-def signed_in(browser: Browser, site: Site, **options: Any) -> Iterator[Page]:
+def signed_in(browser: Browser, site: Site, token: str | None = None, **options: Any) -> Iterator[Page]:
     """A page of somebody who signed in by a link, as an admin who also reads profiles. What the browser complains about
     fails the test."""
-    code = site.app.state.pages.state.sessions.make_link_code(site.tokens[Role.ADMIN])
+    code = site.app.state.pages.state.sessions.make_link_code(token or site.tokens[Role.ADMIN])
     context = browser.new_context(base_url=site.url, reduced_motion="reduce", **options)
     context.set_default_timeout(MILLISECONDS)
     page = context.new_page()

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from fastapi import FastAPI
 
 from idgraph.app.demo.example import Example
 from idgraph.model.events import RawRecord
+from idgraph.model.identifiers import Identifier
 from idgraph.model.schema_changes import SchemaChange
 from idgraph.web.audit import PURPOSE, AuditLog
 from idgraph.web.server import serving
@@ -25,11 +26,14 @@ from metadata_service.storage.tokens import CALLING, Role, create_token
 from metadata_service.ui.profiles import ProfileSource
 from profile_service.api.app import create_app as create_profile_app
 from profile_service.api.following import Following
-from profile_service.api.rights import Rights
+from profile_service.api.households import Households
+from profile_service.api.rights import ConsentInput, Rights
 from profile_service.api.service import ProfileService
 from sinks.http.metadata import MetadataClient
+from sinks.sqlite.households import SqliteHouseholdLog
 from tests.ingestion.patience import eventually
 from tests.metadata_service.ui.operations import ScriptedOperations
+from tests.metadata_service.ui.person_jobs import ScriptedPersonJobs
 from tests.retail import Pipeline, raw, records
 
 EVENT: dict[str, Any] = {
@@ -123,6 +127,9 @@ class Whole(NamedTuple):
     pipeline: Pipeline
     client: MetadataClient
     operations: ScriptedOperations
+    jobs: ScriptedPersonJobs
+    consents: list[bytes]
+    """The events that were published."""
 
     def process(self, given: Sequence[RawRecord]) -> None:
         """Map, protect, commit and project by the newest snapshot, and report what nobody declared."""
@@ -156,18 +163,33 @@ def whole_site(folder: Path) -> Iterator[Whole]:
         own = stack.enter_context(MetadataClient(url, site.tokens[Role.SERVICE]))
         following = stack.enter_context(Following(own))
         audit = AuditLog(folder / "audit.jsonl", pipeline.provider.purpose_key(PURPOSE))
+        jobs = ScriptedPersonJobs(pipeline, lambda: following.edition().snapshot)
+        households = stack.enter_context(closing(SqliteHouseholdLog(folder / "households.db")))
+        published: list[bytes] = []
+
+        def consents(lines: Sequence[bytes]) -> int:
+            published.extend(lines)
+            return len(lines)
+
         operations = ScriptedOperations(lambda: following.edition().snapshot)
         service = ProfileService(
             pipeline,
             following,
             audit,
             is_local=True,
-            rights=Rights(operations=operations),
+            rights=Rights(
+                consents=ConsentInput("segment", "track", consents),
+                jobs=jobs,
+                households=Households(
+                    households, lambda name: str(pipeline.blind_index.identifier(Identifier.parse(name)))
+                ),
+                operations=operations,
+            ),
             project=lambda _: pipeline.project().is_whole,
         )
         profiles = stack.enter_context(serving(create_profile_app(service)))
         app.state.pages.state.profile_source = ProfileSource(profiles)
-        whole = Whole(site, pipeline, client, operations)
+        whole = Whole(site, pipeline, client, operations, jobs, published)
         whole.process([*records(4000), raw(EVENT, source="segment")])
         eventually(following.is_ready)
         yield whole

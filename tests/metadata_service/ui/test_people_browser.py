@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.metadata_service.ui.chromium import axe_violations
+from metadata_service.storage.tokens import Role, create_token
+from tests.metadata_service.ui.chromium import axe_violations, signed_in
+from tests.metadata_service.ui.site import Whole
 from tests.metadata_service.ui.test_browser import browser, page
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Browser, Page
 
 __all__ = ["browser", "page"]
 
@@ -34,3 +37,36 @@ def test_a_person_is_unlinked_and_the_pin_removed(page: Page) -> None:
     page.get_by_label("Reason").fill("it was not shared")
     page.get_by_role("button", name="Remove, 1 pin").click()
     page.get_by_text("Pin removed").wait_for()
+
+
+@pytest.fixture
+def officer(browser: Browser, whole: Whole) -> Iterator[Page]:
+    """The page of a privacy officer who may reveal."""
+    database = whole.site.app.state.service.database
+    token = create_token(database, "officer", Role.PRIVACY, None, 100, may_reveal=True)
+    with signed_in(browser, whole.site, token, viewport={"width": 1440, "height": 900}) as found:
+        yield found
+
+
+def test_one_value_is_revealed_and_a_request_is_answered(officer: Page) -> None:
+    officer.goto("/ui/profiles/user_id:3474")
+    leaf = officer.locator(".leaves li", has_text="email is sealed").first
+    leaf.click()
+    leaf.get_by_role("link", name="Reveal…").click()
+    leaf.get_by_label("Purpose").select_option("Support")
+    leaf.get_by_label("Case").fill("ticket 4711")
+    assert axe_violations(officer) == []
+    leaf.get_by_role("button", name="Reveal for").click()
+    leaf.get_by_text("victoria@example.com").wait_for()
+    leaf.get_by_text("s left").wait_for()
+    assert axe_violations(officer) == []
+    officer.evaluate("dispatchEvent(new Event('pagehide'))")
+    leaf.get_by_text("Sealed again").wait_for()
+    assert "victoria@" not in officer.content()
+    officer.get_by_role("link", name="Rights of the person…").click()
+    officer.get_by_role("button", name="Erase for good").wait_for()
+    assert axe_violations(officer) == []
+    officer.locator("#why-access").fill("a letter")
+    officer.get_by_role("button", name="Collect everything").click()
+    officer.get_by_role("link", name="Download the document").wait_for()
+    assert axe_violations(officer) == []

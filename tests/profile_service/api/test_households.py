@@ -47,7 +47,7 @@ def home(tmp_path: Path) -> Iterator[Served]:
     callers = [
         caller("portal", 100, may_reveal=True, scopes=[Scope.PERSONS]),
         caller("kiosk", 50, scopes=[Scope.PERSONS]),
-        caller("reader", 100, may_reveal=True, scopes=[Scope.PRIVACY]),
+        caller("reader", 100, may_reveal=True, scopes=[Scope.PRIVACY, Scope.LINKS]),
         caller("plain", 100),
     ]
     with closing(SqliteHouseholdLog(tmp_path / "households.db")) as log:
@@ -111,6 +111,19 @@ def test_an_attribute_is_shared_one_way_until_it_is_not(home: Served) -> None:
     assert share(ann, "demographics.age", bea, until="2020-01-01T00:00:00Z").status_code == 204
     assert view(bea)["shared_with_me"] == []
     problem(share(ann, "demographics.age", ann), 422)
+
+
+def test_an_officer_reads_a_persons_own_part_of_a_household(home: Served) -> None:
+    ann, bea = me(home, 1), me(home, 2)
+    household = joined(home, ann, bea)
+    assert share(ann, "demographics.age", bea).status_code == 204
+    officer = home.client("reader")
+    found = [officer.get(f"/v1/profiles/user_id:{each}/households").json()["items"] for each in (1, 2, 3)]
+    shares = [{"attribute": "demographics.age", "purpose": "a loan", "until": None}]
+    assert found[0] == [{"id": household, "names": ["first"], "shares": shares}]
+    assert found[1] == [{"id": household, "names": ["other 0"], "shares": []}]
+    assert found[2] == []
+    problem(officer.get("/v1/profiles/user_id:nobody/households"), 404)
 
 
 def test_leaving_ends_what_is_shared_both_ways(home: Served) -> None:
@@ -209,6 +222,10 @@ ROUTES: dict[tuple[str, str], set[str]] = {
     ("GET", "/v1/profiles/user_id:1"): {OFFICER, ISSUER, READER},
     ("GET", "/v1/profiles/user_id:1/consents"): {OFFICER, ISSUER, READER},
     ("PUT", "/v1/profiles/user_id:1/consents/a"): {OFFICER},
+    ("GET", "/v1/profiles/user_id:1/households"): {OFFICER},
+    ("POST", "/v1/links/preview"): {OFFICER},
+    ("POST", "/v1/links"): {OFFICER},
+    ("GET", "/v1/links/violations"): {OFFICER},
     ("POST", "/v1/contacts"): {OFFICER, ISSUER, READER},
     ("POST", "/v1/access-requests"): {OFFICER},
     ("GET", "/v1/access-requests/1"): {OFFICER},
@@ -236,6 +253,8 @@ ROUTES: dict[tuple[str, str], set[str]] = {
 BODIES: dict[str, dict[str, Any]] = {
     "/a": {"status": "given", "source": "web"},
     "/contacts": {"name": "x"},
+    "/links/preview": {"pins": [{"pair": ["user_id:1", "user_id:2"], "decision": "never"}]},
+    "/links": {"pins": [{"pair": ["user_id:1", "user_id:2"], "decision": "none"}], "reason": "x"},
     "/access-requests": {"identifier": "user_id:1", "reason": "x"},
     "/jobs": {"kind": "export", "reason": "x"},
     "/cancel": {"reason": "x"},

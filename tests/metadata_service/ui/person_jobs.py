@@ -1,0 +1,78 @@
+"""Jobs over persons that are done at once: access requests and erasures by script, previews of rules for real."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from idgraph.app.jobs.rules_preview import comparison, preview_document
+from idgraph.model.identifiers import Identifier
+from idgraph.model.identity_rules import IdentityRules
+from idgraph.model.jobs import JobKind, JobRecord, JobState, Progress, Requester
+from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.model.specs import SpecDefinition
+from tests.retail import Pipeline
+
+DOCUMENT = b'{"profile":{"id":"user_id:3474"}}'
+RECEIPT = {"hash": "sha256:7f2c", "complete_from": "2024-05-02", "counts": {"fragments": 2}}
+
+
+class ScriptedDocument(NamedTuple):
+    """A document in memory."""
+
+    content: bytes
+    expires_ms: int
+
+
+class ScriptedPersonJobs:
+    """`PersonJobs`, without an erasure."""
+
+    def __init__(self, pipeline: Pipeline, snapshot: Callable[[], MetadataSnapshot]) -> None:
+        self._pipeline = pipeline
+        self._snapshot = snapshot
+        self._jobs: dict[str, JobRecord] = {}
+        self._previews: dict[str, dict[str, Any]] = {}
+        self.erased: list[Identifier] = []
+
+    def _done(self, kind: JobKind, origin: Requester, progress: Progress) -> JobRecord:
+        name, now = f"{len(self._jobs):012x}", int(time.time() * 1000)
+        self._jobs[name] = JobRecord(name, kind, "", {}, origin, JobState.DONE, now, now, progress)
+        return self._jobs[name]
+
+    def start_access(self, identifier: Identifier, origin: Requester) -> JobRecord | None:
+        del identifier
+        return self._done(JobKind.ACCESS, origin, Progress(1, done=1))
+
+    def preview_erasure(self, identifiers: Sequence[Identifier]) -> tuple[dict[str, int], str | None] | None:
+        return {"fragments": len(identifiers), "identifiers": 3}, "2024-05-02"
+
+    def start_erasure(self, identifiers: Sequence[Identifier], origin: Requester) -> JobRecord | None:
+        self.erased += identifiers
+        return self._done(JobKind.ERASE, origin, Progress(1, done=1))
+
+    def start_rules_preview(self, rules: IdentityRules, sample: int | None, origin: Requester) -> JobRecord:
+        here, progress = self._pipeline, Progress()
+        job = comparison(here.store, here.blind_index, self._snapshot(), rules, sample)
+        progress.total = job.plan({}).total
+        list(job.pages(progress, {}))
+        record = self._done(JobKind.PREVIEW, origin, progress)
+        self._previews[record.id] = {**preview_document(job, progress), "notes": []}
+        return record
+
+    def start_spec_preview(self, definition: SpecDefinition, sample: int, origin: Requester) -> JobRecord:
+        raise NotImplementedError
+
+    def preview(self, job_id: str) -> dict[str, Any] | None:
+        return self._previews.get(job_id)
+
+    def record(self, job_id: str, kind: JobKind) -> JobRecord | None:
+        found = self._jobs.get(job_id)
+        return found if found is not None and found.kind is kind else None
+
+    def download(self, job_id: str) -> ScriptedDocument | None:
+        is_access = self._jobs[job_id].kind is JobKind.ACCESS
+        return ScriptedDocument(DOCUMENT, int(time.time() * 1000) + 3_600_000) if is_access else None
+
+    def receipt(self, job_id: str) -> dict[str, Any] | None:
+        return RECEIPT if self._jobs[job_id].kind is JobKind.ERASE else None
