@@ -40,6 +40,7 @@ def seen(whole: Whole, number: int, user: str) -> None:
         "userId": user.partition(":")[2],
         "anonymousId": f"tablet-{user[-1]}",
         "traits": {"email": "zoe@example.com"},
+        "properties": {"cartId": f"cart-{user[-1]}"},
     }
     whole.process([raw(event, source="segment")])
 
