@@ -9,6 +9,7 @@ from typing import Any
 
 from idgraph.app.adapters.inputs import formats_config, open_formats
 from idgraph.app.adapters.key_providers import provider_of
+from idgraph.app.adapters.stores import open_dead_letters, worker_config
 from idgraph.app.settings.document import Settings
 from idgraph.model import canonical, paths
 from idgraph.model.dead_letters import DeadLetter, DeadLetterReason, DeadLetters
@@ -21,7 +22,6 @@ from ingestion.sources.kafka.envelope import envelope_reader
 from ingestion.sources.payload_formats import PayloadFormats
 from ingestion.stages.dead_letters import PayloadSealer
 from profile_service.api.dead_letters import ShownRecord
-from sinks.sqlite.dead_letters import SqliteDeadLetters
 from transforms.privacy.record_sealing import DeadLetterSealer
 from transforms.spec.mapping import CompiledSnapshot, MappingSpec
 from transforms.spec.masking import mask
@@ -41,11 +41,9 @@ _NAMES = {DeadLetterReason.WRONG_TYPE, DeadLetterReason.LONG_IDENTIFIER}
 def dead_letter_desk(settings: Settings) -> Iterator[LocalDeadLetterDesk]:
     """The dead letters of this folder, while the block runs."""
     formats = open_formats(formats_config(settings))
-    with (
-        closing(SqliteDeadLetters(settings.directory / "dead-letters.db")) as store,
-        closing(formats),
-    ):
-        sealer = DeadLetterSealer(provider_of(settings))
+    provider = provider_of(settings)
+    with closing(open_dead_letters(worker_config(settings), provider)) as store, closing(formats):
+        sealer = DeadLetterSealer(provider)
         yield LocalDeadLetterDesk(store, sealer, settings.sources_by_name(), formats)
 
 

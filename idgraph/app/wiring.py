@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING
 
 from idgraph.app.adapters.indexes import open_index
 from idgraph.app.adapters.key_providers import keys_config, open_provider, provider_of
-from idgraph.app.adapters.stores import charged, open_data_keys, open_profiles, require_whole, worker_config
+from idgraph.app.adapters.stores import (
+    charged,
+    open_data_keys,
+    open_dead_letters,
+    open_profiles,
+    require_whole,
+    worker_config,
+)
 from idgraph.model.errors import ConfigError, MetadataError
 from idgraph.model.identifiers import Identifier
 
@@ -86,21 +93,19 @@ def open_resources(settings: str) -> WorkerResources:
     """Open the adapters; runs in workers as well as in commands."""
     from idgraph.app.adapters.inputs import open_decryptors, open_formats, open_ranges
     from ingestion.spark.workers import WorkerResources
-    from sinks.sqlite.dead_letters import SqliteDeadLetters
     from transforms.privacy.blind_index import BlindIndex
     from transforms.privacy.protected_names import TombstoneNames
     from transforms.privacy.record_sealing import DeadLetterSealer, ShuffleBlockKeys
     from transforms.privacy.sealing import DataKeys
 
     reported = json.loads(settings)
-    directory = Path(reported["directory"])
     provider = open_provider(reported)
     names = TombstoneNames(provider)
     store, key_store = open_profiles(reported, names), open_data_keys(reported)
     return WorkerResources(
         store=store,
         index=open_index(reported, names),
-        dead_letters=SqliteDeadLetters(directory / "dead-letters.db"),
+        dead_letters=open_dead_letters(reported, provider),
         data_keys=DataKeys(provider, key_store),
         blind_index=BlindIndex(provider),
         sealer=DeadLetterSealer(provider),

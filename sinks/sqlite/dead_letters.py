@@ -1,4 +1,8 @@
-"""Dead letters in one SQLite file."""
+"""Dead letters in one SQLite file, each sealed by a key in another one.
+
+Both change while this file has its one writer, so that nobody is between the two: a key is there before its dead letter,
+and gone before it.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ from idgraph.model.dead_letters import FRAGMENT, DeadLetter, DeadLetterReason
 from idgraph.model.errors import StoreError
 from sinks.sqlite.database import SqliteFile, chunks, marks
 from sinks.sqlite.schema import Schema
+from transforms.privacy.dead_letter_keys import DeadLetterKeys
 
 _OF_FRAGMENTS = f"substr(position, 1, {len(FRAGMENT)}) = '{FRAGMENT}'"
 # Columns in the order of DeadLetter's fields.
@@ -48,30 +53,38 @@ _PAGE_BYTES = 4 << 20
 class SqliteDeadLetters:
     """`DeadLetters` in one file, made when first used, for the owner only."""
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, keys: DeadLetterKeys | None = None) -> None:
+        """Without `keys`, which are closed with it, payloads are stored as they come."""
         self._file = SqliteFile(path, _SCHEMA, StoreError)
+        self._keys = keys
 
     def put(self, dead_letters: Sequence[DeadLetter]) -> None:
-        if dead_letters:
+        def work(connection: sqlite3.Connection) -> None:
             # REPLACE finds the old dead letter by the unique id.
-            self._file.write(
-                lambda connection: connection.executemany(
-                    "INSERT OR REPLACE INTO dead_letters VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    dead_letters,
-                )
+            connection.executemany(
+                "INSERT OR REPLACE INTO dead_letters VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                self._keys.seal(dead_letters) if self._keys else dead_letters,
             )
 
+        if dead_letters:
+            self._file.write(work)
+
     def settle_batch(self, batch: str, attempt: str) -> dict[str, str]:
-        return self._file.write(
-            lambda connection: {
-                dead_letter: position
-                for dead_letter, position in connection.execute(
+        def work(connection: sqlite3.Connection) -> dict[str, str]:
+            settled = dict(
+                connection.execute(
                     "DELETE FROM dead_letters WHERE batch = ? AND attempt <> ? RETURNING id, position",
                     (batch, attempt),
-                )
+                ).fetchall()
+            )
+            self._destroy(list(settled))
+            return {
+                dead_letter: position
+                for dead_letter, position in settled.items()
                 if position.startswith(FRAGMENT)
             }
-        )
+
+        return self._file.write(work)
 
     def get(self, dead_letter_id: str) -> DeadLetter | None:
         found = self._dead_letters("WHERE id = ?", [dead_letter_id])
@@ -126,28 +139,35 @@ class SqliteDeadLetters:
         return self._file.read(work)
 
     def drop(self, ids: Sequence[str]) -> int:
-        if not ids:
-            return 0
-        return self._file.write(
-            lambda connection: (
-                connection.executemany(
-                    "DELETE FROM dead_letters WHERE id = ?", [(each,) for each in ids]
-                ).rowcount
-            )
-        )
+        def work(connection: sqlite3.Connection) -> int:
+            self._destroy(ids)
+            return connection.executemany(
+                "DELETE FROM dead_letters WHERE id = ?", [(each,) for each in ids]
+            ).rowcount
+
+        return self._file.write(work) if ids else 0
 
     def compact(self) -> None:
+        if self._keys:
+            self._keys.compact()
         self._file.rewrite()
 
     def close(self) -> None:
+        if self._keys:
+            self._keys.close()
         self._file.close()
+
+    def _destroy(self, ids: Sequence[str]) -> None:
+        if self._keys and ids:
+            self._keys.destroy(ids)
 
     def _dead_letters(self, where: str, values: list[str]) -> list[DeadLetter]:
         def work(connection: sqlite3.Connection) -> list[DeadLetter]:
             with closing(connection.execute(f"SELECT * FROM dead_letters {where}", values)) as rows:  # noqa: S608 - ours only
                 return _page(DeadLetter(row[0], DeadLetterReason(row[1]), *row[2:]) for row in rows)
 
-        return self._file.read(work)
+        found = self._file.read(work)
+        return self._keys.open(found) if self._keys else found
 
 
 def _page(dead_letters: Iterable[DeadLetter]) -> list[DeadLetter]:

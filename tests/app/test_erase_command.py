@@ -734,3 +734,23 @@ def test_an_erasure_drops_examples_that_may_name_the_person(filled: CommandLine)
     assert filled("erase", *WHOM, "--yes").exit_code == 0
     (shown,) = filled.json("jobs", "show", job["id"], "--json")
     assert shown["notes"] == {}
+
+
+def test_a_backup_of_dead_letters_shows_nothing_of_who_was_erased(
+    filled: CommandLine, tmp_path: Path
+) -> None:
+    directory = filled.settings().directory
+    backup = tmp_path / "backup.db"
+    copied(directory / "dead-letters.db", backup)
+    before = {each["id"] for each in filled.json("dead-letters", "list", "--json")}
+    filled("erase", *WHOM, "--yes")
+    (left,) = filled.json("dead-letters", "list", "--json")
+    for beside in ("", "-wal", "-shm"):
+        (directory / f"dead-letters.db{beside}").unlink(missing_ok=True)
+    copied(backup, directory / "dead-letters.db")
+
+    assert {each["id"] for each in filled.json("dead-letters", "list", "--json")} == before
+    assert len(before) == 4
+    shown = {each: filled("dead-letters", "show", each, "--reveal").output for each in before}
+    assert [each for each, text in shown.items() if "customer" in text] == [left["id"]]
+    assert not any(canary in text for text in shown.values() for canary in CANARIES)

@@ -26,7 +26,9 @@ from tests.servers.dynamodb import place, require_dynamodb
 from tests.servers.elasticsearch import place_of_index, require_elasticsearch
 from tests.support.memory.data_keys import MemoryDataKeys
 from tests.support.memory.index import MemoryProfileIndex
+from tests.support.memory.key_provider import FixedProvider
 from tests.support.memory.profiles import MemoryProfileStore
+from transforms.privacy.dead_letter_keys import DeadLetterKeys
 from transforms.privacy.keys import DataKeyStore
 
 
@@ -143,8 +145,15 @@ INDEX_VERSIONS: list[Implementation[IndexVersions]] = [
 ]
 """Each of the index of the same name in the same folder."""
 
+
+def _dead_letters_with_keys(folder: Path) -> SqliteDeadLetters:
+    keys = DeadLetterKeys(FixedProvider(), SqliteDataKeys(folder / "dead-letters.keys.db"))
+    return SqliteDeadLetters(folder / "dead-letters.db", keys)
+
+
 DEAD_LETTERS: list[Implementation[DeadLetters]] = [
     Implementation("sqlite", lambda folder: SqliteDeadLetters(folder / "dead-letters.db"), durable=True),
+    Implementation("sqlite, with keys", _dead_letters_with_keys, durable=True),
 ]
 
 DATA_KEYS: list[Implementation[DataKeyStore]] = [

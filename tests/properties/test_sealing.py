@@ -17,9 +17,9 @@ from idgraph.model.classification import SealedValue
 from idgraph.model.errors import SealError
 from idgraph.model.identifiers import Identifier
 from idgraph.model.stamps import ORDINAL_MAX, ORDINAL_MIN, Stamp
+from tests.support.memory.key_provider import FixedProvider
 from tests.transforms.siv_reference import siv_encrypt
 from transforms.privacy.blind_index import BlindIndex, normalise
-from transforms.privacy.keys import Secret, WrappedKey
 from transforms.privacy.sealing import SealingKey, is_current
 
 KEY = bytes(range(64))
@@ -41,25 +41,6 @@ values = st.recursive(
 stamps = st.builds(Stamp, st.integers(), st.integers(ORDINAL_MIN, ORDINAL_MAX), text, text)
 tokens = st.none() | st.text("abcXYZ019-_", min_size=1)
 places = st.tuples(text, stamps)
-
-
-class FixedProvider:
-    """A key provider with one purpose key."""
-
-    def wrap(self, data_key: Secret, context: bytes) -> WrappedKey:
-        raise NotImplementedError
-
-    def unwrap(self, key: WrappedKey, context: bytes) -> Secret:
-        raise NotImplementedError
-
-    def refresh(self) -> None:
-        pass
-
-    def prepare(self) -> None:
-        pass
-
-    def purpose_key(self, purpose: str) -> bytes:
-        return purpose.encode().ljust(64, b"\0")
 
 
 INDEX = BlindIndex(FixedProvider())

@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from idgraph.model.canonical import encode
 from idgraph.model.errors import SealError
+from transforms.privacy.dead_letter_keys import SHREDDED_VERSION
 from transforms.privacy.keys import KeyProvider, NotPicklable
 
 DEAD_LETTER_PURPOSE = "dead-letters"
@@ -59,6 +60,11 @@ class DeadLetterSealer(NotPicklable):
         dead letter, or sealed under another keyring."""
         if len(sealed) < _SHORTEST:
             raise SealError(f"the payload of dead letter {dead_letter_id} is truncated")
+        if sealed.startswith(SHREDDED_VERSION):
+            raise SealError(
+                f"the key of dead letter {dead_letter_id} was destroyed, as by an erasure, or dead-letters.keys.db "
+                "is not the one beside it"
+            )
         if not sealed.startswith(FORMAT_VERSION):
             raise SealError(
                 f"the payload of dead letter {dead_letter_id} has the unknown version {sealed[0]}"

@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from idgraph.model.store import ProfileStore
     from idgraph.model.tombstones import TombstoneNames
     from sinks.dynamodb.connection import TablesLocation
-    from transforms.privacy.keys import DataKeyStore
+    from sinks.sqlite.dead_letters import SqliteDeadLetters
+    from transforms.privacy.keys import DataKeyStore, KeyProvider
 
 PROFILES, DATA_KEYS = "profiles.db", "data-keys.db"
+DEAD_LETTERS, DEAD_LETTER_KEYS = "dead-letters.db", "dead-letters.keys.db"
 
 
 def worker_config(settings: Settings) -> dict[str, Any]:
@@ -54,6 +56,17 @@ def open_data_keys(config: dict[str, Any]) -> DataKeyStore:
     from sinks.sqlite.data_keys import SqliteDataKeys
 
     return SqliteDataKeys(Path(config["directory"]) / DATA_KEYS)
+
+
+def open_dead_letters(config: dict[str, Any], provider: KeyProvider) -> SqliteDeadLetters:
+    """The dead letters of the directory, with their keys."""
+    from sinks.sqlite.data_keys import SqliteDataKeys
+    from sinks.sqlite.dead_letters import SqliteDeadLetters
+    from transforms.privacy.dead_letter_keys import DeadLetterKeys
+
+    folder = Path(config["directory"])
+    keys = DeadLetterKeys(provider, SqliteDataKeys(folder / DEAD_LETTER_KEYS))
+    return SqliteDeadLetters(folder / DEAD_LETTERS, keys)
 
 
 def charged(*stores: ProfileStore | DataKeyStore) -> Callable[[], BatchCounts]:

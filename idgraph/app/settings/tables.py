@@ -45,8 +45,8 @@ class KeySettings(BaseModel):
     backup_days: int | None = Field(
         default=None,
         ge=0,
-        description="How many days you keep backups of the data keys. The receipt of an erasure then names the day from which the "
-        "erasure holds in backups too.",
+        description="How many days you keep backups of the data keys and of the keys of dead letters. The receipt of an "
+        "erasure then names the day from which the erasure holds in backups too.",
     )
 
     @model_validator(mode="after")
