@@ -28,6 +28,7 @@ from metadata_service.ui import (
     spec_effect,
     spec_versions,
     specs,
+    users,
 )
 from metadata_service.ui.page import (
     ROOT,
@@ -98,6 +99,7 @@ def create_pages(service: MetadataService, profile_source: ProfileSource | None)
         rights,
         jobs,
         governing,
+        users,
     ):
         app.include_router(module.router)
     app.mount(f"{ROOT}/static", StaticFiles(directory=STATIC))

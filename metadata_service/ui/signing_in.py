@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fastapi import APIRouter, Request, Response
 
+from metadata_service.storage import users
 from metadata_service.storage.sessions import LONGEST
 from metadata_service.ui.page import (
     HOME,
@@ -24,8 +27,11 @@ from metadata_service.ui.page import (
 
 router = APIRouter()
 
-WRONG_TOKEN = "No token like this is in use. It may be mistyped, revoked or expired."  # noqa: S105 - a message
+WRONG_TOKEN = "No token like this is in use. It may be mistyped, revoked or expired. A new one:"  # noqa: S105 - a message
+NEW_TOKEN = "idgraph tokens add NAME --role viewer"  # noqa: S105 - a command
 WRONG_LINK = "This link was used already, or is older than ten minutes."
+WRONG_NAME = "User name or password is wrong. After five wrong tries an account waits 15 minutes. Forgotten, or waiting:"
+RESET = "idgraph users reset NAME"
 
 
 def keep_session(request: Request, response: Response, session_id: str) -> Response:
@@ -51,25 +57,41 @@ def first_page(session: SignedIn) -> Response:
 @router.get(SIGN_IN)
 def show(request: Request, next: str = "", code: str = "") -> Response:  # noqa: A002 - a name in the URL
     """The form; with a code, the button that uses it up: a preview of the link must not."""
-    return render(
-        request, "sign_in.html", None, title="Sign in", next=local_path(next), code=code, problem=""
-    )
+    return sign_in_page(request, next, code=code)
+
+
+def sign_in_page(request: Request, goes_on: str | None, status: int = 200, **context: Any) -> Response:
+    """The form, also with what was wrong."""
+    shown = {"code": "", "problem": "", "help": "", "name": "", "by_token": False} | context
+    return render(request, "sign_in.html", None, status, title="Sign in", next=local_path(goes_on), **shown)
 
 
 @router.post(SIGN_IN)
 def sign_in(request: Request, fields: Fields) -> Response:
-    """Begin a session, with a token or with the code of a link; one that there was ends."""
-    sessions, code = sessions_of(request), fields.get("code", "")
-    token = fields.get("token", "").strip()
-    begun = sessions.begin_by_code(code) if code else sessions.begin(token) if token else None
-    goes_on = local_path(fields.get("next"))
+    """Begin a session, with name and password, a token, or the code of a link; one that there was ends."""
+    sessions, goes_on = sessions_of(request), fields.get("next")
+    code, token, name = (fields.get(each, "").strip() for each in ("code", "token", "name"))
+    again: dict[str, Any]
+    if code:
+        begun, again = sessions.begin_by_code(code), {"problem": WRONG_LINK}
+    elif token:
+        begun = sessions.begin(token)
+        again = {"problem": WRONG_TOKEN, "help": NEW_TOKEN, "by_token": True}
+    else:
+        database = request.app.state.service.database
+        user = users.sign_in(database, name, fields.get("password", ""))
+        begun = None if user is None else sessions.begin_for(user)
+        again = {"problem": WRONG_NAME, "help": RESET, "name": name[:100]}
     if begun is None:
-        problem = WRONG_LINK if code else WRONG_TOKEN
-        return render(
-            request, "sign_in.html", None, 403, title="Sign in", next=goes_on, code="", problem=problem
-        )
-    sessions.end(request.cookies.get(cookie_name(request), ""))
-    return keep_session(request, see_other(ROOT if goes_on == HOME else goes_on), begun)
+        return sign_in_page(request, goes_on, 403, **again)
+    return go_in(request, begun, goes_on)
+
+
+def go_in(request: Request, begun: str, goes_on: str | None) -> Response:
+    """To the page that was asked for, with a new session; one that there was ends."""
+    sessions_of(request).end(request.cookies.get(cookie_name(request), ""))
+    target = local_path(goes_on)
+    return keep_session(request, see_other(ROOT if target == HOME else target), begun)
 
 
 @router.post("/ui/sign-out")

@@ -21,6 +21,8 @@ SHOWN = {
     "spec-editor": "/ui/specs/shop-segment/edit",
     "profile": "/ui/profiles/user_id:3474",
     "explain": "/ui/profiles/user_id:3474/explain?with=anonymous_id:609db510",
+    "users": "/ui/users",
+    "keys": "/ui/keys",
     "sign-in": "/ui/sign-in",
 }
 LOOKS: dict[str, dict[str, Any]] = {

@@ -154,7 +154,7 @@ def test_no_page_has_a_serious_barrier(browser: Browser, whole: Whole, theme: st
                 "/ui/profiles",
                 "/ui/profiles/user_id:3474",
             ),
-            *("/ui/none", "/ui/sign-in"),
+            *("/ui/users", "/ui/keys", "/ui/none", "/ui/sign-in"),
         ):
             page.goto(path)
             page.wait_for_load_state("networkidle")
@@ -168,6 +168,8 @@ def test_pages_fit_a_narrow_screen(browser: Browser, whole: Whole) -> None:
             "/ui/attributes/identity.email",
             "/ui/specs",
             "/ui/profiles/user_id:3474",
+            "/ui/users",
+            "/ui/keys",
             "/ui/sign-in",
         ):
             page.goto(path)
@@ -218,3 +220,28 @@ def test_a_change_that_waits_is_approved_and_the_chain_verified(page: Page, whol
     page.get_by_text("Chain verified up to").wait_for()
     assert page.get_by_text("seen the ticket").first.is_visible()
     assert axe_violations(page) == []
+
+
+def test_an_admin_adds_a_person_who_signs_in_and_makes_a_key(
+    browser: Browser, page: Page, whole: Whole
+) -> None:
+    page.get_by_role("link", name="Users").click()
+    page.get_by_role("textbox", name="Name", exact=True).last.fill("grace")
+    page.locator(".form #role").select_option("analyst")
+    page.get_by_role("button", name="Add user").click()
+    password = page.locator("#secret").inner_text()
+    assert axe_violations(page) == []
+    context = browser.new_context(base_url=whole.site.url)
+    try:
+        own = context.new_page()
+        own.goto("/ui/keys")
+        own.get_by_label("User name").fill("grace")
+        own.get_by_label("Password", exact=True).fill(password)
+        own.get_by_role("button", name="Sign in", exact=True).click()
+        own.wait_for_url("**/ui/keys")
+        own.get_by_role("textbox", name="Name", exact=True).last.fill("notebook")
+        own.get_by_role("button", name="Make key").click()
+        assert own.locator("#secret").inner_text().startswith("idg_")
+        assert axe_violations(own) == []
+    finally:
+        context.close()

@@ -25,7 +25,14 @@ from tests.metadata_service.ui.site import EVENT, Site
 
 AXE_DIGEST = "29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d5394f51d4a9ed95c"
 SCRIPT = '<script>alert(1)</script>"onload=alert(1)\u202e'
-PAGES = ("/ui/attributes", "/ui/attributes/identity.email", "/ui/specs", "/ui/specs/shop-segment")
+PAGES = (
+    "/ui/attributes",
+    "/ui/attributes/identity.email",
+    "/ui/specs",
+    "/ui/specs/shop-segment",
+    "/ui/users",
+    "/ui/keys",
+)
 segment = partial(quote, safe="")
 EDITOR = "/ui/specs/shop-segment/edit"
 
