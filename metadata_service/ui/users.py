@@ -73,7 +73,7 @@ def _users(
         typed=shown.pop("typed", None) or chosen or NOTHING,
         may_edit=may(session, "POST", "/v1/users"),
         roles=PEOPLE,
-        scopes=list(Scope),
+        scopes=sorted(session.caller.all_scopes),
         curl=curl(str(request.base_url), "/v1/users"),
         **shown,
     )
