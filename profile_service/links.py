@@ -122,11 +122,12 @@ class PinChange(NamedTuple):
 
 class RefusedGroup(NamedTuple):
     """Links that were refused for one cause: one rule, and one identifier that all of them would join. `owner` is the profile
-    that has it now, `accepted` are its links there."""
+    that has it now, by the `accepted` links, None where it is nobody's; `rivals` are its identifiers of the types that were refused."""
 
     identifier: Identifier
     rule: str
-    owner: str
+    owner: str | None
+    rivals: tuple[Identifier, ...]
     accepted: tuple[ShownLink, ...]
     refused: tuple[ShownLink, ...]
 
@@ -258,10 +259,14 @@ class Links:
 
         for (cause, rule), pairs in causes.items():
             if min(first[pair] for pair in pairs) in begin:
-                owner = next(each for each in component.persons if cause in each.identifiers)
+                owner = next((each for each in component.persons if cause in each.identifiers), None)
                 accepted = [shown(pair) for pair in sorted(component.accepted()) if cause in pair]
                 refusals = [shown(pair, rule) for pair in pairs]
-                yield RefusedGroup(cause, rule, self.id_of(owner), tuple(accepted), tuple(refusals))
+                types = {end.type for pair in pairs for end in pair if end != cause}
+                own = () if owner is None else owner.identifiers
+                rivals = tuple(each for each in own if each.type in types and each != cause)
+                name = None if owner is None else self.id_of(owner)
+                yield RefusedGroup(cause, rule, name, rivals, tuple(accepted), tuple(refusals))
 
     def keep(self, change: PinChange) -> None:
         """Store the decisions, and put the fragments that they are about into the outbox."""

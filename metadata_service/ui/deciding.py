@@ -27,7 +27,7 @@ from metadata_service.ui.profiles import (
 
 router = APIRouter()
 
-NEVER, NONE = "never", "none"
+ALWAYS, NEVER, NONE = "always", "never", "none"
 
 
 class LinkPin(NamedTuple):

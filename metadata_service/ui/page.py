@@ -18,6 +18,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from idgraph.model.callers import Scope
 from idgraph.web.refusals import RefusedRequestError
 from metadata_service.api.access import is_allowed, require_right
 from metadata_service.storage.sessions import Session, Sessions
@@ -51,12 +52,20 @@ class NavigationItem(NamedTuple):
     url: str
     icon: str
     api: str
+    scope: Scope | None = None
+    """What the profile service must let its reader do."""
 
 
 NAVIGATION = (
     ("Catalogue", (NavigationItem("Search Attributes", HOME, "search", "/v1/attributes"),)),
     ("Mapping", (NavigationItem("Mapping Specs", "/ui/specs", "spec", "/v1/specs"),)),
-    ("People", (NavigationItem("Profiles", "/ui/profiles", "person", ""),)),
+    (
+        "People",
+        (
+            NavigationItem("Profiles", "/ui/profiles", "person", ""),
+            NavigationItem("Review", "/ui/review/violations", "warning", "", Scope.LINKS),
+        ),
+    ),
     ("Operate", (NavigationItem("Batch Operations", "/ui/jobs", "jobs", ""),)),
     (
         "Govern",
@@ -209,6 +218,11 @@ def may(session: Session, method: str, path: str) -> bool:
     return is_allowed(session.caller.role, method, path)
 
 
+def _is_usable(item: NavigationItem, session: Session) -> bool:
+    is_allowed_here = not item.api or may(session, "GET", item.api)
+    return is_allowed_here and (item.scope is None or item.scope in session.caller.caller("", None).scopes)
+
+
 def local_path(url: str | None) -> str:
     """Where to go on: a path of these pages, else the first page."""
     if (
@@ -233,7 +247,7 @@ def render(
     navigation: list[tuple[str, Sequence[NavigationItem]]] = []
     if session is not None:
         for group, items in NAVIGATION:
-            shown = [item for item in items if not item.api or may(session, "GET", item.api)]
+            shown = [each for each in items if _is_usable(each, session)]
             navigation += [(group, shown)] if shown else []
     query = {name: request.query_params.getlist(name) for name in request.query_params}
     made = (

@@ -187,7 +187,7 @@ def _look_up(request: Request, session: Session, identifier: str) -> dict[str, A
 def _groups(profile: dict[str, Any]) -> list[tuple[str, list[ShownValue]]]:
     """The values by their first key."""
     groups: dict[str, list[ShownValue]] = {}
-    for path, value in _leaves(profile["attributes"]):
+    for path, value in leaves_of(profile["attributes"]):
         keys = paths.split(path)
         is_sealed = isinstance(value, dict)
         shown = ShownValue(
@@ -197,11 +197,12 @@ def _groups(profile: dict[str, Any]) -> list[tuple[str, list[ShownValue]]]:
     return sorted(groups.items())
 
 
-def _leaves(tree: dict[str, Any], above: tuple[str, ...] = ()) -> list[tuple[str, Any]]:
+def leaves_of(tree: dict[str, Any], above: tuple[str, ...] = ()) -> list[tuple[str, Any]]:
+    """The values of nested attributes by path."""
     found: list[tuple[str, Any]] = []
     for key, value in tree.items():
         if isinstance(value, dict) and value.get("$protected") is not True:
-            found += _leaves(value, (*above, key))
+            found += leaves_of(value, (*above, key))
         else:
             found.append((paths.join((*above, key)), value))
     return found

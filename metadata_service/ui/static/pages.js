@@ -26,6 +26,12 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "/" && !isTyping && !event.ctrlKey && !event.metaKey) {
     const field = find("[data-key='/']");
     if (field) { event.preventDefault(); field.focus(); }
+  } else if ((event.key === "j" || event.key === "k") && !isTyping && !event.ctrlKey && !event.metaKey && find("[data-keys]")) {
+    // Moves along a list; Enter opens, as it does for every link.
+    const links = [...document.querySelectorAll("[data-keys] a")];
+    const here = links.indexOf(document.activeElement);
+    const from = here >= 0 ? here : links.findIndex((each) => each.hasAttribute("aria-current"));
+    links[Math.min(links.length - 1, Math.max(0, from + (event.key === "j" ? 1 : -1)))]?.focus();
   } else if (event.key === "Escape") {
     for (const open of document.querySelectorAll("details.curl[open]")) { open.open = false; find("summary", open).focus(); }
   } else if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && isTyping?.form?.id === "editor") {

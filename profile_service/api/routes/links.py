@@ -108,11 +108,13 @@ class LinkChange(BaseModel):
 
 class RefusedGroupDocument(BaseModel):
     """Links that were refused for one cause: one rule, and one identifier that all of them would join. `owner` is the profile
-    that has the identifier now, by the `accepted` links; of the refused ones there are at most 100."""
+    that has the identifier now, by the `accepted` links, null where it is nobody's; `rivals` are its identifiers of the types that were refused. Of
+    the refused ones there are at most 100."""
 
     identifier: str
     rule: str
-    owner: str
+    owner: str | None
+    rivals: list[str]
     accepted: list[LinkDocument]
     refused: list[LinkDocument]
 
@@ -187,7 +189,8 @@ def _group(group: RefusedGroup, reader: ProfileReader) -> dict[str, Any]:
     return {
         "identifier": str(group.identifier),
         "rule": group.rule,
-        "owner": reader.shown_name(group.owner),
+        "owner": None if group.owner is None else reader.shown_name(group.owner),
+        "rivals": [str(each) for each in group.rivals if reader.sees_type(each.type)],
         "accepted": shown_links(group.accepted, reader),
         "refused": shown_links(group.refused, reader)[:MOST_SHOWN],
     }

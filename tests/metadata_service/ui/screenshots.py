@@ -20,6 +20,7 @@ SHOWN = {
     "spec": "/ui/specs/shop-segment",
     "spec-editor": "/ui/specs/shop-segment/edit",
     "profile": "/ui/profiles/user_id:3474",
+    "review": "/ui/review/violations",
     "explain": "/ui/profiles/user_id:3474/explain?with=anonymous_id:609db510",
     "users": "/ui/users",
     "keys": "/ui/keys",

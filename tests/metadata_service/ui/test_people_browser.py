@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -9,8 +10,9 @@ import pytest
 
 from metadata_service.storage.tokens import Role, create_token
 from tests.metadata_service.ui.chromium import axe_violations, signed_in
-from tests.metadata_service.ui.site import Whole
+from tests.metadata_service.ui.site import EVENT, Whole
 from tests.metadata_service.ui.test_browser import browser, page
+from tests.retail import raw
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -37,6 +39,31 @@ def test_a_person_is_unlinked_and_the_pin_removed(page: Page) -> None:
     page.get_by_label("Reason").fill("it was not shared")
     page.get_by_role("button", name="Remove, 1 pin").click()
     page.get_by_text("Pin removed").wait_for()
+
+
+def test_a_refused_link_is_decided_by_keyboard(page: Page, whole: Whole) -> None:
+    for number, user in enumerate(("7101", "7102", "7103"), 1):
+        content = EVENT | {
+            "messageId": f"m-{user}",
+            "userId": user,
+            "anonymousId": f"a-{user}",
+            "timestamp": f"2024-03-16T0{number}:00:00Z",
+            "traits": {"email": "shared@example.com"},
+        }
+        whole.process([raw(content, source="segment")])
+    page.goto("/ui/profiles")
+    page.get_by_role("link", name="Review").click()
+    page.get_by_role("button", name="They are one person…").wait_for()
+    assert axe_violations(page) == []
+    page.keyboard.press("j")
+    page.keyboard.press("k")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**sel=0")
+    page.get_by_role("button", name="It is nobody's…").click()
+    page.locator("#effect").get_by_label("Reason").fill("a family's address")
+    assert axe_violations(page) == []
+    page.get_by_role("button", name=re.compile("^Unlink, ")).click()
+    page.get_by_text("Decided", exact=True).wait_for()
 
 
 @pytest.fixture

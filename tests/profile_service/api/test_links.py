@@ -180,6 +180,7 @@ def test_refused_links_are_listed_by_cause_on_one_page_each(served: Served, deci
     ann = shown_groups[ANN]
     assert (ann["rule"], ann["identifier"].partition(":~")[0]) == ("max:user_id", "email")
     assert [each["pair"] for each in ann["refused"]] == [[ann["identifier"], each] for each in (BOB, EVE)]
+    assert ann["rivals"] == [ANN]
     assert [each["pair"] for each in ann["accepted"]] == [[ann["identifier"], ANN]]
     assert served.client("low").get("/v1/links/violations").json()["items"] == []
     problem(served.client("reader").get("/v1/links/violations"), 403)
@@ -190,3 +191,13 @@ def test_refused_links_are_listed_by_cause_on_one_page_each(served: Served, deci
         assert decider.post("/v1/links", json=body).status_code == 200
     left = decider.get("/v1/links/violations", params={"limit": 200}).json()["items"]
     assert [each["owner"] for each in left] == ["user_id:6"]
+
+
+def test_what_several_claim_and_nobody_has_is_one_cause(tmp_path: Path) -> None:
+    """Found in a browser: an identifier that no profile has was taken for one that has a profile."""
+    pipeline = Pipeline(tmp_path, snapshot=with_levels({}))
+    pipeline.process([shown(day, each) for day, each in enumerate((ANN, BOB, EVE), 1)])
+    with served_here(pipeline, [caller("decider", 100, scopes=[Scope.LINKS])]) as served:
+        (found,) = served.client("decider").get("/v1/links/violations").json()["items"]
+    assert (found["rule"], found["owner"], found["rivals"]) == ("contested", None, [])
+    assert [each["pair"][1] for each in found["refused"]] == [ANN, BOB, EVE]

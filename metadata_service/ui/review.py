@@ -1,0 +1,122 @@
+"""Review: links that the rules refused, by cause, each with its evidence and what a decision would do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any, NamedTuple
+
+from fastapi import APIRouter, Query, Request, Response
+
+from idgraph.client import ProfilesClient
+from idgraph.model import paths
+from metadata_service.ui.deciding import ALWAYS, NEVER, LinkPin
+from metadata_service.ui.page import SignedIn, curl, render
+from metadata_service.ui.profiles import leaves_of, profiles_client, profiles_source
+
+router = APIRouter()
+
+LIST = "/ui/review/violations"
+PAGE = 25
+MOST_CALLS = 4
+"""For one page: of most profiles nothing is refused, and a call ends after some thousand."""
+MOST_CLAIMANTS = 20
+MOST_VALUES = 4
+
+
+class Claimant(NamedTuple):
+    """Somebody who claims the identifier: the link, whether the rules refused it, and values beside those of the others."""
+
+    name: str
+    link: dict[str, Any]
+    is_refused: bool
+    values: dict[str, Any]
+
+
+class Choice(NamedTuple):
+    """A decision that is offered."""
+
+    title: str
+    to: str
+    note: str
+    pins: list[LinkPin]
+
+
+@router.get(LIST)
+def violations(
+    request: Request,
+    session: SignedIn,
+    cursor: Annotated[str | None, Query(max_length=10_000)] = None,
+    sel: Annotated[int, Query(ge=0)] = 0,
+) -> Response:
+    """A page of groups, and one of them."""
+    params = {"limit": PAGE} | ({"cursor": cursor} if cursor else {})
+    items: list[dict[str, Any]] = []
+    claimants: list[Claimant] = []
+    with profiles_client(request, session) as client:
+        for _ in range(MOST_CALLS):
+            page = client.call("GET", "links", "violations", params=params)
+            items += page["items"]
+            if items or page["next"] is None:
+                break
+            params["cursor"] = page["next"]
+        shown = min(sel, len(items) - 1)
+        if items:
+            claimants = _claimants(client, items[shown])
+    return render(
+        request,
+        "violations.html",
+        session,
+        title="Review",
+        page={"items": items, "next": page["next"]},
+        sel=shown,
+        claimants=claimants,
+        choices=_choices(items[shown]) if items else [],
+        curl=curl(profiles_source(request).url, "/v1/links/violations", **params),
+    )
+
+
+def _claimants(client: ProfilesClient, group: dict[str, Any]) -> list[Claimant]:
+    joined = {_other(group, each): each for each in group["accepted"]}
+    links = [(each, joined.get(each, {"evidence": []}), False) for each in group["rivals"]]
+    links = (links + [(_other(group, each), each, True) for each in group["refused"]])[:MOST_CLAIMANTS]
+    profiles = client.lookup_many([name for name, _, _ in links])
+    values = [dict(leaves_of(each["attributes"])) if each else {} for each in profiles]
+    telling = list(_telling(values))[:MOST_VALUES]
+    return [
+        Claimant(*link, {path: own.get(path) for path in telling})
+        for link, own in zip(links, values, strict=True)
+    ]
+
+
+def _telling(values: list[dict[str, Any]]) -> Iterator[str]:
+    """Paths of plain values that tell these persons apart; those that most of them have first."""
+    known = {path for each in values for path, value in each.items() if isinstance(value, str | int | float)}
+    often = {path: sum(path in each for each in values) for path in known}
+    for path in sorted(known, key=lambda each: (-often[each], len(paths.split(each)), each)):
+        if often[path] > 1 and len({repr(each.get(path)) for each in values}) > 1:
+            yield path
+
+
+def _other(group: dict[str, Any], link: dict[str, Any]) -> str:
+    one, other = map(str, link["pair"])
+    return other if one == group["identifier"] else one
+
+
+def _choices(group: dict[str, Any]) -> Iterator[Choice]:
+    """As it is, one for each who claims it, all of them, nobody."""
+    cause, rivals = group["identifier"], group["rivals"]
+    others = list(dict.fromkeys(_other(group, each) for each in group["refused"]))[:MOST_CLAIMANTS]
+
+    def pins(decision: str, names: Iterable[str]) -> list[LinkPin]:
+        return [LinkPin(cause, each, decision) for each in names]
+
+    if rivals:
+        yield Choice(
+            "Leave it where it is", "", "Later evidence cannot move it to these.", pins(NEVER, others)
+        )
+    for each in others[:5]:
+        rest = [name for name in (*rivals, *others) if name != each]
+        yield Choice("Give it to", each, "And to nobody else.", pins(ALWAYS, [each]) + pins(NEVER, rest))
+    everybody = [*rivals, *others]
+    yield Choice("They are one person", "", "Goes beyond the rule.", pins(ALWAYS, everybody))
+    yield Choice("It is nobody's", "", "It stays a value, and joins none of them.", pins(NEVER, everybody))
