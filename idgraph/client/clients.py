@@ -1,12 +1,4 @@
-"""A client of the profile service, for programs: blocking or async, with retries and paging.
-
-    with ProfilesClient("http://127.0.0.1:8420", token) as profiles:
-        person = profiles.lookup("email:ann@example.com", fields=["demographics"])
-        for each in profiles.search("demographics.age>=30", sort="-activity.lastSeenAt"):
-            ...
-
-Profiles are dictionaries as in `/openapi.json`: `id`, `identifiers`, `attributes`, with `provenance` if asked for.
-"""
+"""The two clients: blocking, and for asyncio."""
 
 from __future__ import annotations
 
@@ -14,19 +6,23 @@ import asyncio
 import random
 import ssl
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import (
+    Any,
+    Self,
+)
 from urllib.parse import quote
 
 import httpx
 
+from idgraph.client.methods import Methods
+from idgraph.client.records import Profile
+from idgraph.client.requests import Request, T, path_of, query_body
 from idgraph.model.errors import ConfigError, ProfileServiceError
 from idgraph.model.transport import PLAIN_HTTP, is_private
-
-Profile = dict[str, Any]
 
 MOST_TRIES = 4
 FIRST_PAUSE_SECONDS = 0.2
@@ -35,15 +31,7 @@ MOST_AT_ONCE = 100
 _RETRIED = (429, 503)
 
 
-class _Request(NamedTuple):
-    method: str
-    path: str
-    body: dict[str, Any] | None = None
-    params: dict[str, Any] | None = None
-    if_match: str | None = None
-
-
-class _Calls:
+class _Calls(Methods):
     """The requests of both clients, and what their answers mean."""
 
     def __init__(
@@ -75,16 +63,12 @@ class _Calls:
         raise TypeError("a client holds a token, and is not pickled")
 
     @staticmethod
-    def _lookup(identifiers: Sequence[str], reading: dict[str, Any]) -> _Request:
-        return _Request("POST", "/v1/profiles/lookup", {"identifiers": list(identifiers), **reading})
+    def _lookup(identifiers: Sequence[str], reading: dict[str, Any]) -> Request:
+        return Request("POST", "/v1/profiles/lookup", {"identifiers": list(identifiers), **reading})
 
     @staticmethod
-    def _search(query: Any, more: dict[str, Any]) -> _Request:
-        return _Request("POST", "/v1/search", _query(query) | more)
-
-    @staticmethod
-    def _of(identifier: str, part: str) -> _Request:
-        return _Request("GET", f"/v1/profiles/{quote(identifier, safe='')}/{part}")
+    def _search(query: Any, more: dict[str, Any]) -> Request:
+        return Request("POST", "/v1/search", query_body(query) | more)
 
 
 class ProfilesClient(_Calls):
@@ -147,41 +131,17 @@ class ProfilesClient(_Calls):
             if cursor is None:
                 return
 
-    def count(self, query: str | list[Any] = "") -> int:
-        """How many profiles match."""
-        return int(self._call(_Request("POST", "/v1/search/count", _query(query)))["count"])
-
-    def facets(self, path: str, query: str | list[Any] = "", limit: int = 10) -> list[tuple[Any, int]]:
-        """The most frequent values of an attribute among the profiles that match, each with their number."""
-        body = _query(query) | {"paths": [path], "limit": limit}
-        answer = self._call(_Request("POST", "/v1/search/facets", body))
-        return [(each["value"], each["profiles"]) for each in answer["facets"][path]]
-
     def members(self, segment: str, *, view: str | None = None, page: int = 100) -> Iterator[Profile]:
         """The profiles of a segment, fetched page by page."""
         params: dict[str, Any] = {"limit": page} | ({} if view is None else {"view": view})
         while True:
             answer = self._call(
-                _Request("GET", f"/v1/segments/{quote(segment, safe='')}/members", params=params)
+                Request("GET", f"/v1/segments/{quote(segment, safe='')}/members", params=params)
             )
             yield from answer["items"]
             if answer["next"] is None:
                 return
             params["cursor"] = answer["next"]
-
-    def segments_of(self, identifiers: Sequence[str]) -> list[list[str] | None]:
-        """The segments of up to 100 profiles, in their order; None where there is no profile."""
-        body = {"identifiers": list(identifiers)}
-        answer = self._call(_Request("POST", "/v1/segments/member-of", body))
-        return [each["segments"] for each in answer["items"]]
-
-    def explain(self, identifier: str) -> list[dict[str, Any]]:
-        """Why the identifiers of a profile are one person."""
-        return list(self._call(self._of(identifier, "explain"))["items"])
-
-    def history(self, identifier: str) -> list[dict[str, Any]]:
-        """Who owned an identifier when."""
-        return list(self._call(self._of(identifier, "history"))["items"])
 
     def changes(self, cursor: str = "", segment: str | None = None) -> Iterator[dict[str, Any]]:
         """Merges, splits and crossings of segments behind a cursor, until now, or the crossings of one segment; each has the
@@ -189,23 +149,15 @@ class ProfilesClient(_Calls):
         which = {} if segment is None else {"segment": segment}
         while True:
             params = {"cursor": cursor, "limit": 1000} | which
-            answer = self._call(_Request("GET", "/v1/changes", params=params))
+            answer = self._call(Request("GET", "/v1/changes", params=params))
             if not answer["items"]:
                 return
             yield from answer["items"]
             cursor = answer["next"]
 
-    def call(
-        self,
-        method: str,
-        *path: str,
-        body: dict[str, Any] | None = None,
-        params: dict[str, Any] | None = None,
-        if_match: str | None = None,
-    ) -> Any:
-        """Any other route: `call("POST", "links", "preview", body={...})`. `path` are the segments behind `/v1`, in the
-        clear."""
-        return self._call(_Request(method, _path(path), body, params, if_match))
+    def ask(self, request: Request, read: Callable[[Any], T]) -> T:
+        """Send a request, and read its answer."""
+        return read(self._call(request))
 
     def close(self) -> None:
         self._http.close()
@@ -218,18 +170,12 @@ class ProfilesClient(_Calls):
     ) -> None:
         self.close()
 
-    def _call(self, request: _Request) -> Any:
+    def _call(self, request: Request) -> Any:
         for tried in range(1, MOST_TRIES + 1):
             try:
-                answer = self._http.request(
-                    request.method,
-                    request.path,
-                    json=request.body,
-                    params=request.params,
-                    headers={} if request.if_match is None else {"If-Match": request.if_match},
-                )
+                answer = self._http.request(**request.options())
             except httpx.TransportError as error:
-                _give_up(tried, error)
+                _give_up(tried if _may_repeat(request, error) else MOST_TRIES, error)
                 time.sleep(_pause(tried, None))
                 continue
             if answer.status_code not in _RETRIED or tried == MOST_TRIES:
@@ -299,22 +245,22 @@ class AsyncProfilesClient(_Calls):
             if cursor is None:
                 return
 
-    async def count(self, query: str | list[Any] = "") -> int:
-        """How many profiles match."""
-        return int((await self._call(_Request("POST", "/v1/search/count", _query(query))))["count"])
-
     @asynccontextmanager
     async def download(self, *path: str) -> AsyncIterator[tuple[Mapping[str, str], AsyncIterator[bytes]]]:
         """The headers and the content of a route that answers with a file; `path` as of `ProfilesClient.call`. Raises
         ProfileServiceError."""
         try:
-            async with self._http.stream("GET", _path(path)) as answer:
+            async with self._http.stream("GET", path_of(path)) as answer:
                 if not answer.is_success:
                     await answer.aread()
                     _content(answer)
                 yield answer.headers, answer.aiter_bytes()
         except httpx.TransportError as error:
             _give_up(MOST_TRIES, error)
+
+    async def ask(self, request: Request, read: Callable[[Any], T]) -> T:
+        """Send a request, and read its answer."""
+        return read(await self._call(request))
 
     async def close(self) -> None:
         await self._http.aclose()
@@ -327,14 +273,12 @@ class AsyncProfilesClient(_Calls):
     ) -> None:
         await self.close()
 
-    async def _call(self, request: _Request) -> Any:
+    async def _call(self, request: Request) -> Any:
         for tried in range(1, MOST_TRIES + 1):
             try:
-                answer = await self._http.request(
-                    request.method, request.path, json=request.body, params=request.params
-                )
+                answer = await self._http.request(**request.options())
             except httpx.TransportError as error:
-                _give_up(tried, error)
+                _give_up(tried if _may_repeat(request, error) else MOST_TRIES, error)
                 await asyncio.sleep(_pause(tried, None))
                 continue
             if answer.status_code not in _RETRIED or tried == MOST_TRIES:
@@ -343,12 +287,8 @@ class AsyncProfilesClient(_Calls):
         raise AssertionError
 
 
-def _path(segments: Sequence[str]) -> str:
-    return "/v1/" + "/".join(quote(each, safe="") for each in segments)
-
-
-def _query(query: str | list[Any]) -> dict[str, Any]:
-    return {"q": query} if isinstance(query, str) else {"query": query}
+def _may_repeat(request: Request, error: httpx.TransportError) -> bool:
+    return request.is_repeatable or isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
 
 
 def _reading(
@@ -373,7 +313,7 @@ def _pause(tried: int, answer: httpx.Response | None) -> float:
 
 def _content(answer: httpx.Response) -> Any:
     if answer.is_success:
-        return answer.json()
+        return answer.json() if answer.content else None
     try:
         detail = str(answer.json()["detail"])
     except (ValueError, KeyError, TypeError):
