@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel
 from sqlalchemy import ColumnElement, Select, Text, column, func, insert, select, tuple_, update, values
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 
 from idgraph.model.attributes import (
     AttributeDefinition,
@@ -30,10 +30,20 @@ PATHS_A_QUERY = 1000  # well below what every database takes as parameters
 FACETS = ("status", "source", "encryption", "classification", "data_type")
 
 
+_PROPOSING = aliased(AttributeVersionRow)
+_HAS_PROPOSAL = (
+    select(_PROPOSING.path)
+    .where(_PROPOSING.path == AttributeRow.path, _PROPOSING.version == AttributeRow.version)
+    .where(_PROPOSING.document.contains('"proposal":{'))
+    .exists()
+)
+
+
 class AttributeFilter(NamedTuple):
     """The filters of a search; every part that is given must hold, of several values one.
 
-    `words` stand, in any order and case, in path, name or description; `prefix` begins the path.
+    `words` stand, in any order and case, in path, name or description; `prefix` begins the path. `proposed` are discovered
+    ones for which a detector proposes a policy that nobody decided on.
     """
 
     words: str = ""
@@ -43,6 +53,7 @@ class AttributeFilter(NamedTuple):
     classification: Collection[Classification] = ()
     encryption: Collection[EncryptionLevel] = ()
     data_type: Collection[DataType] = ()
+    proposed: bool = False
 
     def conditions(self, without: str = "") -> Iterator[ColumnElement[bool]]:
         """All that must hold, or all but one facet."""
@@ -52,6 +63,9 @@ class AttributeFilter(NamedTuple):
                 yield getattr(AttributeRow, name).in_([str(value) for value in wanted])
         for word in self.words.casefold().split():
             yield AttributeRow.search_text.contains(_without_nul(word), autoescape=True)
+        if self.proposed:
+            yield AttributeRow.status == str(AttributeStatus.DISCOVERED)
+            yield _HAS_PROPOSAL
         if self.prefix:
             # Not LIKE: it ignores case on SQLite. No character is above this one.
             prefix = _without_nul(self.prefix)
@@ -154,8 +168,12 @@ def count_attributes(session: Session, wanted: AttributeFilter) -> AttributeFace
             .order_by(column_of)
         )
         facets[name] = {str(value): count for value, count in session.execute(query) if value is not None}
-    total = session.scalar(select(func.count()).select_from(AttributeRow).where(*wanted.conditions())) or 0
-    return AttributeFacets(total=total, facets=facets)
+    return AttributeFacets(total=total_attributes(session, wanted), facets=facets)
+
+
+def total_attributes(session: Session, wanted: AttributeFilter) -> int:
+    """How many match."""
+    return session.scalar(select(func.count()).select_from(AttributeRow).where(*wanted.conditions())) or 0
 
 
 def attribute_versions(session: Session, path: str, paging: PageRequest) -> ListPage[AttributeVersionRecord]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Collection
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Literal
@@ -22,8 +23,9 @@ def list_changes(
     kind: str | None = None,
     subject: str | None = None,
     actor: str | None = None,
+    actions: Collection[str] = (),
 ) -> ListPage[ChangeRecord]:
-    """Changes, the newest first; of one kind, to one subject, or by one actor, if asked."""
+    """Changes, the newest first; of one kind, to one subject, by one actor, or of some actions, if asked."""
     query = (
         select(ChangeRow, SnapshotRow)
         .join(SnapshotRow, SnapshotRow.version == ChangeRow.snapshot_version)
@@ -34,6 +36,8 @@ def list_changes(
         query = query.where(ChangeRow.kind == kind)
     if subject is not None:
         query = query.where(ChangeRow.subject == subject)
+    if actions:
+        query = query.where(ChangeRow.action.in_(actions))
     if actor is not None:
         query = query.where(SnapshotRow.actor == actor)
     before = wanted.after(int)

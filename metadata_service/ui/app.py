@@ -22,6 +22,7 @@ from metadata_service.ui import (
     deciding,
     governing,
     jobs,
+    overview,
     profiles,
     review,
     rights,
@@ -91,6 +92,7 @@ def create_pages(service: MetadataService, profile_source: ProfileSource | None)
     app.state.profile_source = profile_source
     for module in (
         signing_in,
+        overview,
         attributes,
         specs,
         spec_effect,

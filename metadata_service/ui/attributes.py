@@ -37,7 +37,17 @@ from metadata_service.attributes.lineage import lineage
 from metadata_service.attributes.rules import classification_levels, discovery_defaults
 from metadata_service.storage.sessions import Session
 from metadata_service.ui.lineage import picture
-from metadata_service.ui.page import HOME, OwnFields, SignedIn, as_json, curl, may, render, require, see_other
+from metadata_service.ui.page import (
+    ATTRIBUTES,
+    OwnFields,
+    SignedIn,
+    as_json,
+    curl,
+    may,
+    render,
+    require,
+    see_other,
+)
 from metadata_service.ui.profiles import profiles_client
 from transforms.schema.policy_tree import PolicyTree
 
@@ -60,7 +70,7 @@ AttributeAddress = "/ui/attributes/{path}"
 TakenPath = Annotated[str, Path(description="Read as it was sent.")]
 
 
-@router.get(HOME)
+@router.get(ATTRIBUTES)
 def search(
     request: Request,
     session: SignedIn,
@@ -187,7 +197,7 @@ def save(
         with service.database.read() as reading:
             known = AttributeMetadata.model_validate_json(catalogue.get_attribute(reading, path))
         return _page(request, session, service, path, 412, conflict=_as_fields(known), **again)
-    target = f"{HOME}/{_segment(path)}"
+    target = f"{ATTRIBUTES}/{_segment(path)}"
     if answer.status_code == 202:
         return see_other(target, asked=str(json.loads(bytes(answer.body))["id"]))
     return see_other(target, done=effect.job or "saved")
@@ -207,7 +217,7 @@ def decide(
     except ValidationError:
         raise RefusedRequestError("a proposal is confirmed or refused") from None
     answer = api.decide(path, decision, service, session.caller.name)
-    target = f"{HOME}/{_segment(path)}"
+    target = f"{ATTRIBUTES}/{_segment(path)}"
     if answer.status_code == 202:
         return see_other(target, asked=str(json.loads(bytes(answer.body))["id"]))
     return see_other(target)

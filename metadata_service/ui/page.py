@@ -27,7 +27,8 @@ from metadata_service.storage.tokens import Role
 FOLDER = Path(__file__).parent
 STATIC = FOLDER / "static"
 ROOT = "/ui"
-HOME = "/ui/attributes"
+HOME = "/ui/"
+ATTRIBUTES = "/ui/attributes"
 SIGN_IN = "/ui/sign-in"
 MOST_FORM_BYTES = 2 << 20
 THEMES = ("auto", "light", "dark")
@@ -57,7 +58,8 @@ class NavigationItem(NamedTuple):
 
 
 NAVIGATION = (
-    ("Catalogue", (NavigationItem("Search Attributes", HOME, "search", "/v1/attributes"),)),
+    ("", (NavigationItem("Overview", HOME, "overview", "/v1/attributes"),)),
+    ("Catalogue", (NavigationItem("Search Attributes", ATTRIBUTES, "search", "/v1/attributes"),)),
     ("Mapping", (NavigationItem("Mapping Specs", "/ui/specs", "spec", "/v1/specs"),)),
     (
         "People",

@@ -9,17 +9,13 @@ from fastapi import APIRouter, Request, Response
 from metadata_service.storage import users
 from metadata_service.storage.sessions import LONGEST
 from metadata_service.ui.page import (
-    HOME,
-    ROOT,
     SIGN_IN,
     THEMES,
     Fields,
     OwnFields,
-    SignedIn,
     cookie_name,
     find_session,
     local_path,
-    reads_profiles_only,
     render,
     see_other,
     sessions_of,
@@ -45,13 +41,6 @@ def keep_session(request: Request, response: Response, session_id: str) -> Respo
         samesite="lax",
     )
     return response
-
-
-@router.get(ROOT)
-@router.get(ROOT + "/")
-def first_page(session: SignedIn) -> Response:
-    """Where a person begins."""
-    return see_other("/ui/profiles" if reads_profiles_only(session) else HOME)
 
 
 @router.get(SIGN_IN)
@@ -90,8 +79,7 @@ def sign_in(request: Request, fields: Fields) -> Response:
 def go_in(request: Request, begun: str, goes_on: str | None) -> Response:
     """To the page that was asked for, with a new session; one that there was ends."""
     sessions_of(request).end(request.cookies.get(cookie_name(request), ""))
-    target = local_path(goes_on)
-    return keep_session(request, see_other(ROOT if target == HOME else target), begun)
+    return keep_session(request, see_other(local_path(goes_on)), begun)
 
 
 @router.post("/ui/sign-out")

@@ -53,10 +53,12 @@ async def _wanted(
     classification: Annotated[list[Classification] | None, Query()] = None,
     encryption: Annotated[list[EncryptionLevel] | None, Query()] = None,
     data_type: Annotated[list[DataType] | None, Query()] = None,
+    proposed: Annotated[
+        bool, Query(description="Only those whose proposed policy nobody decided on.")
+    ] = False,
 ) -> AttributeFilter:
-    return AttributeFilter(
-        q, prefix, source or (), status or (), classification or (), encryption or (), data_type or ()
-    )
+    facets = source or (), status or (), classification or (), encryption or (), data_type or ()
+    return AttributeFilter(q, prefix, *facets, proposed)
 
 
 WantedAttributes = Annotated[AttributeFilter, Depends(_wanted)]

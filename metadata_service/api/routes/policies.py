@@ -28,7 +28,7 @@ from metadata_service.attributes.rules import (
     save_classification_levels,
     save_discovery_defaults,
 )
-from metadata_service.storage.edits import Kind, list_changes
+from metadata_service.storage.edits import Action, Kind, list_changes
 from metadata_service.storage.history import verify_history
 
 requests = APIRouter(prefix="/v1/policy-changes", tags=["policy changes"])
@@ -172,10 +172,11 @@ def list_log(
     kind: Kind | None = None,
     subject: Annotated[str | None, Query(max_length=1024, description="Spec name or attribute path.")] = None,
     actor: Annotated[str | None, Query(max_length=200, description="Who made it.")] = None,
+    action: Annotated[list[Action] | None, Query()] = None,
 ) -> ListPage[ChangeRecord]:
     """List changes with author, time and reason; the newest first."""
     with service.database.read() as session:
-        return list_changes(session, paging, kind, subject, actor)
+        return list_changes(session, paging, kind, subject, actor, action or ())
 
 
 @log.post("/verify")

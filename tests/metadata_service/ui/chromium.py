@@ -53,7 +53,8 @@ def signed_in(browser: Browser, site: Site, token: str | None = None, **options:
     try:
         page.goto(f"/ui/sign-in?code={code}")
         page.get_by_role("button", name="Sign in by this link").click()
-        page.wait_for_url("**/ui/attributes")
+        page.wait_for_url("**/ui/")
+        page.goto("/ui/attributes")
         yield page
         assert [each for each in complaints if "status of 4" not in each] == []
     finally:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from idgraph.model.jobs import JobState
+from idgraph.model.jobs import JobKind, JobState, Requester
 from metadata_service.storage.tokens import Role, create_token
+from profile_service.api.operations import Work
 from tests.metadata_service.ui.chromium import axe_violations, chromium, signed_in
 from tests.metadata_service.ui.site import EVENT, Whole
 from tests.retail import raw
@@ -245,3 +246,16 @@ def test_an_admin_adds_a_person_who_signs_in_and_makes_a_key(
         assert axe_violations(own) == []
     finally:
         context.close()
+
+
+def test_the_first_page_leads_to_what_waits(page: Page, whole: Whole) -> None:
+    whole.operations.start(Work(JobKind.REENCRYPT), Requester("a flow", "the policy changed"))
+    whole.operations.step(9, JobState.INTERRUPTED)
+    page.get_by_role("link", name="Overview").click()
+    page.get_by_text("the policy changed").first.wait_for()
+    assert axe_violations(page) == []
+    page.get_by_role("link", name="Resume: A job was interrupted").first.click()
+    page.get_by_label("Reason").fill("after the restart")
+    page.get_by_role("button", name="Resume").click()
+    page.get_by_role("status").get_by_text("Resumed").wait_for()
+    whole.operations.step(200, JobState.DONE)

@@ -113,7 +113,7 @@ def test_a_link_signs_in_once(site: Site) -> None:
     first, second = site.browser(), site.browser()
     # A preview of the link does not use it up.
     assert "Sign in by this link" in second.get(f"/ui/sign-in?code={code}").text
-    assert first.post("/ui/sign-in", data={"code": code}).url.path == "/ui/attributes"
+    assert first.post("/ui/sign-in", data={"code": code}).url.path == "/ui/"
     assert second.post("/ui/sign-in", data={"code": code}).status_code == 403
 
 
@@ -168,7 +168,7 @@ def test_a_session_is_known_to_every_process_and_after_a_restart(site: Site) -> 
     ],
 )
 def test_signing_in_leads_to_pages_of_this_site_only(site: Site, target: str) -> None:
-    assert local_path(target) == "/ui/attributes"
+    assert local_path(target) == "/ui/"
     answer = site.browser().post(
         "/ui/sign-in", data={"token": site.tokens[Role.ADMIN], "next": target}, follow_redirects=False
     )

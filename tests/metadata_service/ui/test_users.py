@@ -61,7 +61,7 @@ def test_an_admin_makes_changes_and_disables_a_person(site: Site) -> None:
     password = secret(made)
     assert password not in admin.get("/ui/users?sel=bob")
     browser, answer = entered(site, "bob", password)
-    assert answer.url.path == "/ui/attributes"
+    assert answer.url.path == "/ui/"
     changed = admin.post("/ui/users/bob", {"act": "save", "role": "publisher", "clearance": "20"})
     assert "bob is saved" in changed
     assert browser.get("/ui/specs/shop-orders/edit").status_code == 200

@@ -1,0 +1,209 @@
+"""The first page: what needs a decision, then what is new. Only what its reader may see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from fastapi import APIRouter, Request, Response
+from sqlalchemy.orm import Session as Reading
+
+from idgraph.client import ProfilesClient
+from idgraph.model.callers import Scope
+from idgraph.model.errors import ProfileServiceError
+from idgraph.model.jobs import JobState
+from idgraph.web.cursors import PageRequest
+from metadata_service.api.service import Service
+from metadata_service.attributes.catalogue import AttributeFilter, find_attributes, total_attributes
+from metadata_service.attributes.policy_changes import list_policy_changes
+from metadata_service.specs.catalogue import count_active_specs
+from metadata_service.storage.edits import list_changes
+from metadata_service.storage.sessions import Session
+from metadata_service.ui.jobs import subject
+from metadata_service.ui.page import (
+    HOME,
+    ROOT,
+    SignedIn,
+    curl,
+    may,
+    reads_profiles_only,
+    render,
+    require,
+    see_other,
+)
+from metadata_service.ui.profiles import profiles_client, profiles_rights
+
+router = APIRouter()
+
+SHOWN = 6
+DEAD_LETTERS, REVIEW = "/ui/dead-letters", "/ui/review"
+UNCONFIGURED = 422
+"""The status of a call for which the profile service lacks a part."""
+MOST_PENDING = 100
+FOUND = ("discovered",)
+DECIDED = ("saved", "made", "revoked", "activated", "retired", "requested", "approved", "refused")
+
+
+class WaitingDecision(NamedTuple):
+    """One cause, and what to do about it. `number` is empty where it would cost too much to know."""
+
+    number: str
+    title: str
+    says: str
+    verb: str
+    url: str
+    is_harm: bool = False
+
+
+class Beside(NamedTuple):
+    """What the profile service knows; `problem` says why it is not all."""
+
+    jobs: list[dict[str, Any]]
+    flows: list[dict[str, Any]]
+    waiting: list[WaitingDecision]
+    problem: str = ""
+
+
+@router.get(ROOT)
+def first_page() -> Response:
+    """Where a person begins."""
+    return see_other(HOME)
+
+
+@router.get(HOME)
+def show(request: Request, session: SignedIn, service: Service) -> Response:
+    """The overview; who only reads profiles begins there."""
+    if reads_profiles_only(session):
+        return see_other("/ui/profiles")
+    require(session, "GET", "/v1/attributes")
+    beside = _beside(request, session)
+    with service.database.read() as reading:
+        found = list_changes(reading, PageRequest(None, SHOWN), "attribute", actions=FOUND).items
+        known = {each.path: each for each in find_attributes(reading, {each.subject for each in found})}
+        changes = list_changes(reading, PageRequest(None, SHOWN), actions=DECIDED).items
+        has_specs = count_active_specs(reading) > 0
+        waiting = [*beside.waiting, *_waiting(reading, session)]
+    return render(
+        request,
+        "overview.html",
+        session,
+        title="Overview",
+        beside=beside,
+        waiting=sorted(waiting, key=lambda each: not each.is_harm),
+        new=[(each, known[each.subject]) for each in found if each.subject in known],
+        changes=changes,
+        steps=[] if has_specs and found else _steps(request, bool(found), has_specs),
+        version=service.database.revision().version,
+        subject=subject,
+        curl=curl(str(request.base_url), "/v1/changes", limit=SHOWN),
+    )
+
+
+def _waiting(reading: Reading, session: Session) -> Iterator[WaitingDecision]:
+    if may(session, "POST", "/v1/policy-changes/1/approve"):
+        pending = list_policy_changes(reading, PageRequest(None, MOST_PENDING), "pending").items
+        others = [each for each in pending if each.requested.actor != session.caller.name]
+        if others:
+            newest = others[0]
+            says = f"{newest.requested.actor} asks: {'; '.join(newest.weakens[:2])}"
+            more = "+" if len(pending) == MOST_PENDING else ""
+            url = "/ui/policy-changes" if len(others) > 1 else f"/ui/policy-changes/{newest.id}"
+            yield WaitingDecision(
+                f"{len(others)}{more}", "Edits weaken protection", says, "Decide", url, is_harm=True
+            )
+    if may(session, "POST", "/v1/attributes/a/proposal"):
+        proposed = total_attributes(reading, AttributeFilter(proposed=True))
+        if proposed:
+            says = "A detector proposes a policy; sealed ones stay so until you decide"
+            yield WaitingDecision(
+                f"{proposed:,}",
+                "New attributes look sensitive",
+                says,
+                "Decide",
+                "/ui/attributes?proposed=true",
+                is_harm=True,
+            )
+
+
+def _beside(request: Request, session: Session) -> Beside:
+    if session.profiles_token is None or request.app.state.profile_source is None:
+        return Beside([], [], [])
+    scopes = profiles_rights(session).scopes
+    jobs: list[dict[str, Any]] = []
+    flows: list[dict[str, Any]] = []
+    waiting: list[WaitingDecision] = []
+    try:
+        with profiles_client(request, session) as client:
+            jobs = _items(client, "jobs", limit=50)
+            waiting += _unfinished(jobs)
+            if Scope.OPERATE in scopes:
+                flows = _items(client, "flows")
+            if Scope.OPERATE in scopes and _has_page(request, DEAD_LETTERS):
+                waiting += _set_aside(client)
+            if Scope.LINKS in scopes and _has_page(request, REVIEW):
+                says = "The rules keep identifiers apart that events showed together"
+                refused = _items(client, "links", "violations", limit=1)
+                waiting += [WaitingDecision("", "Refused links", says, "Review", REVIEW)] if refused else []
+    except ProfileServiceError as error:
+        return Beside(jobs, flows, waiting, str(error))
+    return Beside(jobs, flows, waiting)
+
+
+def _items(client: ProfilesClient, *path: str, **params: Any) -> list[dict[str, Any]]:
+    try:
+        found: list[dict[str, Any]] = client.call("GET", *path, params=params)["items"]
+    except ProfileServiceError as error:
+        if error.status != UNCONFIGURED:
+            raise
+        return []
+    return found
+
+
+def _unfinished(jobs: list[dict[str, Any]]) -> Iterator[WaitingDecision]:
+    """The newest job of each kind and subject, where it ended early and this person may resume it."""
+    newest = {(each["kind"], subject(each)): each for each in reversed(jobs)}
+    ended = [each for each in newest.values() if each["state"] in (JobState.INTERRUPTED, JobState.FAILED)]
+    for each in ended:
+        if "resume" in each["acts"]:
+            says = f"{each['kind']}, by {each['who']}: {each['why'] or 'no reason given'}"
+            title = "A job failed" if each["state"] == JobState.FAILED else "A job was interrupted"
+            yield WaitingDecision("1", title, says, "Resume", f"/ui/jobs/{each['id']}")
+
+
+def _set_aside(client: ProfilesClient) -> Iterator[WaitingDecision]:
+    found = client.call("GET", "dead-letters", params={"limit": 1})
+    if found["matching"]:
+        largest = found["groups"]["reason"][0]
+        title = f"Dead letters, {largest['count']:,} with one cause"
+        says = f"{largest['value']} since {largest['since'][:16].replace('T', ' ')}: {largest['detail']}"
+        count = f"{found['matching']:,}{'' if found['is_complete'] else '+'}"
+        yield WaitingDecision(count, title, says, "Open", DEAD_LETTERS, is_harm=True)
+
+
+def _has_page(request: Request, path: str) -> bool:
+    return any(getattr(route, "path", "") == path for route in request.app.routes)
+
+
+def _steps(request: Request, has_events: bool, has_specs: bool) -> list[tuple[str, str, str, bool]]:
+    """What a new installation does first: title, how, where, and whether it is done."""
+    generate = "/ui/generate" if _has_page(request, "/ui/generate") else "/ui/specs"
+    return [
+        (
+            "Connect a source",
+            "Name a folder, a topic or an HTTP collector under [[sources]] in idgraph.toml, and start the flow: idgraph run",
+            "",
+            has_events,
+        ),
+        (
+            "Generate a spec",
+            "A mapping spec turns the source's events into attributes and identifiers",
+            generate,
+            has_specs,
+        ),
+        (
+            "Look at the first profile",
+            "By any identifier; within a second of its event",
+            "/ui/profiles",
+            has_events,
+        ),
+    ]
