@@ -19,7 +19,9 @@ from metadata_service.api.service import MetadataService
 from metadata_service.storage.sessions import Sessions
 from metadata_service.ui import (
     attributes,
+    dead_letters,
     deciding,
+    flows,
     governing,
     jobs,
     overview,
@@ -102,6 +104,8 @@ def create_pages(service: MetadataService, profile_source: ProfileSource | None)
         rights,
         review,
         jobs,
+        dead_letters,
+        flows,
         governing,
         users,
     ):

@@ -68,7 +68,14 @@ NAVIGATION = (
             NavigationItem("Review", "/ui/review/violations", "warning", "", Scope.LINKS),
         ),
     ),
-    ("Operate", (NavigationItem("Batch Operations", "/ui/jobs", "jobs", ""),)),
+    (
+        "Operate",
+        (
+            NavigationItem("Flows", "/ui/flows", "flow", "", Scope.OPERATE),
+            NavigationItem("Dead Letters", "/ui/dead-letters", "letters", "", Scope.OPERATE),
+            NavigationItem("Batch Operations", "/ui/jobs", "jobs", ""),
+        ),
+    ),
     (
         "Govern",
         (

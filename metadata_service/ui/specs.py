@@ -23,6 +23,7 @@ from metadata_service.documents.writing import Row, difference, spec_text
 from metadata_service.specs import catalogue
 from metadata_service.specs.preview import PreviewRecord
 from metadata_service.specs.vocabulary import CompletionList, WordKind
+from metadata_service.ui.dead_letters import sample_of
 from metadata_service.ui.page import OwnFields, SignedIn, curl, may, render, require, see_other
 
 router = APIRouter()
@@ -65,12 +66,21 @@ def complete(
 
 
 @router.get(LIST + "/{name}/edit")
-def edit(request: Request, session: SignedIn, service: Service, name: Name, saved: bool = False) -> Response:
-    """The editor, with the latest version."""
+def edit(
+    request: Request,
+    session: SignedIn,
+    service: Service,
+    name: Name,
+    saved: bool = False,
+    dead_letter: Annotated[str, Query(max_length=100)] = "",
+) -> Response:
+    """The editor, with the latest version; with the record of a dead letter as the sample, as its reader may see it."""
     require(session, "PUT", f"/v1/specs/{name}")
     with service.database.read() as reading:
         record = catalogue.get_spec(reading, name)
-    return show_editor(request, session, record, spec_text(record.document, "status"), is_saved=saved)
+    sample = sample_of(request, session, dead_letter) if dead_letter else ""
+    text = spec_text(record.document, "status")
+    return show_editor(request, session, record, text, is_saved=saved, sample=sample)
 
 
 @router.post(LIST + "/{name}/edit")

@@ -56,7 +56,11 @@ def signed_in(browser: Browser, site: Site, token: str | None = None, **options:
         page.wait_for_url("**/ui/")
         page.goto("/ui/attributes")
         yield page
-        assert [each for each in complaints if "status of 4" not in each] == []
+        # Whoever leaves a page while it asks for its list again breaks that off.
+        aborts = ("htmx:sendAbort", "htmx:afterRequest")
+        assert [
+            each for each in complaints if "status of 4" not in each and not each.startswith(aborts)
+        ] == []
     finally:
         context.close()
 

@@ -35,10 +35,12 @@ class ScriptedOperations:
         self._snapshot = snapshot
         self._jobs: dict[str, JobRecord] = {}
         self.error = ""
+        self.dead_letters: list[str] = []
 
     def start(self, work: Work, origin: Requester) -> JobRecord:
         if any(each.kind is work.kind and each.state is JobState.RUNNING for each in self._jobs.values()):
             raise AlreadyRunningError(f"this {work.kind} is running already")
+        self.dead_letters = list(work.dead_letters)
         now = int(time.time() * 1000)
         is_export = work.kind is JobKind.EXPORT
         stated = {"format": work.form, "segment": work.segment, "clearance": work.clearance}

@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 import httpx
 from fastapi import FastAPI
 
+from idgraph.app.dead_letter_desk import LocalDeadLetterDesk
 from idgraph.app.demo.example import Example
+from idgraph.app.flow_folders import FlowFolders
 from idgraph.model.events import RawRecord
 from idgraph.model.identifiers import Identifier
 from idgraph.model.schema_changes import SchemaChange
@@ -30,6 +32,7 @@ from profile_service.api.households import Households
 from profile_service.api.rights import ConsentInput, Rights
 from profile_service.api.service import ProfileService
 from sinks.http.metadata import MetadataClient
+from sinks.sqlite.dead_letters import SqliteDeadLetters
 from sinks.sqlite.households import SqliteHouseholdLog
 from tests.ingestion.patience import eventually
 from tests.metadata_service.ui.operations import ScriptedOperations
@@ -130,6 +133,7 @@ class Whole(NamedTuple):
     jobs: ScriptedPersonJobs
     consents: list[bytes]
     """The events that were published."""
+    letters: SqliteDeadLetters
 
     def process(self, given: Sequence[RawRecord]) -> None:
         """Map, protect, commit and project by the newest snapshot, and report what nobody declared."""
@@ -172,6 +176,8 @@ def whole_site(folder: Path) -> Iterator[Whole]:
             return len(lines)
 
         operations = ScriptedOperations(lambda: following.edition().snapshot)
+        letters = stack.enter_context(closing(SqliteDeadLetters(folder / "dead-letters.db")))
+        desk = LocalDeadLetterDesk(letters, pipeline.sealer, pipeline.sources, pipeline.formats)
         service = ProfileService(
             pipeline,
             following,
@@ -184,12 +190,14 @@ def whole_site(folder: Path) -> Iterator[Whole]:
                     households, lambda name: str(pipeline.blind_index.identifier(Identifier.parse(name)))
                 ),
                 operations=operations,
+                dead_letters=desk,
+                flows=FlowFolders(folder),
             ),
             project=lambda _: pipeline.project().is_whole,
         )
         profiles = stack.enter_context(serving(create_profile_app(service)))
         app.state.pages.state.profile_source = ProfileSource(profiles)
-        whole = Whole(site, pipeline, client, operations, jobs, published)
+        whole = Whole(site, pipeline, client, operations, jobs, published, letters)
         whole.process([*records(4000), raw(EVENT, source="segment")])
         eventually(following.is_ready)
         yield whole

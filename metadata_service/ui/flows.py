@@ -1,0 +1,72 @@
+"""Flows: what each one reports of itself, pause and resume."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path, Request, Response
+
+from idgraph.model.errors import ProfileServiceError
+from idgraph.model.sources import FLOW_NAME
+from metadata_service.storage.sessions import Session
+from metadata_service.ui.page import OwnFields, SignedIn, curl, render, see_other
+from metadata_service.ui.profiles import profiles_client, profiles_source
+
+router = APIRouter()
+
+LIST = "/ui/flows"
+Name = Annotated[str, Path(pattern=FLOW_NAME)]
+Act = Literal["pause", "resume"]
+
+
+@router.get(LIST)
+def show_list(request: Request, session: SignedIn) -> Response:
+    """All flows of the machine."""
+    with profiles_client(request, session) as client:
+        flows = client.call("GET", "flows")["items"]
+    return render(
+        request,
+        "flows.html",
+        session,
+        title="Flows",
+        flows=flows,
+        curl=curl(profiles_source(request).url, "/v1/flows"),
+    )
+
+
+@router.get(LIST + "/{name}")
+def show(request: Request, session: SignedIn, name: Name, done: Act | Literal[""] = "") -> Response:
+    """One flow, whose figures the page asks for again every two seconds."""
+    return _page(request, session, name, done=done)
+
+
+@router.post(LIST + "/{name}/{act}")
+def act(request: Request, session: SignedIn, fields: OwnFields, name: Name, act: Act) -> Response:
+    """Pause or resume it."""
+    reason = fields.get("reason", "").strip()
+    try:
+        with profiles_client(request, session) as client:
+            client.call("POST", "flows", name, act, body={"reason": reason})
+    except ProfileServiceError as error:
+        if error.status not in (409, 422):
+            raise
+        return _page(request, session, name, error.status, problem=str(error), reason=reason)
+    return see_other(f"{LIST}/{name}", done=act)
+
+
+def _page(request: Request, session: Session, name: str, status: int = 200, **context: Any) -> Response:
+    with profiles_client(request, session) as client:
+        flow = client.call("GET", "flows", name)
+    return render(
+        request,
+        "flow.html",
+        session,
+        status,
+        title=name,
+        flow=flow,
+        report=flow["report"],
+        now_ms=time.time() * 1000,
+        curl=curl(profiles_source(request).url, f"/v1/flows/{name}"),
+        **{"done": "", "problem": None, "reason": ""} | context,
+    )

@@ -1,0 +1,87 @@
+"""The pages of flows, without a browser's help."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from idgraph.app.flow_folders import FlowFolders
+from idgraph.app.observation.flow_report import FlowReporter
+from idgraph.app.settings.document import load
+from idgraph.model.flows import FlowState
+from metadata_service.storage.tokens import Role
+from tests.app.test_flow_report import KAFKA, SNAPSHOTS, batch
+from tests.ingestion.patience import eventually
+from tests.metadata_service.ui.site import Person, Whole
+from tests.metadata_service.ui.test_dead_letters import text
+
+LIST = "/ui/flows"
+SCRIPT = "<script>alert(1)</script>"
+
+
+def report_of(whole: Whole, state: FlowState = FlowState.RUNNING, age: float = 0.0) -> FlowFolders:
+    """The flow `shop` has reported so long ago."""
+    file = whole.pipeline.folder / "idgraph.toml"
+    file.write_text(f'[flow]\nname = "shop"\n{KAFKA}')
+    lag = {"clicks/0": 1200, "shop-eu/1": 34}
+    reporter = FlowReporter(load(file), SNAPSHOTS, None, lambda: lag, None, lambda: time.time() - age)
+    done: dict[str, Any] = {"written": 40, "unchanged": 2, "commit_seconds": 0.04, "map_seconds": 0.01}
+    reporter.add(batch(3, 70, 0.5, protected=12, dead={"no_spec": 7}, sources={"web": 70}, **done))
+    folders = FlowFolders(whole.pipeline.folder)
+    (whole.pipeline.folder / "flows/shop").mkdir(parents=True, exist_ok=True)
+    folders.write(reporter.report(state))
+    return folders
+
+
+@pytest.fixture
+def operator(whole: Whole) -> Person:
+    person = whole.site.signed_in()
+    eventually(lambda: person.client.get(LIST).status_code == 200)
+    return person
+
+
+def test_before_any_flow_the_page_says_how_to_start_one(whole: Whole, operator: Person) -> None:
+    if not FlowFolders(whole.pipeline.folder).names():
+        assert "idgraph run" in operator.get(LIST)
+
+
+def test_a_flow_shows_its_figures_stages_and_sources(whole: Whole, operator: Person) -> None:
+    report_of(whole)
+    assert f'href="{LIST}/shop"' in operator.get(LIST)
+    page = text(operator.get(f"{LIST}/shop"))
+    for found in ("1,234", "10.00%", "no_spec 7", "web", "shops"):
+        assert found in page
+    assert "the newest is" in page
+    operator.get(f"{LIST}/none", 404)
+
+
+def test_a_flow_that_is_silent_says_so(whole: Whole, operator: Person) -> None:
+    report_of(whole, age=100)
+    assert "No report for" in operator.get(f"{LIST}/shop")
+    assert "No report" in operator.get(LIST)
+    report_of(whole, FlowState.STOPPED, age=100)
+    assert "No report for" not in operator.get(f"{LIST}/shop")
+
+
+def test_pause_and_resume_with_a_reason(whole: Whole, operator: Person) -> None:
+    folders = report_of(whole)
+    operator.post(f"{LIST}/shop/pause", {"reason": ""}, 422)
+    page = operator.post(f"{LIST}/shop/pause", {"reason": SCRIPT})
+    assert "Paused by" in page
+    assert "Pausing" in page
+    assert SCRIPT not in page
+    assert folders.is_paused("shop")
+    operator.post(f"{LIST}/shop/pause", {"reason": "again"}, 409)
+    assert "Resumed" in operator.post(f"{LIST}/shop/resume", {"reason": "done"})
+    assert not folders.is_paused("shop")
+
+
+def test_without_the_scope_a_page_says_how_to_get_it(whole: Whole) -> None:
+    report_of(whole)
+    viewer = whole.site.signed_in(Role.VIEWER)
+    for path in (LIST, f"{LIST}/shop"):
+        assert "Ask for access" in viewer.get(path, 403)
+    viewer.post(f"{LIST}/shop/pause", {"reason": "x"}, 403)
+    assert viewer.client.post(f"{LIST}/shop/pause", data={"reason": "x"}).status_code == 403

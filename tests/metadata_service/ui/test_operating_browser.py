@@ -1,0 +1,68 @@
+"""The main tasks of operators in a real browser, without a serious barrier."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from idgraph.model.jobs import JobKind, JobState
+from tests.metadata_service.ui.chromium import axe_violations
+from tests.metadata_service.ui.site import Whole
+from tests.metadata_service.ui.test_browser import browser, page
+from tests.metadata_service.ui.test_dead_letters import letters
+from tests.metadata_service.ui.test_flows import report_of
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+__all__ = ["browser", "letters", "page"]
+
+pytestmark = pytest.mark.process
+
+
+@pytest.mark.usefixtures("letters")
+def test_a_dead_letter_is_understood_and_its_like_are_replayed(page: Page, whole: Whole) -> None:
+    page.goto("/ui/dead-letters")
+    assert axe_violations(page) == []
+    page.get_by_label("Since").fill("last week")
+    page.get_by_label("Since").press("Enter")
+    page.locator("#wrong-since").wait_for()
+    assert axe_violations(page) == []
+    page.get_by_label("Since").fill("24h")
+    page.get_by_label("Reason", exact=True).select_option("transform_failed")
+    page.wait_for_url("**reason=transform_failed**")
+    page.get_by_role("link", name="file:orders/x.jsonl#701").click()
+    page.locator(".record .cause").wait_for()
+    assert axe_violations(page) == []
+    page.get_by_role("link", name="Open in the spec editor").click()
+    page.get_by_text("This event would be set aside").wait_for()
+    page.goto("/ui/dead-letters?reason=missing_id")
+    page.get_by_role("link", name="Replay all that match…").click()
+    assert axe_violations(page) == []
+    page.get_by_label("Reason").fill("the spec takes another id")
+    page.get_by_role("button", name="Replay 60").click()
+    page.get_by_text("Started").first.wait_for()
+    assert whole.operations.records()[0].kind is JobKind.REPLAY
+    whole.operations.step(60, JobState.DONE)
+
+
+def test_a_flow_is_paused_and_resumed(page: Page, whole: Whole) -> None:
+    folders = report_of(whole)
+    page.goto("/ui/flows")
+    assert axe_violations(page) == []
+    page.get_by_role("link", name="shop").click()
+    page.get_by_text("taken to readable").wait_for()
+    assert axe_violations(page) == []
+    page.get_by_label("Reason").fill("the store moves")
+    page.get_by_role("button", name="Pause shop").click()
+    page.get_by_text("Paused by").wait_for()
+    assert folders.is_paused("shop")
+    assert axe_violations(page) == []
+    page.get_by_label("Reason").fill("it moved")
+    page.get_by_role("button", name="Resume shop").click()
+    page.get_by_text("It goes on where it ended").wait_for()
+    assert not folders.is_paused("shop")
+    # The page asks again by itself.
+    report_of(whole, age=100)
+    page.get_by_text("No report for").wait_for()
