@@ -97,6 +97,7 @@ RIGHTS = (
     _right("PUT", "/v1/identity-rules", *_PUBLISH),
     _right("POST", "/v1/specs/check", *_DRAFT),
     _right("POST", "/v1/specs/preview", *_DRAFT),
+    _right("POST", "/v1/specs/generate", *_DRAFT),
     _right("POST", "/v1/specs/*/status", *_PUBLISH),
     _right("PUT", "/v1/specs/*", *_DRAFT),
     _right("PUT", "/v1/views/*", *_PUBLISH),

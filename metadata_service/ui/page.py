@@ -47,7 +47,7 @@ class StaleFormError(Exception):
 
 
 class NavigationItem(NamedTuple):
-    """A page of the navigation; `api` is the call that its reader must be allowed to make."""
+    """A page of the navigation; `api` is the call that its reader must be allowed to make: a path, or a method and a path."""
 
     title: str
     url: str
@@ -60,7 +60,13 @@ class NavigationItem(NamedTuple):
 NAVIGATION = (
     ("", (NavigationItem("Overview", HOME, "overview", "/v1/attributes"),)),
     ("Catalogue", (NavigationItem("Search Attributes", ATTRIBUTES, "search", "/v1/attributes"),)),
-    ("Mapping", (NavigationItem("Mapping Specs", "/ui/specs", "spec", "/v1/specs"),)),
+    (
+        "Mapping",
+        (
+            NavigationItem("Mapping Specs", "/ui/specs", "spec", "/v1/specs"),
+            NavigationItem("Generate Specs", "/ui/generate", "generate", "POST /v1/specs/generate"),
+        ),
+    ),
     (
         "People",
         (
@@ -228,7 +234,8 @@ def may(session: Session, method: str, path: str) -> bool:
 
 
 def _is_usable(item: NavigationItem, session: Session) -> bool:
-    is_allowed_here = not item.api or may(session, "GET", item.api)
+    method, _, path = item.api.rpartition(" ")
+    is_allowed_here = not path or may(session, method or "GET", path)
     return is_allowed_here and (item.scope is None or item.scope in session.caller.caller("", None).scopes)
 
 

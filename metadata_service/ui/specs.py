@@ -52,6 +52,7 @@ def list_specs(
         page=api.list_(service, PageRequest(cursor, limit), q, sort),
         q=q,
         sort=sort,
+        may_generate=may(session, "POST", "/v1/specs/generate"),
         curl=curl(str(request.base_url), "/v1/specs", **dict(request.query_params.items())),
     )
 
@@ -144,7 +145,7 @@ def _checked(service: Service | None, name: str, text: str, sample: str) -> Chec
     preview, sample_problem = None, None
     try:
         definition, warnings = read_definition_of(name, text)
-        payload = _payload(sample)
+        payload = read_payload(sample)
         warned = api.check_only(definition, service).warnings
         warnings += [Problem(1, 1, "", each, None) for each in warned]
         if payload is not None:
@@ -167,8 +168,8 @@ def read_definition_of(name: str, text: str) -> tuple[SpecDefinition, list[Probl
     return definition, warnings
 
 
-def _payload(sample: str) -> dict[str, Any] | None:
-    """Raises RefusedRequestError."""
+def read_payload(sample: str) -> dict[str, Any] | None:
+    """A payload that somebody typed; None for nothing. Raises RefusedRequestError."""
     if not sample.strip():
         return None
     try:

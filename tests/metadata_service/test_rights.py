@@ -37,6 +37,7 @@ WRITING: dict[str, set[Role]] = {
     "PUT /v1/identity-rules": PUBLISH,
     "POST /v1/specs/check": DRAFT,
     "POST /v1/specs/preview": DRAFT,
+    "POST /v1/specs/generate": DRAFT,
     "POST /v1/specs/{name}/status": PUBLISH,
     "PUT /v1/specs/{name}": DRAFT,
     "PUT /v1/views/{name}": PUBLISH,

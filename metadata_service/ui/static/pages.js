@@ -86,3 +86,9 @@ document.addEventListener("htmx:afterSwap", watchRevealed);
 document.addEventListener("visibilitychange", () => { if (document.hidden) sealAll(); });
 addEventListener("pagehide", sealAll);
 watchRevealed();
+
+// A file is read into a field; without script it is pasted.
+for (const field of document.querySelectorAll("input[data-into]")) {
+  field.parentElement.hidden = false;
+  field.addEventListener("change", async () => { find(`#${field.dataset.into}`).value = (await field.files[0]?.text()) ?? ""; });
+}

@@ -90,6 +90,24 @@ def test_a_spec_is_edited_tried_and_published_and_maps_the_next_event(page: Page
     assert page.get_by_text("support has its own").is_visible()
 
 
+def test_a_spec_is_generated_from_a_file_of_events_and_opened(page: Page) -> None:
+    events = [{"returnId": f"r{n}", "at": f"2024-03-01T00:00:0{n}Z", "customer_id": "7"} for n in range(3)]
+    page.get_by_role("link", name="Generate Specs").click()
+    page.get_by_label("Name of the spec").fill("shop-returns")
+    page.get_by_label("Source").fill("returns")
+    lines = "\n".join(map(json.dumps, events)).encode()
+    page.get_by_label("Or a file").set_input_files(
+        {"name": "a.jsonl", "mimeType": "text/plain", "buffer": lines}
+    )
+    page.wait_for_function("document.querySelector('#events').value.includes('r2')")
+    page.get_by_role("button", name="Generate", exact=True).click()
+    page.get_by_role("row", name="/customer_id").get_by_text("identifier").wait_for()
+    assert axe_violations(page) == []
+    page.get_by_role("button", name="Save draft").click()
+    page.get_by_text("Saved shop-returns@1 as a draft").wait_for()
+    assert '"identity.customerId"' in page.locator("#text").input_value()
+
+
 def test_an_attribute_is_found_and_described(page: Page) -> None:
     page.keyboard.press("/")
     page.keyboard.type("customer number")
@@ -152,6 +170,7 @@ def test_no_page_has_a_serious_barrier(browser: Browser, whole: Whole, theme: st
             *(
                 "/ui/specs/shop-orders",
                 "/ui/specs/shop-orders/edit",
+                "/ui/generate",
                 "/ui/profiles",
                 "/ui/profiles/user_id:3474",
             ),
@@ -168,6 +187,7 @@ def test_pages_fit_a_narrow_screen(browser: Browser, whole: Whole) -> None:
             "/ui/attributes",
             "/ui/attributes/identity.email",
             "/ui/specs",
+            "/ui/generate",
             "/ui/profiles/user_id:3474",
             "/ui/users",
             "/ui/keys",

@@ -192,6 +192,7 @@ def test_signing_in_leads_to_the_page_that_was_asked_for(site: Site) -> None:
         "/ui/sign-out",
         "/ui/specs/shop-segment/publish",
         "/ui/specs/shop-segment/activate",
+        "/ui/generate",
         "/ui/attributes/identity.userId",
         "/ui/profiles",
     ],
@@ -467,6 +468,46 @@ def test_two_versions_are_compared_and_an_older_one_put_in_force_again(site: Sit
     assert 'id="publish"' not in site.signed_in(Role.ANALYST).get("/ui/specs/rolled/edit")
 
 
+def test_a_spec_is_generated_from_events_and_saved_as_a_draft(site: Site) -> None:
+    person = site.signed_in(Role.ANALYST)
+    refunds = [
+        {
+            "refund_id": f"r{n}",
+            "at": f"2024-03-01T00:00:0{n}Z",
+            "mail": f"a{n}@example.com",
+            "note": "secret-note",
+        }
+        for n in range(5)
+    ]
+    sample: dict[str, Any] = {"name": "refunds", "source": "refunds", "events": refunds}
+    for role in (Role.READER, Role.VIEWER, Role.PIPELINE):
+        assert site.api(role).post("/v1/specs/generate", json=sample).status_code == 403
+    site.signed_in(Role.VIEWER).get("/ui/generate", 403)
+    answer = site.api(Role.ANALYST).post("/v1/specs/generate", json=sample)
+    assert "secret-note" not in answer.text
+    assert "example.com" not in answer.text
+    draft = answer.json()
+    assert draft["definition"]["identifiers"] == [
+        {"type": "email", "path": "identity.email", "primary": True, "fallback": False}
+    ]
+    assert {each["path"]: each["role"] for each in draft["lines"]}["/refund_id"] == "event id"
+    assert site.api().post("/v1/specs/generate", json=sample | {"events": []}).status_code == 422
+    nobody = sample | {"events": [{"degrees": 21}]}
+    assert site.api().post("/v1/specs/generate", json=nobody).json()["pointer"] == "/events"
+    typed = {"name": "refunds", "source": "refunds", "events": "\n".join(map(json.dumps, refunds))}
+    shown = person.post("/ui/generate", typed)
+    assert "identity.email" in shown.replace("<wbr><b>", "")
+    assert json.loads(editor_field(shown, "events").split("\n")[0]) == refunds[0]
+    assert "line 6" in person.post("/ui/generate", typed | {"events": typed["events"] + "\n{"}, 422)
+    assert "name:" in person.post("/ui/generate", typed | {"name": "no name"}, 422)
+    assert "name a person" in person.post("/ui/generate", typed | {"events": '{"degrees": 21}'}, 422)
+    assert "Saved refunds@1 as a draft" in html.unescape(
+        person.post("/ui/generate", typed | {"act": "draft"})
+    )
+    assert site.api().get("/v1/specs/refunds").json()["active_version"] is None
+    assert "another one" in person.post("/ui/generate", typed | {"act": "draft"}, 412)
+
+
 def stored_script(site: Site) -> None:
     """Script in every field that a person or an event fills."""
     admin = site.api()
@@ -512,6 +553,10 @@ def test_stored_script_is_text_on_every_page(site: Site) -> None:
         person.post("/ui/specs/scripted/publish", {"text": SCRIPT, "sample": SCRIPT, "reason": SCRIPT}, 422)
     )
     shown.append(person.post("/ui/profiles", {"q": SCRIPT}, 422))
+    typed = {"name": SCRIPT, "source": SCRIPT, "event_type": SCRIPT, "events": SCRIPT}
+    shown.append(person.post("/ui/generate", typed, 422))
+    event = {SCRIPT: SCRIPT, "user_id": SCRIPT}
+    shown.append(person.post("/ui/generate", typed | {"name": "scripted", "events": json.dumps(event)}))
     for page in shown:
         assert "<script>" not in page
         assert '"onload' not in page

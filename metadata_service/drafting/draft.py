@@ -1,0 +1,272 @@
+"""A mapping spec drafted from sample events, each line with its reason. Pure: values of the sample are in no part of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from idgraph.model import paths
+from idgraph.model.errors import SpecError
+from idgraph.model.specs import RESERVED_KEY, IdentifierPlace, SpecDefinition, SpecType
+from metadata_service.drafting import roles
+from metadata_service.drafting.roles import Guess
+from metadata_service.drafting.sample import NAMES, Leaf, Sample, read_sample, words
+from metadata_service.drafting.targets import PLAIN, Target, Targets, camel, own_path
+
+LineRole = Literal["event id", "ordinal", "event name", "identifier"]
+_SPECIAL = frozenset("*|&$#@[].\\")
+
+
+class DraftLine(BaseModel):
+    """What became of one leaf of the sample."""
+
+    path: str = Field(description="JSON pointer into the payload.")
+    type: str
+    count: int = Field(description="Of the sample's events, how many have it.")
+    maps_to: list[str] = Field(default=[], description="Paths of the output; none: it is left out.")
+    role: LineRole | None = None
+    reason: str
+    confidence: float = Field(description="From 0 to 1.")
+    looks_like: str | None = Field(default=None, description="What a detector takes its values for.")
+
+
+class SpecDraft(BaseModel):
+    """A spec that compiles, and how it came about."""
+
+    definition: SpecDefinition
+    lines: list[DraftLine]
+    is_cut: bool = Field(description="The sample has more leaves than were looked at.")
+
+
+def draft_spec(
+    name: str,
+    source: str,
+    event_type: str,
+    events: Sequence[dict[str, Any]],
+    known: Mapping[str, str] | None = None,
+    namespaces: Mapping[str, str] | None = None,
+) -> SpecDraft:
+    """`known` are attributes with their types, `namespaces` types of identifiers with the paths that specs give them. Raises
+    SpecError when no leaf can name a person."""
+    sample = read_sample(events)
+    drafting = _Drafting(sample, events, source, known or {}, namespaces or {})
+    return SpecDraft(
+        definition=SpecDefinition(
+            name=name,
+            description=f"Drafted from {len(events)} sample events.",
+            specification_type=SpecType.JOLT,
+            source=source,
+            event_type=event_type,
+            operations=drafting.operations(),
+            id="_event.id" if drafting.id else None,
+            ordinal="_event.ordinal" if drafting.ordinal else None,
+            identifiers=drafting.places(),
+        ),
+        lines=drafting.lines(),
+        is_cut=sample.is_cut,
+    )
+
+
+class _Drafting:
+    """The draft while it is made."""
+
+    def __init__(
+        self,
+        sample: Sample,
+        events: Sequence[dict[str, Any]],
+        source: str,
+        known: Mapping[str, str],
+        namespaces: Mapping[str, str],
+    ) -> None:
+        self._sample = sample
+        self._targets = Targets(known)
+        self._root = camel(*(words(source) or ("source",)))
+        self._lines: dict[Leaf, DraftLine] = {}
+        self._shift: dict[str, Any] = {}
+        self._changes: list[dict[str, str]] = [{}, {}]
+        self._taken: dict[tuple[str, ...], int] = {}
+        self.id = roles.event_id(sample, source)
+        self.ordinal = roles.ordinal(sample)
+        self._identifiers = roles.identifiers(sample, namespaces)
+        name = roles.event_name(sample)
+        is_taken = name and name.leaf in [
+            each.leaf for each in (self.id, self.ordinal, *self._identifiers) if each
+        ]
+        self._name = None if is_taken else name
+        if not self._identifiers:
+            hint = "add events that have a customer number or an e-mail address"
+            raise SpecError("no leaf of the sample can name a person", "/events", hint)
+        self._map_envelope()
+        named = self._events_by_name(events)
+        self._paths = [
+            self._map_property(guess.leaf, named, guess)
+            if number and named and self._is_property(guess.leaf)
+            else self._map_identifier(guess, namespaces)
+            for number, guess in enumerate(self._identifiers)
+        ]
+        for leaf in sample.leaves:
+            if leaf in self._lines:
+                continue
+            if named and self._is_property(leaf):
+                self._map_property(leaf, named)
+            else:
+                self._map(leaf)
+        for leaf, reason in sample.left_out.items():
+            self._leave_out(leaf, reason, 0.6)
+
+    def places(self) -> tuple[IdentifierPlace, ...]:
+        """Of the identifiers, the primary one first."""
+        return tuple(
+            IdentifierPlace(
+                type=guess.name, path=path, primary=number == 0, fallback=number > 0 and guess.is_fallback
+            )
+            for number, (guess, places) in enumerate(zip(self._identifiers, self._paths, strict=True))
+            for path in places
+        )
+
+    def lines(self) -> list[DraftLine]:
+        """One for each leaf."""
+        return [self._lines[leaf] for leaf in (*self._sample.leaves, *self._sample.left_out)]
+
+    def operations(self) -> list[dict[str, Any]]:
+        """The chain."""
+        made: list[dict[str, Any]] = [{"operation": "shift", "spec": self._shift}]
+        for changes in self._changes:
+            spec: dict[str, Any] = {}
+            for path, function in changes.items():
+                *above, last = paths.split(path)
+                below = spec
+                for key in above:
+                    below = below.setdefault("+_event" if key == RESERVED_KEY else f"{key}?", {})
+                below[f"{last}?"] = function
+            made += [{"operation": "modify-overwrite-beta", "spec": spec}] if spec else []
+        return made
+
+    def _map_envelope(self) -> None:
+        if self.id is not None:
+            self._put(self.id.leaf, f"{RESERVED_KEY}.id", self.id, "event id")
+        if self.ordinal is not None:
+            for path in (f"{RESERVED_KEY}.ordinal", *(["activity.lastSeenAt"] if self._name else ())):
+                self._put(self.ordinal.leaf, path, self.ordinal, "ordinal")
+                if self.ordinal.leaf.time == "text":
+                    self._changes[0][path] = "=epochMs"
+                elif self.ordinal.leaf.time == "seconds":
+                    self._changes[0][path] = f"=concat(@(1,{paths.split(path)[-1]}),'000')"
+                    self._changes[1][path] = "=toLong"
+        if self._name is not None:
+            self._put(self._name.leaf, "activity.lastEvent", self._name, "event name")
+
+    def _map_identifier(self, guess: Guess, namespaces: Mapping[str, str]) -> list[str]:
+        leaf = guess.leaf
+        usual = namespaces.get(guess.name, f"identity.{camel(*guess.name.split('_'))}")
+        is_usual = PLAIN.fullmatch(usual) and not usual.startswith("activity.")
+        tried = [*([usual] if is_usual else ()), own_path(leaf, self._root)]
+        path = next(
+            (each for each in tried if self._is_free(each, leaf.events)), f"{RESERVED_KEY}.by.{guess.name}"
+        )
+        self._put(leaf, path, guess, "identifier")
+        if guess.name == "email":
+            self._changes[0][path], self._changes[1][path] = "=trim", "=toLower"
+        elif leaf.texts(r"\d+") and any(value[0] == "0" for value in leaf.values):
+            self._changes[0][path] = "=stripLeadingZeros"
+        return [path]
+
+    def _events_by_name(self, events: Sequence[dict[str, Any]]) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for number, event in enumerate(events):
+            value = event.get(self._name.leaf.keys[0]) if self._name else None
+            if isinstance(value, str) and words(value):
+                found[value] = found.get(value, 0) | 1 << number
+        return dict(list(found.items())[: roles.MOST_NAMES])
+
+    def _is_property(self, leaf: Leaf) -> bool:
+        """Whether it is there in events of some names only, and in the object that holds what is special to each."""
+        holder = leaf.keys[0]
+        is_held = words(holder)[-1] in NAMES["properties"] and words(holder)[0] not in ("user", "person")
+        is_plain = len(leaf.keys) > 1 and re.fullmatch(r"\w+", holder) is not None
+        return is_held and is_plain and leaf.count < self._sample.count and not roles.is_transport(leaf)
+
+    def _map_property(self, leaf: Leaf, named: dict[str, int], guess: Guess | None = None) -> list[str]:
+        """Under each name of an event that has it."""
+        line = self._leave_out(leaf, "no name of an event stands beside it", 0.4)
+        for name, having in named.items():
+            events = leaf.events & having
+            own = Target(own_path(leaf, f"activity.{camel(*words(name))}", 1), "what this event says", 0.7)
+            target = self._free(self._targets.find(leaf, words(name)), own, events)
+            if events and target is not None and self._name is not None:
+                top, selected, *below = map(_escaped, (self._name.leaf.keys[0], name, *leaf.keys[1:]))
+                place = (top, selected, f"@(2,{leaf.keys[0]})", *below)
+                why = guess or target
+                line.reason, line.confidence = why.reason, why.confidence
+                self._put(leaf, target.path, why, "identifier" if guess else None, place, events)
+        return line.maps_to
+
+    def _map(self, leaf: Leaf) -> None:
+        if roles.is_transport(leaf):
+            self._leave_out(leaf, "says how the event travelled, not who the person is", 0.7)
+            return
+        fallback = Target(own_path(leaf, self._root), "no attribute has this name: it keeps its own", 0.5)
+        target = self._free(self._targets.find(leaf), fallback, leaf.events)
+        if target is None:
+            self._leave_out(leaf, "another leaf has its place", 0.4)
+        else:
+            self._put(leaf, target.path, target)
+
+    def _free(self, found: Target | None, fallback: Target, events: int) -> Target | None:
+        return next((each for each in (found, fallback) if each and self._is_free(each.path, events)), None)
+
+    def _is_free(self, path: str, events: int) -> bool:
+        """Two leaves at one path, in one event, would make an array; a leaf and an object cannot be at one path."""
+        keys = paths.split(path)
+        for taken, having in self._taken.items():
+            shorter = min(len(taken), len(keys))
+            if taken[:shorter] == keys[:shorter] and (len(taken) != len(keys) or having & events):
+                return False
+        return True
+
+    def _put(
+        self,
+        leaf: Leaf,
+        path: str,
+        why: Guess | Target,
+        role: LineRole | None = None,
+        place: tuple[str, ...] = (),
+        events: int | None = None,
+    ) -> None:
+        keys = paths.split(path)
+        self._taken[keys] = self._taken.get(keys, 0) | (leaf.events if events is None else events)
+        line = self._lines.get(leaf) or self._leave_out(leaf, why.reason, why.confidence)
+        line.maps_to.append(path)
+        line.role = role or line.role
+        if leaf.is_decimal_text:
+            self._changes[0][path] = "=toDouble"
+        node = self._shift
+        *above, last = place or map(_escaped, leaf.keys)
+        for key in above:
+            below = node.setdefault(key, {})
+            if not isinstance(below, dict):
+                below = node[key] = {"@": below}
+            node = below
+        if isinstance(node.get(last), dict):
+            node, last = node[last], "@"
+        held = node.get(last, [])
+        node[last] = [*(held if isinstance(held, list) else [held]), path] if held else path
+
+    def _leave_out(self, leaf: Leaf, reason: str, confidence: float) -> DraftLine:
+        made = DraftLine(
+            path=leaf.place,
+            type=leaf.type,
+            count=leaf.count,
+            reason=reason,
+            confidence=round(confidence, 2),
+            looks_like=leaf.looks_like,
+        )
+        self._lines[leaf] = made
+        return made
+
+
+def _escaped(key: str) -> str:
+    return "".join(f"\\{each}" if each in _SPECIAL else each for each in key)

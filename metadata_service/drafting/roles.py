@@ -1,0 +1,125 @@
+"""Which leaves say what an event is: its id, its order, its name, and the identifiers of the person."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from idgraph.model.specs import IDENTIFIER_TYPE_PATTERN
+from metadata_service.drafting.sample import NAMES, Leaf, Sample, words
+
+
+class Guess(NamedTuple):
+    """A leaf in a role. `confidence` is from 0 to 1."""
+
+    leaf: Leaf
+    reason: str
+    confidence: float
+    name: str = ""
+    """Of an identifier: its type."""
+    is_fallback: bool = False
+
+
+_IDS, _OF_EVENTS, _ENVELOPES, _PERSONS, _DEVICES, _TRANSPORT = (
+    frozenset(NAMES[each]) for each in ("ids", "of events", "envelopes", "persons", "devices", "transport")
+)
+_TIMES, _NAMES = ([tuple(name.split()) for name in NAMES[each]] for each in ("times", "event names"))
+MOST_NAMES = 50
+_UNSURE = 9
+
+
+def is_transport(leaf: Leaf) -> bool:
+    """Whether it says how the event travelled."""
+    return bool(leaf.around & _TRANSPORT)
+
+
+def event_id(sample: Sample, source: str) -> Guess | None:
+    """A leaf that is another one in each event and whose name says that it names the event. The id of a part, as of a cart,
+    may differ in each event too: it names the part."""
+    found: list[Guess] = []
+    for leaf in _of_the_event(sample):
+        if leaf.count < sample.count or len(leaf.distinct) < 0.9 * sample.count or not _is_id(leaf):
+            continue
+        rest = set(leaf.words) - _IDS
+        if leaf.words[-1] == "id" and not rest:
+            found.append(Guess(leaf, "the event's own id, another one in each event", 0.85))
+        elif rest and rest <= _OF_EVENTS:
+            found.append(Guess(leaf, "its name says so, and each event has another one", 0.95))
+        elif rest and rest <= {_singular(word) for word in words(source)}:
+            found.append(Guess(leaf, f"named as what {source} sends, and each event has another one", 0.9))
+    return max(found, key=lambda guess: guess.confidence, default=None)
+
+
+def ordinal(sample: Sample) -> Guess | None:
+    """A time that each event has; not when it was sent or received."""
+    found = []
+    for leaf in _of_the_event(sample):
+        rank = next((n for n, name in enumerate(_TIMES) if set(name) <= set(leaf.words)), len(_TIMES))
+        if leaf.count < sample.count or leaf.time is None or is_transport(leaf) or rank == len(_TIMES):
+            continue
+        unit = "" if leaf.time == "text" else f", in {leaf.time}"
+        found.append(
+            Guess(leaf, f"a time in each event{unit}, when it happened by its name", 0.95 - 0.03 * rank)
+        )
+    return max(found, key=lambda guess: guess.confidence, default=None)
+
+
+def event_name(sample: Sample) -> Guess | None:
+    """A text with few values that says what happened."""
+    for place, name in enumerate(_NAMES):
+        for leaf in sample.leaves:
+            few = len(leaf.distinct) <= min(MOST_NAMES, max(1, sample.count // 2))
+            is_name = len(leaf.keys) == 1 and leaf.words == name and leaf.type == "string"
+            if is_name and few and 2 * leaf.count > sample.count and leaf.texts(r".{1,100}"):
+                return Guess(leaf, f"{len(leaf.distinct)} values, and its name says so", 0.9 - 0.05 * place)
+    return None
+
+
+def identifiers(sample: Sample, namespaces: Mapping[str, str]) -> list[Guess]:
+    """One leaf for each type of identifier, the primary one first: what is a person's own, then e-mail and phone, then devices.
+    `namespaces` are the types that specs use already."""
+    found: dict[str, tuple[int, Guess]] = {}
+    for leaf in sorted(sample.leaves, key=lambda each: (-each.count, len(each.keys))):
+        rank, guess = _identifier(leaf, namespaces)
+        if guess is not None:
+            found.setdefault(guess.name, (rank, guess))
+    ordered = sorted(found.values(), key=lambda each: each[0])
+    sure = [guess for rank, guess in ordered if rank < _UNSURE]
+    return sure or [guess for _, guess in ordered[:1]]
+
+
+def _identifier(leaf: Leaf, namespaces: Mapping[str, str]) -> tuple[int, Guess | None]:
+    of, parent = leaf.words, words(leaf.keys[-2]) if len(leaf.keys) > 1 else ()
+    name = "_".join((*parent, *of) if len(of) == 1 and of[0] in _IDS else of)
+    owner = set(name.split("_")) - _IDS
+    if leaf.looks_like == "email" or (of[-1:] == ("email",) and leaf.texts(r"\s*\S+@\S+\s*")):
+        return 1, Guess(leaf, "its values are e-mail addresses", 0.95, "email")
+    if leaf.looks_like == "phone":
+        return 2, Guess(leaf, "its values are phone numbers", 0.8, "phone")
+    if not _is_id(leaf) or re.fullmatch(IDENTIFIER_TYPE_PATTERN, name) is None:
+        return _UNSURE, None
+    known = ", as in specs that are in force" if name in namespaces else ""
+    if owner and owner <= _PERSONS:
+        return 0, Guess(leaf, f"its name says whose number it is{known}", 0.97 if known else 0.9, name)
+    if owner and owner <= _DEVICES:
+        return 3, Guess(leaf, f"names a device, which may move{known}", 0.95 if known else 0.85, name, True)
+    if known:
+        return 4, Guess(leaf, "a type of identifier of specs in force", 0.7, name)
+    return _UNSURE, Guess(leaf, "no leaf surely names a person; this is an id in most events", 0.2, name)
+
+
+def _of_the_event(sample: Sample) -> Iterable[Leaf]:
+    return (
+        leaf
+        for leaf in sample.leaves
+        if len(leaf.keys) == 1 or (len(leaf.keys) == 2 and set(words(leaf.keys[0])) <= _ENVELOPES)
+    )
+
+
+def _is_id(leaf: Leaf) -> bool:
+    return leaf.words[-1] in _IDS and leaf.type in ("string", "integer")
+
+
+def _singular(word: str) -> str:
+    return word[:-3] + "y" if word.endswith("ies") else word.removesuffix("s")

@@ -1,0 +1,144 @@
+"""What sample events show of each leaf: how often it is there, its types, and the shape of its values."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from idgraph.model import canonical
+from transforms.schema.detection import shaped_key, tests_of
+from transforms.spec.pointers import epoch_milliseconds, pointer
+
+NAMES: dict[str, Any] = json.loads(Path(__file__).with_name("names.json").read_bytes())
+"""What names mean, as words in lower case."""
+MOST_LEAVES = 500
+MOST_VALUES = 100
+"""Of each leaf whose shape is looked at."""
+
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
+_DECIMAL = r"-?\d{1,15}(\.\d{1,15})?"
+_TYPES = {str: "string", bool: "boolean", int: "integer", list: "array"}
+
+
+def words(key: str) -> tuple[str, ...]:
+    """`userID` and `user_id` are the same two words."""
+    return tuple(word.lower() for word in _WORD.findall(key))
+
+
+@dataclass(eq=False)
+class Leaf:
+    """One place of the payloads that holds values. `events` has one bit for each event that has it."""
+
+    keys: tuple[str, ...]
+    events: int = 0
+    types: Counter[str] = field(default_factory=Counter)
+    values: list[Any] = field(default_factory=list)
+    distinct: set[bytes] = field(default_factory=set)
+
+    @property
+    def count(self) -> int:
+        return self.events.bit_count()
+
+    @property
+    def place(self) -> str:
+        return pointer(*self.keys)
+
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        """Of the last key."""
+        return words(self.keys[-1])
+
+    @cached_property
+    def around(self) -> frozenset[str]:
+        """Words of all its keys."""
+        return frozenset(word for key in self.keys for word in words(key))
+
+    @cached_property
+    def type(self) -> str:
+        """`number` includes integers; of other types, the most frequent."""
+        if set(self.types) <= {"integer", "number"}:
+            return "number" if "number" in self.types else "integer"
+        return self.types.most_common(1)[0][0]
+
+    @cached_property
+    def looks_like(self) -> str | None:
+        """What a detector takes most of its values for."""
+        tests = tests_of(self.keys)
+        found = [tests[type(value)](value) for value in self.values if type(value) in tests]
+        kinds = Counter(str(each.kind) for each in found if each is not None)
+        return next((kind for kind, count in kinds.most_common(1) if 2 * count > len(self.values)), None)
+
+    def texts(self, pattern: str) -> bool:
+        """Whether all its values are texts of this form."""
+        return all(isinstance(value, str) and re.fullmatch(pattern, value) for value in self.values)
+
+    @cached_property
+    def time(self) -> str | None:
+        """`text`, `milliseconds` or `seconds` if all its values are times."""
+        for kind, least in (("milliseconds", 10**12), ("seconds", 10**9)):
+            if all(type(value) is int and least <= value < 4 * least for value in self.values):
+                return kind
+        is_text = all(
+            isinstance(value, str) and epoch_milliseconds(value) is not None for value in self.values
+        )
+        return "text" if is_text else None
+
+    @property
+    def is_decimal_text(self) -> bool:
+        """Numbers that were written as texts: some have a decimal point."""
+        is_number = self.texts(_DECIMAL) and any("." in value for value in self.values)
+        return is_number and not self.around & {"version", "build", "release"}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The leaves of some events, in the order in which they first stand there; those that no spec should map, with the reason."""
+
+    count: int
+    leaves: list[Leaf]
+    left_out: dict[Leaf, str]
+    is_cut: bool
+
+
+def read_sample(events: Sequence[dict[str, Any]]) -> Sample:
+    """At most `MOST_LEAVES` leaves. Null is no value, and an array is one."""
+    found: dict[tuple[str, ...], Leaf] = {}
+    is_cut = False
+    for number, event in enumerate(events):
+        for keys, value in _leaves(event, ()):
+            leaf = found.get(keys)
+            if leaf is None:
+                if len(found) == MOST_LEAVES:
+                    is_cut = True
+                    continue
+                leaf = found[keys] = Leaf(keys)
+            leaf.events |= 1 << number
+            leaf.types[_TYPES.get(type(value), "number")] += 1
+            leaf.distinct.add(canonical.encode(value))
+            if len(leaf.values) < MOST_VALUES:
+                leaf.values.append(value)
+    above = {keys[:length] for keys in found for length in range(1, len(keys))}
+    left_out = {leaf: reason for leaf in found.values() if (reason := _unusual(leaf, above))}
+    return Sample(len(events), [leaf for leaf in found.values() if leaf not in left_out], left_out, is_cut)
+
+
+def _unusual(leaf: Leaf, above: set[tuple[str, ...]]) -> str | None:
+    if leaf.keys in above:
+        return "in some events an object stands there, whose leaves are mapped"
+    if any(not words(key) or len(key) > 100 or "|" in key or shaped_key(key) for key in leaf.keys):
+        return "a key of it is no name"
+    return None
+
+
+def _leaves(value: dict[str, Any], above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for key, below in value.items():
+        if isinstance(below, dict):
+            yield from _leaves(below, (*above, key))
+        elif below is not None:
+            yield (*above, key), below
