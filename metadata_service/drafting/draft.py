@@ -13,8 +13,8 @@ from idgraph.model.errors import SpecError
 from idgraph.model.specs import RESERVED_KEY, IdentifierPlace, SpecDefinition, SpecType
 from metadata_service.drafting import roles
 from metadata_service.drafting.roles import Guess
-from metadata_service.drafting.sample import NAMES, Leaf, Sample, read_sample, words
-from metadata_service.drafting.targets import PLAIN, Target, Targets, camel, own_path
+from metadata_service.drafting.sample import NAMES, Sample, SampleLeaf, read_sample, words
+from metadata_service.drafting.targets import PLAIN, DraftTarget, Targets, camel, own_path
 
 LineRole = Literal["event id", "ordinal", "event name", "identifier"]
 _SPECIAL = frozenset("*|&$#@[].\\")
@@ -84,7 +84,7 @@ class _Drafting:
         self._sample = sample
         self._targets = Targets(known)
         self._root = camel(*(words(source) or ("source",)))
-        self._lines: dict[Leaf, DraftLine] = {}
+        self._lines: dict[SampleLeaf, DraftLine] = {}
         self._shift: dict[str, Any] = {}
         self._changes: list[dict[str, str]] = [{}, {}]
         self._taken: dict[tuple[str, ...], int] = {}
@@ -182,19 +182,21 @@ class _Drafting:
                 found[value] = found.get(value, 0) | 1 << number
         return dict(list(found.items())[: roles.MOST_NAMES])
 
-    def _is_property(self, leaf: Leaf) -> bool:
+    def _is_property(self, leaf: SampleLeaf) -> bool:
         """Whether it is there in events of some names only, and in the object that holds what is special to each."""
         holder = leaf.keys[0]
         is_held = words(holder)[-1] in NAMES["properties"] and words(holder)[0] not in ("user", "person")
         is_plain = len(leaf.keys) > 1 and re.fullmatch(r"\w+", holder) is not None
         return is_held and is_plain and leaf.count < self._sample.count and not roles.is_transport(leaf)
 
-    def _map_property(self, leaf: Leaf, named: dict[str, int], guess: Guess | None = None) -> list[str]:
+    def _map_property(self, leaf: SampleLeaf, named: dict[str, int], guess: Guess | None = None) -> list[str]:
         """Under each name of an event that has it."""
         line = self._leave_out(leaf, "no name of an event stands beside it", 0.4)
         for name, having in named.items():
             events = leaf.events & having
-            own = Target(own_path(leaf, f"activity.{camel(*words(name))}", 1), "what this event says", 0.7)
+            own = DraftTarget(
+                own_path(leaf, f"activity.{camel(*words(name))}", 1), "what this event says", 0.7
+            )
             target = self._free(self._targets.find(leaf, words(name)), own, events)
             if events and target is not None and self._name is not None:
                 top, selected, *below = map(_escaped, (self._name.leaf.keys[0], name, *leaf.keys[1:]))
@@ -204,18 +206,20 @@ class _Drafting:
                 self._put(leaf, target.path, why, "identifier" if guess else None, place, events)
         return line.maps_to
 
-    def _map(self, leaf: Leaf) -> None:
+    def _map(self, leaf: SampleLeaf) -> None:
         if roles.is_transport(leaf):
             self._leave_out(leaf, "says how the event travelled, not who the person is", 0.7)
             return
-        fallback = Target(own_path(leaf, self._root), "no attribute has this name: it keeps its own", 0.5)
+        fallback = DraftTarget(
+            own_path(leaf, self._root), "no attribute has this name: it keeps its own", 0.5
+        )
         target = self._free(self._targets.find(leaf), fallback, leaf.events)
         if target is None:
             self._leave_out(leaf, "another leaf has its place", 0.4)
         else:
             self._put(leaf, target.path, target)
 
-    def _free(self, found: Target | None, fallback: Target, events: int) -> Target | None:
+    def _free(self, found: DraftTarget | None, fallback: DraftTarget, events: int) -> DraftTarget | None:
         return next((each for each in (found, fallback) if each and self._is_free(each.path, events)), None)
 
     def _is_free(self, path: str, events: int) -> bool:
@@ -229,9 +233,9 @@ class _Drafting:
 
     def _put(
         self,
-        leaf: Leaf,
+        leaf: SampleLeaf,
         path: str,
-        why: Guess | Target,
+        why: Guess | DraftTarget,
         role: LineRole | None = None,
         place: tuple[str, ...] = (),
         events: int | None = None,
@@ -255,7 +259,7 @@ class _Drafting:
         held = node.get(last, [])
         node[last] = [*(held if isinstance(held, list) else [held]), path] if held else path
 
-    def _leave_out(self, leaf: Leaf, reason: str, confidence: float) -> DraftLine:
+    def _leave_out(self, leaf: SampleLeaf, reason: str, confidence: float) -> DraftLine:
         made = DraftLine(
             path=leaf.place,
             type=leaf.type,

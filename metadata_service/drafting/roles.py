@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from idgraph.model.specs import IDENTIFIER_TYPE_PATTERN
-from metadata_service.drafting.sample import NAMES, Leaf, Sample, words
+from metadata_service.drafting.sample import NAMES, Sample, SampleLeaf, words
 
 
 class Guess(NamedTuple):
     """A leaf in a role. `confidence` is from 0 to 1."""
 
-    leaf: Leaf
+    leaf: SampleLeaf
     reason: str
     confidence: float
     name: str = ""
@@ -29,7 +29,7 @@ MOST_NAMES = 50
 _UNSURE = 9
 
 
-def is_transport(leaf: Leaf) -> bool:
+def is_transport(leaf: SampleLeaf) -> bool:
     """Whether it says how the event travelled."""
     return bool(leaf.around & _TRANSPORT)
 
@@ -89,7 +89,7 @@ def identifiers(sample: Sample, namespaces: Mapping[str, str]) -> list[Guess]:
     return sure or [guess for _, guess in ordered[:1]]
 
 
-def _identifier(leaf: Leaf, namespaces: Mapping[str, str]) -> tuple[int, Guess | None]:
+def _identifier(leaf: SampleLeaf, namespaces: Mapping[str, str]) -> tuple[int, Guess | None]:
     of, parent = leaf.words, words(leaf.keys[-2]) if len(leaf.keys) > 1 else ()
     name = "_".join((*parent, *of) if len(of) == 1 and of[0] in _IDS else of)
     owner = set(name.split("_")) - _IDS
@@ -109,7 +109,7 @@ def _identifier(leaf: Leaf, namespaces: Mapping[str, str]) -> tuple[int, Guess |
     return _UNSURE, Guess(leaf, "no leaf surely names a person; this is an id in most events", 0.2, name)
 
 
-def _of_the_event(sample: Sample) -> Iterable[Leaf]:
+def _of_the_event(sample: Sample) -> Iterable[SampleLeaf]:
     return (
         leaf
         for leaf in sample.leaves
@@ -117,7 +117,7 @@ def _of_the_event(sample: Sample) -> Iterable[Leaf]:
     )
 
 
-def _is_id(leaf: Leaf) -> bool:
+def _is_id(leaf: SampleLeaf) -> bool:
     return leaf.words[-1] in _IDS and leaf.type in ("string", "integer")
 
 

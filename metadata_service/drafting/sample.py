@@ -32,7 +32,7 @@ def words(key: str) -> tuple[str, ...]:
 
 
 @dataclass(eq=False)
-class Leaf:
+class SampleLeaf:
     """One place of the payloads that holds values. `events` has one bit for each event that has it."""
 
     keys: tuple[str, ...]
@@ -101,14 +101,14 @@ class Sample:
     """The leaves of some events, in the order in which they first stand there; those that no spec should map, with the reason."""
 
     count: int
-    leaves: list[Leaf]
-    left_out: dict[Leaf, str]
+    leaves: list[SampleLeaf]
+    left_out: dict[SampleLeaf, str]
     is_cut: bool
 
 
 def read_sample(events: Sequence[dict[str, Any]]) -> Sample:
     """At most `MOST_LEAVES` leaves. Null is no value, and an array is one."""
-    found: dict[tuple[str, ...], Leaf] = {}
+    found: dict[tuple[str, ...], SampleLeaf] = {}
     is_cut = False
     for number, event in enumerate(events):
         for keys, value in _leaves(event, ()):
@@ -117,7 +117,7 @@ def read_sample(events: Sequence[dict[str, Any]]) -> Sample:
                 if len(found) == MOST_LEAVES:
                     is_cut = True
                     continue
-                leaf = found[keys] = Leaf(keys)
+                leaf = found[keys] = SampleLeaf(keys)
             leaf.events |= 1 << number
             leaf.types[_TYPES.get(type(value), "number")] += 1
             leaf.distinct.add(canonical.encode(value))
@@ -128,7 +128,7 @@ def read_sample(events: Sequence[dict[str, Any]]) -> Sample:
     return Sample(len(events), [leaf for leaf in found.values() if leaf not in left_out], left_out, is_cut)
 
 
-def _unusual(leaf: Leaf, above: set[tuple[str, ...]]) -> str | None:
+def _unusual(leaf: SampleLeaf, above: set[tuple[str, ...]]) -> str | None:
     if leaf.keys in above:
         return "in some events an object stands there, whose leaves are mapped"
     if any(not words(key) or len(key) > 100 or "|" in key or shaped_key(key) for key in leaf.keys):

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from idgraph.model import paths
-from metadata_service.drafting.sample import NAMES, Leaf, words
+from metadata_service.drafting.sample import NAMES, SampleLeaf, words
 
 
-class Target(NamedTuple):
+class DraftTarget(NamedTuple):
     """A path, why, and how sure that is, from 0 to 1."""
 
     path: str
@@ -39,7 +39,7 @@ def camel(*parts: str) -> str:
     return parts[0] + "".join(part.capitalize() for part in parts[1:])
 
 
-def own_path(leaf: Leaf, root: str, skipped: int = 0) -> str:
+def own_path(leaf: SampleLeaf, root: str, skipped: int = 0) -> str:
     """The keys of the leaf as they are, without mere wrappers, below a root."""
     keys = [words(key) for key in leaf.keys[skipped:]]
     kept = [key for key in keys[:-1] if key[-1] not in _WRAPPERS]
@@ -58,7 +58,7 @@ class Targets:
             if keys[-1] and PLAIN.fullmatch(path):
                 self._by_name[keys[-1]].append(_Known(path, data_type, around, of_event))
 
-    def find(self, leaf: Leaf, context: tuple[str, ...] = ()) -> Target | None:
+    def find(self, leaf: SampleLeaf, context: tuple[str, ...] = ()) -> DraftTarget | None:
         """`context` are words that stand for the event, such as its name."""
         found = self._known(leaf, context)
         if found is not None or context:
@@ -70,10 +70,10 @@ class Targets:
                 kind = next((each for each in NAMES["address kinds"] if each in leaf.around), None)
                 if path.startswith("address.") and kind:
                     path = f"address.{kind}.{path.rpartition('.')[2]}"
-                return Target(path, "the usual place for what is named so", 0.8)
+                return DraftTarget(path, "the usual place for what is named so", 0.8)
         return None
 
-    def _known(self, leaf: Leaf, context: tuple[str, ...]) -> Target | None:
+    def _known(self, leaf: SampleLeaf, context: tuple[str, ...]) -> DraftTarget | None:
         """The attribute of the same name which shares most of the words above it. A name that says nothing by itself, such as
         `id`, needs one of those: the id of a cart is not that of an order."""
         parent = words(leaf.keys[-2]) if len(leaf.keys) > 1 else ()
@@ -93,4 +93,4 @@ class Targets:
         ranked.sort(reverse=True)
         if not ranked or (len(ranked) > 1 and ranked[0][:3] == ranked[1][:3]):
             return None
-        return Target(ranked[0][3], "an attribute of this name and type", 0.9 if ranked[0][0] else 0.7)
+        return DraftTarget(ranked[0][3], "an attribute of this name and type", 0.9 if ranked[0][0] else 0.7)
