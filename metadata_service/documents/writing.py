@@ -1,4 +1,4 @@
-"""Mapping specs as text for people to edit, and what differs between two texts."""
+"""Mapping specs and identity rules as text for people to edit, and what differs between two texts."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import difflib
 import json
 from typing import Any, NamedTuple
 
-from idgraph.model.specs import SpecDefinition
+from pydantic import BaseModel
 
 
-def spec_text(document: SpecDefinition, *left_out: str) -> str:
+def spec_text(document: BaseModel, *left_out: str) -> str:
     """A version as JSON: without what has its default, what the service keeps beside it, and the fields that are left out."""
     stated = document.model_dump(
         mode="json", exclude={"version", "created", *left_out}, exclude_defaults=True

@@ -72,6 +72,7 @@ NAVIGATION = (
         (
             NavigationItem("Profiles", "/ui/profiles", "person", ""),
             NavigationItem("Review", "/ui/review/violations", "warning", "", Scope.LINKS),
+            NavigationItem("Identity Rules", "/ui/rules", "rules", "/v1/identity-rules"),
         ),
     ),
     (

@@ -21,6 +21,7 @@ SHOWN = {
     "spec-editor": "/ui/specs/shop-segment/edit",
     "profile": "/ui/profiles/user_id:3474",
     "review": "/ui/review/violations",
+    "rules": "/ui/rules?from=0",
     "explain": "/ui/profiles/user_id:3474/explain?with=anonymous_id:609db510",
     "users": "/ui/users",
     "keys": "/ui/keys",

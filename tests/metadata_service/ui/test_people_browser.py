@@ -97,3 +97,21 @@ def test_one_value_is_revealed_and_a_request_is_answered(officer: Page) -> None:
     officer.get_by_role("button", name="Collect everything").click()
     officer.get_by_role("link", name="Download the document").wait_for()
     assert axe_violations(officer) == []
+
+
+def test_identity_rules_are_previewed_and_published(browser: Browser, whole: Whole) -> None:
+    database = whole.site.app.state.service.database
+    token = create_token(database, "rules publisher", Role.PUBLISHER, None, 100)
+    with signed_in(browser, whole.site, token, viewport={"width": 1440, "height": 900}) as page:
+        page.get_by_role("link", name="Identity Rules").click()
+        page.get_by_label("Rules as JSON").fill('{"namespaces": {"email": {"max": 1}}, "limits": 1}')
+        page.get_by_role("button", name="Check").click()
+        page.get_by_text("/limits").wait_for()
+        page.get_by_label("Rules as JSON").fill('{"namespaces": {"user_id": {"unique": true}}}')
+        page.get_by_role("button", name="Preview effect").click()
+        page.get_by_text("What the draft would do").wait_for()
+        assert axe_violations(page) == []
+        page.get_by_label("Reason").fill("one number per customer")
+        page.get_by_role("button", name="Publish version").click()
+        page.get_by_text("Published version").wait_for()
+        assert axe_violations(page) == []
