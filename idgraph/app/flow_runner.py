@@ -30,6 +30,7 @@ from idgraph.projection.runner import ProjectionRunner
 from ingestion.metadata.follower import SnapshotFollower
 from ingestion.metadata.schema_buffer import SchemaBuffer, SchemaSender
 from ingestion.metadata.schema_journal import SchemaJournal
+from ingestion.metadata.spec_usage import SpecUsage
 from ingestion.sources.files.taken import folder_of, path_below
 from ingestion.sources.stream import InputStream, Intake
 from ingestion.spark import checkpoints
@@ -100,7 +101,7 @@ def run_flow(
         watched = observed(settings, resources, snapshots, projection, stream.waiting, is_running, on_batch)
         on_batch = stack.enter_context(watched)
         seen = reported(settings, snapshots, projection, stream.waiting, is_running, on_batch)
-        on_batch = stack.enter_context(seen)
+        on_batch = _noting_uses(stack.enter_context(seen), stack.enter_context(SpecUsage(client)))
         on_start()
         metadata = snapshots, schema
         on_commit = projection.wake if projection else lambda: None
@@ -112,6 +113,14 @@ def run_flow(
             flow.run(stop, intake)
         finally:
             running.clear()
+
+
+def _noting_uses(on_batch: Callable[[BatchReport], None], usage: SpecUsage) -> Callable[[BatchReport], None]:
+    def note(report: BatchReport) -> None:
+        usage.add(report.counts.uses)
+        on_batch(report)
+
+    return note
 
 
 def _is_any_running(flows: list[Flow]) -> bool:

@@ -22,6 +22,46 @@ class SpecRecord(BaseModel):
     document: SpecDocument = Field(description="The latest version.")
 
 
+class SpecUseRecord(BaseModel):
+    """What flows made of a spec's version in force, of one source. Events are counted by a sample, and again when a micro-batch
+    is: about so many."""
+
+    source: str
+    events: int
+    errors: int = Field(description="Events that were set aside.")
+    since: datetime
+    last_used: datetime
+    unread: list[str] = Field(
+        description="Fields of the input that the spec does not read, as JSON pointers."
+    )
+
+
+class SpecHealthRecord(BaseModel):
+    """An active spec, and its use by source."""
+
+    name: str
+    version: int
+    source: str
+    event_type: str
+    uses: list[SpecUseRecord]
+
+
+class UnmappedRecord(BaseModel):
+    """Events of a source that no active spec maps: about so many, until its last one."""
+
+    source: str
+    events: int
+    last_seen: datetime
+
+
+class SpecHealthList(BaseModel):
+    """A page of specs by name; `unmapped` is of all."""
+
+    items: list[SpecHealthRecord]
+    next: str | None
+    unmapped: list[UnmappedRecord]
+
+
 class ProvenanceRecord(BaseModel):
     """The author of a version, the time and the reason."""
 

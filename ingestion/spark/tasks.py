@@ -12,7 +12,7 @@ from zlib import crc32
 import pyarrow as pa
 
 from idgraph.model.backoff import Backoff
-from idgraph.model.dead_letters import DeadLetter
+from idgraph.model.dead_letters import DeadLetter, DeadLetterReason
 from idgraph.model.kafka import kafka_sources
 from idgraph.model.sources import file_sources
 from ingestion.sources.files.lines import FileNames, FileRecords
@@ -208,7 +208,12 @@ def _map_report(output: MapOutput, refused: list[str]) -> StageReport:
         changes=list(reported_changes(output.changes, output.proposals)),
         refused=refused,
         sources=output.sources,
+        uses=output.uses,
     )
+    for each in output.dead_letters:
+        name, _, version = (each.spec or "").partition("@")
+        if each.source and (name or each.reason is DeadLetterReason.NO_SPEC):
+            report.uses.of(name, int(version or 0), each.source).errors += 1
     report.count(output)
     return report
 

@@ -122,7 +122,7 @@ class EventMapper:
         `latest` (epoch milliseconds). Raises SchemaRegistryError, and ConfigError for a registry's unreadable secret."""
         stage, spec_ref, leaves = "decode", None, None
         try:
-            event = self._read(record)
+            event = self.read(record)
             stage = "map"
             spec = self._snapshot.spec_for(event.source, event.type)
             if spec is None:
@@ -186,7 +186,8 @@ class EventMapper:
             self._snapshot.attributes.take_back(leaves)
         return None
 
-    def _read(self, record: RawRecord) -> Event:
+    def read(self, record: RawRecord) -> Event:
+        """The event of a record. Raises EventError, SchemaRegistryError."""
         event = self._readers[record.source].read(record)
         # A source's name is stored readable, in stamps and in the catalogue, and may come out of the event.
         if event.source != record.source:

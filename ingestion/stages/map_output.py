@@ -19,7 +19,7 @@ from idgraph.model.identifiers import Identifier
 from idgraph.model.stamps import SpecRef
 from idgraph.model.tombstones import NO_EPOCH
 from ingestion.sources.files.lines import DamagedRecord
-from ingestion.stages.outcomes import MAX_REPORTED_CHANGES
+from ingestion.stages.outcomes import MAX_REPORTED_CHANGES, Uses
 from merge import codec
 from transforms.schema.attribute_nodes import Leaves
 
@@ -132,6 +132,7 @@ class MapOutput(BatchCounts, kw_only=True):
     """Fragments that an event could not be joined to."""
     sources: dict[str, int] = field(default_factory=dict)
     """How many records of each configured source."""
+    uses: Uses = field(default_factory=Uses)
 
     def encoded(self) -> Iterator[EncodedChange]:
         """The changes of all fragments."""
@@ -156,6 +157,7 @@ class MapOutput(BatchCounts, kw_only=True):
             self.note(change, where, part.proposals.get(change))
         for source, count in part.sources.items():
             self.sources[source] = self.sources.get(source, 0) + count
+        self.uses.add(part.uses)
         self.dead_letters += part.dead_letters
         self.refused |= part.refused
         self.erasure_epochs |= part.erasure_epochs

@@ -22,6 +22,7 @@ from ingestion.stages.dead_letters import BatchAttempt, BatchDeadLetters, DeadLe
 from ingestion.stages.map import EventMapper
 from ingestion.stages.map_output import MapOutput, MappedChunk, Record
 from ingestion.stages.protect import Protector
+from ingestion.stages.usage import UsageCounter
 from transforms.privacy.blind_index import BlindIndex
 from transforms.privacy.sealing import DataKeys
 from transforms.spec.mapping import CompiledSnapshot
@@ -80,6 +81,7 @@ class MapStage:
         self._mapper = EventMapper(
             snapshot, sources, self._protector, self._dead_letters, formats or PayloadFormats()
         )
+        self._usage = UsageCounter(snapshot, sources, self._mapper.read)
         self._aggregator = Aggregator(snapshot.attributes.policies)
 
     def run(self, records: Iterable[Record]) -> Iterator[MapOutput]:
@@ -93,6 +95,7 @@ class MapStage:
         for chunk in chunked(records, self._flow.combine_events):
             part = MapOutput(events=len(chunk), sources=Counter(map(_SOURCE, chunk)))
             mapped = self._mapped(chunk, part, is_again)
+            self._usage.look_at(chunk, part)
             if output.has_other_epochs(part):
                 # A later tombstone refuses earlier events: joined to later ones they would take these with them.
                 yield from self._finished(output, taken, is_again)

@@ -14,6 +14,7 @@ from idgraph.model.classification import Proposal
 from idgraph.model.counts import BatchCounts
 from idgraph.model.dead_letters import DeadLetter
 from idgraph.model.schema_changes import SchemaChange
+from idgraph.model.spec_use import joined_fields
 
 
 class ReportedChange(msgspec.Struct, array_like=True):
@@ -35,6 +36,36 @@ def reported_changes(
         proposal = proposals.get(change)
         said = None if proposal is None else proposal.model_dump_json()
         yield ReportedChange(*change, source, position, said)
+
+
+class ReportedUse(msgspec.Struct, array_like=True):
+    """What one spec version made of one source's events, about; of those that no spec maps, `spec` is empty. `fields` as
+    of `SpecUse`."""
+
+    spec: str
+    version: int
+    source: str
+    events: float = 0.0
+    errors: int = 0
+    fields: dict[str, bool] = field(default_factory=dict)
+
+
+class Uses(msgspec.Struct, array_like=True):
+    """Uses by spec, version and source."""
+
+    found: dict[str, ReportedUse] = field(default_factory=dict)
+
+    def of(self, spec: str, version: int, source: str) -> ReportedUse:
+        """That of a spec and a source, to be counted on."""
+        return self.found.setdefault(f"{spec}@{version}/{source}", ReportedUse(spec, version, source))
+
+    def add(self, other: Uses) -> None:
+        """Add others to these."""
+        for each in other.found.values():
+            use = self.of(each.spec, each.version, each.source)
+            use.events += each.events
+            use.errors += each.errors
+            use.fields = joined_fields(use.fields, each.fields)
 
 
 class SetAside(msgspec.Struct, array_like=True):
@@ -66,6 +97,7 @@ class StageReport(BatchCounts, array_like=True, kw_only=True):
     dead_letters: list[DeadLetter] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     sources: dict[str, int] = field(default_factory=dict)
+    uses: Uses = field(default_factory=Uses)
 
     def add(self, other: StageReport) -> None:
         """Add another report to this one."""
@@ -74,6 +106,7 @@ class StageReport(BatchCounts, array_like=True, kw_only=True):
             self.dead[reason] = self.dead.get(reason, 0) + count
         for source, count in other.sources.items():
             self.sources[source] = self.sources.get(source, 0) + count
+        self.uses.add(other.uses)
         self.set_aside.extend(other.set_aside[: MAX_REPORTED_DEAD_LETTERS - len(self.set_aside)])
         reported = other.changes[: MAX_REPORTED_CHANGES - len(self.changes)]
         self.dropped_changes += len(other.changes) - len(reported)

@@ -47,6 +47,7 @@ ROUTERS = (
     pipeline.health,
     drafts.router,
     specs.router,
+    specs.health_router,
     keys.router,
     users.router,
     users.own,

@@ -233,6 +233,22 @@ class PolicyDecisionRow(Base):
     decision: Mapped[str] = mapped_column(String(20))
 
 
+class SpecUseRow(Base):
+    """What flows made of a spec version, of one source; `spec` is empty for events that no spec maps. `fields` are those of
+    `SpecUse`, as JSON. No part of history."""
+
+    __tablename__ = "spec_uses"
+
+    spec: Mapped[str] = mapped_column(Ordered, primary_key=True)
+    version: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    source: Mapped[str] = mapped_column(Ordered, primary_key=True)
+    events: Mapped[int] = mapped_column(Counter, default=0)
+    errors: Mapped[int] = mapped_column(Counter, default=0)
+    since: Mapped[datetime] = mapped_column(UtcTime)
+    last_used: Mapped[datetime] = mapped_column(UtcTime)
+    fields: Mapped[str] = mapped_column(Text, default="{}")
+
+
 class TokenRow(Base):
     """A bearer token; only its SHA-256 is kept. `owner` is the person who made it for themselves: its name is `OWNER/NAME`."""
 

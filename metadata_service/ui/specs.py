@@ -21,6 +21,7 @@ from metadata_service.documents.problems import DocumentError, JsonFile, Problem
 from metadata_service.documents.reading import read_definition_text
 from metadata_service.documents.writing import Row, difference, spec_text
 from metadata_service.specs import catalogue
+from metadata_service.specs.health import unmapped, uses_of
 from metadata_service.specs.preview import PreviewRecord
 from metadata_service.specs.vocabulary import CompletionList, WordKind
 from metadata_service.ui.dead_letters import sample_of
@@ -44,12 +45,18 @@ def list_specs(
 ) -> Response:
     """By name."""
     require(session, "GET", "/v1/specs")
+    page = api.list_(service, PageRequest(cursor, limit), q, sort)
+    with service.database.read() as reading:
+        active = {each.name: each.active_version for each in page.items if each.active_version is not None}
+        uses, without_spec = uses_of(reading, active), unmapped(reading)
     return render(
         request,
         "specs.html",
         session,
         title="Mapping Specs",
-        page=api.list_(service, PageRequest(cursor, limit), q, sort),
+        page=page,
+        uses=uses,
+        unmapped=without_spec,
         q=q,
         sort=sort,
         may_generate=may(session, "POST", "/v1/specs/generate"),

@@ -22,12 +22,16 @@ from idgraph.model.records import (
     RulesRecord,
     SchemaRecord,
     SpecCheckRecord,
+    SpecHealthList,
+    SpecHealthRecord,
     SpecRecord,
     SpecVersionRecord,
+    UnmappedRecord,
 )
 from idgraph.model.schema_changes import RefusedSchemaChange, SchemaChange
 from idgraph.model.snapshot_changes import SnapshotChanges
 from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
+from idgraph.model.spec_use import SpecUse
 from idgraph.model.specs import SpecDefinition, SpecDocument
 from idgraph.signatures import NONCE_HEADER, PinnedKey
 from sinks.http.connection import Answer, MetadataConnection, quoted
@@ -128,6 +132,22 @@ class MetadataClient:
                 RefusedSchemaChange(some[problem.index], problem.reason) for problem in answer.problems
             ]
         return refused
+
+    def send_uses(self, uses: list[SpecUse]) -> None:
+        """Implements `SpecUses`."""
+        body = {"changes": [], "uses": [each.model_dump(mode="json") for each in uses]}
+        self._http.get_model(SchemaRecord, "PATCH", "/v1/schema", json=body)
+
+    def spec_health(self) -> tuple[list[SpecHealthRecord], list[UnmappedRecord]]:
+        """What flows made of the active specs, by name, and of events that no spec maps."""
+        found: list[SpecHealthRecord] = []
+        cursor: dict[str, str] = {}
+        while True:
+            page = self._http.get_model(SpecHealthList, "GET", "/v1/spec-health", params=cursor)
+            found += page.items
+            if page.next is None:
+                return found, page.unmapped
+            cursor = {"cursor": page.next}
 
     def put_spec(self, definition: SpecDefinition, reason: str = "", etag: str | None = None) -> SpecRecord:
         """Store a new version, also active if its status says so; the same again makes none.

@@ -14,9 +14,10 @@ from idgraph.app.jobs.spec_preview import SAMPLE, spec_preview
 from idgraph.files import write_atomically
 from idgraph.model.events import RawRecord
 from idgraph.model.jobs import Progress
+from idgraph.model.spec_use import SpecUse
 from idgraph.model.specs import SpecDefinition, SpecDocument
 from tests.app.conftest import CommandLine
-from tests.retail import Pipeline, definition, durable_keys, order, raw, records, snapshot, spec
+from tests.retail import EXAMPLE, Pipeline, definition, durable_keys, order, raw, records, snapshot, spec
 
 EMAIL = re.compile(r"[\w.]+@\w+\.\w+")
 
@@ -213,6 +214,24 @@ def test_an_erased_person_is_left_out(with_keys: CommandLine) -> None:
     assert with_keys("erase", "email:p1@example.com", "--yes").exit_code == 0
     found = previewed(with_keys, definition("orders"))
     assert (found["looked_at"], found["erased"]) == (1, 1)
+
+
+def test_the_health_of_specs_is_listed(served: CommandLine) -> None:
+    for each in ("segment", "orders"):
+        assert served("specs", "apply", EXAMPLE / "specs" / f"{each}.json").exit_code == 0
+    said = {"version": 1, "errors": 2, "last_used": 1_709_251_200_000}
+    uses = [
+        SpecUse(spec="shop-orders", source="orders", events=1234, fields={"/cart/coupon": False}, **said),
+        SpecUse(spec=None, source="amplitude", **said),
+    ]
+    with wiring.flow_client(served.settings()) as client:
+        client.send_uses(uses)
+    printed = served("specs", "health").stdout
+    for each in ("shop-orders@1 orders", "1,234", "shop-segment@1: not used yet", "amplitude"):
+        assert each in printed
+    (found,) = served.json("specs", "health", "--json")
+    assert found["specs"][0]["uses"][0]["unread"] == ["/cart/coupon"]
+    assert [each["events"] for each in found["unmapped"]] == [2]
 
 
 def test_it_can_be_stopped_between_pages(with_keys: CommandLine) -> None:

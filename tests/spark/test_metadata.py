@@ -83,6 +83,12 @@ def test_an_edit_is_in_force_while_the_stream_runs_and_no_event_is_split(tmp_pat
         finally:
             process.terminate()
             assert process.wait(60) == 0
+        # A flow that ends reports the rest of what it made of its specs: here of the version in force.
+        (health,) = (each for each in client.spec_health()[0] if each.name == edited.name)
+        (use,) = health.uses
+        assert (health.version, use.source, use.errors) == (2, "segment", 0)
+        assert 1000 <= use.events < 2050
+        assert "/userId" not in use.unread
     by_event: dict[tuple[str, str], set[int]] = {}
     for profile in exported(installation).values():
         for origin in profile["provenance"].values():

@@ -107,6 +107,35 @@ def show_spec(
         print(visible_lines(document.model_dump_json(indent=2, exclude={"version", "created"})))
 
 
+@commands.command("health")
+def show_health(context: typer.Context, as_json: Json = False) -> None:
+    """What flows made of each active spec, by source: about how many events, how many were set aside, when it was last used,
+    and how many fields of the input it does not read. Then the sources with events that no spec maps.
+
+    With --json: one object with `specs`, which name these fields, and `unmapped`.
+    """
+    with error_handler(), wiring.metadata_client(settings_of(context)) as client:
+        specs, unmapped = client.spec_health()
+        if as_json:
+            print_json(
+                {
+                    "specs": [each.model_dump(mode="json") for each in specs],
+                    "unmapped": [each.model_dump(mode="json") for each in unmapped],
+                }
+            )
+            return
+        for each in specs:
+            for use in each.uses:
+                rest = f"{use.events:,} events, {use.errors:,} set aside, last {use.last_used:%Y-%m-%d %H:%M}"
+                print(
+                    f"{each.name}@{each.version} {use.source}: about {rest}, {len(use.unread)} fields not read"
+                )
+            if not each.uses:
+                print(f"{each.name}@{each.version}: not used yet")
+        for source in unmapped:
+            print(f"{source.source}: about {source.events:,} events that no spec maps")
+
+
 @commands.command("preview")
 def preview_spec(
     context: typer.Context,

@@ -13,10 +13,12 @@ from idgraph.model.records import SchemaRecord
 from idgraph.model.schema_changes import SchemaChange
 from idgraph.model.snapshot_changes import SnapshotChanges
 from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.model.spec_use import MOST_USES, SpecUse
 from idgraph.signatures import NONCE_HEADER
 from idgraph.web.conditional import IfNoneMatch, is_listed
 from metadata_service.api.service import Actor, MetadataService, Service
 from metadata_service.attributes.discovery import MAX_CHANGES, apply_schema_changes
+from metadata_service.specs.health import take_uses
 from metadata_service.storage.database import Revision
 from metadata_service.storage.snapshots import ServedSnapshot, changes_since
 
@@ -109,11 +111,16 @@ class SchemaPatch(BaseModel):
     )
 
     changes: list[Any] = Field(max_length=MAX_CHANGES)
+    uses: list[SpecUse] = Field(default=[], max_length=MOST_USES)
 
 
 @schema.patch("")
 def patch(body: SchemaPatch, service: Service, actor: Actor) -> SchemaRecord:
-    """Make unknown paths known and record types that contradict. Sending a change again has no effect."""
+    """Make unknown paths known and record types that contradict. Sending a change again has no effect. `uses` are what flows
+    made of specs, and are added up; those of unknown specs are left out."""
+    if body.uses:
+        with service.database.write() as edit:
+            take_uses(edit.session, body.uses)
     with service.database.write(actor, "found in events") as edit:
         return apply_schema_changes(edit, body.changes)
 

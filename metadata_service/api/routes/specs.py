@@ -7,7 +7,13 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from idgraph.model.records import PolicyChangeRecord, SpecCheckRecord, SpecRecord, SpecVersionRecord
+from idgraph.model.records import (
+    PolicyChangeRecord,
+    SpecCheckRecord,
+    SpecHealthList,
+    SpecRecord,
+    SpecVersionRecord,
+)
 from idgraph.model.specs import NAME_PATTERN, SpecDefinition, SpecStatus
 from idgraph.web.conditional import IfNoneMatch, Precondition, created, json_answer
 from idgraph.web.cursors import ListPage
@@ -19,6 +25,7 @@ from metadata_service.attributes.policy_changes import request_change
 from metadata_service.specs import catalogue as spec_edits
 from metadata_service.specs import catalogue as specs
 from metadata_service.specs.approval import SpecActivation, in_force, opened_by_definition, opened_by_spec
+from metadata_service.specs.health import spec_health
 from metadata_service.specs.preview import PreviewRecord, preview_event
 from metadata_service.specs.rules import check_spec
 from metadata_service.storage.edits import Edit
@@ -112,6 +119,16 @@ def list_(
     """Specs by name, each with its latest version."""
     with service.database.read() as session:
         return specs.list_specs(session, paging, q, sort == "-name")
+
+
+health_router = APIRouter(prefix="/v1/spec-health", tags=["specs"])
+
+
+@health_router.get("")
+def health(service: Service, paging: Paging) -> SpecHealthList:
+    """What flows made of the active specs, by name: events, errors, last use, and fields of the input that nothing reads."""
+    with service.database.read() as session:
+        return spec_health(session, paging)
 
 
 @router.get("/{name}", response_model=SpecRecord)

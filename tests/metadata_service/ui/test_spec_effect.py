@@ -174,6 +174,21 @@ def test_the_editor_opens_again_with_the_draft(site: Site) -> None:
         assert each in page
 
 
+def test_the_list_says_what_no_spec_maps(site: Site) -> None:
+    assert "What no spec maps" not in site.signed_in().get("/ui/specs")
+    said = {"version": 1, "events": 1234, "errors": 5, "last_used": 1_709_251_200_000}
+    fields = {"/cart/<coupon>": False, "/cart/total": True}
+    uses = [
+        said | {"spec": "shop-amplitude", "source": "amplitude", "fields": fields},
+        said | {"spec": None, "source": "web"},
+    ]
+    site.api(Role.PIPELINE).patch("/v1/schema", json={"changes": [], "uses": uses}).raise_for_status()
+    page = site.signed_in().get("/ui/specs")
+    for each in ("about 5 events", "/cart/&lt;coupon&gt;", "1,234", "1 Mar 2024"):
+        assert each in page
+    assert "/cart/total" not in page
+
+
 @pytest.fixture
 def page(site: Site) -> Iterator[Page]:
     with (
