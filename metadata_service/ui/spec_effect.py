@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Annotated, Any
 
@@ -50,7 +51,7 @@ def of_draft(
         record = catalogue.get_spec(reading, name)
     try:
         definition, _ = read_definition_of(name, fields.get("text", ""))
-        api.check_only(definition, service)
+        warnings = api.check_only(definition, service).warnings
     except (DocumentError, SpecError) as error:
         kept: dict[str, Any] = {each: fields.get(each, "") for each in ("reason", "sample")}
         return show_editor(request, session, record, fields.get("text", ""), 422, refusal=str(error), **kept)
@@ -67,7 +68,7 @@ def of_draft(
                 found = client.call("POST", "specs", "previews", body=body)
     except ProfileServiceError as error:
         found = {"problem": str(error), "status": error.status}
-    return _page(request, session, service, record, fields, found, definition.digest())
+    return _page(request, session, service, record, fields, found, definition.digest(), warnings)
 
 
 @router.get(LIST + "/{name}/effect/{job}")
@@ -130,6 +131,7 @@ def _page(
     fields: dict[str, str],
     found: dict[str, Any],
     draft: str = "",
+    warnings: Sequence[str] = (),
 ) -> Response:
     before = ""
     if record.active_version is not None:
@@ -145,6 +147,7 @@ def _page(
         title=f"Effect on {record.name}",
         is_rail=True,
         is_poll=False,
+        warnings=warnings,
         text=fields["text"],
         etag=fields.get("etag") or etag_of(record.model_dump_json()),
         reason=fields.get("reason", ""),
