@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from idgraph.app import wiring
+from idgraph.app.commands import spec_folder
 from idgraph.app.commands.context import JobWho, JobWhy, Json, Why, origin_of, settings_of
 from idgraph.app.exits import Exit, error_handler
 from idgraph.app.terminal import (
@@ -188,3 +189,7 @@ def retire_spec(context: typer.Context, name: str, reason: Why = "") -> None:
     with error_handler(), wiring.metadata_client(settings_of(context)) as client:
         client.retire(name, None, reason)
         print(f"{name}: retired")
+
+
+for command in (spec_folder.pull, spec_folder.diff, spec_folder.push):
+    commands.command()(command)
