@@ -18,6 +18,7 @@ import httpx
 import pytest
 
 from idgraph.app.java import class_archives
+from idgraph.model.errors import ApprovalNeededError
 from idgraph.model.specs import SpecDefinition
 from metadata_service.storage.tokens import Role
 from sinks.http.metadata import MetadataClient
@@ -141,8 +142,12 @@ def own_shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Shop, s
     folder = tmp_path_factory.mktemp("own-shop")
     with serving_shop(folder) as (shop, create):
         with MetadataClient(shop.url, shop.token) as client:
-            client.put_spec(taken("open"))
             client.put_spec(taken("halfway", FAILS_HALFWAY))
+            # It takes the events of another spec, and puts their values where nobody protects them: that needs two.
+            with pytest.raises(ApprovalNeededError) as asked:
+                client.put_spec(taken("open"))
+        with MetadataClient(shop.url, create("second", Role.ADMIN)) as second:
+            second.decide_change(asked.value.number, is_approved=True)
         yield shop, create("reader", Role.READER)
 
 
