@@ -153,6 +153,7 @@ class SchemaRecord(BaseModel):
     conflicted: int
     proposed: int
     unchanged: int
+    waiting: int = Field(default=0, description="New attributes over a cap, which are not in the catalogue.")
     refused: int
     problems: list[RefusedChangeRecord]
     snapshot_version: int
@@ -163,3 +164,30 @@ class SpecCheckRecord(BaseModel):
 
     valid: bool = True
     warnings: list[str]
+
+
+class DiscoveryCount(BaseModel):
+    """What one source, or those beyond the first thousand (`*`), added on one day in UTC."""
+
+    day: str
+    source: str
+    created: int
+    waiting: int = Field(description="Reports over a cap: these attributes are not in the catalogue.")
+
+
+class DiscoveryCounts(BaseModel):
+    """How full the catalogue is, and what the newest days brought, the newest first."""
+
+    attributes: int
+    most_attributes: int
+    most_new_per_source_and_day: int
+    days: list[DiscoveryCount]
+
+
+class PurgeRecord(BaseModel):
+    """What went, or would go. Stored values stay, and an event that has such a path discovers it again."""
+
+    purged: int
+    kept: int = Field(description="That match, and are protected by more than a detector, or were described.")
+    paths: list[str] = Field(description="The first hundred of them.")
+    is_all: bool = Field(description="False where more than 20,000 match: purge again.")

@@ -42,6 +42,14 @@ class DiscoveryDefaults(BaseModel):
         max_length=100,
         description="Paths below which specs may make keys of values. Elsewhere such an event becomes a dead letter.",
     )
+    most_new_per_source_and_day: int = Field(
+        default=10_000,
+        ge=0,
+        description="New attributes that one source may add on one day in UTC. Beyond it values are stored, and not discovered.",
+    )
+    most_attributes: int = Field(
+        default=250_000, ge=0, description="Size of the catalogue at which nothing is discovered any more."
+    )
 
 
 class MetadataSnapshot(BaseModel):

@@ -19,6 +19,7 @@ from pathlib import Path
 from idgraph.model.classification import Proposal
 from idgraph.model.errors import IdgraphError, NotFoundError, RefusedError, StoreError
 from idgraph.model.schema_changes import RefusedSchemaChange, SchemaChange, SchemaUpdates
+from idgraph.model.snapshots import DiscoveryDefaults
 from idgraph.projection.outages import Outage
 from idgraph.snapshot_file import PinnedSnapshot
 from ingestion.metadata.follower import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS
@@ -103,6 +104,7 @@ class SchemaBuffer:
         self._interval = interval
         self._known: OrderedDict[_Key, None] = OrderedDict()
         self._newest: tuple[int, str] | None = None
+        self._caps: tuple[DiscoveryDefaults, int] | None = None
         self._sent = -math.inf
         self._changed = threading.Condition()
         self._closing = False
@@ -150,6 +152,10 @@ class SchemaBuffer:
         """A micro-batch ran under this snapshot. When it is older than the one before, the service's database
         was restored from a backup: what was sent since then is not in it and must be sent again."""
         with self._changed:
+            if (caps := (pinned.snapshot.defaults, int(time.time() // 86400))) != self._caps:
+                # What was over a cap of the service may have room now.
+                self._known.clear()
+                self._caps = caps
             now = (pinned.snapshot.version, pinned.etag)
             if self._newest is not None and _went_back(self._newest, now):
                 log.warning(

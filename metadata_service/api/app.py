@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 
 from fastapi import FastAPI
 from sqlalchemy.exc import SQLAlchemyError
@@ -25,6 +26,7 @@ from metadata_service.api.routes import (
     users,
 )
 from metadata_service.api.service import MetadataService, RevisionWatch, ServiceSettings
+from metadata_service.attributes.undecided import waiting_on
 from metadata_service.specs.rules import CompileSpec, packaged_compiler
 from metadata_service.storage.database import Database, open_database
 from metadata_service.storage.snapshots import SnapshotCache
@@ -40,6 +42,8 @@ ROUTERS = (
     policies.requests,
     policies.redactions,
     policies.defaults_router,
+    policies.counts_router,
+    policies.purges,
     policies.levels_router,
     policies.log,
     pipeline.router,
@@ -83,6 +87,10 @@ def create_app(
         lifespan,
         {
             "revision": Gauge("Version of the newest snapshot.", lambda: _version(database)),
+            "attributes_over_cap": Gauge(
+                "Reports of new attributes today that a cap kept out of the catalogue.",
+                lambda: _over_cap(database),
+            ),
             "database_up": Gauge(
                 "1 while the database answers.", lambda: float(_version(database) is not None)
             ),
@@ -94,6 +102,14 @@ def create_app(
     app.state.pages = create_pages(app.state.service, profile_source)
     app.add_middleware(BesidePages, pages=app.state.pages)
     return app
+
+
+def _over_cap(database: Database) -> int | None:
+    try:
+        with database.read() as session:
+            return waiting_on(session, datetime.now(UTC))
+    except SQLAlchemyError:
+        return None
 
 
 def _version(database: Database) -> int | None:

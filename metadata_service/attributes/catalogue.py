@@ -131,6 +131,18 @@ def known_types(session: Session) -> dict[str, str]:
     return {path: data_type for path, data_type in found}  # noqa: C416 - rows are no pairs to a type checker
 
 
+def last_versions(session: Session, paths: Iterable[str]) -> dict[str, int]:
+    """The last versions of those of these paths that ever were in the catalogue."""
+    wanted = list(paths)
+    found: dict[str, int] = {}
+    for start in range(0, len(wanted), PATHS_A_QUERY):
+        query = select(AttributeVersionRow.path, func.max(AttributeVersionRow.version))
+        some = AttributeVersionRow.path.in_(wanted[start : start + PATHS_A_QUERY])
+        for path, version in session.execute(query.where(some).group_by(AttributeVersionRow.path)):
+            found[path] = version
+    return found
+
+
 def knows_any(session: Session) -> bool:
     """Whether there is any attribute."""
     return session.scalar(select(AttributeRow.path).limit(1)) is not None
@@ -232,7 +244,8 @@ def plan_attribute(
     precondition(document)
     stated = {field: getattr(definition, field) for field in AttributeDefinition.model_fields} | unstated
     if document is None:
-        return PlannedAttribute(None, None, AttributeMetadata(**stated, version=1, created=edit.at))
+        version = last_versions(edit.session, [definition.path]).get(definition.path, 0) + 1
+        return PlannedAttribute(None, None, AttributeMetadata(**stated, version=version, created=edit.at))
     known = AttributeMetadata.model_validate_json(document)
     if "source" not in definition.model_fields_set:
         stated["source"] = known.source

@@ -25,9 +25,11 @@ from metadata_service.attributes.catalogue import (
     find_attributes,
     first_below,
     get_attribute,
+    last_versions,
     write_versions,
 )
 from metadata_service.attributes.rules import classification_levels, discovery_defaults, path_problem
+from metadata_service.attributes.undecided import Room
 from metadata_service.storage.database import revision_in
 from metadata_service.storage.edits import Action, Edit
 from transforms.schema.attribute_nodes import policy_of
@@ -98,7 +100,7 @@ def apply_schema_changes(edit: Edit, entries: Sequence[Any]) -> SchemaRecord:
     known |= {attribute.path: attribute for attribute in find_attributes(edit.session, above)}
     below = first_below(edit.session, new)
     known |= {attribute.path: attribute for attribute in find_attributes(edit.session, below.values())}
-    seen = _Discovery(edit, known, below)
+    seen = _Discovery(edit, known, below, last_versions(edit.session, new))
     for change in changes:
         seen.take(change)
     seen.write()
@@ -107,6 +109,7 @@ def apply_schema_changes(edit: Edit, entries: Sequence[Any]) -> SchemaRecord:
         conflicted=seen.conflicted,
         proposed=seen.proposed,
         unchanged=seen.unchanged,
+        waiting=seen.waiting,
         refused=len(problems),
         problems=problems,
         snapshot_version=edit.version if edit.changed else revision_in(edit.session).version,
@@ -116,18 +119,30 @@ def apply_schema_changes(edit: Edit, entries: Sequence[Any]) -> SchemaRecord:
 class _Discovery:
     """The attributes that one request touches, as they become."""
 
-    def __init__(self, edit: Edit, known: dict[str, AttributeMetadata], below: dict[str, str]) -> None:
-        """`known` also has the attributes above new paths, and `below` the first one under each new path."""
-        self.created = self.conflicted = self.proposed = self.unchanged = 0
+    def __init__(
+        self,
+        edit: Edit,
+        known: dict[str, AttributeMetadata],
+        below: dict[str, str],
+        purged: dict[str, int],
+    ) -> None:
+        """`known` also has the attributes above new paths, and `below` the first one under each new path. `purged` has the
+        last versions of those that were known once."""
+        self._purged = purged
+        self.created = self.conflicted = self.proposed = self.unchanged = self.waiting = 0
         self._edit = edit
         self._stored = dict(known)
         self._now = known
         self._below = below
         self._defaults = discovery_defaults(edit.session)
         self._levels = classification_levels(edit.session)
+        self._room = Room(edit, self._defaults)
 
     def take(self, change: SchemaChange) -> None:
         attribute = self._now.get(change.path)
+        if attribute is None and not self._room.take(change.source):
+            self.waiting += 1
+            return
         if attribute is None:
             self.created += 1
             self._now[change.path] = self._proposed(self._discovered(change), change)
@@ -193,9 +208,11 @@ class _Discovery:
             source=change.source,
             first_event=change.first_event,
             status=AttributeStatus.DISCOVERED,
-            version=1,
+            version=self._purged.get(change.path, 0) + 1,
             created=self._edit.at,
-            **self._defaults.model_dump(exclude={"detection", "value_keys"}),
+            **self._defaults.model_dump(
+                include={"classification", "encryption", "authorization_level", "indexable"}
+            ),
         )
 
     def _with_conflict(

@@ -68,12 +68,11 @@ def redact(edit: Edit, row: PolicyChangeRow) -> None:
     session.flush()
 
 
-def last_redaction(session: Session) -> int:
-    """The version of the snapshot that redacted last; 0 without any."""
-    redacted = select(func.max(ChangeRow.snapshot_version)).where(
-        ChangeRow.kind == KIND, ChangeRow.action == "approved"
-    )
-    return session.scalar(redacted) or 0
+def last_removal(session: Session) -> int:
+    """The version of the snapshot that last lost paths, by a redaction or a purge; 0 without any."""
+    redacted = (ChangeRow.kind == KIND) & (ChangeRow.action == "approved")
+    removed = select(func.max(ChangeRow.snapshot_version)).where(redacted | (ChangeRow.action == "purged"))
+    return session.scalar(removed) or 0
 
 
 def described(paths: Sequence[str]) -> list[str]:

@@ -82,6 +82,7 @@ Action = Literal[
     "discovered",
     "conflicted",
     "proposed",
+    "purged",
     "requested",
     "approved",
     "refused",

@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from idgraph.web.refusals import GoneError, UnknownHistoryError
-from metadata_service.attributes.redaction import last_redaction
+from metadata_service.attributes.redaction import last_removal
 from metadata_service.attributes.rules import classification_levels, discovery_defaults
 from metadata_service.definitions import SEGMENTS, VIEWS
 from metadata_service.identity_rules import stated_rules
@@ -50,7 +50,7 @@ class SnapshotCache:
             revision = revision_in(session)
             if self._served is not None and (
                 not has_revision(session, self._served.revision)  # the database was restored from a backup
-                or last_redaction(session) > self._served.revision.version
+                or last_removal(session) > self._served.revision.version
             ):
                 self._forget()
             if self._served is None or self._served.revision != revision:
@@ -59,7 +59,7 @@ class SnapshotCache:
             return self._served
 
     def _read_changed(self, session: Session) -> None:
-        # Attributes are never deleted, but by a redaction, so the versions made since the last snapshot are all there is to
+        # Attributes are deleted by a redaction or a purge only, so the versions made since the last snapshot are all there is to
         # read, and of those the last of each path counts.
         query = select(AttributeVersionRow.path, AttributeVersionRow.document)
         if self._served is None:
@@ -109,8 +109,8 @@ def changes_since(database: Database, since: str) -> ServedSnapshot:
         newest = revision_in(session)
         if known is None or not has_revision(session, known):
             raise UnknownHistoryError("no snapshot of this catalogue has that ETag; read the whole")
-        if last_redaction(session) > known.version:
-            raise GoneError("paths were redacted since then; read the whole")
+        if last_removal(session) > known.version:
+            raise GoneError("paths were redacted or purged since then; read the whole")
         return ServedSnapshot.of(newest, _body(session, known, newest))
 
 

@@ -184,6 +184,17 @@ class DefinitionVersionRow(Base):
     document: Mapped[str] = mapped_column(Text)
 
 
+class DiscoveryCountRow(Base):
+    """What one source added to the catalogue on one day in UTC, and how often it was refused more."""
+
+    __tablename__ = "discovery_counts"
+
+    day: Mapped[str] = mapped_column(String(10), primary_key=True)
+    source: Mapped[str] = mapped_column(Ordered, primary_key=True)
+    created: Mapped[int]
+    waiting: Mapped[int]
+
+
 class DefaultsRow(Base):
     """One version of the discovery defaults; the newest holds."""
 

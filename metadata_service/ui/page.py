@@ -59,7 +59,13 @@ class NavigationItem(NamedTuple):
 
 NAVIGATION = (
     ("", (NavigationItem("Overview", HOME, "overview", "/v1/attributes"),)),
-    ("Catalogue", (NavigationItem("Search Attributes", ATTRIBUTES, "search", "/v1/attributes"),)),
+    (
+        "Catalogue",
+        (
+            NavigationItem("Search Attributes", ATTRIBUTES, "search", "/v1/attributes"),
+            NavigationItem("Schema", "/ui/schema", "schema", "/v1/discovery-defaults"),
+        ),
+    ),
     (
         "Mapping",
         (

@@ -18,7 +18,9 @@ from idgraph.model.callers import Caller, CallerList
 from idgraph.model.errors import ApprovalNeededError, MetadataError
 from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.records import (
+    DiscoveryCounts,
     PolicyChangeRecord,
+    PurgeRecord,
     RulesRecord,
     SchemaRecord,
     SpecCheckRecord,
@@ -249,6 +251,16 @@ class MetadataClient:
         """Change the discovery defaults. Raises ApprovalNeededError when that weakens protection."""
         body = _stated(defaults, DiscoveryDefaults)
         return self._put(DiscoveryDefaults, "/v1/discovery-defaults", body, reason)
+
+    def discovery_counts(self) -> DiscoveryCounts:
+        """How full the catalogue is, and what each source added of late."""
+        return self._http.get_model(DiscoveryCounts, "GET", "/v1/discovery-counts")
+
+    def purge(self, source: str | None, prefix: str, dry_run: bool, reason: str = "") -> PurgeRecord:
+        """Take undecided attributes out of the catalogue, or say which would go. Raises RefusedError."""
+        body = {"source": source, "prefix": prefix, "dry_run": dry_run}
+        params = {"reason": reason} if reason else {}
+        return self._http.get_model(PurgeRecord, "POST", "/v1/attribute-purges", json=body, params=params)
 
     def close(self) -> None:
         self._http.close()

@@ -302,3 +302,15 @@ def test_without_a_service_or_with_a_wrong_token_or_with_none(
 def test_an_empty_name_is_a_mistake_of_the_command(words: tuple[str, ...], served: CommandLine) -> None:
     result = served(*words, "")
     assert (result.exit_code, result.stderr) == (2, "error: the name is empty\n")
+
+
+def test_caps_are_set_and_undecided_attributes_purged(served: CommandLine) -> None:
+    assert "at most 2 new ones" in served("attributes", "caps", "--per-source-and-day", "2").stdout
+    send(served, discovered("a.x"), discovered("a.y"), discovered("b"))
+    (today,) = served.json("attributes", "caps", "--json")
+    assert (today["created"], today["waiting"]) == (2, 1)
+    would = served("attributes", "purge", "--prefix", "a.", "--dry-run")
+    assert would.stdout == "a.x\na.y\n"
+    assert served("attributes", "purge", "--prefix", "a.").exit_code != 0, "a purge has a reason"
+    served("attributes", "purge", "--prefix", "a.", "--reason", "noise")
+    assert served.json("attributes", "search", "--json") == []

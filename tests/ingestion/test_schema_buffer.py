@@ -14,6 +14,7 @@ import pytest
 from idgraph.model.attributes import DataType
 from idgraph.model.errors import MetadataError, RefusedError, StoreError
 from idgraph.model.schema_changes import RefusedSchemaChange, SchemaChange, SchemaUpdates
+from idgraph.model.snapshots import DiscoveryDefaults
 from idgraph.snapshot_file import PinnedSnapshot
 from ingestion.metadata import schema_buffer
 from ingestion.metadata.schema_buffer import SchemaBuffer, SchemaSender
@@ -302,6 +303,18 @@ def test_what_was_sent_is_sent_again_to_a_service_that_was_restored_from_a_backu
             assert buffer.add(changes("a")) == reported, version
             eventually(lambda: buffer.waiting() == 0)
     assert service.taken() == ["a", "a", "a"]
+
+
+def test_what_was_over_a_cap_is_sent_again_when_the_defaults_changed(journal: Path) -> None:
+    service = _Service()
+    with buffering(service, journal, 1, NEVER) as buffer:
+        for version, most, reported in ((1, 1, 1), (2, 1, 0), (3, 2, 1)):
+            defaults = DiscoveryDefaults(most_attributes=most)
+            newer = snapshot(version).model_copy(update={"defaults": defaults})
+            buffer.follow(PinnedSnapshot(str(version), newer))
+            assert buffer.add(changes("a")) == reported, version
+            eventually(lambda: buffer.waiting() == 0)
+    assert service.taken() == ["a", "a"]
 
 
 def test_a_journal_that_somebody_cut_holds_nothing_up(journal: Path) -> None:

@@ -35,6 +35,8 @@ def test_an_unknown_path_becomes_a_discovered_attribute(service: Running) -> Non
         "indexable": False,
         "detection": "seal",
         "value_keys": ["seen"],
+        "most_new_per_source_and_day": 50,
+        "most_attributes": 70,
     }
     assert service.admin.put("/v1/discovery-defaults", json=defaults).json() == defaults
     answer = service.pipeline.patch("/v1/schema", json={"changes": [change()]})
@@ -43,13 +45,15 @@ def test_an_unknown_path_becomes_a_discovered_attribute(service: Running) -> Non
         "conflicted": 0,
         "proposed": 0,
         "unchanged": 0,
+        "waiting": 0,
         "refused": 0,
         "problems": [],
         "snapshot_version": 2,
     }
     attribute = service.reader.get("/v1/attributes/a.b").json()
     assert attribute.pop("created").endswith("Z")
-    del defaults["detection"], defaults["value_keys"]
+    for name in ("detection", "value_keys", "most_new_per_source_and_day", "most_attributes"):
+        del defaults[name]
     assert attribute == defaults | {
         "path": "a.b",
         "name": "",

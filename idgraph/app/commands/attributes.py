@@ -26,7 +26,7 @@ from idgraph.model.errors import ApprovalNeededError, MetadataError, RefusedErro
 
 if TYPE_CHECKING:
     from idgraph.model.attributes import AttributeMetadata
-    from idgraph.model.records import PolicyChangeRecord
+    from idgraph.model.records import DiscoveryCount, PolicyChangeRecord
     from metadata_service.documents.reading import PlacedAttribute
     from transforms.schema.protection_in_force import ListedAttribute
 
@@ -228,6 +228,62 @@ def redact_path(context: typer.Context, path: str, reason: Why = "") -> None:
     with error_handler(), wiring.metadata_client(settings_of(context)) as client:
         number = client.request_redaction(path, reason)
         print(f"change {number} waits for a second person: idgraph attributes approve {number}")
+
+
+@commands.command("caps")
+def set_caps(
+    context: typer.Context,
+    per_source_and_day: Annotated[
+        int | None, typer.Option(min=0, help="Most new attributes of one source and day.")
+    ] = None,
+    in_all: Annotated[
+        int | None, typer.Option(min=0, help="Size of the catalogue at which nothing is discovered.")
+    ] = None,
+    reason: Why = "",
+    as_json: Json = False,
+) -> None:
+    """Show what sources added to the catalogue, and what was over a cap; with an option, change the cap."""
+    given = {"most_new_per_source_and_day": per_source_and_day, "most_attributes": in_all}
+    caps = {name: value for name, value in given.items() if value is not None}
+    with error_handler(), wiring.metadata_client(settings_of(context)) as client:
+        if caps:
+            client.put_defaults(client.get_defaults().model_copy(update=caps), reason)
+        counts = client.discovery_counts()
+        if not as_json:
+            print(
+                f"{counts.attributes:,} of {counts.most_attributes:,} attributes; "
+                f"at most {counts.most_new_per_source_and_day:,} new ones of a source per day"
+            )
+        print_listing(counts.days, as_json, _COUNT_COLUMNS)
+
+
+_COUNT_COLUMNS: dict[str, Callable[[DiscoveryCount], str]] = {
+    "day": lambda each: each.day,
+    "source": lambda each: each.source,
+    "new": lambda each: f"{each.created:,}",
+    "over the cap": lambda each: f"{each.waiting:,}",
+}
+
+
+@commands.command("purge")
+def purge_undecided(
+    context: typer.Context,
+    source: Annotated[str | None, typer.Option(help="Only of this source.")] = None,
+    prefix: Annotated[str, typer.Option(help="How the paths begin.")] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")] = False,
+    reason: Why = "",
+) -> None:
+    """Take attributes that nobody decided on out of the catalogue. Stored values stay.
+
+    What was described, or is protected by more than a detector, stays too.
+    """
+    with error_handler(), wiring.metadata_client(settings_of(context)) as client:
+        done = client.purge(source, prefix, dry_run, reason)
+        for path in done.paths:
+            print(escape_control_chars(path))
+        more = "; more match: purge again" if not done.is_all else ""
+        verb = "would go" if dry_run else "purged"
+        print(f"{counted(done.purged, 'attribute')} {verb}, {done.kept} kept{more}", file=sys.stderr)
 
 
 @commands.command("refuse")

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from idgraph.model.classification import ClassificationLevels
-from idgraph.model.records import ChangeRecord, PolicyChangeRecord, VerificationRecord
+from idgraph.model.records import (
+    ChangeRecord,
+    DiscoveryCounts,
+    PolicyChangeRecord,
+    PurgeRecord,
+    VerificationRecord,
+)
 from idgraph.model.snapshots import DiscoveryDefaults
 from idgraph.web.conditional import IfNoneMatch, Precondition, json_answer
 from idgraph.web.cursors import ListPage
+from idgraph.web.refusals import RefusedRequestError
 from metadata_service.api.service import Actor, Paging, Reason, Service
 from metadata_service.attributes import policy_changes, redaction
 from metadata_service.attributes.policy_changes import (
@@ -27,6 +35,11 @@ from metadata_service.attributes.rules import (
     plan_discovery_defaults,
     save_classification_levels,
     save_discovery_defaults,
+)
+from metadata_service.attributes.undecided import (
+    Purge,
+    discovery_counts,
+    purge,
 )
 from metadata_service.storage.edits import Action, Kind, list_changes
 from metadata_service.storage.history import verify_history
@@ -129,6 +142,31 @@ def put_defaults(
             return asked(request_change(edit, "discovery_defaults", "", known, planned, weakens))
         save_discovery_defaults(edit, planned)
     return json_answer(planned.model_dump_json())
+
+
+counts_router = APIRouter(prefix="/v1/discovery-counts", tags=["discovery defaults"])
+
+
+@counts_router.get("")
+def get_counts(service: Service) -> DiscoveryCounts:
+    """How full the catalogue is, and what each source added of late; `waiting` is what was over a cap."""
+    with service.database.read() as session:
+        return discovery_counts(session, datetime.now(UTC))
+
+
+purges = APIRouter(prefix="/v1/attribute-purges", tags=["attributes"])
+
+
+@purges.post("")
+def purge_undecided(wanted: Purge, service: Service, actor: Actor, reason: Reason = "") -> PurgeRecord:
+    """Take attributes that nobody decided on out of the catalogue; by default only say which. Stored values stay, and so does
+    what is protected by more than a detector's finding."""
+    if wanted.source is None and not wanted.prefix and wanted.created_before is None:
+        raise RefusedRequestError("say which: by source, prefix or created_before")
+    if not wanted.dry_run and not reason:
+        raise RefusedRequestError("a purge has a reason")
+    with service.database.write(actor, reason) as edit:
+        return purge(edit, wanted)
 
 
 levels_router = APIRouter(prefix="/v1/classification-levels", tags=["classification levels"])
