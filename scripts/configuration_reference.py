@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import types
 from collections.abc import Iterator
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -15,7 +16,14 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from idgraph.app.settings.document import IndexSettings, MetadataSettings, Settings, StoreSettings
-from idgraph.app.settings.tables import KeySettings, MetricsSettings, ProfilesSettings, WebhookSettings
+from idgraph.app.settings.tables import (
+    KeySettings,
+    MetricsSettings,
+    OidcRule,
+    OidcSettings,
+    ProfilesSettings,
+    WebhookSettings,
+)
 from idgraph.model.kafka import KafkaSettings, KafkaSource, RegistrySettings
 from idgraph.model.sources import (
     DeadLetterLimits,
@@ -53,6 +61,8 @@ TABLES: tuple[tuple[str, type[BaseModel], str], ...] = (
         WebhookSettings,
         "Receivers of who enters and leaves a segment: [profiles.md](profiles.md#webhooks).",
     ),
+    ("`[oidc]`", OidcSettings, "Single sign-on: [security.md](security.md#single-sign-on)."),
+    ("`[[oidc.rules]]`", OidcRule, "Who may do what, by claims; the first that fits."),
     (
         "`[[sources]]`",
         SourceConfig,
@@ -145,6 +155,8 @@ def _name(annotation: Any) -> str:
         return f"list of {_name(get_args(annotation)[0])}"
     if get_origin(annotation) is dict:
         return f"table of {_name(get_args(annotation)[1])}"
+    if issubclass(annotation, StrEnum):
+        return " or ".join(f"`{json.dumps(choice)}`" for choice in annotation)
     names = {
         str: "text",
         SecretStr: "text",

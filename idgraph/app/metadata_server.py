@@ -95,7 +95,11 @@ def application(settings: Settings) -> FastAPI:
     host = "127.0.0.1" if profiles.host in ("0.0.0.0", "::") else profiles.host  # noqa: S104 - compared, not listened on
     url = profiles.url or f"http{'s' if profiles.certificate_file else ''}://{host}:{profiles.port}"
     source = ProfileSource(url, metadata.ca_file, profiles.allow_plain_http)
-    app = create_app(ServiceSettings(settings.database_url(), key), profile_source=source)
+    app = create_app(
+        ServiceSettings(settings.database_url(), key),
+        profile_source=source,
+        openid=wiring.single_sign_on(settings),
+    )
     _make_tokens(settings, app.state.service.database)
     return app
 

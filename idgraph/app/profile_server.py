@@ -115,6 +115,7 @@ def application(settings: Settings) -> Iterator[FastAPI]:
                 provider_of(settings).purpose_key("cursors"),
                 partial(_project, adapters, following),
             )
+            service.openid = wiring.single_sign_on(settings)
             hooks = [_webhook(stack, each) for each in settings.profiles.webhooks]
             stack.enter_context(Webhooks(service, hooks, settings.directory / "webhooks"))
             per_second = settings.profiles.requests_per_second

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from idgraph.model.store import ProfileStore
     from idgraph.signatures import PinnedKey
     from idgraph.snapshot_file import PinnedSnapshot
+    from idgraph.web.openid import OpenId
     from ingestion.spark.workers import WorkerPlan, WorkerResources
     from profile_service.reader import ProfileReader
     from sinks.http.metadata import MetadataClient
@@ -200,6 +201,37 @@ def _metadata_client(settings: Settings, token: str, timeout: float) -> Metadata
 
     stated = settings.metadata
     return MetadataClient(stated.url, token, timeout, stated.ca_file, pinned_key(settings))
+
+
+def single_sign_on(settings: Settings) -> OpenId | None:
+    """The issuer of `[oidc]`, if there is one. Raises ConfigError."""
+    from idgraph.model.callers import Role
+    from idgraph.web.openid import ClaimRule, OpenId, OpenIdConfig
+    from sinks.credentials import secret
+    from sinks.http.openid import HttpIssuer
+
+    stated = settings.oidc
+    if stated.issuer is None:
+        return None
+    rules = [
+        ClaimRule(
+            each.claim, each.value, Role(each.role), each.clearance, each.reveal, frozenset(each.scopes)
+        )
+        for each in stated.rules
+    ]
+    file = stated.client_secret_file
+    own = secret("IDGRAPH_OIDC_CLIENT_SECRET", None if file is None else str(file))
+    config = OpenIdConfig(
+        stated.issuer,
+        stated.client_id,
+        rules,
+        stated.audience,
+        own,
+        stated.name_claim,
+        stated.redirect_url,
+        stated.title,
+    )
+    return OpenId(config, HttpIssuer(stated.ca_file))
 
 
 def pinned_key(settings: Settings) -> PinnedKey:

@@ -92,12 +92,23 @@ class Caller(BaseModel):
         return self.expires is not None and self.expires <= now
 
 
+class KnownPerson(BaseModel):
+    """Somebody who signs in by an issuer: what the metadata service knows besides the claims."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    identity: str = Field(description="SHA-256 of issuer and subject.")
+    name: str
+    is_disabled: bool
+
+
 class CallerList(BaseModel):
     """All callers, by name."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     callers: tuple[Caller, ...]
+    people: tuple[KnownPerson, ...] = ()
 
 
 def token_digest(plaintext: str) -> str:

@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from idgraph.model.errors import IdgraphError
 from idgraph.web.limits import RateLimit, Turn
+from idgraph.web.openid import is_signed_token
 from idgraph.web.problems import problem, unavailable
 
 WRONG_TOKEN_SECONDS = 1.0
@@ -50,7 +51,7 @@ class Access(NamedTuple):
     refused: Callable[[Any, str, str], None] | None = None
     """Is given each call, as `permits`, that the caller may not make. May block."""
     blocks: bool = True
-    """Whether `authenticate` may block; otherwise it is called on the event loop."""
+    """Whether `authenticate` may block; otherwise it is called on the event loop, but for tokens of an issuer."""
 
 
 class Guard:
@@ -97,7 +98,7 @@ class Guard:
             return problem(401, "no-token", "a bearer token is needed", {"WWW-Authenticate": self._challenge})
         authenticate = self._access.authenticate
         try:
-            if self._access.blocks:
+            if self._access.blocks or is_signed_token(token.strip()):
                 caller = await run_in_threadpool(authenticate, token.strip())
             else:
                 caller = authenticate(token.strip())

@@ -6,17 +6,18 @@ import math
 import re
 import threading
 import time
-from functools import partial
 from typing import NamedTuple
 
 from idgraph.model.attributes import AttributeDefinition
 from idgraph.model.callers import PEOPLE
 from idgraph.web.application import FREE
 from idgraph.web.guard import READING, Access
-from idgraph.web.refusals import ForbiddenError
+from idgraph.web.openid import OpenId, is_signed_token
+from idgraph.web.refusals import ClashError, ForbiddenError
 from metadata_service.attributes.catalogue import PlannedAttribute
 from metadata_service.storage.database import Database
-from metadata_service.storage.tokens import Role, TokenRecord, authenticate
+from metadata_service.storage.tokens import Role, TokenRecord, authenticate, user_record
+from metadata_service.storage.users import admit
 
 CALLERS = "/v1/callers"
 
@@ -147,9 +148,20 @@ def require_right(caller: TokenRecord, method: str, path: str) -> None:
         raise ForbiddenError(f"the role {caller.role} may not do this ({method} {path})")
 
 
-def access(database: Database, max_body_bytes: int) -> Access:
-    """Callers by the tokens of a database."""
-    return Access(partial(authenticate, database), _permits, FREE, max_body_bytes, refused=Refusals(database))
+def access(database: Database, max_body_bytes: int, openid: OpenId | None = None) -> Access:
+    """Callers by the tokens of a database, or of an issuer."""
+
+    def caller(token: str) -> TokenRecord | None:
+        if openid is None or not is_signed_token(token):
+            return authenticate(database, token)
+        identity = openid.bearer(token)
+        try:
+            row = None if identity is None else admit(database, identity)
+        except ClashError:
+            row = None
+        return None if row is None else user_record(row)
+
+    return Access(caller, _permits, FREE, max_body_bytes, refused=Refusals(database))
 
 
 def _permits(caller: TokenRecord, method: str, path: str) -> bool:

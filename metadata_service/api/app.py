@@ -11,6 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from idgraph.web.application import Application
 from idgraph.web.metrics import Gauge
+from idgraph.web.openid import OpenId
 from metadata_service.api.access import access
 from metadata_service.api.routes import (
     attributes,
@@ -63,9 +64,10 @@ def create_app(
     settings: ServiceSettings,
     compile_spec: CompileSpec = packaged_compiler,
     profile_source: ProfileSource | None = None,
+    openid: OpenId | None = None,
 ) -> FastAPI:
     """Open the database, bringing its tables up to date, and serve it, with the pages that people use. Their page of a
-    profile asks `profile_source`.
+    profile asks `profile_source`; `openid` has single sign-on.
 
     The database is closed when the application shuts down. Raises ConfigError for a database URL that
     cannot be used; SQLAlchemyError when the database is away.
@@ -82,7 +84,7 @@ def create_app(
 
     app = Application(
         "metadata",
-        access(database, settings.max_body_bytes),
+        access(database, settings.max_body_bytes, openid),
         ROUTERS,
         lifespan,
         {
@@ -99,7 +101,7 @@ def create_app(
         before_shutdown=watch.close,
     )
     app.state.service = MetadataService(settings, database, SnapshotCache(database), watch, compile_spec)
-    app.state.pages = create_pages(app.state.service, profile_source)
+    app.state.pages = create_pages(app.state.service, profile_source, openid)
     app.add_middleware(BesidePages, pages=app.state.pages)
     return app
 

@@ -7,6 +7,7 @@ account waits 15 minutes. What signing in answers does not depend on whether the
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import threading
 from datetime import UTC, datetime, timedelta
@@ -18,8 +19,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from idgraph.model.callers import Role, Scope
+from idgraph.model.callers import KnownPerson, Role, Scope, token_digest
 from idgraph.web.cursors import ListPage, PageRequest
+from idgraph.web.openid import Identity
 from idgraph.web.refusals import ClashError, RefusedRequestError, UnknownSubjectError
 from metadata_service.storage.database import Database
 from metadata_service.storage.edits import Edit
@@ -65,7 +67,7 @@ class UserRecord(PersonRights):
 def add_user(edit: Edit, name: str, rights: PersonRights, made_by: str = "") -> str:
     """Make an account and give its first password. Raises ClashError."""
     row = UserRow(name=name, created=edit.at, tries=0, made_by=person_of(made_by))
-    if is_in_use(edit, name) or edit.session.scalar(select(UserRow.id).where(UserRow.name == name)):
+    if _is_taken(edit, name):
         raise ClashError(f"a person or token named {name} exists; choose another name")
     _give(row, rights)
     password = _new_password(row)
@@ -138,6 +140,52 @@ def sign_in(database: Database, name: str, password: str) -> int | None:
     return row.id
 
 
+def admit(database: Database, found: Identity, is_signing_in: bool = False) -> UserRow | None:
+    """Whoever an issuer says this is, with the rights of now; None for an account that is disabled. At the first time an account is
+    made, whose name stays. Raises ClashError for a name that somebody else has."""
+    rights = PersonRights.model_validate(
+        {
+            "role": found.rule.role,
+            "clearance": found.rule.clearance,
+            "may_reveal": found.rule.may_reveal,
+            "scopes": found.rule.scopes,
+        }
+    )
+    query = select(UserRow).where(UserRow.identity == found.key)
+    with database.read() as session:
+        row = session.scalar(query)
+    if row is None or is_signing_in or not _has(row, rights):
+        with database.write(f"sso:{found.subject}", "by the claims of the issuer") as edit:
+            row = edit.session.scalar(query)
+            is_new = row is None
+            if row is None:
+                name = next(
+                    (each for each in (found.name, found.subject) if re.fullmatch(NAME_PATTERN, each)), ""
+                )
+                if not name or _is_taken(edit, name):
+                    raise ClashError(
+                        f"the name {name or 'of this account'} cannot be used here, or is somebody else's"
+                    )
+                row = UserRow(name=name, identity=found.key, created=edit.at, tries=0)
+                edit.session.add(row)
+            if is_new or not _has(row, rights):
+                _give(row, rights)
+                edit.record("user", row.name, None, "made" if is_new else "saved")
+            row.seen = edit.at if is_signing_in else row.seen
+    return None if row.disabled else row
+
+
+def known_people(session: Session) -> list[KnownPerson]:
+    """Whoever signed in by an issuer, by name."""
+    rows = session.scalars(select(UserRow).where(UserRow.identity.is_not(None)).order_by(UserRow.name))
+    return [
+        KnownPerson(
+            identity=token_digest(row.identity or ""), name=row.name, is_disabled=row.disabled is not None
+        )
+        for row in rows
+    ]
+
+
 def get_user(session: Session, name: str) -> UserRow:
     """Raises UnknownSubjectError."""
     row = session.scalar(select(UserRow).where(UserRow.name == name))
@@ -185,6 +233,17 @@ def are_one_person(session: Session, one: str, other: str) -> bool:
         session.execute(select(UserRow.name, UserRow.made_by).where(UserRow.name.in_((first, second)))).all()
     )
     return first == second or makers.get(first) == second or makers.get(second) == first
+
+
+def _is_taken(edit: Edit, name: str) -> bool:
+    known = edit.session.scalar(select(UserRow.id).where(UserRow.name == name))
+    return known is not None or is_in_use(edit, name)
+
+
+def _has(row: UserRow, rights: PersonRights) -> bool:
+    scopes = " ".join(sorted(rights.scopes))
+    given = (rights.role, rights.clearance, rights.may_reveal, scopes)
+    return (row.role, row.clearance, row.may_reveal, row.scopes) == given
 
 
 def _give(row: UserRow, rights: PersonRights) -> None:

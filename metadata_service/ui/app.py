@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from idgraph.model.errors import IdgraphError, ProfileServiceError
+from idgraph.web.openid import OpenId
 from idgraph.web.problems import STATUS, KeepSlashes
 from metadata_service.api.service import MetadataService
 from metadata_service.storage.sessions import Sessions
@@ -89,12 +90,15 @@ class BesidePages:
         return await self._pages(scope, receive, marking)
 
 
-def create_pages(service: MetadataService, profile_source: ProfileSource | None) -> FastAPI:
+def create_pages(
+    service: MetadataService, profile_source: ProfileSource | None, openid: OpenId | None = None
+) -> FastAPI:
     """The pages over a service."""
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
     app.state.service = service
     app.state.sessions = Sessions(service.database)
     app.state.profile_source = profile_source
+    app.state.openid = openid
     for module in (
         signing_in,
         overview,

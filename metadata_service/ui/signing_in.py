@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import Any
+from urllib.parse import quote, unquote
 
 from fastapi import APIRouter, Request, Response
 
+from idgraph.web.openid import NoRightsError, OpenId
+from idgraph.web.refusals import ClashError, NotReadyError, UnknownSubjectError
 from metadata_service.storage import users
 from metadata_service.storage.sessions import LONGEST
+from metadata_service.storage.users import admit
 from metadata_service.ui.page import (
     SIGN_IN,
     THEMES,
@@ -28,6 +33,9 @@ NEW_TOKEN = "idgraph tokens add NAME --role viewer"  # noqa: S105 - a command
 WRONG_LINK = "This link was used already, or is older than ten minutes."
 WRONG_NAME = "User name or password is wrong. After five wrong tries an account waits 15 minutes. Forgotten, or waiting:"
 RESET = "idgraph users reset NAME"
+WRONG_SSO = (
+    "Single sign-on did not succeed: it was begun elsewhere, took too long, or was refused. Try again."
+)
 
 
 def keep_session(request: Request, response: Response, session_id: str) -> Response:
@@ -52,7 +60,55 @@ def show(request: Request, next: str = "", code: str = "") -> Response:  # noqa:
 def sign_in_page(request: Request, goes_on: str | None, status: int = 200, **context: Any) -> Response:
     """The form, also with what was wrong."""
     shown = {"code": "", "problem": "", "help": "", "name": "", "by_token": False} | context
+    openid = request.app.state.openid
+    shown["sso"] = "" if openid is None else openid.config.title
     return render(request, "sign_in.html", None, status, title="Sign in", next=local_path(goes_on), **shown)
+
+
+@router.get(SIGN_IN + "/sso")
+def begin_sso(request: Request, next: str = "") -> Response:  # noqa: A002 - a name in the URL
+    """To the issuer. The browser keeps what its answer is compared with."""
+    openid: OpenId | None = request.app.state.openid
+    if openid is None:
+        raise UnknownSubjectError("single sign-on is not configured: [oidc] in idgraph.toml")
+    secret = secrets.token_urlsafe(32)
+    try:
+        response = see_other(openid.authorization_url(secret, _redirect(request, openid)))
+    except NotReadyError as error:
+        return sign_in_page(request, next, 503, problem=f"{error}.")
+    options: dict[str, Any] = {"max_age": 600, "httponly": True, "samesite": "lax"}
+    kept = f"{secret} {quote(local_path(next), safe='')}"
+    response.set_cookie(_sso_cookie(request), kept, secure=request.url.scheme == "https", **options)
+    return response
+
+
+@router.get(SIGN_IN + "/callback")
+def end_sso(request: Request) -> Response:
+    """Back from the issuer."""
+    openid: OpenId | None = request.app.state.openid
+    secret, _, goes_on = request.cookies.get(_sso_cookie(request), "").partition(" ")
+    problem, user = WRONG_SSO, None
+    try:
+        identity = openid and openid.signed_in(secret, request.query_params, _redirect(request, openid))
+        if identity:
+            user = admit(request.app.state.service.database, identity, is_signing_in=True)
+            problem = "This account is disabled. Ask an admin."
+    except (NoRightsError, NotReadyError, ClashError) as error:
+        problem = f"{error}."
+    if user is None:
+        response = sign_in_page(request, unquote(goes_on), 403, problem=problem)
+    else:
+        response = go_in(request, sessions_of(request).begin_for(user.id), unquote(goes_on))
+    response.delete_cookie(_sso_cookie(request), secure=request.url.scheme == "https", httponly=True)
+    return response
+
+
+def _sso_cookie(request: Request) -> str:
+    return f"{cookie_name(request)}-sso"
+
+
+def _redirect(request: Request, openid: OpenId) -> str:
+    return openid.config.redirect_url or f"{request.url.scheme}://{request.url.netloc}{SIGN_IN}/callback"
 
 
 @router.post(SIGN_IN)

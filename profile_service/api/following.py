@@ -9,10 +9,11 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import NamedTuple, Protocol
 
-from idgraph.model.callers import Caller, is_fresh_session, token_digest
+from idgraph.model.callers import Caller, CallerList, KnownPerson, is_fresh_session, token_digest
 from idgraph.model.errors import MetadataError, SnapshotSignatureError
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.projection.outages import Outage
+from idgraph.web.openid import Identity
 from idgraph.web.refusals import NotReadyError
 
 LONG_POLL_SECONDS = 10.0
@@ -29,7 +30,7 @@ class MetadataSource(Protocol):
     def newer(
         self, known: MetadataSnapshot, etag: str, wait: float
     ) -> tuple[MetadataSnapshot, str] | None: ...
-    def callers(self) -> list[Caller]: ...
+    def callers(self) -> CallerList: ...
 
 
 class Edition(NamedTuple):
@@ -39,6 +40,12 @@ class Edition(NamedTuple):
     snapshot: MetadataSnapshot
 
 
+class SignedCaller(Caller):
+    """Who calls by a token of an issuer; `identity` is issuer and subject."""
+
+    identity: str
+
+
 class Following:
     """While the metadata service is away, the last snapshot and the last callers stay in force. A context manager."""
 
@@ -46,6 +53,7 @@ class Following:
         self._source = source
         self._edition: Edition | None = None
         self._callers: dict[str, Caller] | None = None
+        self._people: dict[str, KnownPerson] = {}
         self._stop = threading.Event()
         self._threads = [
             threading.Thread(target=self._repeat, args=(step, pause), name=name, daemon=True)
@@ -79,8 +87,30 @@ class Following:
             raise NotReadyError("this session began just now; ask again")
         return found
 
+    def admitted(self, found: Identity) -> SignedCaller | None:
+        """Whoever an issuer says calls; None for an account that is disabled. Raises NotReadyError."""
+        if self._callers is None:
+            raise NotReadyError("the metadata service has not answered yet")
+        known = self._people.get(token_digest(found.key))
+        if known is not None and known.is_disabled:
+            return None
+        return SignedCaller(
+            # Somebody new has no name of ours yet, and takes none of anybody.
+            name=known.name if known is not None else f"sso:{found.subject}",
+            digest="",
+            expires=found.expires,
+            clearance=found.rule.clearance,
+            may_reveal=found.rule.may_reveal,
+            scopes=found.all_scopes,
+            identity=found.key,
+        )
+
     def still(self, caller: Caller) -> Caller | None:
         """A caller by what holds now, for what takes longer than a request; None for one who may call no more."""
+        if isinstance(caller, SignedCaller):
+            known = self._people.get(token_digest(caller.identity))
+            is_out = caller.is_expired(datetime.now(UTC)) or (known is not None and known.is_disabled)
+            return None if is_out else caller
         return self._live(caller.digest)
 
     def _live(self, digest: str) -> Caller | None:
@@ -108,7 +138,9 @@ class Following:
             self._edition = Edition(etag, snapshot)
 
     def _follow_callers(self) -> None:
-        self._callers = {caller.digest: caller for caller in self._source.callers()}
+        found = self._source.callers()
+        self._people = {each.identity: each for each in found.people}
+        self._callers = {caller.digest: caller for caller in found.callers}
 
     def _repeat(self, step: Callable[[], None], pause: float) -> None:
         retry, outage = FIRST_RETRY_SECONDS, Outage("the metadata service")

@@ -24,6 +24,7 @@ from idgraph.model.jobs import JobKind
 from idgraph.model.store import ProfileStore
 from idgraph.web.audit import AuditLog
 from idgraph.web.cursors import SealedCursors
+from idgraph.web.openid import OpenId, is_signed_token
 from idgraph.web.refusals import BadQueryError, ForbiddenError, NotYetError
 from profile_service import consents
 from profile_service.api.following import Following
@@ -105,6 +106,8 @@ class ProfileService:
         self._views: tuple[str, Views] | None = None
         self.uses: dict[str, list[str]] = defaultdict(list)
         """By segment, what uses it."""
+        self.openid: OpenId | None = None
+        """Whose tokens are taken besides our own."""
         self.is_stopping = False
         """Streams end."""
 
@@ -192,6 +195,9 @@ class ProfileService:
         """Whose token this is; None for one that is unknown, revoked or expired. Raises NotReadyError."""
         if token.startswith(PREFIX) and self.rights.tokens is not None:
             return self.rights.tokens.caller(token, self.following.caller_named)
+        if self.openid is not None and is_signed_token(token):
+            identity = self.openid.bearer(token)
+            return None if identity is None else self.following.admitted(identity)
         return self.following.caller(token)
 
     def require_found(self, is_found: bool) -> None:

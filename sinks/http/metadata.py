@@ -14,7 +14,7 @@ import httpx
 from pydantic import BaseModel
 
 from idgraph.model.attributes import AttributeDefinition, AttributeMetadata
-from idgraph.model.callers import Caller, CallerList
+from idgraph.model.callers import CallerList
 from idgraph.model.errors import ApprovalNeededError, MetadataError
 from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.records import (
@@ -119,9 +119,9 @@ class MetadataClient:
             self._pinned.check(nonce, answer.headers, answer.content)
         return answer
 
-    def callers(self) -> list[Caller]:
+    def callers(self) -> CallerList:
         """Who may call the profile service. For tokens of the role `service` or `admin`."""
-        return list(self._http.get_model(CallerList, "GET", "/v1/callers").callers)
+        return self._http.get_model(CallerList, "GET", "/v1/callers")
 
     def send(self, changes: list[SchemaChange]) -> list[RefusedSchemaChange]:
         """Implements `SchemaUpdates`."""

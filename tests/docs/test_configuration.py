@@ -57,6 +57,7 @@ def test_every_key_is_described(script: ModuleType) -> None:
         "dead_letters",
         "sources",
         "webhooks",
+        "oidc",
     }
     bare = [
         f"{model.__name__}.{name}"

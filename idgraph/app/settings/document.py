@@ -28,6 +28,7 @@ from idgraph.app.settings.mistakes import explain, misspelt_variables, mistyped,
 from idgraph.app.settings.tables import (
     KeySettings,
     MetricsSettings,
+    OidcSettings,
     ProfilesSettings,
     Source,
     absolute,
@@ -211,6 +212,7 @@ class Settings(BaseModel):
     kafka: KafkaSettings = KafkaSettings()
     metrics: MetricsSettings = MetricsSettings()
     profiles: ProfilesSettings = ProfilesSettings()
+    oidc: OidcSettings = OidcSettings()
     sources: tuple[Source, ...] = Field(default=(), description="Sources of the flow, as [[sources]].")
     _file: Path | None = PrivateAttr(default=None)
 
@@ -371,6 +373,9 @@ def _absolute(settings: Settings, base: Path) -> Settings:
             "keyring": base / settings.keyring if settings.keyring else None,
             "metadata": metadata,
             "profiles": settings.profiles.model_copy(update=profiles),
+            "oidc": settings.oidc.model_copy(
+                update=_files(settings.oidc, ("client_secret_file", "ca_file"), base)
+            ),
             "index": settings.index.model_copy(update=index),
             "kafka": settings.kafka.model_copy(update={"registry": registry}),
             "spark": spark.model_copy(update={"archive": base / spark.archive}) if spark.archive else spark,

@@ -10,8 +10,10 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
+from idgraph.model.callers import Scope
 from idgraph.model.kafka import KafkaSettings, KafkaSource
 from idgraph.model.sources import FileSource
+from idgraph.model.transport import is_private
 
 
 class KeySettings(BaseModel):
@@ -136,6 +138,66 @@ class ProfilesSettings(BaseModel):
         gt=0,
         description="Requests of each caller per second in the long run, and twice as many at once; more get the status 429.",
     )
+
+
+class OidcRule(BaseModel):
+    """Rights of whoever has a value in a claim."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
+
+    claim: str = Field(min_length=1, description="Name of the claim, for instance `groups`.")
+    value: str = Field(min_length=1, description="The value that it has, or has among others.")
+    role: Literal["viewer", "analyst", "publisher", "admin", "privacy"] = Field(description="The role.")
+    clearance: int = Field(default=0, ge=0, le=100, description="The highest authorization level they read.")
+    reveal: bool = Field(default=False, description="Whether they may open protected values.")
+    scopes: tuple[Scope, ...] = Field(
+        default=(), description="Rights in the profile service, besides those of the role."
+    )
+
+
+class OidcSettings(BaseModel):
+    """Single sign-on by OpenID Connect, for the pages and for bearer tokens of both services."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
+
+    issuer: Annotated[str | None, AfterValidator(lambda url: url and without_credentials(url))] = Field(
+        default=None, description="URL of the issuer, https or on this machine. Default: no single sign-on."
+    )
+    client_id: str = Field(default="idgraph", min_length=1, description="What the issuer calls the pages.")
+    client_secret_file: Path | None = Field(
+        default=None,
+        description="File with the secret of the pages; without one PKCE alone protects the code.",
+    )
+    audience: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Audience of the bearer tokens that both services take. Default: they take none.",
+    )
+    name_claim: str = Field(
+        default="preferred_username",
+        description="Claim with the name that history has; it is read at the first sign-in, and stays.",
+    )
+    title: str = Field(
+        default="single sign-on", max_length=60, description="What the button calls the issuer."
+    )
+    redirect_url: Annotated[str | None, AfterValidator(lambda url: url and http_url(url))] = Field(
+        default=None,
+        description="Where the issuer sends people back, `https://HOST/ui/sign-in/callback`, if a proxy changes host or scheme.",
+    )
+    ca_file: Path | None = Field(
+        default=None, description="PEM file of trusted authorities. Default: the system's."
+    )
+    rules: tuple[OidcRule, ...] = Field(
+        default=(), description="Rights by claims, as [[oidc.rules]]: the first that fits. Without one: none."
+    )
+
+    @model_validator(mode="after")
+    def _is_private(self) -> OidcSettings:
+        if self.issuer is not None and not is_private(self.issuer):
+            raise ValueError(
+                "`issuer` must be https://..., or http:// on this machine: it says who people are"
+            )
+        return self
 
 
 def http_url(url: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from idgraph.model.callers import Caller, Scope, token_digest
+from idgraph.model.callers import Caller, CallerList, Scope, token_digest
 from idgraph.model.errors import MetadataError
 from idgraph.model.events import RawRecord
 from idgraph.model.snapshots import MetadataSnapshot
@@ -57,10 +57,10 @@ class Metadata:
         del known
         return self.snapshot(etag, wait)
 
-    def callers(self) -> list[Caller]:
+    def callers(self) -> CallerList:
         if self.is_away:
             raise MetadataError("away")
-        return self.callers_now
+        return CallerList(callers=tuple(self.callers_now))
 
 
 @dataclass
