@@ -107,6 +107,10 @@ class Downloads:
         now = self._clock() * 1000
         self._remove(lambda head: head["expires_ms"] <= now)
 
+    def unfinished(self) -> list[Path]:
+        """Files of documents that are being written, or were when their process was killed."""
+        return list(self._folder.glob(".*.part"))
+
     def erase(self, fragments: Collection[str]) -> None:
         """Remove the documents of persons with one of these fragments, and those that may be of anybody."""
         named = {self._hashes(each).hex() for each in fragments}

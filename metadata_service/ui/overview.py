@@ -36,7 +36,7 @@ from metadata_service.ui.profiles import profiles_client, profiles_rights
 router = APIRouter()
 
 SHOWN = 6
-DEAD_LETTERS, REVIEW = "/ui/dead-letters", "/ui/review"
+DEAD_LETTERS, REVIEW, GENERATE = "/ui/dead-letters", "/ui/review", "/ui/generate"
 UNCONFIGURED = 422
 """The status of a call for which the profile service lacks a part."""
 MOST_PENDING = 100
@@ -92,7 +92,8 @@ def show(request: Request, session: SignedIn, service: Service) -> Response:
         waiting=sorted(waiting, key=lambda each: not each.is_harm),
         new=[(each, known[each.subject]) for each in found if each.subject in known],
         changes=changes,
-        steps=[] if has_specs and found else _steps(request, bool(found), has_specs),
+        has_specs=has_specs,
+        generate=GENERATE if _has_page(request, GENERATE) else "/ui/specs",
         version=service.database.revision().version,
         subject=subject,
         curl=curl(str(request.base_url), "/v1/changes", limit=SHOWN),
@@ -182,28 +183,3 @@ def _set_aside(client: ProfilesClient) -> Iterator[WaitingDecision]:
 
 def _has_page(request: Request, path: str) -> bool:
     return any(getattr(route, "path", "") == path for route in request.app.routes)
-
-
-def _steps(request: Request, has_events: bool, has_specs: bool) -> list[tuple[str, str, str, bool]]:
-    """What a new installation does first: title, how, where, and whether it is done."""
-    generate = "/ui/generate" if _has_page(request, "/ui/generate") else "/ui/specs"
-    return [
-        (
-            "Connect a source",
-            "Name a folder, a topic or an HTTP collector under [[sources]] in idgraph.toml, and start the flow: idgraph run",
-            "",
-            has_events,
-        ),
-        (
-            "Generate a spec",
-            "A mapping spec turns the source's events into attributes and identifiers",
-            generate,
-            has_specs,
-        ),
-        (
-            "Look at the first profile",
-            "By any identifier; within a second of its event",
-            "/ui/profiles",
-            has_events,
-        ),
-    ]

@@ -226,3 +226,16 @@ def test_a_service_that_stops_interrupts_its_jobs(filled: CommandLine) -> None: 
         again = jobs.start(Work(JobKind.RECONCILE), Requester("operator", "again"))
         assert again.id == record.id
         eventually(lambda: getattr(jobs.record(record.id), "state", None) == "done")
+
+
+def test_what_a_killed_service_left_is_removed(filled: CommandLine) -> None:  # noqa: F811
+    settings = filled.settings()
+    left = [
+        settings.directory / "downloads" / ".000000.part",
+        settings.directory / "exports" / ".000000.part",
+    ]
+    left[0].parent.mkdir()
+    left[0].write_bytes(b"sealed")
+    left[1].mkdir(parents=True)
+    with OperationThreads(settings, lambda: PinnedSnapshot("1", with_levels({}))):
+        assert [each.exists() for each in left] == [False, False]

@@ -30,6 +30,7 @@ from metadata_service.storage.tokens import Role
 from profile_service.api.rights import Rights
 from sinks.sqlite.dead_letters import SqliteDeadLetters
 from tests.lanes import examples
+from tests.metadata_service.ui.operations import ScriptedOperations
 from tests.profile_service.api.conftest import caller, served_here
 from tests.retail import Pipeline, order, raw, records, snapshot
 from tests.tokens import give_token
@@ -64,7 +65,8 @@ def profiles(folder: Path) -> Iterator[str]:
         store.put(pipeline.map(order(order_id=None), raw(b"{")).dead_letters)
         flows = reported_flow(folder)
         desk = LocalDeadLetterDesk(store, pipeline.sealer, pipeline.sources, pipeline.formats)
-        with served_here(pipeline, callers, rights=Rights(dead_letters=desk, flows=flows)) as served:
+        rights = Rights(dead_letters=desk, flows=flows, operations=ScriptedOperations(snapshot))
+        with served_here(pipeline, callers, rights=rights) as served:
             yield served.url
 
 

@@ -46,11 +46,11 @@ class OperationThreads(JobThreads):
         """Of Parquet files until they are whole."""
 
     def __enter__(self) -> OperationThreads:
-        for left in self._folder.iterdir() if self._folder.exists() else ():
+        for left in (*self._folder.glob("*"), *self._folder.glob(".*"), *self._downloads.unfinished()):
             # Of a service that was killed; another one may be running.
             record = self.record(left.name.strip(".").removesuffix(".part"))
             if record is None or record.state is not JobState.RUNNING:
-                shutil.rmtree(left, ignore_errors=True)
+                shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
         return self
 
     def start(self, work: Work, origin: Requester) -> JobRecord:

@@ -32,6 +32,7 @@ class JobThreads:
 
     def __init__(self) -> None:
         self._stop = threading.Event()
+        self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
 
     def __exit__(self, *_: object) -> None:
@@ -66,10 +67,10 @@ class JobThreads:
                 # The job's record has what happened after it began.
                 begun.put(error)
 
-        self._threads = [each for each in self._threads if each.is_alive()]
         thread = threading.Thread(target=run, name="job", daemon=True)
-        self._threads.append(thread)
-        thread.start()
+        with self._lock:
+            self._threads = [*(each for each in self._threads if each.is_alive()), thread]
+            thread.start()
         first = begun.get()
         if isinstance(first, Exception):
             raise first

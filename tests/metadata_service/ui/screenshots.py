@@ -14,6 +14,9 @@ from tests.metadata_service.ui.chromium import chromium, signed_in
 from tests.metadata_service.ui.site import EVENT, whole_site
 
 SHOWN = {
+    "overview": "/ui/",
+    "jobs": "/ui/jobs",
+    "audit": "/ui/audit",
     "attributes": "/ui/attributes?sort=-classification",
     "attribute": "/ui/attributes/identity.email",
     "specs": "/ui/specs",

@@ -184,6 +184,7 @@ def test_no_page_has_a_serious_barrier(browser: Browser, whole: Whole, theme: st
 def test_pages_fit_a_narrow_screen(browser: Browser, whole: Whole) -> None:
     with signed_in(browser, whole.site, viewport={"width": 320, "height": 700}) as page:
         for path in (
+            *("/ui/", "/ui/jobs", "/ui/jobs/new", "/ui/policy-changes", "/ui/audit"),
             "/ui/attributes",
             "/ui/attributes/identity.email",
             "/ui/specs",
