@@ -113,7 +113,7 @@ def application(settings: Settings) -> Iterator[FastAPI]:
                 committed(settings),
                 contact_paths,
                 provider_of(settings).purpose_key("cursors"),
-                partial(_project, adapters, following),
+                partial(project_now, adapters, following),
             )
             service.openid = wiring.single_sign_on(settings)
             hooks = [_webhook(stack, each) for each in settings.profiles.webhooks]
@@ -122,7 +122,7 @@ def application(settings: Settings) -> Iterator[FastAPI]:
             yield create_app(service, RateLimit(per_second, max(1, int(2 * per_second))))
 
 
-def _project(adapters: ReadResources, following: Following, fragments: Collection[str]) -> bool:
+def project_now(adapters: ReadResources, following: Following, fragments: Collection[str]) -> bool:
     """Bring the index up to date, so that a search shows a decision when it is answered."""
     from idgraph.projection.projection import Projection
     from transforms.schema.diff import AttributeTree

@@ -18,7 +18,8 @@ router = APIRouter()
 LIST = "/ui/review/violations"
 PAGE = 25
 MOST_CALLS = 4
-"""For one page: of most profiles nothing is refused, and a call ends after some thousand."""
+"""For one page: of most profiles nothing is refused, and a call ends after a second."""
+LONGEST_SECONDS = 30.0
 MOST_CLAIMANTS = 20
 MOST_VALUES = 4
 
@@ -52,7 +53,7 @@ def violations(
     params = {"limit": PAGE} | ({"cursor": cursor} if cursor else {})
     items: list[dict[str, Any]] = []
     claimants: list[Claimant] = []
-    with profiles_client(request, session) as client:
+    with profiles_client(request, session, LONGEST_SECONDS) as client:
         for _ in range(MOST_CALLS):
             page = client.call("GET", "links", "violations", params=params)
             items += page["items"]

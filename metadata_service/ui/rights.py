@@ -24,6 +24,7 @@ REVEALED_SECONDS = 60
 START_SECONDS = 60.0
 """Stores are opened, and dead letters are looked through."""
 PERSON = LIST + "/{identifier}"
+BODY = " -H 'Content-Type: application/json' -d '{\"identifiers\": [\"user_id:1\"]}'"
 ACCESS, ERASE = "access-requests", "erasures"
 
 
@@ -103,7 +104,7 @@ def _page(request: Request, session: Session, status: int = 200, **context: Any)
         erasure=counts,
         consents=consents,
         households=households,
-        curl=curl(profiles_source(request).url, "/v1/erasures/preview") + ' -d \'{"identifiers": ["…"]}\'',
+        curl=curl(profiles_source(request).url, "/v1/erasures/preview") + BODY,
         **shown,
     )
 

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ import pytest
 
 from idgraph.app import wiring
 from idgraph.app.jobs.person_jobs import PersonJobThreads
+from idgraph.app.profile_server import project_now
 from idgraph.app.wiring import downloads, opened_to_read
 from idgraph.jobs.erase.receipt import receipt_hash
 from idgraph.model.callers import Scope
@@ -82,14 +84,16 @@ def privacy(filled: CommandLine) -> Iterator[Privacy]:  # noqa: F811
         caller("officer", 0, scopes=privacy),
         caller("other", 0, scopes=privacy),
         caller("reader", 100),
-        caller("ruler", 100, scopes=[Scope.RULES]),
+        caller("ruler", 100, scopes=[Scope.RULES, Scope.LINKS]),
     ]
     with ExitStack() as stack:
         adapters = stack.enter_context(opened_to_read(settings))
         following = stack.enter_context(Following(Metadata(snapshot(), callers)))
         jobs = PersonJobThreads(settings, lambda: PinnedSnapshot(*following.edition()))
         audit = AuditLog(settings.directory / "audit.jsonl", b"key")
-        service = ProfileService(adapters, following, audit, rights=Rights(jobs=stack.enter_context(jobs)))
+        rights = Rights(jobs=stack.enter_context(jobs))
+        project = partial(project_now, adapters, following)
+        service = ProfileService(adapters, following, audit, rights=rights, project=project)
         url = stack.enter_context(serving(create_app(service)))
         eventually(following.is_ready)
         clients = [
@@ -322,3 +326,19 @@ def test_a_mapping_spec_is_previewed_as_the_command_does(privacy: Privacy) -> No
     rules = ended(privacy.ruler, privacy.ruler.post("/v1/identity-rules/previews", json={"rules": {}}))
     problem(privacy.ruler.get(f"{path}/{rules['id']}"), 404)
     problem(privacy.ruler.get(f"/v1/identity-rules/previews/{done['id']}"), 404)
+
+
+def test_a_decision_over_http_is_found_by_the_next_search(privacy: Privacy) -> None:
+    def found() -> list[str]:
+        answer = privacy.ruler.get("/v1/search", params={"q": f"identity.email={MAIL}"})
+        return sorted(each["id"] for each in answer.json()["items"])
+
+    assert len(found()) == 1
+    pins = [{"pair": [WHO, f"email:{MAIL}"], "decision": "never"}]
+    etag = privacy.ruler.post("/v1/links/preview", json={"pins": pins}).json()["etag"]
+    body = {"pins": pins, "reason": "another person's"}
+    done = privacy.ruler.post("/v1/links", json=body, headers={"If-Match": etag})
+    assert (done.status_code, done.json()["searchable"]) == (200, True)
+    assert len(found()) == 2
+    with opened_to_read(privacy.idgraph.settings()) as resources:
+        assert resources.store.outbox() == []

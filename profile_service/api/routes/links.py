@@ -24,8 +24,10 @@ from profile_service.reader import ProfileLeaf, ProfileReader
 
 MOST_PINS = 50
 MOST_SHOWN = 100
-LOOKED_AT_ONCE, MOST_LOOKED_AT = 500, 5_000
-"""Fragments, by one call for violations."""
+LOOKED_AT_ONCE = 200
+"""Fragments."""
+MOST_SECONDS = 1.0
+"""After so long a page of violations ends, whether it is full or not."""
 
 router = APIRouter(prefix="/v1/links", tags=["links"])
 
@@ -175,10 +177,9 @@ def violations(
     links = service.links(reader)
     place: str | None = "" if cursor is None else service.cursors.open(cursor, "violations")
     items: list[dict[str, Any]] = []
-    looked_at = 0
-    while place is not None and len(items) < limit and looked_at < MOST_LOOKED_AT:
+    ends = time.monotonic() + MOST_SECONDS
+    while place is not None and len(items) < limit and time.monotonic() < ends:
         groups, place = links.refused(place, LOOKED_AT_ONCE)
-        looked_at += LOOKED_AT_ONCE
         items += [document for each in groups if (document := _group(each, reader))["refused"]]
     return answer(
         {"items": items, "next": None if place is None else service.cursors.seal(place, "violations")}
