@@ -1,42 +1,46 @@
-"""A payload as somebody sees it who may not see all of it: each value by the policies of the attributes that it becomes.
+"""A payload as somebody sees it who may not see all of it: each value by the policies of the attributes that a spec may make
+of it. A value is shown where it is seen in one of them; all others are sealed.
 
-Which attributes a value becomes is found by mapping the payload without it, and with another value in its place. A value of
-which that is not known is sealed.
-"""
+What a spec reads is known from its operations, where too much may be reported: that is right for what protects a value, and
+no proof that a value was mapped. So the output must have it."""
 
 from __future__ import annotations
 
 import copy
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from decimal import Decimal
 from itertools import islice
 from typing import Any, NamedTuple
 
 from idgraph.model import paths
-from idgraph.model.errors import EventError, TransformError
+from idgraph.model.errors import TransformError
 from idgraph.model.events import kind
-from idgraph.model.fragments import Origin
 from idgraph.model.specs import RESERVED_KEY
-from idgraph.model.stamps import Stamp
 from transforms.schema.detection import shaped_key
 from transforms.schema.diff import AttributeTree
 from transforms.spec.mapping import MappingSpec
 from transforms.spec.pointers import pointer
+from transforms.spec.value_flow import ValueFlow
 
 MOST_TRIED = 200
-"""Values of a payload beyond them are sealed: each costs two mappings."""
+"""Values beyond them are not tried as the culprit: each costs a mapping."""
 DEEPEST = 50
-_CONTAINED = 4
-"""A protected value of so many characters is looked for within others."""
+_LONG = 4
+"""So many characters are no coincidence."""
 _NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_.:/-]{0,79}")
+_LEFT_OUT = object()
 
 _Place = tuple[str | int, ...]
+_Keys = tuple[str | None, ...]
 
 
 class MaskedPayload(NamedTuple):
     """What may be shown: a sealed value is `{"$protected": true, "type": ...}`, one above the clearance is left out. `becomes`
-    has, by JSON pointer, the attributes that each shown value becomes; `culprits` are the pointers of a value without which the
-    spec can map the payload, and with which it cannot."""
+    has, by JSON pointer, the attributes that each value becomes; `culprits` are the pointers of a value without which the spec
+    can map the payload, and with which it cannot."""
 
     document: Any
     becomes: dict[str, frozenset[str]]
@@ -52,31 +56,33 @@ def mask(
 ) -> MaskedPayload:
     """`spec` is None where no policy applies: then only keys and types are shown. `sees` says of an attribute whether it
     exists for the reader. Not for several threads, as `tree` is not."""
-    mapped = _Mapped({}, None) if spec is None else _mapped(payload, spec, context, tree)
     masked = MaskedPayload(None, {}, [])
-    return masked._replace(document=_Masking(mapped, sees, masked).shown(payload, (), ()))
-
-
-class _Flow(NamedTuple):
-    """What a value becomes, and whether policy protects any of it."""
-
-    becomes: frozenset[str]
-    is_protected: bool
+    mapped = _Mapped(None, None) if spec is None else _mapped(payload, spec, context)
+    shown = _Masking(spec, tree, sees, masked, mapped).shown(payload, (), ())
+    return masked._replace(document=shown)
 
 
 class _Mapped(NamedTuple):
-    flows: dict[_Place, _Flow]
+    output: Any
     culprit: _Place | None
 
 
-_LEFT_OUT = object()
-
-
 class _Masking:
-    def __init__(self, mapped: _Mapped, sees: Callable[[str], bool], masked: MaskedPayload) -> None:
-        self._mapped = mapped
+    def __init__(
+        self,
+        spec: MappingSpec | None,
+        tree: AttributeTree,
+        sees: Callable[[str], bool],
+        masked: MaskedPayload,
+        mapped: _Mapped,
+    ) -> None:
+        self._flow = None if spec is None else ValueFlow(spec.document.operations)
+        self._reads = self._flow.reads() if self._flow else set()
+        self._ordinal = spec.document.ordinal if spec else None
+        self._tree = tree
         self._sees = sees
         self._masked = masked
+        self._output, self._culprit = mapped
 
     def shown(self, value: Any, place: _Place, shown_place: _Place) -> Any:
         if isinstance(value, dict | list) and value and len(place) >= DEEPEST:
@@ -84,7 +90,7 @@ class _Masking:
         if isinstance(value, dict):
             found: dict[str, Any] = {}
             for number, (key, below) in enumerate(value.items(), start=1):
-                name = key if _NAME.fullmatch(key) and shaped_key(key) is None else f"(key {number})"
+                name = key if self._is_name(key, (*place, key)) else f"(key {number})"
                 shown = self.shown(below, (*place, key), (*shown_place, name))
                 if shown is not _LEFT_OUT:
                     found[name] = shown
@@ -96,120 +102,135 @@ class _Masking:
                 if shown is not _LEFT_OUT:
                     elements.append(shown)
             return elements
-        if place == self._mapped.culprit:
-            self._masked.culprits.append(pointer(*shown_place))
-        flow = self._mapped.flows.get(place)
-        if flow is None or not flow.becomes:
-            return _sealed(value)
-        if not all(map(self._sees, flow.becomes)):
+        outputs = self._outputs(place)
+        becomes = frozenset(outputs)
+        if not all(map(self._sees, becomes)):
             return _LEFT_OUT
-        self._masked.becomes[pointer(*shown_place)] = flow.becomes
-        return _sealed(value) if flow.is_protected else value
+        if place == self._culprit:
+            self._masked.culprits.append(pointer(*shown_place))
+        if becomes:
+            self._masked.becomes[pointer(*shown_place)] = becomes
+        is_protected = any(self._protects(each, value) for each in becomes)
+        return _sealed(value) if is_protected or not self._is_mapped(value, place, outputs) else value
+
+    def _is_mapped(self, value: Any, place: _Place, outputs: Mapping[str, _Keys]) -> bool:
+        """Whether an attribute has the value, so that its policy is that of the value."""
+        is_read = any(len(read) == len(place) and _matches(read, place) for read in self._reads)
+        if is_read and self._ordinal in outputs:
+            return True
+        texts = _texts(value)
+        is_telling = is_read or any(len(each) >= _LONG for each in texts)
+        for path, keys in outputs.items():
+            copied = _value_at(self._output, keys)
+            if type(copied) is type(value) and copied == value and keys[-1] == str(place[-1]):
+                return True
+            mapped = _value_at(self._output, tuple(paths.split(path)))
+            if is_telling and texts & _texts(mapped, in_parts=True):
+                return True
+        return False
+
+    def _is_name(self, key: str, place: _Place) -> bool:
+        """Whether a key is no value: one that only a wildcard of the spec takes may become a protected one."""
+        if not _NAME.fullmatch(key) or shaped_key(key) is not None:
+            return False
+        is_literal = any(
+            len(read) >= len(place) and _matches(read, place) and read[len(place) - 1] == key
+            for read in self._reads
+        )
+        return is_literal or not any(map(self._protects, self._outputs(place)))
+
+    def _outputs(self, place: _Place) -> dict[str, _Keys]:
+        """By attribute that the spec may make of what stands at a place, where in the output that would be."""
+        found: dict[str, _Keys] = {}
+        for keys in self._flow.outputs(tuple(map(str, place))) if self._flow else ():
+            path = paths.join("*" if key is None else key for key in _whole(keys, place))
+            # What else stands below the reserved key, such as an event's id, has no policy.
+            if keys and (path == self._ordinal or keys[0] != RESERVED_KEY):
+                found[path] = keys
+        return found
+
+    def _protects(self, path: str, value: Any = None) -> bool:
+        """Whether policy protects an attribute, or one around it, or what the value looks like. A path with a key that is not
+        known may be any."""
+        if "*" in path:
+            return True
+        around = (path, *paths.ancestors(path))
+        if any(self._tree.policy(each).is_protected for each in around):
+            return True
+        return value is not None and self._tree.policy_of_value(path, value).is_protected
+
+
+def _whole(keys: _Keys, place: _Place) -> _Keys:
+    """An array is one attribute, whatever stands in it."""
+    numbers = {str(each) for each in place if isinstance(each, int)}
+    end = next((at for at, key in enumerate(keys) if at and key in numbers), len(keys))
+    return keys[:end]
 
 
 def _sealed(value: Any) -> dict[str, Any]:
     return {"$protected": True, "type": kind(value).removeprefix("a ").removeprefix("an ")}
 
 
-def _mapped(payload: Any, spec: MappingSpec, context: Mapping[str, Any], tree: AttributeTree) -> _Mapped:
-    """Without flows where the spec cannot map the payload, or no policy can be found for what it makes of it."""
+def _matches(read: _Keys, place: _Place) -> bool:
+    return all(known in (None, str(own)) for known, own in zip(read, place, strict=False))
 
-    def output_of(changed: Any) -> dict[str, Any] | None:
+
+def _value_at(output: Any, keys: _Keys) -> Any:
+    for key in keys:
+        if isinstance(output, dict):
+            output = output.get(key)
+        elif isinstance(output, list) and key is not None and key.isdecimal() and int(key) < len(output):
+            output = output[int(key)]
+        else:
+            return None
+    return output
+
+
+def _texts(value: Any, in_parts: bool = False) -> set[str]:
+    """A value as text, and a number without its zeros; in parts, the words of a text and all that stands in an array."""
+    if isinstance(value, dict | list):
+        inside = value.values() if isinstance(value, dict) else value
+        return {text for each in inside for text in _texts(each, in_parts)}
+    if value is None:
+        return set()
+    text = json.dumps(value) if isinstance(value, bool) else str(value).strip().casefold()
+    found = {text, *text.split()} if in_parts else {text}
+    with suppress(ArithmeticError):
+        found.add(str(Decimal(text).normalize()))
+    return found - {""}
+
+
+def _mapped(payload: Any, spec: MappingSpec, context: Mapping[str, Any]) -> _Mapped:
+    """What the spec makes of a payload; where one value alone keeps it from that, what it makes of the others."""
+
+    def output_of(changed: Any) -> Any:
         try:
-            output = spec.transformed(copy.deepcopy(changed), context)
+            return spec.transformed(copy.deepcopy(changed), context)
         except TransformError:
             return None
-        return output if isinstance(output, dict) else {}
 
-    places = dict(islice(_places(payload), MOST_TRIED))
-    culprit: _Place | None = None
     output = output_of(payload)
-    if output is None:
-        # Often one value alone is to blame: the policies of the others hold without it.
-        for culprit in (each for each in places if isinstance(each[-1], str)):
-            if output := output_of(_changed(payload, culprit, _LEFT_OUT)):
-                payload = _changed(payload, culprit, _LEFT_OUT)
-                places = dict(islice(_places(payload), MOST_TRIED))
-                break
-    if not output:
-        return _Mapped({}, None)
-    try:
-        leaves = tree.leaves(copy.deepcopy(output), Origin(Stamp(0, 0, "", ""), spec.ref))
-    except EventError:
-        return _Mapped({}, culprit)
-    before = dict(_leaves(output))
-    sealed = {each.path for each in leaves.to_seal}
-    texts = {text for each in leaves.to_seal for text in _texts(each.value)}
-    flows: dict[_Place, _Flow] = {}
-    for place, value in places.items():
-        changed: set[str] = set()
-        for other in (_LEFT_OUT, _other(value)):
-            if (found := output_of(_changed(payload, place, other))) is not None:
-                after = dict(_leaves(found))
-                changed |= {
-                    each for each in before.keys() | after.keys() if before.get(each) != after.get(each)
-                }
-        becomes = frozenset(path for path in changed if not _is_reserved(path, spec.document.ordinal))
-        is_protected = any(path in sealed or tree.policy(path).is_protected for path in changed)
-        flows[place] = _Flow(becomes, is_protected or _holds(value, texts))
-    return _Mapped(flows, culprit)
+    if output is not None:
+        return _Mapped(output, None)
+    for place in islice(_places(payload), MOST_TRIED):
+        # Without an element the others would stand elsewhere.
+        if isinstance(place[-1], str) and (output := output_of(_without(payload, place))) is not None:
+            return _Mapped(output, place)
+    return _Mapped(None, None)
 
 
-def _is_reserved(path: str, ordinal: str | None) -> bool:
-    # What else stands there, such as an event's id, has no policy.
-    return paths.split(path)[0] == RESERVED_KEY and path != ordinal
-
-
-def _changed(payload: Any, place: _Place, other: Any) -> Any:
+def _without(payload: Any, place: _Place) -> Any:
     changed = copy.deepcopy(payload)
     at = changed
     for key in place[:-1]:
         at = at[key]
-    if other is _LEFT_OUT:
-        del at[place[-1]]
-    else:
-        at[place[-1]] = other
+    del at[place[-1]]
     return changed
 
 
-def _other(value: Any) -> Any:
-    if isinstance(value, bool) or value is None:
-        return not value
-    return value + 1 if not isinstance(value, str) else f"{value[::-1]}7"
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, list):
-        for each in value:
-            yield from _texts(each)
-    elif isinstance(value, dict):
-        yield from _texts(list(value.values()))
-    elif value is not None and not isinstance(value, bool):
-        yield str(value).strip().casefold()
-
-
-def _holds(value: Any, texts: set[str]) -> bool:
-    """Whether a value is a protected one, holds one, or is a part of one: by another way it may have become it."""
-    for own in _texts(value):
-        for text in texts:
-            is_long = min(len(own), len(text)) >= _CONTAINED
-            if own == text or (is_long and (text in own or own in text)):
-                return True
-    return False
-
-
-def _leaves(tree: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    """An array is one leaf."""
-    for key, value in tree.items() if isinstance(tree, dict) else ():
-        if isinstance(value, dict):
-            yield from _leaves(value, (*above, key))
-        else:
-            yield paths.join((*above, key)), value
-
-
-def _places(value: Any, above: _Place = ()) -> Iterator[tuple[_Place, Any]]:
+def _places(value: Any, above: _Place = ()) -> Iterator[_Place]:
     if isinstance(value, dict | list) and len(above) < DEEPEST:
         for key, below in value.items() if isinstance(value, dict) else enumerate(value):
             yield from _places(below, (*above, key))
     elif above and not isinstance(value, dict | list):
-        yield above, value
+        yield above

@@ -198,8 +198,8 @@ def reported(
 
         def repeat() -> None:
             while True:
-                state = FlowState.RUNNING if is_running() else FlowState.STARTING
-                write(FlowState.PAUSED if folders.is_paused(name) else state)
+                state = FlowState.PAUSED if folders.is_paused(name) else FlowState.RUNNING
+                write(state if is_running() else FlowState.STARTING)
                 if stop.wait(WRITE_SECONDS):
                     return
 
