@@ -42,7 +42,7 @@ from merge.resolution import Shown, shown, tree
 from profile_service.visibility import HIGHEST, AuthorizationLevels, Visibility
 from transforms.privacy.blind_index import BlindIndex
 from transforms.privacy.protected_names import StoredNames
-from transforms.privacy.sealing import DataKeys
+from transforms.privacy.sealing import DataKeys, UnusableKey
 from transforms.schema.attribute_nodes import AttributePolicy
 from transforms.schema.data_types import DATA_TYPES, declared_types
 from transforms.schema.policy_tree import PolicyTree
@@ -452,6 +452,10 @@ class ProfileReader:
         keys = (
             self._data_keys.fetch([each.stored.id for each in person.members], create=False) if opens else {}
         )
+        # Unreadable is what stays so.
+        for key in keys.values():
+            if isinstance(key, UnusableKey) and (away := key.service_error()):
+                raise away
         for each in leaves:
             # Protected and not sealed means: stored before policy protected it, or a count.
             protected = each.is_sealed or self._attributes.policy(each.path).is_protected

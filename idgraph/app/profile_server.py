@@ -40,6 +40,9 @@ from sinks.http.webhook import WebhookSender
 
 log = logging.getLogger(__name__)
 
+RETRY_SECONDS = 2.0
+"""A caller is told so soon that the store is away: each that waits holds one of the service's threads."""
+
 
 def serve_here(settings: Settings, host: str | None, port: int | None) -> None:
     """Serve until the process is asked to stop. Raises ConfigError, KeyProviderError, StoreError."""
@@ -77,7 +80,7 @@ def application(settings: Settings) -> Iterator[FastAPI]:
     """The service, while the block runs. Raises ConfigError, KeyProviderError, StoreError."""
     ensure_keyring(settings)
     with ExitStack() as stack:
-        adapters = stack.enter_context(wiring.opened_to_read(settings))
+        adapters = stack.enter_context(wiring.opened_to_read(settings, RETRY_SECONDS))
         client = stack.enter_context(wiring.profiles_client(settings))
 
         def require_keys() -> None:

@@ -346,13 +346,13 @@ class ReadResources:
 
 
 @contextmanager
-def opened_to_read(settings: Settings) -> Iterator[ReadResources]:
-    """As `opened`, for a reader: nothing of a flow is loaded."""
+def opened_to_read(settings: Settings, retry_seconds: float | None = None) -> Iterator[ReadResources]:
+    """As `opened`, for a reader: nothing of a flow is loaded. `retry_seconds` as of `worker_config`."""
     from transforms.privacy.blind_index import BlindIndex
     from transforms.privacy.protected_names import TombstoneNames
     from transforms.privacy.sealing import DataKeys
 
-    provider, config = provider_of(settings), worker_config(settings)
+    provider, config = provider_of(settings), worker_config(settings, retry_seconds)
     names = TombstoneNames(provider)
     with (
         closing(open_profiles(config, names)) as store,

@@ -99,9 +99,12 @@ class DynamoClient:
         with self._lock:
             return Capacity(self._read, self._write)
 
+    def _retry(self, table: str) -> Retry:
+        return Retry(table, self.place.retry_seconds)
+
     def call(self, operation: str, table: str, **request: Any) -> Any:
         """One request, again while DynamoDB throttles it or is away. Raises DynamoRefusedError."""
-        retry = Retry(table)
+        retry = self._retry(table)
         while True:
             try:
                 answer = getattr(self._open().client, operation)(**request)
@@ -130,7 +133,7 @@ class DynamoClient:
             request: Item = {"Keys": list(page), "ConsistentRead": True}
             if attributes:
                 request["ProjectionExpression"] = attributes
-            retry = Retry(name)
+            retry = self._retry(name)
             while True:
                 answer = self.call(
                     "batch_get_item", name, RequestItems={name: request}, ReturnConsumedCapacity="TOTAL"
@@ -154,7 +157,7 @@ class DynamoClient:
 
         def some(page: Sequence[Item]) -> None:
             left = list(page)
-            retry = Retry(name)
+            retry = self._retry(name)
             while True:
                 answer = self.call(
                     "batch_write_item", name, RequestItems={name: left}, ReturnConsumedCapacity="TOTAL"
@@ -177,7 +180,7 @@ class DynamoClient:
         def some(page: Sequence[Statement]) -> list[str | None]:
             refusals: list[str | None] = [None] * len(page)
             left = list(range(len(page)))
-            retry = Retry(name)
+            retry = self._retry(name)
             while True:
                 answer = self.call(
                     "batch_execute_statement",
@@ -205,7 +208,7 @@ class DynamoClient:
         """Write by PartiQL all of some statements or none; what one was refused with, as of `execute`."""
         name = self.table(table)
         given = [{"Statement": each.text, "Parameters": each.parameters} for each in statements]
-        retry = Retry(name)
+        retry = self._retry(name)
         while True:
             try:
                 self.call(

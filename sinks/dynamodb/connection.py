@@ -12,11 +12,13 @@ from sinks.aws_connection import client
 
 
 class TablesLocation(NamedTuple):
-    """Where the tables are: their names begin with `prefix`. No `endpoint` means Amazon's own of the region."""
+    """Where the tables are: their names begin with `prefix`. No `endpoint` means Amazon's own of the region. A request that
+    fails is made again for `retry_seconds`, by default as `Retry` says."""
 
     prefix: str
     region: str
     endpoint: str | None = None
+    retry_seconds: float | None = None
 
 
 class Capacity(NamedTuple):

@@ -284,6 +284,14 @@ def test_a_server_that_is_away_is_a_store_error(monkeypatch: pytest.MonkeyPatch)
     store.close()
 
 
+def test_who_has_no_time_is_told_sooner() -> None:
+    away = TablesLocation("away", "eu-central-1", f"http://127.0.0.1:{free_port()}", retry_seconds=0)
+    store = DynamoProfileStore(away, hashed_name)
+    with pytest.raises(StoreError, match="for 0 s and all retries"):
+        store.read(["a:1"])
+    store.close()
+
+
 def test_tables_that_were_not_made_are_reported_with_the_command(
     proxied: tuple[TablesLocation, deque[Fault]],
 ) -> None:

@@ -24,9 +24,11 @@ PROFILES, DATA_KEYS = "profiles.db", "data-keys.db"
 DEAD_LETTERS, DEAD_LETTER_KEYS = "dead-letters.db", "dead-letters.keys.db"
 
 
-def worker_config(settings: Settings) -> dict[str, Any]:
-    """The configuration of the stores and the index."""
+def worker_config(settings: Settings, retry_seconds: float | None = None) -> dict[str, Any]:
+    """The configuration of the stores and the index. A store that is away is asked again for `retry_seconds`, by default as
+    long as a flow waits."""
     return {
+        "retry_seconds": retry_seconds,
         "directory": str(settings.directory),
         "store": settings.store.model_dump(mode="json"),
         "index": settings.index.model_dump(mode="json"),
@@ -112,7 +114,7 @@ def place(config: dict[str, Any]) -> TablesLocation:
             f"[store] kind: DynamoDB needs boto3; install it with `{install_command('dynamodb')}`"
         ) from None
     store = config["store"]
-    return TablesLocation(store["table_prefix"], store["region"], store["endpoint"])
+    return TablesLocation(store["table_prefix"], store["region"], store["endpoint"], config["retry_seconds"])
 
 
 def create(settings: Settings) -> list[str]:

@@ -1,4 +1,4 @@
-"""Routes for probes."""
+"""Routes for probes. They wait for no thread, of which a part that is away may hold all."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ router = APIRouter(prefix="/health", tags=["health"])
 
 
 @router.get("/live")
-def live() -> dict[str, str]:
+async def live() -> dict[str, str]:
     """Needs no token. The process answers."""
     return {"status": "ok"}
 
 
 @router.get("/ready")
-def ready(service: Service) -> dict[str, str]:
+async def ready(service: Service) -> dict[str, str]:
     """Needs no token. 503 until the metadata service has answered for the first time."""
     if not service.following.is_ready():
         raise NotReadyError("the metadata service has not answered yet")

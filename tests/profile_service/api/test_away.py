@@ -1,0 +1,173 @@
+"""Store, index, keys and metadata go away and come back while requests arrive: an answer is right, or 503."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from idgraph.model.errors import IdgraphError, KeyServiceError, ProfileIndexError, StoreError
+from profile_service.api.app import THREADS
+from tests.profile_service.api.conftest import LEVELS, Served, caller, served_here, with_levels
+from tests.retail import Pipeline, records
+from transforms.privacy.sealing import DataKeys
+
+USER = "user_id:4493"
+CALLERS = 4
+
+
+class Leaving:
+    """What it wraps, or its error while it is away."""
+
+    def __init__(self, kept: Any, error: IdgraphError) -> None:
+        self._kept, self._error = kept, error
+        self.is_away = False
+        self.instead: Callable[..., Any] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if self.is_away:
+            return self._fail
+        return self.instead or getattr(self._kept, name)
+
+    def _fail(self, *_words: Any, **_named: Any) -> Any:
+        raise type(self._error)(str(self._error))
+
+
+Parts = dict[str, Any]
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> Iterator[tuple[Served, Parts]]:
+    pipeline = Pipeline(tmp_path, snapshot=with_levels(LEVELS))
+    pipeline.process(records(400))
+    store = Leaving(pipeline.store, StoreError("the store is away"))
+    index = Leaving(pipeline.index, ProfileIndexError("the index is away"))
+    provider = Leaving(pipeline.provider, KeyServiceError("the key service is away"))
+    key_store = Leaving(pipeline.key_store, StoreError("the store of keys is away"))
+    pipeline.store, pipeline.index = store, index
+    # No cache: a key that is at hand is used while its service is away, which is right as well.
+    keys = DataKeys(provider, key_store, cache_seconds=0)
+    pipeline.data_keys = keys
+    with served_here(pipeline, [caller("everything", 100, may_reveal=True)]) as served:
+        yield served, {"store": store, "index": index, "keys": provider, "key store": key_store}
+
+
+Call = Callable[[httpx.Client], httpx.Response]
+
+CALLS: dict[str, Call] = {
+    "look-up": lambda client: client.get(f"/v1/profiles/{USER}"),
+    "look-ups": lambda client: client.post(
+        "/v1/profiles/lookup", json={"identifiers": [USER, "user_id:480"]}
+    ),
+    "nobody": lambda client: client.get("/v1/profiles/user_id:nobody"),
+    "reveal": lambda client: client.get(f"/v1/profiles/{USER}", params={"reveal": True, "purpose": "a test"}),
+    "explain": lambda client: client.get(f"/v1/profiles/{USER}/explain"),
+    "search": lambda client: client.get("/v1/search", params={"q": "demographics.age>=30", "limit": 5}),
+    "count": lambda client: client.get("/v1/search/count", params={"q": "demographics.age>=30"}),
+    "facets": lambda client: client.get("/v1/search/facets", params={"path": "demographics.age"}),
+    "changes": lambda client: client.get("/v1/changes", params={"limit": 5}),
+    "ready": lambda client: client.get("/health/ready"),
+}
+
+STORED = {"look-up", "look-ups", "nobody", "reveal", "explain", "search", "changes"}
+REFUSED = {
+    "store": STORED,
+    "index": {"search", "count", "facets"},
+    "keys": {"reveal"},
+    "key store": {"reveal"},
+}
+"""What answers 503 while a part is away. All else answers as ever."""
+
+
+def answered(call: Call, client: httpx.Client) -> tuple[int, Any]:
+    answer = call(client)
+    body = answer.json()
+    if answer.status_code == 503:
+        assert answer.headers["Content-Type"] == "application/problem+json"
+        assert int(answer.headers["Retry-After"]) >= 1
+        assert "away" not in body["detail"], "what an adapter says is for the log"
+        return 503, None
+    body.pop("next", None)
+    return answer.status_code, body
+
+
+def test_an_answer_is_right_or_503(parts: tuple[Served, Parts]) -> None:
+    served, leaving = parts
+    client = served.client("everything")
+    right = {name: answered(call, client) for name, call in CALLS.items()}
+    assert {name: status for name, (status, _) in right.items()} == dict.fromkeys(CALLS, 200) | {
+        "nobody": 404
+    }
+    assert "unreadable" not in str(right["reveal"])
+    ended = threading.Event()
+
+    def keep_asking() -> set[str]:
+        refused = set()
+        with httpx.Client(
+            base_url=served.url, headers=dict(client.headers), timeout=60, trust_env=False
+        ) as own:
+            while not ended.is_set():
+                for name, call in CALLS.items():
+                    found = answered(call, own)
+                    assert found in (right[name], (503, None)), name
+                    if found[0] == 503:
+                        refused.add(name)
+        return refused
+
+    with ThreadPoolExecutor(CALLERS) as pool:
+        asking = [pool.submit(keep_asking) for _ in range(CALLERS)]
+        try:
+            for away in (*REFUSED, None, "everything"):
+                gone = list(leaving) if away == "everything" else [away] if away else []
+                for name in gone:
+                    leaving[name].is_away = True
+                refused = set().union(*(REFUSED[name] for name in gone))
+                for name, call in CALLS.items():
+                    assert answered(call, client) == ((503, None) if name in refused else right[name]), (
+                        away,
+                        name,
+                    )
+                for name in gone:
+                    leaving[name].is_away = False
+        finally:
+            ended.set()
+        assert all(each.result() <= set().union(*REFUSED.values()) for each in asking)
+    assert {name: answered(call, client) for name, call in CALLS.items()} == right
+
+
+def test_probes_are_answered_while_every_thread_waits(parts: tuple[Served, Parts]) -> None:
+    served, leaving = parts
+    comes_back = threading.Event()
+    hanging = threading.Semaphore(0)
+
+    def hang(*_words: Any, **_named: Any) -> Any:
+        hanging.release()
+        comes_back.wait(120)
+        raise StoreError("the store is away")
+
+    with ThreadPoolExecutor(2 * THREADS) as pool:
+        leaving["store"].instead = hang
+        try:
+            explain = CALLS["explain"]
+            asked = [pool.submit(answered, explain, served.client("everything")) for _ in range(2 * THREADS)]
+            for _ in range(THREADS):
+                assert hanging.acquire(timeout=60)
+            for path in ("/health/live", "/health/ready"):
+                # Long before a thread is free again.
+                assert served.client(None).get(path, timeout=30).status_code == 200
+        finally:
+            comes_back.set()
+        assert {each.result() for each in asked} == {(503, None)}
+
+
+def test_without_the_metadata_service_all_goes_on(parts: tuple[Served, Parts]) -> None:
+    served, _ = parts
+    client = served.client("everything")
+    right = {name: answered(call, client) for name, call in CALLS.items()}
+    served.metadata.is_away = True
+    assert {name: answered(call, client) for name, call in CALLS.items()} == right
