@@ -36,7 +36,8 @@ from metadata_service.ui.profiles import profiles_client, profiles_rights
 router = APIRouter()
 
 SHOWN = 6
-DEAD_LETTERS, REVIEW, GENERATE = "/ui/dead-letters", "/ui/review", "/ui/generate"
+SECONDS = 30.0
+"""Dead letters and refused links are looked through."""
 UNCONFIGURED = 422
 """The status of a call for which the profile service lacks a part."""
 MOST_PENDING = 100
@@ -71,29 +72,31 @@ def first_page() -> Response:
 
 
 @router.get(HOME)
-def show(request: Request, session: SignedIn, service: Service) -> Response:
-    """The overview; who only reads profiles begins there."""
+def show(request: Request, session: SignedIn, service: Service, beside: bool = False) -> Response:
+    """The overview; who only reads profiles begins there. With `beside`, also what the profile service knows, which may take
+    its time: the page asks for it by itself."""
     if reads_profiles_only(session):
         return see_other("/ui/profiles")
     require(session, "GET", "/v1/attributes")
-    beside = _beside(request, session)
+    can_ask = session.profiles_token is not None and request.app.state.profile_source is not None
+    known_beside = _beside(request, session) if beside and can_ask else Beside([], [], [])
     with service.database.read() as reading:
         found = list_changes(reading, PageRequest(None, SHOWN), "attribute", actions=FOUND).items
         known = {each.path: each for each in find_attributes(reading, {each.subject for each in found})}
         changes = list_changes(reading, PageRequest(None, SHOWN), actions=DECIDED).items
         has_specs = count_active_specs(reading) > 0
-        waiting = [*beside.waiting, *_waiting(reading, session)]
+        waiting = [*known_beside.waiting, *_waiting(reading, session)]
     return render(
         request,
         "overview.html",
         session,
         title="Overview",
-        beside=beside,
+        beside=known_beside,
+        is_asked=beside or not can_ask,
         waiting=sorted(waiting, key=lambda each: not each.is_harm),
         new=[(each, known[each.subject]) for each in found if each.subject in known],
         changes=changes,
         has_specs=has_specs,
-        generate=GENERATE if _has_page(request, GENERATE) else "/ui/specs",
         version=service.database.revision().version,
         subject=subject,
         curl=curl(str(request.base_url), "/v1/changes", limit=SHOWN),
@@ -127,24 +130,22 @@ def _waiting(reading: Reading, session: Session) -> Iterator[WaitingDecision]:
 
 
 def _beside(request: Request, session: Session) -> Beside:
-    if session.profiles_token is None or request.app.state.profile_source is None:
-        return Beside([], [], [])
     scopes = profiles_rights(session).scopes
     jobs: list[dict[str, Any]] = []
     flows: list[dict[str, Any]] = []
     waiting: list[WaitingDecision] = []
     try:
-        with profiles_client(request, session) as client:
+        with profiles_client(request, session, SECONDS) as client:
             jobs = _items(client, "jobs", limit=50)
             waiting += _unfinished(jobs)
             if Scope.OPERATE in scopes:
                 flows = _items(client, "flows")
-            if Scope.OPERATE in scopes and _has_page(request, DEAD_LETTERS):
                 waiting += _set_aside(client)
-            if Scope.LINKS in scopes and _has_page(request, REVIEW):
+            if Scope.LINKS in scopes:
                 says = "The rules keep identifiers apart that events showed together"
                 refused = _items(client, "links", "violations", limit=1)
-                waiting += [WaitingDecision("", "Refused links", says, "Review", REVIEW)] if refused else []
+                review = WaitingDecision("", "Refused links", says, "Review", "/ui/review/violations")
+                waiting += [review] if refused else []
     except ProfileServiceError as error:
         return Beside(jobs, flows, waiting, str(error))
     return Beside(jobs, flows, waiting)
@@ -177,9 +178,6 @@ def _set_aside(client: ProfilesClient) -> Iterator[WaitingDecision]:
         largest = found["groups"]["reason"][0]
         title = f"Dead letters, {largest['count']:,} with one cause"
         says = f"{largest['value']} since {largest['since'][:16].replace('T', ' ')}: {largest['detail']}"
+        url = f"/ui/dead-letters?reason={largest['value']}"
         count = f"{found['matching']:,}{'' if found['is_complete'] else '+'}"
-        yield WaitingDecision(count, title, says, "Open", DEAD_LETTERS, is_harm=True)
-
-
-def _has_page(request: Request, path: str) -> bool:
-    return any(getattr(route, "path", "") == path for route in request.app.routes)
+        yield WaitingDecision(count, title, says, f"Open {largest['count']:,}", url, is_harm=True)
