@@ -13,8 +13,9 @@ from idgraph.model.errors import SpecError
 from idgraph.model.specs import RESERVED_KEY, IdentifierPlace, SpecDefinition, SpecType
 from metadata_service.drafting import roles
 from metadata_service.drafting.roles import Guess
-from metadata_service.drafting.sample import NAMES, Sample, SampleLeaf, read_sample, words
+from metadata_service.drafting.sample import NAMES, SampleLeaf, read_sample, words
 from metadata_service.drafting.targets import PLAIN, DraftTarget, Targets, camel, own_path
+from transforms.spec.pointers import pointer
 
 LineRole = Literal["event id", "ordinal", "event name", "identifier"]
 _SPECIAL = frozenset("*|&$#@[].\\")
@@ -51,64 +52,65 @@ def draft_spec(
 ) -> SpecDraft:
     """`known` are attributes with their types, `namespaces` types of identifiers with the paths that specs give them. Raises
     SpecError when no leaf can name a person."""
-    sample = read_sample(events)
-    drafting = _Drafting(sample, events, source, known or {}, namespaces or {})
-    return SpecDraft(
-        definition=SpecDefinition(
-            name=name,
-            description=f"Drafted from {len(events)} sample events.",
-            specification_type=SpecType.JOLT,
-            source=source,
-            event_type=event_type,
-            operations=drafting.operations(),
-            id="_event.id" if drafting.id else None,
-            ordinal="_event.ordinal" if drafting.ordinal else None,
-            identifiers=drafting.places(),
-        ),
-        lines=drafting.lines(),
-        is_cut=sample.is_cut,
+    made = _Drafting(events, source, known or {}, namespaces or {})
+    definition = SpecDefinition(
+        name=name,
+        description=f"Drafted from {len(events)} sample events.",
+        specification_type=SpecType.JOLT,
+        source=source,
+        event_type=event_type,
+        operations=made.operations(),
+        id=f"{RESERVED_KEY}.id" if made.id else None,
+        ordinal=f"{RESERVED_KEY}.ordinal" if made.ordinal else None,
+        identifiers=tuple(made.places),
     )
+    sample = made.sample
+    lines = [made.lines[leaf] for leaf in (*sample.leaves, *sample.left_out)]
+    return SpecDraft(definition=definition, lines=lines, is_cut=sample.is_cut)
 
 
 class _Drafting:
-    """The draft while it is made."""
+    """The draft while it is made: roles first, then each leaf that has none."""
 
     def __init__(
         self,
-        sample: Sample,
         events: Sequence[dict[str, Any]],
         source: str,
         known: Mapping[str, str],
         namespaces: Mapping[str, str],
     ) -> None:
-        self._sample = sample
+        self.sample = sample = read_sample(events)
         self._targets = Targets(known)
         self._root = camel(*(words(source) or ("source",)))
-        self._lines: dict[SampleLeaf, DraftLine] = {}
+        self.lines: dict[SampleLeaf, DraftLine] = {}
+        self.places: list[IdentifierPlace] = []
         self._shift: dict[str, Any] = {}
         self._changes: list[dict[str, str]] = [{}, {}]
         self._taken: dict[tuple[str, ...], int] = {}
-        self.id = roles.event_id(sample, source)
-        self.ordinal = roles.ordinal(sample)
-        self._identifiers = roles.identifiers(sample, namespaces)
-        name = roles.event_name(sample)
-        is_taken = name and name.leaf in [
-            each.leaf for each in (self.id, self.ordinal, *self._identifiers) if each
-        ]
-        self._name = None if is_taken else name
-        if not self._identifiers:
+        self._above: set[tuple[str, ...]] = set()
+        self.id, self.ordinal = roles.event_id(sample, source), roles.ordinal(sample)
+        identifiers = roles.identifiers(sample, namespaces)
+        if not identifiers:
             hint = "add events that have a customer number or an e-mail address"
             raise SpecError("no leaf of the sample can name a person", "/events", hint)
+        name = roles.event_name(sample)
+        is_taken = name and name.leaf in [each.leaf for each in (self.id, self.ordinal, *identifiers) if each]
+        self._name = None if is_taken else name
         self._map_envelope()
         named = self._events_by_name(events)
-        self._paths = [
-            self._map_property(guess.leaf, named, guess)
-            if number and named and self._is_property(guess.leaf)
-            else self._map_identifier(guess, namespaces)
-            for number, guess in enumerate(self._identifiers)
-        ]
+        for number, guess in enumerate(identifiers):
+            if number and named and self._is_property(guess.leaf):
+                self._map_property(guess.leaf, named, guess)
+            else:
+                self._map_identifier(guess, namespaces)
+            for path in self.lines[guess.leaf].maps_to:
+                if not path.startswith((f"{RESERVED_KEY}.id", f"{RESERVED_KEY}.ordinal")):
+                    is_fallback = number > 0 and guess.is_fallback
+                    self.places.append(
+                        IdentifierPlace(type=guess.name, path=path, primary=number == 0, fallback=is_fallback)
+                    )
         for leaf in sample.leaves:
-            if leaf in self._lines:
+            if leaf in self.lines:
                 continue
             if named and self._is_property(leaf):
                 self._map_property(leaf, named)
@@ -116,20 +118,6 @@ class _Drafting:
                 self._map(leaf)
         for leaf, reason in sample.left_out.items():
             self._leave_out(leaf, reason, 0.6)
-
-    def places(self) -> tuple[IdentifierPlace, ...]:
-        """Of the identifiers, the primary one first."""
-        return tuple(
-            IdentifierPlace(
-                type=guess.name, path=path, primary=number == 0, fallback=number > 0 and guess.is_fallback
-            )
-            for number, (guess, places) in enumerate(zip(self._identifiers, self._paths, strict=True))
-            for path in places
-        )
-
-    def lines(self) -> list[DraftLine]:
-        """One for each leaf."""
-        return [self._lines[leaf] for leaf in (*self._sample.leaves, *self._sample.left_out)]
 
     def operations(self) -> list[dict[str, Any]]:
         """The chain."""
@@ -159,7 +147,7 @@ class _Drafting:
         if self._name is not None:
             self._put(self._name.leaf, "activity.lastEvent", self._name, "event name")
 
-    def _map_identifier(self, guess: Guess, namespaces: Mapping[str, str]) -> list[str]:
+    def _map_identifier(self, guess: Guess, namespaces: Mapping[str, str]) -> None:
         leaf = guess.leaf
         usual = namespaces.get(guess.name, f"identity.{camel(*guess.name.split('_'))}")
         is_usual = PLAIN.fullmatch(usual) and not usual.startswith("activity.")
@@ -168,11 +156,6 @@ class _Drafting:
             (each for each in tried if self._is_free(each, leaf.events)), f"{RESERVED_KEY}.by.{guess.name}"
         )
         self._put(leaf, path, guess, "identifier")
-        if guess.name == "email":
-            self._changes[0][path], self._changes[1][path] = "=trim", "=toLower"
-        elif leaf.texts(r"\d+") and any(value[0] == "0" for value in leaf.values):
-            self._changes[0][path] = "=stripLeadingZeros"
-        return [path]
 
     def _events_by_name(self, events: Sequence[dict[str, Any]]) -> dict[str, int]:
         found: dict[str, int] = {}
@@ -187,16 +170,15 @@ class _Drafting:
         holder = leaf.keys[0]
         is_held = words(holder)[-1] in NAMES["properties"] and words(holder)[0] not in ("user", "person")
         is_plain = len(leaf.keys) > 1 and re.fullmatch(r"\w+", holder) is not None
-        return is_held and is_plain and leaf.count < self._sample.count and not roles.is_transport(leaf)
+        return is_held and is_plain and leaf.count < self.sample.size and not roles.is_transport(leaf)
 
-    def _map_property(self, leaf: SampleLeaf, named: dict[str, int], guess: Guess | None = None) -> list[str]:
+    def _map_property(self, leaf: SampleLeaf, named: dict[str, int], guess: Guess | None = None) -> None:
         """Under each name of an event that has it."""
         line = self._leave_out(leaf, "no name of an event stands beside it", 0.4)
         for name, having in named.items():
             events = leaf.events & having
-            own = DraftTarget(
-                own_path(leaf, f"activity.{camel(*words(name))}", 1), "what this event says", 0.7
-            )
+            root = f"activity.{camel(*words(name))}"
+            own = DraftTarget(own_path(leaf, root, 1), "what this event says", 0.7)
             target = self._free(self._targets.find(leaf, words(name)), own, events)
             if events and target is not None and self._name is not None:
                 top, selected, *below = map(_escaped, (self._name.leaf.keys[0], name, *leaf.keys[1:]))
@@ -204,16 +186,13 @@ class _Drafting:
                 why = guess or target
                 line.reason, line.confidence = why.reason, why.confidence
                 self._put(leaf, target.path, why, "identifier" if guess else None, place, events)
-        return line.maps_to
 
     def _map(self, leaf: SampleLeaf) -> None:
         if roles.is_transport(leaf):
             self._leave_out(leaf, "says how the event travelled, not who the person is", 0.7)
             return
-        fallback = DraftTarget(
-            own_path(leaf, self._root), "no attribute has this name: it keeps its own", 0.5
-        )
-        target = self._free(self._targets.find(leaf), fallback, leaf.events)
+        own = DraftTarget(own_path(leaf, self._root), "no attribute has this name: it keeps its own", 0.5)
+        target = self._free(self._targets.find(leaf), own, leaf.events)
         if target is None:
             self._leave_out(leaf, "another leaf has its place", 0.4)
         else:
@@ -225,11 +204,8 @@ class _Drafting:
     def _is_free(self, path: str, events: int) -> bool:
         """Two leaves at one path, in one event, would make an array; a leaf and an object cannot be at one path."""
         keys = paths.split(path)
-        for taken, having in self._taken.items():
-            shorter = min(len(taken), len(keys))
-            if taken[:shorter] == keys[:shorter] and (len(taken) != len(keys) or having & events):
-                return False
-        return True
+        is_within = any(keys[:length] in self._taken for length in range(1, len(keys)))
+        return not is_within and keys not in self._above and not self._taken.get(keys, 0) & events
 
     def _put(
         self,
@@ -242,11 +218,21 @@ class _Drafting:
     ) -> None:
         keys = paths.split(path)
         self._taken[keys] = self._taken.get(keys, 0) | (leaf.events if events is None else events)
-        line = self._lines.get(leaf) or self._leave_out(leaf, why.reason, why.confidence)
+        self._above |= {keys[:length] for length in range(1, len(keys))}
+        line = self.lines.get(leaf) or self._leave_out(leaf, why.reason, why.confidence)
         line.maps_to.append(path)
         line.role = role or line.role
         if leaf.is_decimal_text:
             self._changes[0][path] = "=toDouble"
+        elif isinstance(why, Guess) and why.name == "email":
+            self._changes[0][path], self._changes[1][path] = "=trim", "=toLower"
+        elif (
+            isinstance(why, Guess)
+            and why.name
+            and leaf.texts(r"\d+")
+            and any(each[0] == "0" for each in leaf.values)
+        ):
+            self._changes[0][path] = "=stripLeadingZeros"
         node = self._shift
         *above, last = place or map(_escaped, leaf.keys)
         for key in above:
@@ -260,15 +246,13 @@ class _Drafting:
         node[last] = [*(held if isinstance(held, list) else [held]), path] if held else path
 
     def _leave_out(self, leaf: SampleLeaf, reason: str, confidence: float) -> DraftLine:
-        made = DraftLine(
-            path=leaf.place,
-            type=leaf.type,
-            count=leaf.count,
-            reason=reason,
-            confidence=round(confidence, 2),
-            looks_like=leaf.looks_like,
-        )
-        self._lines[leaf] = made
+        shown = {
+            "path": pointer(*leaf.keys),
+            "type": leaf.type,
+            "count": leaf.count,
+            "looks_like": leaf.looks_like,
+        }
+        made = self.lines[leaf] = DraftLine(**shown, reason=reason, confidence=round(confidence, 2))
         return made
 
 

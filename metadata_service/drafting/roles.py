@@ -39,7 +39,7 @@ def event_id(sample: Sample, source: str) -> Guess | None:
     may differ in each event too: it names the part."""
     found: list[Guess] = []
     for leaf in _of_the_event(sample):
-        if leaf.count < sample.count or len(leaf.distinct) < 0.9 * sample.count or not _is_id(leaf):
+        if leaf.count < sample.size or len(leaf.distinct) < 0.9 * sample.size or not _is_id(leaf):
             continue
         rest = set(leaf.words) - _IDS
         if leaf.words[-1] == "id" and not rest:
@@ -56,7 +56,7 @@ def ordinal(sample: Sample) -> Guess | None:
     found = []
     for leaf in _of_the_event(sample):
         rank = next((n for n, name in enumerate(_TIMES) if set(name) <= set(leaf.words)), len(_TIMES))
-        if leaf.count < sample.count or leaf.time is None or is_transport(leaf) or rank == len(_TIMES):
+        if leaf.count < sample.size or leaf.time is None or is_transport(leaf) or rank == len(_TIMES):
             continue
         unit = "" if leaf.time == "text" else f", in {leaf.time}"
         found.append(
@@ -69,9 +69,9 @@ def event_name(sample: Sample) -> Guess | None:
     """A text with few values that says what happened."""
     for place, name in enumerate(_NAMES):
         for leaf in sample.leaves:
-            few = len(leaf.distinct) <= min(MOST_NAMES, max(1, sample.count // 2))
+            few = len(leaf.distinct) <= min(MOST_NAMES, max(1, sample.size // 2))
             is_name = len(leaf.keys) == 1 and leaf.words == name and leaf.type == "string"
-            if is_name and few and 2 * leaf.count > sample.count and leaf.texts(r".{1,100}"):
+            if is_name and few and 2 * leaf.count > sample.size and leaf.texts(r".{1,100}"):
                 return Guess(leaf, f"{len(leaf.distinct)} values, and its name says so", 0.9 - 0.05 * place)
     return None
 

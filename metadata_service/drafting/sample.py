@@ -6,14 +6,13 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from idgraph.model import canonical
 from transforms.schema.detection import shaped_key, tests_of
-from transforms.spec.pointers import epoch_milliseconds, pointer
+from transforms.spec.pointers import epoch_milliseconds
 
 NAMES: dict[str, Any] = json.loads(Path(__file__).with_name("names.json").read_bytes())
 """What names mean, as words in lower case."""
@@ -31,40 +30,37 @@ def words(key: str) -> tuple[str, ...]:
     return tuple(word.lower() for word in _WORD.findall(key))
 
 
-@dataclass(eq=False)
 class SampleLeaf:
-    """One place of the payloads that holds values. `events` has one bit for each event that has it."""
+    """One place of the payloads that holds values. `events` has one bit for each event that has it, `words` are those of its
+    last key, `around` of all its keys."""
 
-    keys: tuple[str, ...]
-    events: int = 0
-    types: Counter[str] = field(default_factory=Counter)
-    values: list[Any] = field(default_factory=list)
-    distinct: set[bytes] = field(default_factory=set)
+    def __init__(self, keys: tuple[str, ...]) -> None:
+        self.keys = keys
+        self.words = words(keys[-1])
+        self.around = frozenset(word for key in keys for word in words(key))
+        self.events = 0
+        self.values: list[Any] = []
+        self.distinct: set[bytes] = set()
+        self._types: Counter[str] = Counter()
+
+    def add(self, event: int, value: Any) -> None:
+        """A value that the event of this number has there."""
+        self.events |= 1 << event
+        self._types[_TYPES.get(type(value), "number")] += 1
+        self.distinct.add(canonical.encode(value))
+        if len(self.values) < MOST_VALUES:
+            self.values.append(value)
 
     @property
     def count(self) -> int:
         return self.events.bit_count()
 
-    @property
-    def place(self) -> str:
-        return pointer(*self.keys)
-
-    @cached_property
-    def words(self) -> tuple[str, ...]:
-        """Of the last key."""
-        return words(self.keys[-1])
-
-    @cached_property
-    def around(self) -> frozenset[str]:
-        """Words of all its keys."""
-        return frozenset(word for key in self.keys for word in words(key))
-
     @cached_property
     def type(self) -> str:
         """`number` includes integers; of other types, the most frequent."""
-        if set(self.types) <= {"integer", "number"}:
-            return "number" if "number" in self.types else "integer"
-        return self.types.most_common(1)[0][0]
+        if set(self._types) <= {"integer", "number"}:
+            return "number" if "number" in self._types else "integer"
+        return self._types.most_common(1)[0][0]
 
     @cached_property
     def looks_like(self) -> str | None:
@@ -84,9 +80,7 @@ class SampleLeaf:
         for kind, least in (("milliseconds", 10**12), ("seconds", 10**9)):
             if all(type(value) is int and least <= value < 4 * least for value in self.values):
                 return kind
-        is_text = all(
-            isinstance(value, str) and epoch_milliseconds(value) is not None for value in self.values
-        )
+        is_text = all(type(value) is str and epoch_milliseconds(value) is not None for value in self.values)
         return "text" if is_text else None
 
     @property
@@ -96,11 +90,10 @@ class SampleLeaf:
         return is_number and not self.around & {"version", "build", "release"}
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(NamedTuple):
     """The leaves of some events, in the order in which they first stand there; those that no spec should map, with the reason."""
 
-    count: int
+    size: int
     leaves: list[SampleLeaf]
     left_out: dict[SampleLeaf, str]
     is_cut: bool
@@ -112,17 +105,11 @@ def read_sample(events: Sequence[dict[str, Any]]) -> Sample:
     is_cut = False
     for number, event in enumerate(events):
         for keys, value in _leaves(event, ()):
-            leaf = found.get(keys)
-            if leaf is None:
-                if len(found) == MOST_LEAVES:
-                    is_cut = True
-                    continue
-                leaf = found[keys] = SampleLeaf(keys)
-            leaf.events |= 1 << number
-            leaf.types[_TYPES.get(type(value), "number")] += 1
-            leaf.distinct.add(canonical.encode(value))
-            if len(leaf.values) < MOST_VALUES:
-                leaf.values.append(value)
+            if keys not in found and len(found) < MOST_LEAVES:
+                found[keys] = SampleLeaf(keys)
+            is_cut |= keys not in found
+            if keys in found:
+                found[keys].add(number, value)
     above = {keys[:length] for keys in found for length in range(1, len(keys))}
     left_out = {leaf: reason for leaf in found.values() if (reason := _unusual(leaf, above))}
     return Sample(len(events), [leaf for leaf in found.values() if leaf not in left_out], left_out, is_cut)
