@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Annotated, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -11,6 +11,7 @@ from idgraph.model.specs import NAME_PATTERN
 
 MOST_FIELDS = 200
 MOST_USES = 500
+_YEAR_10000 = 253_402_300_800_000
 
 
 class SpecUse(BaseModel):
@@ -21,10 +22,10 @@ class SpecUse(BaseModel):
     spec: str | None = Field(pattern=NAME_PATTERN, description="Null for events that no spec maps.")
     version: int = Field(default=0, ge=0, lt=2**31)
     source: str = Field(pattern=NAME_PATTERN, description="The configured source.")
-    events: int = Field(default=0, ge=0, lt=2**53)
-    errors: int = Field(default=0, ge=0, lt=2**53, description="Events that were set aside.")
-    last_used: int = Field(ge=0, lt=2**53, description="Epoch milliseconds.")
-    fields: dict[str, bool] = Field(
+    events: int = Field(default=0, ge=0, lt=2**40)
+    errors: int = Field(default=0, ge=0, lt=2**40, description="Events that were set aside.")
+    last_used: int = Field(ge=0, lt=_YEAR_10000, description="Epoch milliseconds.")
+    fields: dict[Annotated[str, Field(max_length=1000)], bool] = Field(
         default={},
         max_length=MOST_FIELDS,
         description="Paths of the input, `*` for an element of an array: whether the spec reads them.",

@@ -16,6 +16,8 @@ from idgraph.web.cursors import PageRequest
 from metadata_service.specs.catalogue import active_specs
 from metadata_service.storage.tables import SpecRow, SpecUseRow
 
+_MOST = 2**53
+
 
 def take_uses(session: Session, uses: Iterable[SpecUse]) -> None:
     """Add what a flow reports; of specs that are not known, nothing."""
@@ -31,8 +33,8 @@ def take_uses(session: Session, uses: Iterable[SpecUse]) -> None:
             )
             row.since = row.last_used = moment
             session.add(row)
-        row.events += use.events
-        row.errors += use.errors
+        row.events = min(row.events + use.events, _MOST)
+        row.errors = min(row.errors + use.errors, _MOST)
         row.last_used = max(row.last_used, moment)
         row.fields = json.dumps(joined_fields(json.loads(row.fields), use.fields))
     session.flush()

@@ -79,6 +79,7 @@ def test_pages_and_rights(service: Running, spec: dict[str, Any]) -> None:
     assert_problem(service.reader.patch("/v1/schema", json=body), 403)
     for wrong in (
         use("a", -1),
+        use("a", last_used=2**52),
         use("a", fields={"/x": "perhaps"}),
         use("a", fields={f"/{n}": False for n in range(201)}),
     ):

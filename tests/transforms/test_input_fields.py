@@ -70,6 +70,10 @@ def test_it_is_bounded_and_an_event_that_fails_is_passed_over() -> None:
     assert len(known(names)) <= MOST_FIELDS
     assert len([each for each in known([wide[0]] * ENOUGH) if each]) <= MOST_TRIES * ENOUGH
     assert known([["no", "object"], None, {}]) == {}
+    deep: Any = 1
+    for _ in range(20):
+        deep = {"k" * 60: deep}
+    assert not [path for path in known([{"deep": deep}] * ENOUGH) if path.startswith("/deep")]
 
 
 def test_the_payload_stays_as_it_is() -> None:

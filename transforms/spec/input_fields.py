@@ -22,6 +22,7 @@ MOST_TRIES = 12
 MOST_KEYS = 40
 """An object with more is a map, whose keys are values."""
 LONGEST_KEY = 64
+LONGEST_PATH = 500
 _MOST_DIGITS = 3
 
 _Keys = tuple[str | int, ...]
@@ -41,7 +42,8 @@ class InputFields:
         found: dict[str, list[_Keys]] = {}
         for keys in _places(payload):
             path = pointer(*("*" if isinstance(each, int) else each for each in keys))
-            found.setdefault(path, []).append(keys)
+            if len(path) <= LONGEST_PATH:
+                found.setdefault(path, []).append(keys)
         tried = [path for path in found if 0 <= self._same.get(path, 0) < ENOUGH]
         tried = [path for path in tried if path in self._same or len(self._same) < MOST_FIELDS]
         try:

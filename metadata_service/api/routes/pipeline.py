@@ -97,20 +97,11 @@ schema = APIRouter(prefix="/v1/schema", tags=["schema"])
 class SchemaPatch(BaseModel):
     """Entries are read one by one, so that a bad one does not stop the others."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={
-            "properties": {
-                "changes": {
-                    "type": "array",
-                    "maxItems": MAX_CHANGES,
-                    "items": SchemaChange.model_json_schema(),
-                }
-            }
-        },
-    )
+    model_config = ConfigDict(extra="forbid")
 
-    changes: list[Any] = Field(max_length=MAX_CHANGES)
+    changes: list[Any] = Field(
+        max_length=MAX_CHANGES, json_schema_extra={"items": SchemaChange.model_json_schema()}
+    )
     uses: list[SpecUse] = Field(default=[], max_length=MOST_USES)
 
 
