@@ -12,11 +12,12 @@ import httpx
 import pyarrow.parquet as pq
 import pytest
 
+from idgraph.app.jobs.exports import expected
 from idgraph.app.jobs.operations import OperationThreads
 from idgraph.app.wiring import job_runner, opened_to_read
 from idgraph.jobs.job import PagedJob, Plan
 from idgraph.model.callers import Scope
-from idgraph.model.errors import JobStoppedError
+from idgraph.model.errors import JobStoppedError, ProfileIndexError
 from idgraph.model.jobs import JobKind, Point, Progress, Requester
 from idgraph.snapshot_file import PinnedSnapshot
 from idgraph.web.audit import AuditLog
@@ -137,8 +138,12 @@ def test_an_export_has_what_its_caller_sees_and_is_theirs_alone(operating: Opera
     directory = operating.idgraph.settings().directory
     kept = (directory / "downloads" / job["id"]).read_bytes()
     assert lines[0]["id"].encode() not in kept
+    again = operating.ended(analyst, analyst.post("/v1/jobs", json={"kind": "export", "reason": "again"}))
+    problem(analyst.get(path), 404)
+    path = f"/v1/jobs/{again['id']}/download"
+    assert analyst.get(path).content == answer.content
     log = (directory / "audit.jsonl").read_text().splitlines()
-    assert [json.loads(line)["action"] for line in log] == ["start export", "download export"]
+    assert [json.loads(line)["action"] for line in log] == ["start export", "download export"] * 2
     # Whatever is hidden now was not when it was made.
     newer = operating.metadata.snapshot_now
     hidden = attribute("shop.persona", "string").model_copy(update={"authorization_level": 90})
@@ -239,3 +244,15 @@ def test_what_a_killed_service_left_is_removed(filled: CommandLine) -> None:  # 
     left[1].mkdir(parents=True)
     with OperationThreads(settings, lambda: PinnedSnapshot("1", with_levels({}))):
         assert [each.exists() for each in left] == [False, False]
+
+
+def test_an_export_begins_without_an_index(operating: Operating) -> None:
+    with opened_to_read(operating.idgraph.settings()) as adapters, pytest.MonkeyPatch.context() as patched:
+        known = expected(adapters.index)
+        assert known > 2
+
+        def away(*_: object) -> int:
+            raise ProfileIndexError("away")
+
+        patched.setattr(type(adapters.index), "count", away)
+        assert expected(adapters.index) == 0

@@ -222,7 +222,7 @@ def export(
     Stores with equal profiles give equal bytes, once all stored values are sealed by the current policy. Without
     --reveal, protected values are masked.
     """
-    from idgraph.app.jobs.exports import line_of, members, write_parquet_folder
+    from idgraph.app.jobs.exports import expected, line_of, members, write_parquet_folder
     from idgraph.app.jobs.view import showing
     from idgraph.jobs.export_file import Export, require_export, require_place, write_export
 
@@ -248,7 +248,7 @@ def export(
             if fragments:
                 job = Export(resources.store.count(), output, options, "fragment")
             else:
-                job = Export(resources.index.count(Query()), output, options)
+                job = Export(expected(resources.index), output, options)
             found = reader.scan(reveal, fragments) if segment is None else members(reader, segment, reveal)
             with runner.started(job, origin_of(who, why)) as run:
                 if output is None:

@@ -10,10 +10,20 @@ from typing import TYPE_CHECKING
 from idgraph.app.terminal import escape_control_chars
 from idgraph.files import part_of, sync_folder
 from idgraph.model import canonical
-from idgraph.model.errors import ConfigError, QueryError
+from idgraph.model.errors import ConfigError, ProfileIndexError, QueryError
+from idgraph.model.queries import Query
 
 if TYPE_CHECKING:
+    from idgraph.model.index import ProfileIndex
     from profile_service.reader import Profile, ProfileReader
+
+
+def expected(index: ProfileIndex) -> int:
+    """How many profiles an export of all will have, as far as the index knows; 0 while it is away: an export does without."""
+    try:
+        return index.count(Query())
+    except ProfileIndexError:
+        return 0
 
 
 def members(reader: ProfileReader, name: str, reveal: bool) -> Iterator[Profile]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from idgraph.app import wiring
 from idgraph.app.jobs import index_upkeep
 from idgraph.app.jobs.dead_letter_replay import replay_job
-from idgraph.app.jobs.exports import line_of, members, write_parquet_folder
+from idgraph.app.jobs.exports import expected, line_of, members, write_parquet_folder
 from idgraph.app.jobs.threads import JobThreads, ReadyJob
 from idgraph.jobs import reconcile, reindex
 from idgraph.jobs.export_file import Export
@@ -21,7 +21,6 @@ from idgraph.jobs.reencrypt.stored_sealing import PAGE as SEALING_PAGE
 from idgraph.jobs.reencrypt.stored_sealing import StoredSealing
 from idgraph.model.errors import StoreError
 from idgraph.model.jobs import JobKind, JobRecord, JobState, Requester
-from idgraph.model.queries import Query
 from profile_service.api.operations import Work, download_of
 from profile_service.visibility import restrictions
 from transforms.spec.mapping import CompiledSnapshot
@@ -110,14 +109,16 @@ class OperationThreads(JobThreads):
         resources, runner = self._opened(stack)
         pinned = self._pinned()
         reader = wiring.profile_reader(self._settings, resources, pinned).with_clearance(work.clearance)
-        total = resources.index.count(Query())
-        found = reader.scan()
+        total, found = expected(resources.index), reader.scan()
         if work.segment is not None:
             total = reader.count_members(reader.segments()[work.segment])
             found = members(reader, work.segment, reveal=False)
         options = {"format": work.form, "segment": work.segment, "clearance": work.clearance}
 
         def write(run: Run) -> None:
+            for earlier in runner.log.scan(JobKind.EXPORT):
+                if earlier.target == download_of(origin.who):
+                    self._downloads.remove(earlier.id)
             erased = resources.store.all_tombstones()
             shown = Export.counted(run, found, lambda _: None)
             hours, rules = self._settings.profiles.download_hours, restrictions(pinned.snapshot)
