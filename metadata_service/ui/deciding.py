@@ -12,14 +12,13 @@ from fastapi import APIRouter, Query, Request, Response
 from idgraph.client import ProfilesClient
 from idgraph.model.callers import Scope
 from idgraph.model.errors import ProfileServiceError
-from idgraph.web.path_values import path_value
 from idgraph.web.refusals import RefusedRequestError
 from metadata_service.storage.sessions import Session
 from metadata_service.ui.link_picture import link_picture
 from metadata_service.ui.page import OwnFields, SignedIn, curl, local_path, render
 from metadata_service.ui.profiles import (
     LIST,
-    TakenIdentifier,
+    Named,
     profiles_client,
     profiles_rights,
     profiles_source,
@@ -100,12 +99,11 @@ def _joining(change: Mapping[str, Any]) -> dict[LinkPin, str]:
 def explain(
     request: Request,
     session: SignedIn,
-    identifier: TakenIdentifier,  # noqa: ARG001 - read as it was sent
+    named: Named,
     other: Annotated[str, Query(alias="with", max_length=4096)] = "",
     cut: Annotated[int | None, Query(ge=0)] = None,
 ) -> Response:
     """The picture of a person's links; with another identifier, the path to it and what unlinking would do."""
-    named = path_value(request, 3)
     effect = None
     with profiles_client(request, session) as client:
         params = {"with": other} if other else {}

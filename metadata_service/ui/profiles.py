@@ -6,7 +6,7 @@ from pathlib import Path as FilePath
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import quote
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Depends, Path, Request, Response
 
 from idgraph.client import AsyncProfilesClient, ProfilesClient
 from idgraph.model import paths
@@ -22,7 +22,14 @@ router = APIRouter()
 
 LIST = "/ui/profiles"
 SECONDS = 5.0
-TakenIdentifier = Annotated[str, Path(description="Read as it was sent.")]
+
+
+async def _named(request: Request, identifier: Annotated[str, Path()]) -> str:  # noqa: ARG001 - read as it was sent
+    return path_value(request, 3)
+
+
+Named = Annotated[str, Depends(_named)]
+"""The identifier in the path."""
 
 
 class ProfileSource(NamedTuple):
@@ -97,13 +104,8 @@ def find(request: Request, session: SignedIn, fields: OwnFields) -> Response:
 
 
 @router.get(LIST + "/{identifier}")
-def show(
-    request: Request,
-    session: SignedIn,
-    identifier: TakenIdentifier,
-) -> Response:
+def show(request: Request, session: SignedIn, identifier: Named) -> Response:
     """One person."""
-    identifier = path_value(request, 3)
     found = _look_up(request, session, identifier)
     if isinstance(found, Response):
         return found

@@ -78,8 +78,10 @@ def violations(
 
 def _claimants(client: ProfilesClient, group: dict[str, Any]) -> list[Claimant]:
     joined = {_other(group, each): each for each in group["accepted"]}
-    links = [(each, joined.get(each, {"evidence": []}), False) for each in group["rivals"]]
-    links = (links + [(_other(group, each), each, True) for each in group["refused"]])[:MOST_CLAIMANTS]
+    refused = {_other(group, each): each for each in group["refused"]}
+    rivals, others = _counted(group, group["rivals"]), _counted(group, refused)
+    links = [(each, joined.get(each, {"evidence": []}), False) for each in rivals]
+    links = (links + [(each, refused[each], True) for each in others])[:MOST_CLAIMANTS]
     profiles = client.lookup_many([name for name, _, _ in links])
     values = [dict(leaves_of(each["attributes"])) if each else {} for each in profiles]
     telling = list(_telling(values))[:MOST_VALUES]
@@ -98,6 +100,13 @@ def _telling(values: list[dict[str, Any]]) -> Iterator[str]:
             yield path
 
 
+def _counted(group: dict[str, Any], names: Iterable[str]) -> list[str]:
+    """Those of the types that the rule counts, where it names any: the others are refused with them."""
+    types = group["rule"].partition(":")[2].split("+")
+    distinct = list(dict.fromkeys(names))
+    return [each for each in distinct if each.partition(":")[0] in types] or distinct
+
+
 def _other(group: dict[str, Any], link: dict[str, Any]) -> str:
     one, other = map(str, link["pair"])
     return other if one == group["identifier"] else one
@@ -105,8 +114,8 @@ def _other(group: dict[str, Any], link: dict[str, Any]) -> str:
 
 def _choices(group: dict[str, Any]) -> Iterator[Choice]:
     """As it is, one for each who claims it, all of them, nobody."""
-    cause, rivals = group["identifier"], group["rivals"]
-    others = list(dict.fromkeys(_other(group, each) for each in group["refused"]))[:MOST_CLAIMANTS]
+    cause, rivals = group["identifier"], _counted(group, group["rivals"])
+    others = _counted(group, [_other(group, each) for each in group["refused"]])[:MOST_CLAIMANTS]
 
     def pins(decision: str, names: Iterable[str]) -> list[LinkPin]:
         return [LinkPin(cause, each, decision) for each in names]

@@ -14,7 +14,7 @@ from idgraph.web.path_values import path_value
 from idgraph.web.refusals import UnknownSubjectError
 from metadata_service.storage.sessions import Session
 from metadata_service.ui.page import OwnFields, SignedIn, curl, render, see_other
-from metadata_service.ui.profiles import LIST, TakenIdentifier, profiles_client, profiles_source
+from metadata_service.ui.profiles import LIST, Named, profiles_client, profiles_source
 
 router = APIRouter()
 
@@ -32,26 +32,20 @@ ACCESS, ERASE = "access-requests", "erasures"
 def ask_reveal(
     request: Request,
     session: SignedIn,
-    identifier: TakenIdentifier,  # noqa: ARG001 - read as it was sent
+    named: Named,
     path: Annotated[str, Query(max_length=1024)],
 ) -> Response:
     """The form: what for, and which case."""
-    return _reveal(request, session, path)
+    return _reveal(request, session, named, path)
 
 
 @router.post(PERSON + "/reveal")
-def reveal(
-    request: Request,
-    session: SignedIn,
-    identifier: TakenIdentifier,  # noqa: ARG001 - read as it was sent
-    fields: OwnFields,
-) -> Response:
+def reveal(request: Request, session: SignedIn, named: Named, fields: OwnFields) -> Response:
     """One value, for a minute."""
     path, purpose, case = (fields.get(name, "").strip() for name in ("path", "purpose", "case"))
     if purpose not in PURPOSES or not case:
         problem = "Choose a purpose, and name the case: both are recorded."
-        return _reveal(request, session, path, 422, problem=problem, purpose=purpose, case=case)
-    named = path_value(request, 3)
+        return _reveal(request, session, named, path, 422, problem=problem, purpose=purpose, case=case)
     with profiles_client(request, session) as client:
         found = client.lookup(named, fields=[path], purpose=f"{purpose}: {case[:120]}")
     value: Any = found["attributes"] if found else {}
@@ -59,12 +53,14 @@ def reveal(
         value = value.get(key) if isinstance(value, dict) else None
     if value is None:
         raise UnknownSubjectError("there is no such value of this person")
-    response = _reveal(request, session, path, value=value, is_shown=True)
+    response = _reveal(request, session, named, path, value=value, is_shown=True)
     response.headers["Refresh"] = f"{REVEALED_SECONDS}; url={request.url.path.removesuffix('/reveal')}"
     return response
 
 
-def _reveal(request: Request, session: Session, path: str, status: int = 200, **context: Any) -> Response:
+def _reveal(
+    request: Request, session: Session, named: str, path: str, status: int = 200, **context: Any
+) -> Response:
     shown = {"problem": "", "purpose": "", "case": "", "value": None, "is_shown": False} | context
     return render(
         request,
@@ -72,7 +68,7 @@ def _reveal(request: Request, session: Session, path: str, status: int = 200, **
         session,
         status,
         title="Reveal a value",
-        asked=path_value(request, 3),
+        asked=named,
         path=path,
         purposes=PURPOSES,
         seconds=REVEALED_SECONDS,
@@ -81,13 +77,12 @@ def _reveal(request: Request, session: Session, path: str, status: int = 200, **
 
 
 @router.get(PERSON + "/rights")
-def show(request: Request, session: SignedIn, identifier: TakenIdentifier, recorded: str = "") -> Response:  # noqa: ARG001
+def show(request: Request, session: SignedIn, named: Named, recorded: str = "") -> Response:
     """What may be done for the person, and what an erasure would remove."""
-    return _page(request, session, recorded=recorded)
+    return _page(request, session, named, recorded=recorded)
 
 
-def _page(request: Request, session: Session, status: int = 200, **context: Any) -> Response:
-    named = path_value(request, 3)
+def _page(request: Request, session: Session, named: str, status: int = 200, **context: Any) -> Response:
     with profiles_client(request, session, START_SECONDS) as client:
         # Asked first: it says whether the caller may do this.
         counts = client.call("POST", "erasures", "preview", body={"identifiers": [named]})
@@ -110,32 +105,22 @@ def _page(request: Request, session: Session, status: int = 200, **context: Any)
 
 
 @router.post(PERSON + "/access-requests")
-def request_access(
-    request: Request,
-    session: SignedIn,
-    identifier: TakenIdentifier,  # noqa: ARG001 - read as it was sent
-    fields: OwnFields,
-) -> Response:
+def request_access(request: Request, session: SignedIn, named: Named, fields: OwnFields) -> Response:
     """Start the job."""
-    body = {"identifier": path_value(request, 3), "reason": fields.get("reason", "").strip()}
-    return _started(request, session, ACCESS, body, fields)
+    body = {"identifier": named, "reason": fields.get("reason", "").strip()}
+    return _started(request, session, named, ACCESS, body, fields)
 
 
 @router.post(PERSON + "/erasures")
-def erase(
-    request: Request,
-    session: SignedIn,
-    identifier: TakenIdentifier,  # noqa: ARG001 - read as it was sent
-    fields: OwnFields,
-) -> Response:
+def erase(request: Request, session: SignedIn, named: Named, fields: OwnFields) -> Response:
     """Start the job, once an identifier of the person was typed."""
-    named, typed = path_value(request, 3), fields.get("typed", "").strip()
+    typed = fields.get("typed", "").strip()
     with profiles_client(request, session) as client:
         if typed != named and not _is_same(client, named, typed):
             problem = {"typed": "This is no identifier of the person. Write one as type:value."}
-            return _page(request, session, 422, problem=problem, typed=fields)
+            return _page(request, session, named, 422, problem=problem, typed=fields)
     body = {"identifiers": [named], "reason": fields.get("reason", "").strip()}
-    return _started(request, session, ERASE, body, fields)
+    return _started(request, session, named, ERASE, body, fields)
 
 
 def _is_same(client: ProfilesClient, named: str, typed: str) -> bool:
@@ -146,7 +131,7 @@ def _is_same(client: ProfilesClient, named: str, typed: str) -> bool:
 
 
 def _started(
-    request: Request, session: Session, kind: str, body: dict[str, Any], fields: dict[str, str]
+    request: Request, session: Session, named: str, kind: str, body: dict[str, Any], fields: dict[str, str]
 ) -> Response:
     try:
         with profiles_client(request, session, START_SECONDS) as client:
@@ -154,19 +139,14 @@ def _started(
     except ProfileServiceError as error:
         if error.status not in (409, 422):
             raise
-        return _page(request, session, error.status, problem={kind: f"{error}."}, typed=fields)
+        return _page(request, session, named, error.status, problem={kind: f"{error}."}, typed=fields)
     return see_other(f"/ui/{kind}/{job['id']}")
 
 
 @router.post(PERSON + "/consents")
-def set_consent(
-    request: Request,
-    session: SignedIn,
-    identifier: TakenIdentifier,  # noqa: ARG001 - read as it was sent
-    fields: OwnFields,
-) -> Response:
+def set_consent(request: Request, session: SignedIn, named: Named, fields: OwnFields) -> Response:
     """Record what the person decided."""
-    named, purpose = path_value(request, 3), fields.get("purpose", "").strip()
+    purpose = fields.get("purpose", "").strip()
     body = {"status": fields.get("status", ""), "source": fields.get("source", "").strip()}
     try:
         with profiles_client(request, session) as client:
@@ -174,7 +154,7 @@ def set_consent(
     except ProfileServiceError as error:
         if error.status not in (404, 422):
             raise
-        return _page(request, session, 422, problem={"consents": f"{error}."}, typed=fields)
+        return _page(request, session, named, 422, problem={"consents": f"{error}."}, typed=fields)
     return see_other(request.url.path.removesuffix("/consents") + "/rights", recorded=purpose)
 
 
