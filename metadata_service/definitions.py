@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
 from typing import Any, Generic, Literal, TypeVar
 
 from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session, aliased
 
-from idgraph.model import paths, queries
+from idgraph.model import canonical, paths, queries
 from idgraph.model.attributes import AttributeMetadata
 from idgraph.model.errors import QueryError, SpecError
 from idgraph.model.query_language import parse_query
 from idgraph.model.records import ProvenanceRecord, SegmentVersionRecord, ViewVersionRecord
 from idgraph.model.snapshots import MetadataSnapshot
-from idgraph.model.views import SegmentDefinition, SegmentDocument, ViewDefinition, ViewDocument
+from idgraph.model.views import CONSENTS, SegmentDefinition, SegmentDocument, ViewDefinition, ViewDocument
 from idgraph.web.cursors import ListPage, PageRequest
 from idgraph.web.refusals import RefusedRequestError, UnknownSubjectError
-from metadata_service.attributes.catalogue import find_attributes, find_within
+from metadata_service.attributes.catalogue import find_attributes, find_within, first_below
 from metadata_service.attributes.rules import discovery_defaults
 from metadata_service.storage.edits import Edit
 from metadata_service.storage.tables import DefinitionVersionRow, SnapshotRow
@@ -31,13 +33,15 @@ Stored = TypeVar("Stored", ViewDocument, SegmentDocument)
 
 @dataclass(frozen=True, slots=True)
 class Definitions(Generic[Stated, Stored]):
-    """All of one kind. `read` gives the fields that are stored of a definition."""
+    """All of one kind. `read` gives the fields that are stored of a definition, `looks_at` its paths: at these, or above or
+    below them."""
 
     kind: Literal["view", "segment"]
     stated: type[Stated]
     stored: type[Stored]
     record: type[ProvenanceRecord]
     read: Callable[[Session, Stated], dict[str, Any]]
+    looks_at: Callable[[Stored], set[str]]
 
     def get(self, session: Session, name: str) -> Stored:
         """The latest version. Raises UnknownSubjectError."""
@@ -46,12 +50,17 @@ class Definitions(Generic[Stated, Stored]):
             raise UnknownSubjectError(f"no {self.kind} is named {name}")
         return found
 
-    def list(self, session: Session, wanted: PageRequest) -> ListPage[Stored]:
-        """The latest versions, by name."""
-        query = self._latest().order_by(_Row.name).limit(wanted.one_more)
+    def list(
+        self, session: Session, wanted: PageRequest, words: str = "", is_reversed: bool = False
+    ) -> ListPage[Stored]:
+        """The latest versions, by name or the other way round. `words` stand in the name."""
+        query = self._latest().order_by(_Row.name.desc() if is_reversed else _Row.name)
+        query = query.limit(wanted.one_more)
+        for word in words.split():
+            query = query.where(_Row.name.icontains(word.replace("\x00", " "), autoescape=True))
         after = wanted.after(str)
         if after is not None:
-            query = query.where(_Row.name > after)
+            query = query.where(_Row.name < after if is_reversed else _Row.name > after)
         found = map(self.stored.model_validate_json, session.scalars(query))
         return wanted.page(found, lambda each: each.name)
 
@@ -76,6 +85,10 @@ class Definitions(Generic[Stated, Stored]):
         """The document of a definition, as a first version. To be called before the edit: it can take a second. Raises
         SpecError, RefusedRequestError."""
         return self.stored(**self.read(session, definition), version=1)
+
+    def warnings(self, session: Session, first: Stored) -> builtins.list[str]:
+        """What of `checked` no attribute has: it may be misspelled, or still to come."""
+        return _unknown(session, sorted(self.looks_at(first)))
 
     def save(
         self, edit: Edit, first: Stored, precondition: Callable[[str | None], None]
@@ -121,6 +134,17 @@ class Definitions(Generic[Stated, Stored]):
             query = query.where(_Row.version < before)
         for document, edit in session.execute(query):
             yield self.record(document=self.stored.model_validate_json(document), **edit.provenance())
+
+
+def _unknown(session: Session, asked: list[str]) -> list[str]:
+    around = {place for each in asked for place in (each, *paths.ancestors(each))}
+    known = {each.path for each in find_attributes(session, around)}
+    above = first_below(session, asked)
+    return [
+        f"no attribute has the path {each}, or one above or below it"
+        for each in asked
+        if each and each not in above and known.isdisjoint((each, *paths.ancestors(each)))
+    ]
 
 
 _Row = DefinitionVersionRow
@@ -170,5 +194,26 @@ def _segment(session: Session, definition: SegmentDefinition) -> dict[str, Any]:
     return stored
 
 
-VIEWS = Definitions("view", ViewDefinition, ViewDocument, ViewVersionRecord, _view)
-SEGMENTS = Definitions("segment", SegmentDefinition, SegmentDocument, SegmentVersionRecord, _segment)
+def view_sources(view: ViewDocument) -> set[str]:
+    """The paths at or below which all stands that a view looks at; the empty path: anywhere."""
+    return _sources_of(canonical.encode(view.attributes))
+
+
+@lru_cache(maxsize=1024)
+def _sources_of(attributes: bytes) -> set[str]:
+    from transforms.spec.jmespath.operation import all_sources
+
+    return all_sources(canonical.decode(attributes))
+
+
+def segment_paths(segment: SegmentDocument) -> set[str]:
+    """The paths that a segment asks about."""
+    asked = {each.path for each in queries.leaves(queries.from_json(segment.query)) if each.path is not None}
+    consent = set() if segment.purpose is None else {paths.join((CONSENTS, segment.purpose, "status"))}
+    return asked | consent
+
+
+VIEWS = Definitions("view", ViewDefinition, ViewDocument, ViewVersionRecord, _view, view_sources)
+SEGMENTS = Definitions(
+    "segment", SegmentDefinition, SegmentDocument, SegmentVersionRecord, _segment, segment_paths
+)

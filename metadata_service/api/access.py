@@ -101,6 +101,8 @@ RIGHTS = (
     _right("POST", "/v1/specs/generate", *_DRAFT),
     _right("POST", "/v1/specs/*/status", *_PUBLISH),
     _right("PUT", "/v1/specs/*", *_DRAFT),
+    _right("POST", "/v1/views/check", *_DRAFT),
+    _right("POST", "/v1/segments/check", *_DRAFT),
     _right("PUT", "/v1/views/*", *_PUBLISH),
     _right("PUT", "/v1/segments/*", *_PUBLISH),
 )

@@ -8,11 +8,11 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 from sqlalchemy.orm import Session
 
-from idgraph.model import canonical, queries
-from idgraph.model.paths import is_within, join
+from idgraph.model import canonical
+from idgraph.model.paths import is_within
 from idgraph.model.specs import SpecDocument
-from idgraph.model.views import CONSENTS, SegmentDocument, ViewDocument
-from metadata_service.definitions import SEGMENTS, VIEWS
+from idgraph.model.views import SegmentDocument, ViewDocument
+from metadata_service.definitions import SEGMENTS, VIEWS, segment_paths, view_sources
 from metadata_service.specs.catalogue import active_specs
 
 
@@ -52,7 +52,7 @@ def lineage(session: Session, path: str) -> LineageRecord:
     readers = [ReaderRecord(kind="namespace", name=each) for each in namespaces]
     for document in VIEWS.active(session):
         view = ViewDocument.model_validate_json(document)
-        if _touches(view_sources(view.attributes), path):
+        if _touches(view_sources(view), path):
             readers.append(ReaderRecord(kind="view", name=view.name, version=view.version))
     for document in SEGMENTS.active(session):
         segment = SegmentDocument.model_validate_json(document)
@@ -63,25 +63,6 @@ def lineage(session: Session, path: str) -> LineageRecord:
 
 def _touches(sources: set[str], path: str) -> bool:
     return any(not each or is_within(each, path) or is_within(path, each) for each in sources)
-
-
-def view_sources(attributes: dict[str, Any]) -> set[str]:
-    """The paths at or below which all stands that a view looks at; the empty path: anywhere."""
-    return _view_sources(canonical.encode(attributes))
-
-
-@lru_cache(maxsize=1024)
-def _view_sources(attributes: bytes) -> set[str]:
-    from transforms.spec.jmespath.operation import all_sources
-
-    return all_sources(canonical.decode(attributes))
-
-
-def segment_paths(segment: SegmentDocument) -> set[str]:
-    """The paths that a segment asks about."""
-    asked = {each.path for each in queries.leaves(queries.from_json(segment.query)) if each.path is not None}
-    consent = set() if segment.purpose is None else {join((CONSENTS, segment.purpose, "status"))}
-    return asked | consent
 
 
 def _writes(spec: SpecDocument, path: str) -> bool:

@@ -64,6 +64,8 @@ NAVIGATION = (
         (
             NavigationItem("Search Attributes", ATTRIBUTES, "search", "/v1/attributes"),
             NavigationItem("Schema", "/ui/schema", "schema", "/v1/discovery-defaults"),
+            NavigationItem("Views", "/ui/views", "view", "/v1/views"),
+            NavigationItem("Segments", "/ui/segments", "segment", "/v1/segments"),
         ),
     ),
     (

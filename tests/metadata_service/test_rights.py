@@ -40,6 +40,8 @@ WRITING: dict[str, set[Role]] = {
     "POST /v1/specs/generate": DRAFT,
     "POST /v1/specs/{name}/status": PUBLISH,
     "PUT /v1/specs/{name}": DRAFT,
+    "POST /v1/views/check": DRAFT,
+    "POST /v1/segments/check": DRAFT,
     "PUT /v1/views/{name}": PUBLISH,
     "PUT /v1/segments/{name}": PUBLISH,
     "PUT /v1/me/password": set(PEOPLE),

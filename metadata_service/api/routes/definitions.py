@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Response
+from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel
 
 from idgraph.model.records import SegmentVersionRecord, ViewVersionRecord
@@ -16,6 +16,14 @@ from idgraph.web.refusals import RefusedRequestError
 from metadata_service.api.service import Actor, Paging, Reason, Service
 from metadata_service.definitions import SEGMENTS, VIEWS, Definitions, Stated, Stored
 
+
+class DefinitionCheckRecord(BaseModel):
+    """A view or segment that would be accepted."""
+
+    valid: bool = True
+    warnings: list[str]
+
+
 Name = Annotated[str, Path(pattern=NAME_PATTERN)]
 
 
@@ -25,10 +33,15 @@ def _routes(
     router = APIRouter(prefix=f"/v1/{definitions.kind}s", tags=[f"{definitions.kind}s"])
 
     @router.get("", response_model=documents)
-    def list_(service: Service, paging: Paging) -> Any:
+    def list_(
+        service: Service,
+        paging: Paging,
+        q: Annotated[str, Query(max_length=200, description="Words in the name.")] = "",
+        sort: Literal["name", "-name"] = "name",
+    ) -> Any:
         """The latest versions, by name."""
         with service.database.read() as session:
-            return definitions.list(session, paging)
+            return definitions.list(session, paging, q, sort == "-name")
 
     @router.get("/{name}", response_model=definitions.stored)
     def get(name: Name, service: Service, if_none_match: IfNoneMatch = None) -> Response:
@@ -60,6 +73,14 @@ def _routes(
             document, is_new = definitions.save(edit, first, precondition)
         return json_answer(document.model_dump_json(), status=201 if is_new else 200)
 
+    def check(definition: Stated, service: Service) -> DefinitionCheckRecord:
+        """Would this definition be accepted? Nothing is stored. Warns of paths that no attribute has."""
+        with service.database.read() as session:
+            first = definitions.checked(session, definition)
+            return DefinitionCheckRecord(warnings=definitions.warnings(session, first))
+
+    check.__annotations__["definition"] = definitions.stated
+    router.post("/check")(check)
     put.__annotations__["definition"] = definitions.stated
     router.put("/{name}", response_model=definitions.stored, responses=created(definitions.stored))(put)
     return router

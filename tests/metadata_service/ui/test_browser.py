@@ -136,6 +136,34 @@ def test_an_attribute_is_protected_after_its_consequences_were_read(page: Page) 
     assert page.locator(".badges").get_by_text("Protected").is_visible()
 
 
+def test_a_segment_is_written_estimated_and_published(page: Page) -> None:
+    page.get_by_role("link", name="Segments").click()
+    page.get_by_label("Name").last.fill("buyers")
+    page.get_by_role("button", name="Write it").click()
+    text = page.get_by_label("Segment as JSON")
+    text.fill('{"name": "buyers", "q": "activity.lastEvent=("}')
+    page.get_by_role("button", name="Estimate").click()
+    page.locator("#problems").get_by_text("/q").wait_for()
+    text.fill('{"name": "buyers", "q": "activity.platform=*"}')
+    page.get_by_role("button", name="Estimate").click()
+    page.locator("#tried").get_by_text("match").wait_for()
+    page.get_by_label("Reason").fill("for the newsletter")
+    page.get_by_role("button", name="Publish").click()
+    page.get_by_text("Published version 1").wait_for()
+    assert page.get_by_text("for the newsletter").is_visible()
+
+
+def test_undecided_attributes_are_purged_after_a_look(page: Page) -> None:
+    page.get_by_role("link", name="Schema").click()
+    page.get_by_label("Path begins with").fill("shop.")
+    page.get_by_role("button", name="Show what would go").click()
+    page.get_by_text("would go").wait_for()
+    assert axe_violations(page) == []
+    page.locator("#reason-purge").fill("not used")
+    page.get_by_role("button", name="Purge").click()
+    page.get_by_text("Purged").wait_for()
+
+
 def test_filters_are_in_the_address_and_the_back_button_undoes_them(page: Page) -> None:
     page.get_by_label("searchable").check()
     page.wait_for_url("**encryption=searchable**")
@@ -171,6 +199,9 @@ def test_no_page_has_a_serious_barrier(browser: Browser, whole: Whole, theme: st
                 "/ui/specs/shop-orders",
                 "/ui/specs/shop-orders/edit",
                 "/ui/generate",
+                "/ui/schema",
+                "/ui/views",
+                "/ui/segments-new?name=buyers",
                 "/ui/profiles",
                 "/ui/profiles/user_id:3474",
             ),
@@ -189,6 +220,8 @@ def test_pages_fit_a_narrow_screen(browser: Browser, whole: Whole) -> None:
             "/ui/attributes/identity.email",
             "/ui/specs",
             "/ui/generate",
+            "/ui/schema",
+            "/ui/views-new?name=card",
             "/ui/profiles/user_id:3474",
             "/ui/users",
             "/ui/keys",

@@ -1,0 +1,121 @@
+"""Views and segments: written as JSON, tried on the profiles that a person sees, published, retired."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+
+import pytest
+
+from metadata_service.storage.tokens import Role
+from tests.metadata_service.ui.site import Site, Whole
+from tests.metadata_service.ui.test_pages import SCRIPT, editor_field
+
+VIEW = {"name": "card", "description": "For support.", "attributes": {"last": "activity.lastEvent"}}
+SEGMENT = {"name": "buyers", "q": "activity.lastEvent=Purchase"}
+KINDS = [("views", VIEW), ("segments", SEGMENT)]
+
+
+def fields(page: str) -> dict[str, str]:
+    return {"etag": editor_field(page, "etag"), "text": editor_field(page, "text")}
+
+
+@pytest.mark.parametrize(("plural", "document"), KINDS)
+def test_one_is_written_published_edited_and_retired(
+    site: Site, plural: str, document: dict[str, object]
+) -> None:
+    person, name = site.signed_in(), str(document["name"])
+    place = f"/ui/{plural}/{name}"
+    person.get(place, 404)
+    begun = fields(person.get(f"/ui/{plural}-new?name={name}"))
+    assert json.loads(begun["text"])["name"] == name
+    draft = begun | {"text": json.dumps(document), "act": "publish"}
+    assert "Say why" in person.post(place, draft, 422)
+    assert "Published version 1" in person.post(place, draft | {"reason": "first"})
+    assert site.api().get(f"/v1/{plural}/{name}").json()["version"] == 1
+
+    mine, theirs = fields(person.get(place)), fields(person.get(place))
+    edited = json.dumps(document | {"description": "Mine."})
+    saved = person.post(place, theirs | {"text": edited, "act": "publish", "reason": "better"})
+    assert "Published version 2" in saved
+    other = json.dumps(document | {"description": "Other."})
+    conflict = person.post(place, mine | {"text": other, "act": "publish", "reason": "late"}, 412)
+    assert "Other." in editor_field(conflict, "text")
+    assert "Mine." in conflict
+
+    assert "Version 1" in person.get(f"{place}?version=1")
+    retired = person.post(place, fields(person.get(place)) | {"act": "retire", "reason": "unused"})
+    assert "Retired" in retired
+    assert name in person.get(f"/ui/{plural}?q={name[:3]}&sort=-name")
+    assert "Nothing matches" in person.get(f"/ui/{plural}?q=no-such-name")
+
+
+@pytest.mark.parametrize(
+    ("plural", "document", "pointer"),
+    [
+        ("views", VIEW | {"attributes": {"a": "b.["}}, "/attributes/a"),
+        ("views", VIEW | {"name": "other"}, "/name"),
+        ("views", VIEW | {"atributes": {}}, "/atributes"),
+        ("segments", SEGMENT | {"q": "a=("}, "/q"),
+        ("segments", SEGMENT | {"q": "identity.email=x"}, "/q"),
+    ],
+)
+def test_a_mistake_is_shown_at_its_place(
+    site: Site, plural: str, document: dict[str, object], pointer: str
+) -> None:
+    name = {"views": "card", "segments": "buyers"}[plural]
+    page = site.signed_in().post(f"/ui/{plural}/{name}", {"text": json.dumps(document), "act": "check"}, 422)
+    assert pointer in html.unescape(page.partition('id="problems"')[2])
+
+
+def test_paths_that_no_attribute_has_are_warned_of(site: Site) -> None:
+    view = {"name": "odd", "attributes": {"a": "activity.lastEvnt", "b": "activity", "c": "identity.email"}}
+    warned = site.api().post("/v1/views/check", json=view).json()["warnings"]
+    assert len(warned) == 1
+    assert "activity.lastEvnt" in warned[0]
+    page = site.signed_in().post("/ui/views/odd", {"text": json.dumps(view), "act": "check"})
+    assert "activity.lastEvnt, or one above or below it" in page
+    segment = {"name": "odd", "q": "activity.lastEvnt=x"}
+    assert len(site.api().post("/v1/segments/check", json=segment).json()["warnings"]) == 1
+
+
+def test_stored_script_is_text(site: Site) -> None:
+    view = {"name": "scripted", "description": SCRIPT, "attributes": {"a": f"'{SCRIPT[:25]}'"}}
+    site.api().put("/v1/views/scripted", params={"reason": SCRIPT}, json=view).raise_for_status()
+    person = site.signed_in()
+    for page in (person.get("/ui/views"), person.get("/ui/views/scripted")):
+        assert "<script>" not in page
+        assert '"onload' not in page
+
+
+@pytest.mark.parametrize(
+    ("role", "drafts", "publishes"),
+    [(Role.READER, False, False), (Role.ANALYST, True, False), (Role.PUBLISHER, True, True)],
+)
+def test_who_may_draft_and_who_may_publish(site: Site, role: Role, drafts: bool, publishes: bool) -> None:
+    view = {"name": "shared", "attributes": {"a": "activity"}}
+    site.api().put("/v1/views/shared", json=view).raise_for_status()
+    person = site.signed_in(role)
+    page = person.get("/ui/views/shared")
+    assert ('value="publish"' in page, 'value="check"' in page) == (publishes, drafts)
+    text = {"text": json.dumps(view), "etag": "", "reason": "x"}
+    person.post("/ui/views/shared", text | {"act": "check"}, 200 if drafts else 403)
+    person.post("/ui/views/shared", text | {"act": "publish"}, 200 if publishes else 403)
+
+
+def test_a_draft_is_tried_on_the_profiles_that_its_author_sees(whole: Whole) -> None:
+    person = whole.site.signed_in()
+    view = {"text": json.dumps(VIEW), "act": "try", "person": "user_id:3474"}
+    assert "Purchase" in _tried(person.post("/ui/views/card", view))
+    assert "no profile" in person.post("/ui/views/card", view | {"person": "user_id:none"})
+    assert "no-such" not in _tried(person.post("/ui/views/card", view | {"person": "no-such"}))
+    sealed = {"name": "card", "attributes": {"mail": "identity.email", "all": "identity"}}
+    assert "ictoria" not in person.post("/ui/views/card", view | {"text": json.dumps(sealed)})
+    shown = _tried(person.post("/ui/segments/buyers", {"text": json.dumps(SEGMENT), "act": "try"}))
+    assert re.search(r"<b>[1-9]", shown)
+    assert "/ui/profiles/" in shown
+
+
+def _tried(page: str) -> str:
+    return page.partition('id="tried"')[2].partition("</section>")[0]
