@@ -7,6 +7,7 @@ about, or null for anybody's), then sealed parts, each after its length in 4 byt
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -20,6 +21,8 @@ from idgraph.model.tombstones import TombstoneNames
 from ingestion.stages.dead_letters import PayloadSealer
 
 PART_BYTES = 1 << 20
+
+log = logging.getLogger(__name__)
 
 
 class Download(NamedTuple):
@@ -95,44 +98,56 @@ class Downloads:
             raise
 
     def read(self, job_id: str) -> Download | None:
-        """None for one that expired, was erased, or never was. Raises SealError."""
+        """None for one that expired, was erased, cannot be read, or never was."""
         self.sweep()
         for file, head in self._files():
-            if file.name == job_id:
+            if file.name == job_id and head is not None:
                 return Download(partial(self._parts, file), head["expires_ms"], head.get("rules", ""))
         return None
 
     def sweep(self) -> None:
         """Remove those that expired."""
         now = self._clock() * 1000
-        self._remove(lambda head: head["expires_ms"] <= now)
+        self._remove(lambda head: head is not None and head["expires_ms"] <= now)
 
     def unfinished(self) -> list[Path]:
         """Files of documents that are being written, or were when their process was killed."""
         return list(self._folder.glob(".*.part"))
 
     def erase(self, fragments: Collection[str]) -> None:
-        """Remove the documents of persons with one of these fragments, and those that may be of anybody."""
+        """Remove the documents of persons with one of these fragments, and those that may be of anybody, as one that cannot be
+        read."""
         named = {self._hashes(each).hex() for each in fragments}
-        self._remove(lambda head: head["fragments"] is None or not named.isdisjoint(head["fragments"]))
+
+        def goes(head: dict[str, Any] | None) -> bool:
+            of = None if head is None else head["fragments"]
+            return of is None or not named.isdisjoint(of)
+
+        self._remove(goes)
 
     def remove(self, job_id: str) -> None:
         """Remove the document of a job."""
         (self._folder / job_id).unlink(missing_ok=True)
 
-    def _remove(self, goes: Callable[[dict[str, Any]], bool]) -> None:
+    def _remove(self, goes: Callable[[dict[str, Any] | None], bool]) -> None:
         for file, head in self._files():
             if goes(head):
                 file.unlink(missing_ok=True)
 
-    def _files(self) -> Iterator[tuple[Path, dict[str, Any]]]:
-        try:
-            for file in sorted(self._folder.glob("[!.]*")):
+    def _files(self) -> Iterator[tuple[Path, dict[str, Any] | None]]:
+        """All documents with their heads, None for one that cannot be read: it hurts no other."""
+        for file in sorted(self._folder.glob("[!.]*")):
+            try:
                 with file.open("rb") as stream:
-                    head = stream.readline()
-                yield file, json.loads(head)
-        except (OSError, ValueError) as error:
-            raise StoreError(f"{self._folder}: {type(error).__name__}") from None
+                    head = json.loads(stream.readline())
+                head |= {"expires_ms": int(head["expires_ms"]), "fragments": head["fragments"]}
+            except FileNotFoundError:
+                # Another process removed it.
+                continue
+            except (OSError, ValueError, TypeError, KeyError) as error:
+                log.warning("%s cannot be read (%s): remove it", file, type(error).__name__)
+                head = None
+            yield file, head
 
     def _parts(self, file: Path) -> Iterator[bytes]:
         with file.open("rb") as stream:

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from idgraph.files import OWNER_ONLY, file_lock
 from idgraph.model import canonical
@@ -21,7 +21,7 @@ from idgraph.model.errors import StoreError
 PURPOSE = "audit-log"
 _MAC = "mac"
 _FIRST = ""
-_LONGEST_LINE = 1 << 20
+_TAIL_BYTES = 1 << 16
 
 
 class AuditReport(NamedTuple):
@@ -47,12 +47,10 @@ class AuditLog:
             with file_lock(self._file.with_name(f".{self._file.name}.lock")):
                 flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
                 with os.fdopen(os.open(self._file, flags, OWNER_ONLY), "rb+") as stream:
-                    end = stream.seek(0, os.SEEK_END)
-                    stream.seek(max(0, end - _LONGEST_LINE))
-                    rest = stream.read()
+                    start, rest = _tail(stream)
                     # A line that a crash tore was never reported as written.
                     whole = rest[: rest.rfind(b"\n") + 1]
-                    stream.truncate(end - len(rest) + len(whole))
+                    stream.truncate(start + len(whole))
                     stream.write(self._lines(_last_mac(whole), entries))
                     stream.flush()
                     os.fsync(stream.fileno())
@@ -88,6 +86,17 @@ def verify(file: Path, key: bytes) -> AuditReport:
             return AuditReport(number - 1, head, number)
         head = mac
     return AuditReport(len(lines), head, None)
+
+
+def _tail(stream: BinaryIO) -> tuple[int, bytes]:
+    """The end of a log from some place on, with at least the last whole line."""
+    end, size = stream.seek(0, os.SEEK_END), _TAIL_BYTES
+    while True:
+        start = stream.seek(max(0, end - size))
+        rest = stream.read()
+        if start == 0 or rest.count(b"\n") > 1:
+            return start, rest
+        size *= 2
 
 
 def _last_mac(content: bytes) -> str:

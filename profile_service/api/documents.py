@@ -286,10 +286,10 @@ class _Reading(_Strict):
     view: str | None = Field(default=None, max_length=100, description=VIEW)
 
     def wanted(self, service: ProfileService, caller: Caller) -> Wanted:
-        """Raises ForbiddenError, BadQueryError."""
+        """Raises ForbiddenError, which is recorded for a reveal, BadQueryError."""
         view = None if self.view is None else service.views()[self.view]
         wanted = Wanted(self.fields_, self.provenance, self.reveal, self.purpose, view)
-        wanted.require_rights(caller)
+        service.require_rights(caller, wanted)
         return wanted
 
 

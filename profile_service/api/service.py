@@ -230,6 +230,15 @@ class ProfileService:
             )
         )
 
+    def require_rights(self, caller: Caller, wanted: Wanted) -> None:
+        """As `Wanted.require_rights`; a reveal that is refused is recorded. Raises StoreError."""
+        try:
+            wanted.require_rights(caller)
+        except ForbiddenError:
+            entry = {"action": "refused reveal", "caller": caller.name, "purpose": wanted.purpose}
+            self._audit.append(entry)
+            raise
+
     def note(self, caller: Caller, action: str, subject: Identifier | str, **details: Any) -> None:
         """Note what is about to be done to the profile of an identifier. Raises StoreError; then it may not be done."""
         named = self.hashed(str(subject))
@@ -377,7 +386,7 @@ async def _wanted(
         purpose,
         None if view is None else service.views()[view],
     )
-    wanted.require_rights(caller)
+    service.require_rights(caller, wanted)
     return wanted
 
 

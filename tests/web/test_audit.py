@@ -66,6 +66,17 @@ def test_a_line_that_a_crash_tore_is_dropped(file: Path) -> None:
     assert verify(file, KEY)[::2] == (5, None)
 
 
+@pytest.mark.parametrize("size", [1 << 16, 3 << 20])
+def test_a_long_line_does_not_break_the_chain(file: Path, size: int) -> None:
+    log = AuditLog(file, KEY)
+    log.append({"action": "reveal", "attributes": ["x" * size]})
+    log.append({"action": "reveal", "number": 5})
+    with file.open("ab") as stream:
+        stream.write(b'{"action":"' + b"x" * size)
+    log.append({"action": "reveal", "number": 6})
+    assert verify(file, KEY)[::2] == (7, None)
+
+
 def test_several_writers(file: Path) -> None:
     def write() -> None:
         log = AuditLog(file, KEY)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
 from urllib.parse import quote
 
 import httpx
@@ -112,3 +114,19 @@ def test_a_new_event_is_in_the_next_answer(served: Served, everything: httpx.Cli
     problem(everything.get("/v1/profiles/user_id:new"), 404)
     served.pipeline.process([identified("new", "new@example.com")])
     assert everything.get("/v1/profiles/user_id:new").status_code == 200
+
+
+def test_a_refused_reveal_is_recorded(served: Served, everything: httpx.Client) -> None:
+    """The caller and the purpose; nobody was found yet."""
+
+    def recorded() -> list[dict[str, Any]]:
+        lines = served.audit.read_text().splitlines() if served.audit.exists() else []
+        return [entry for line in lines if (entry := json.loads(line))["action"] == "refused reveal"]
+
+    before = len(recorded())
+    asked: dict[str, Any] = {"reveal": True, "purpose": "curiosity"}
+    problem(everything.get("/v1/profiles/user_id:4493", params=asked), 403)
+    problem(everything.post("/v1/profiles/lookup", json={"identifiers": [], **asked}), 403)
+    problem(everything.post("/v1/search", json=asked), 403)
+    found = recorded()[before:]
+    assert [(each["caller"], each["purpose"]) for each in found] == [("everything", "curiosity")] * 3
