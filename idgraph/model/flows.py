@@ -50,7 +50,6 @@ class LastBatch(BaseModel):
     number: int
     events: int
     seconds: float
-    attempts: int
     ended_ms: int
 
 
@@ -66,10 +65,9 @@ class FlowReport(BaseModel):
     written_ms: int
     window_seconds: float
     events_per_second: float
-    commit_seconds_p50: float | None = Field(
-        description="From the start of a micro-batch until its events are readable, of half of the events."
+    commit_seconds_p99: float | None = Field(
+        description="From the start of a micro-batch until its events are readable, of 99 of 100 events."
     )
-    commit_seconds_p99: float | None = Field(description="The same of 99 of 100 events.")
     projection_lag_seconds: float | None = Field(
         description="Since when something is readable and not searchable; 0 while nothing is. Null: another process indexes."
     )
@@ -77,7 +75,6 @@ class FlowReport(BaseModel):
     set_aside_share: float = Field(description="Of the events of the window.")
     set_aside_limit: float = Field(description="The share that stops the flow.")
     set_aside_reasons: dict[str, int]
-    batch_retries: int = Field(description="Micro-batches of the window that were retried.")
     snapshot_version: int
     snapshot_age_seconds: float | None = Field(
         description="Since the metadata service last said that it is the newest; null if it never did."

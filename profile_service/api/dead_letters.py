@@ -10,7 +10,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from idgraph.model.dead_letters import DeadLetter, DeadLetterReason
 from idgraph.model.snapshots import MetadataSnapshot
 
-MOST_SCANNED = 20_000
+MOST_SCANNED = 10_000
 """Dead letters that one answer looks at."""
 
 

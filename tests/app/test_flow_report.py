@@ -60,7 +60,7 @@ def test_rates_are_of_the_latest_window(tmp_path: Path) -> None:
     now[0] += 40
     found = reporter.report(FlowState.RUNNING)
     assert (found.window_seconds, found.events_per_second) == (60, 100 / 60)
-    assert (found.commit_seconds_p50, found.commit_seconds_p99) == (0.2, 7.0)
+    assert found.commit_seconds_p99 == 7.0
     assert (found.set_aside_share, found.set_aside_reasons) == (0.06, {"no_spec": 6})
     assert (found.snapshot_version, found.snapshot_age_seconds) == (7, None)
     assert found.last_batch is not None

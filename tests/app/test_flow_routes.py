@@ -15,7 +15,8 @@ from tests.profile_service.api.conftest import problem
 PATH = "/v1/flows"
 
 
-def write(desk: Desk, state: FlowState = FlowState.RUNNING, age: float = 0.0) -> FlowFolders:  # noqa: F811
+def write(desk: Desk, state: FlowState = FlowState.RUNNING, age: float = -3600.0) -> FlowFolders:  # noqa: F811
+    """By default it is never old, however long a test takes."""
     settings = desk.idgraph.settings()
     reporter = FlowReporter(settings, SNAPSHOTS, None, dict, None, lambda: time.time() - age)
     reporter.add(batch(3, 70, 0.5, dead={"no_spec": 7}, sources={"orders": 70}))

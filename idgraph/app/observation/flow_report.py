@@ -62,11 +62,7 @@ class FlowReporter:
         with self._lock:
             self._ended.append(_Ended(now, report))
             self._last = LastBatch(
-                number=report.number,
-                events=counts.events,
-                seconds=report.seconds,
-                attempts=report.attempts,
-                ended_ms=at_ms,
+                number=report.number, events=counts.events, seconds=report.seconds, ended_ms=at_ms
             )
             self._seen |= dict.fromkeys(counts.sources, at_ms)
 
@@ -91,14 +87,12 @@ class FlowReporter:
             written_ms=int(now * 1000),
             window_seconds=window,
             events_per_second=total.events / window,
-            commit_seconds_p50=_quantile(batches, 0.5),
-            commit_seconds_p99=_quantile(batches, 0.99),
+            commit_seconds_p99=_seconds(batches, 0.99),
             projection_lag_seconds=self._projection.lag_seconds() if self._projection else None,
             set_aside_per_second=dead.total() / window,
             set_aside_share=dead.total() / total.events if total.events else 0.0,
             set_aside_limit=self._settings.flow.dead_letters.max_rate,
             set_aside_reasons=dict(sorted(dead.items())),
-            batch_retries=sum(each.attempts - 1 for each in batches),
             snapshot_version=self._snapshots.current().snapshot.version,
             snapshot_age_seconds=age if math.isfinite(age) else None,
             last_batch=last,
@@ -136,7 +130,7 @@ def _waiting_of(source: KafkaSource, waiting: Mapping[str, int]) -> int:
     )
 
 
-def _quantile(batches: list[BatchReport], share: float) -> float | None:
+def _seconds(batches: list[BatchReport], share: float) -> float | None:
     """The seconds of the micro-batch in which this share of all events had ended, the quickest first."""
     ordered = sorted((each.seconds, each.counts.events) for each in batches if each.counts.events)
     left = share * sum(events for _, events in ordered)

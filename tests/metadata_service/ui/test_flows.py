@@ -21,8 +21,8 @@ LIST = "/ui/flows"
 SCRIPT = "<script>alert(1)</script>"
 
 
-def report_of(whole: Whole, state: FlowState = FlowState.RUNNING, age: float = 0.0) -> FlowFolders:
-    """The flow `shop` has reported so long ago."""
+def report_of(whole: Whole, state: FlowState = FlowState.RUNNING, age: float = -3600.0) -> FlowFolders:
+    """The flow `shop` has reported so long ago; by default it is never old, however long a test takes."""
     file = whole.pipeline.folder / "idgraph.toml"
     file.write_text(f'[flow]\nname = "shop"\n{KAFKA}')
     lag = {"clicks/0": 1200, "shop-eu/1": 34}
