@@ -39,7 +39,7 @@ from merge.documents import document
 from merge.identity.persons import Member, Owners, Person, Persons, PersonStore
 from merge.identity.rules import Rules
 from merge.resolution import Shown, shown, tree
-from profile_service.visibility import HIGHEST, AuthorizationLevels, Visibility
+from profile_service.visibility import HIGHEST, NOTHING_GRANTED, AuthorizationLevels, Granted, Visibility
 from transforms.privacy.blind_index import BlindIndex
 from transforms.privacy.protected_names import StoredNames
 from transforms.privacy.sealing import DataKeys, UnusableKey
@@ -151,21 +151,22 @@ class ProfileReader:
         self._declared_types = declared_types(snapshot)
         self._shown_types = {each.path: each.shown_type for each in snapshot.attributes}
         self._levels = AuthorizationLevels(snapshot)
-        self._visibilities: dict[int, Visibility] = {}
+        self._visibilities: dict[tuple[int, Granted], Visibility] = {}
         self._visibility = Visibility(self._levels, HIGHEST)
         self._reads_always: str | None = None
         self.rules = Rules(snapshot.identity_rules)
         self._persons = Persons(store, self.rules, name=self.names.identifier)
 
-    def with_clearance(self, clearance: int) -> ProfileReader:
-        """A reader of the same store, in the same thread, for which attributes above this clearance do not exist: searches,
-        sorting, facets and counts treat them as unknown paths, and identifiers taken from them as unknown."""
+    def with_clearance(self, clearance: int, granted: Granted = NOTHING_GRANTED) -> ProfileReader:
+        """A reader of the same store, in the same thread, for which attributes above this clearance, and not granted, do not
+        exist: searches, sorting, facets and counts treat them as unknown paths, and identifiers taken from them as unknown."""
         reader = copy.copy(self)
         reader.damaged, reader.shared = [], []
         reader.stale = reader.unreadable = 0
-        if clearance not in self._visibilities:
-            self._visibilities[clearance] = Visibility(self._levels, clearance)
-        reader._visibility = self._visibilities[clearance]
+        key = clearance, granted
+        if key not in self._visibilities:
+            self._visibilities[key] = Visibility(self._levels, clearance, granted)
+        reader._visibility = self._visibilities[key]
         return reader
 
     def reading_always(self, path: str) -> ProfileReader:

@@ -15,6 +15,10 @@ from idgraph.model.snapshots import MetadataSnapshot
 MOST_KNOWN = 100_000
 HIGHEST = 100
 
+Granted = frozenset[tuple[str, int]]
+"""Paths that a caller sees besides, with what is below them, as far as its level is at most this one."""
+NOTHING_GRANTED: Granted = frozenset()
+
 
 def restrictions(snapshot: MetadataSnapshot) -> str:
     """A hash of all that hides or protects something: what was made under another one may show what is hidden now."""
@@ -40,8 +44,11 @@ class AuthorizationLevels:
             for above in paths.ancestors(path):
                 self._below[above] = max(level, self._below.get(above, 0))
         self._of_types: dict[str, int] = {}
+        self.places: dict[str, set[str]] = {}
+        """By type of identifiers, the paths that active specs take them from."""
         for spec in snapshot.specs:
             for place in spec.identifiers:
+                self.places.setdefault(place.type, set()).add(place.path)
                 self._of_types[place.type] = max(self.of(place.path), self._of_types.get(place.type, 0))
 
     def of(self, path: str) -> int:
@@ -67,10 +74,13 @@ class AuthorizationLevels:
 
 
 class Visibility:
-    """What one clearance sees. Safe for several threads."""
+    """What one clearance sees, with what is granted to a caller. Safe for several threads."""
 
-    def __init__(self, levels: AuthorizationLevels, clearance: int) -> None:
+    def __init__(
+        self, levels: AuthorizationLevels, clearance: int, granted: Granted = NOTHING_GRANTED
+    ) -> None:
         self._levels = levels
+        self._granted = granted
         self.clearance = clearance
         self.is_total = levels.highest <= clearance
         """Whether nothing is hidden."""
@@ -82,11 +92,17 @@ class Visibility:
             return True
         known = self._known.get(path)
         if known is None:
-            known = self._levels.of(path) <= self.clearance
+            needed = self._levels.of(path)
+            known = needed <= self.clearance or any(
+                needed <= level and paths.is_within(path, granted) for granted, level in self._granted
+            )
             if len(self._known) < MOST_KNOWN:
                 self._known[path] = known
         return known
 
     def sees_type(self, kind: str) -> bool:
         """Whether identifiers of this type exist for the caller."""
-        return self._levels.of_type(kind) <= self.clearance
+        if self._levels.of_type(kind) <= self.clearance:
+            return True
+        places = self._levels.places.get(kind) if self._granted else None
+        return bool(places) and all(map(self.sees, places or ()))

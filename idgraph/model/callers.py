@@ -62,6 +62,22 @@ def is_fresh_session(token: str, now: datetime) -> bool:
     return is_key and abs(int(began[:12]) - now.timestamp()) <= FRESH.total_seconds()
 
 
+class Grant(BaseModel):
+    """An attribute, with what is below it, that somebody sees for a time, as far as it needs at most the clearance `level`."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    path: str
+    level: int
+    until: AwareDatetime
+
+
+class PersonGrant(Grant):
+    """A grant, and whose it is."""
+
+    person: str
+
+
 class Caller(BaseModel):
     """Somebody with a token. An attribute whose authorization level is above `clearance` does not exist for the caller. What a
     later metadata service adds is ignored, a right that is not known is none: else nobody's token could be revoked."""
@@ -77,6 +93,7 @@ class Caller(BaseModel):
     )
 
     scopes: frozenset[Scope] = frozenset()
+    grants: tuple[Grant, ...] = ()
 
     @field_validator("scopes", mode="before")
     @classmethod
@@ -87,6 +104,10 @@ class Caller(BaseModel):
     def role(self) -> str:
         """Every caller has the role of a reader of profiles."""
         return "profiles"
+
+    def granted(self, now: datetime) -> frozenset[tuple[str, int]]:
+        """Paths with levels that are granted at a time."""
+        return frozenset((each.path, each.level) for each in self.grants if each.until > now)
 
     def is_expired(self, now: datetime) -> bool:
         return self.expires is not None and self.expires <= now
@@ -109,6 +130,7 @@ class CallerList(BaseModel):
 
     callers: tuple[Caller, ...]
     people: tuple[KnownPerson, ...] = ()
+    grants: tuple[PersonGrant, ...] = ()
 
 
 def token_digest(plaintext: str) -> str:

@@ -23,6 +23,7 @@ from metadata_service.api.routes import (
     keys,
     pipeline,
     policies,
+    requests,
     specs,
     users,
 )
@@ -54,6 +55,7 @@ ROUTERS = (
     specs.router,
     specs.health_router,
     keys.router,
+    requests.router,
     users.router,
     users.own,
     *definitions.ROUTERS,

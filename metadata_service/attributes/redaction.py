@@ -19,7 +19,13 @@ from idgraph.model.attributes import AttributeMetadata
 from idgraph.web.refusals import UnknownSubjectError
 from metadata_service.attributes.catalogue import find_attributes, find_within
 from metadata_service.storage.edits import Edit
-from metadata_service.storage.tables import AttributeRow, AttributeVersionRow, ChangeRow, PolicyChangeRow
+from metadata_service.storage.tables import (
+    AttributeRow,
+    AttributeVersionRow,
+    ChangeRow,
+    GrantRequestRow,
+    PolicyChangeRow,
+)
 
 KIND = "redaction"
 PREFIX = "redacted."
@@ -59,6 +65,7 @@ def redact(edit: Edit, row: PolicyChangeRow) -> None:
             )
             session.expunge(version)
         session.execute(update(ChangeRow).where(ChangeRow.subject == path).values(subject=name))
+        session.execute(update(GrantRequestRow).where(GrantRequestRow.subject == path).values(subject=name))
         for change in session.scalars(select(PolicyChangeRow).where(PolicyChangeRow.subject == path)):
             stated = json.loads(change.document) | {"path": name}
             stated |= dict.fromkeys({"name", "description"} & stated.keys(), "")

@@ -68,6 +68,7 @@ Kind = Literal[
     "redaction",
     "token",
     "user",
+    "grant",
     "call",
 ]
 Action = Literal[
@@ -76,6 +77,8 @@ Action = Literal[
     "revoked",
     "reset",
     "locked",
+    "asked",
+    "replied",
     "disabled",
     "activated",
     "retired",

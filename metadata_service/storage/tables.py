@@ -260,6 +260,30 @@ class SpecUseRow(Base):
     fields: Mapped[str] = mapped_column(Text, default="{}")
 
 
+class GrantRequestRow(Base):
+    """Somebody asks to see an attribute; who, when and for what purpose is with the version."""
+
+    __tablename__ = "grant_requests"
+
+    id: Mapped[int] = mapped_column(Counter, primary_key=True)
+    snapshot_version: Mapped[int] = mapped_column(ForeignKey("snapshots.version"), index=True)
+    subject: Mapped[str] = mapped_column(Ordered)
+    until: Mapped[datetime] = mapped_column(UtcTime)
+
+
+class GrantAnswerRow(Base):
+    """An answer to such a request; the newest holds. A grant shows what needs at most `level`, until a moment."""
+
+    __tablename__ = "grant_answers"
+
+    id: Mapped[int] = mapped_column(Counter, primary_key=True)
+    request_id: Mapped[int] = mapped_column(ForeignKey("grant_requests.id"), index=True)
+    snapshot_version: Mapped[int] = mapped_column(ForeignKey("snapshots.version"), index=True)
+    action: Mapped[str] = mapped_column(String(20))
+    level: Mapped[int]
+    until: Mapped[datetime | None] = mapped_column(UtcTime)
+
+
 class TokenRow(Base):
     """A bearer token; only its SHA-256 is kept. `owner` is the person who made it for themselves: its name is `OWNER/NAME`."""
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import NamedTuple, Protocol
 
-from idgraph.model.callers import Caller, CallerList, KnownPerson, is_fresh_session, token_digest
+from idgraph.model.callers import Caller, CallerList, Grant, KnownPerson, is_fresh_session, token_digest
 from idgraph.model.errors import MetadataError, SnapshotSignatureError
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.projection.outages import Outage
@@ -54,6 +54,7 @@ class Following:
         self._edition: Edition | None = None
         self._callers: dict[str, Caller] | None = None
         self._people: dict[str, KnownPerson] = {}
+        self._grants: dict[str, tuple[Grant, ...]] = {}
         self._stop = threading.Event()
         self._threads = [
             threading.Thread(target=self._repeat, args=(step, pause), name=name, daemon=True)
@@ -102,6 +103,7 @@ class Following:
             clearance=found.rule.clearance,
             may_reveal=found.rule.may_reveal,
             scopes=found.all_scopes,
+            grants=self._grants.get(known.name, ()) if known is not None else (),
             identity=found.key,
         )
 
@@ -140,7 +142,16 @@ class Following:
     def _follow_callers(self) -> None:
         found = self._source.callers()
         self._people = {each.identity: each for each in found.people}
-        self._callers = {caller.digest: caller for caller in found.callers}
+        grants: dict[str, tuple[Grant, ...]] = {}
+        for each in found.grants:
+            grants[each.person] = (*grants.get(each.person, ()), each)
+        self._grants = grants
+        self._callers = {each.digest: self._with_grants(each) for each in found.callers}
+
+    def _with_grants(self, caller: Caller) -> Caller:
+        # The keys of a person are `PERSON/KEY`.
+        grants = self._grants.get(caller.name.partition("/")[0])
+        return caller if grants is None else caller.model_copy(update={"grants": grants})
 
     def _repeat(self, step: Callable[[], None], pause: float) -> None:
         retry, outage = FIRST_RETRY_SECONDS, Outage("the metadata service")

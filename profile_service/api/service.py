@@ -10,6 +10,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Annotated, Any, NamedTuple, Protocol, TypeVar, cast
 
 from fastapi import Depends, Query, Request
@@ -121,7 +122,8 @@ class ProfileService:
             )
             self._own.etag = edition.etag
         reader: ProfileReader = self._own.reader
-        return reader.with_clearance(caller.clearance)
+        granted = caller.granted(datetime.now(UTC)) if caller.grants else frozenset()
+        return reader.with_clearance(caller.clearance, granted)
 
     def lookup(self, caller: Caller, identifier: Identifier, wanted: Wanted) -> Looked:
         """The profiles of an identifier as they may be shown; what is revealed is recorded first."""

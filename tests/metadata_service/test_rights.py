@@ -48,6 +48,10 @@ WRITING: dict[str, set[Role]] = {
     "POST /v1/keys": set(PEOPLE),
     "POST /v1/keys/{number}/rotate": set(PEOPLE),
     "DELETE /v1/keys/{number}": set(PEOPLE),
+    "POST /v1/requests": set(PEOPLE),
+    "POST /v1/requests/{number}/answer": PUBLISH | OFFICE,
+    "POST /v1/requests/{number}/reply": set(PEOPLE),
+    "POST /v1/requests/{number}/end": set(PEOPLE),
 }
 """Besides admins, who may make every call."""
 READING: dict[str, set[Role]] = {
@@ -55,6 +59,8 @@ READING: dict[str, set[Role]] = {
     "GET /v1/users": OFFICE,
     "GET /v1/users/{name}": OFFICE,
     "GET /v1/keys": set(PEOPLE),
+    "GET /v1/requests": set(PEOPLE),
+    "GET /v1/requests/{number}": set(PEOPLE),
 }
 """All other GETs are for every role but `profiles`."""
 OPEN = {"/health/live", "/health/ready", "/healthz"}

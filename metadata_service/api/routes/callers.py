@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from fastapi import APIRouter, Response
 
 from idgraph.model.callers import CallerList
 from idgraph.web.conditional import IfNoneMatch, json_answer
 from metadata_service.api.access import CALLERS
 from metadata_service.api.service import Service
+from metadata_service.storage.grants import grants_in_force
 from metadata_service.storage.sessions import session_callers
 from metadata_service.storage.tokens import list_callers
 from metadata_service.storage.users import known_people
@@ -21,5 +24,6 @@ def get_callers(service: Service, if_none_match: IfNoneMatch = None) -> Response
     `service` and `admin`."""
     callers = (*list_callers(service.database), *session_callers(service.database))
     with service.database.read() as session:
-        found = CallerList(callers=callers, people=tuple(known_people(session)))
+        people, grants = known_people(session), grants_in_force(session, datetime.now(UTC))
+    found = CallerList(callers=callers, people=tuple(people), grants=tuple(grants))
     return json_answer(found.model_dump_json(), if_none_match)

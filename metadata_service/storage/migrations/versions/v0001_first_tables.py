@@ -26,6 +26,8 @@ APPEND_ONLY = {
     "definition_versions": "",
     "policy_changes": "",
     "policy_decisions": "",
+    "grant_requests": "",
+    "grant_answers": "",
     "spec_versions": " OF name, version, snapshot_version, document",
 }
 """Tables whose rows are never deleted, with the columns that never change (all, if none are named)."""
@@ -34,6 +36,7 @@ REDACTABLE = {
     "changes": ("subject", "id, snapshot_version, kind, subject_version, action"),
     "attribute_versions": ("path", "version, snapshot_version"),
     "policy_changes": ("subject", "id, snapshot_version, kind, base"),
+    "grant_requests": ("subject", "id, snapshot_version, until"),
 }
 """Tables of which a redaction replaces a name, the column of that name, and those that stay as they are."""
 

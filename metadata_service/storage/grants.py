@@ -1,0 +1,268 @@
+"""Requests for access: a person asks to see an attribute above their clearance, another one grants it until a day, refuses, or asks
+back. Purpose and reasons are those of the edits; rows are never changed, and the newest answer holds.
+
+A grant is of the levels that there were: what is above them later, it does not show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Literal, NamedTuple
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from sqlalchemy import Select, func, or_, select
+from sqlalchemy.orm import Session
+
+from idgraph.model import paths
+from idgraph.model.callers import PersonGrant, Role
+from idgraph.model.records import ProvenanceRecord
+from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.web.cursors import ListPage, PageRequest
+from idgraph.web.refusals import (
+    ClashError,
+    ForbiddenError,
+    RefusedRequestError,
+    SamePersonError,
+    UnknownSubjectError,
+)
+from metadata_service.attributes.catalogue import find_attributes, find_within
+from metadata_service.attributes.rules import classification_levels, discovery_defaults
+from metadata_service.storage.edits import Action, Edit
+from metadata_service.storage.tables import GrantAnswerRow, GrantRequestRow, SnapshotRow
+from metadata_service.storage.tokens import TokenRecord, person_of
+from metadata_service.storage.users import are_one_person
+from transforms.schema.policy_tree import PolicyTree
+
+LONGEST = timedelta(days=180)
+ANSWERING = (Role.PUBLISHER, Role.ADMIN, Role.PRIVACY)
+
+Step = Literal["granted", "refused", "asked", "replied", "ended"]
+State = Literal["waits", "asked", "granted", "refused", "ended"]
+
+
+class GrantWish(BaseModel):
+    """What is asked for: to see an attribute, and what is below it, for a purpose."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    path: str = Field(min_length=1, max_length=1024)
+    purpose: str = Field(min_length=1, max_length=1000)
+    until: AwareDatetime = Field(description="At most 180 days ahead.")
+
+
+class GrantStep(ProvenanceRecord):
+    """An answer to a request, or to a question; `until` is the end of a grant."""
+
+    action: Step
+    until: datetime | None
+
+
+class GrantRecord(BaseModel):
+    """A request with everything that was answered, the newest last."""
+
+    id: int
+    path: str
+    person: str
+    purpose: str
+    asked: datetime
+    until: datetime
+    state: State
+    ends: datetime | None = Field(description="When a grant that is in force ends.")
+    level: int = Field(
+        description="The clearance that the attribute, and what is below it, needs without a grant."
+    )
+    steps: list[GrantStep]
+
+
+class _Found(NamedTuple):
+    row: GrantRequestRow
+    edit: SnapshotRow
+
+
+def ask(edit: Edit, wish: GrantWish) -> int:
+    """Keep a request; gives its number. Raises UnknownSubjectError, RefusedRequestError."""
+    if not list(find_attributes(edit.session, [wish.path])):
+        raise UnknownSubjectError("no attribute has this path")
+    _require_end(wish.until, edit.at)
+    row = GrantRequestRow(snapshot_version=edit.version, subject=wish.path, until=wish.until)
+    edit.session.add(row)
+    edit.record("grant", wish.path, None, "requested")
+    edit.session.flush()
+    return row.id
+
+
+def answer(
+    edit: Edit,
+    caller: TokenRecord,
+    number: int,
+    action: Literal["granted", "refused", "asked"],
+    until: datetime | None,
+) -> None:
+    """Decide on a request, as another person. Raises ClashError for one that was decided, ForbiddenError to grant what the caller
+    does not see, RefusedRequestError for an end that is too late, SamePersonError, UnknownSubjectError."""
+    found = get_grant(edit.session, number, edit.at)
+    if found.state not in ("waits", "asked"):
+        raise ClashError(f"request {number} is {found.state} already; a new one can be made")
+    if are_one_person(edit.session, found.person, edit.actor):
+        raise SamePersonError(f"request {number} is of the same person; another one answers it")
+    if action == "granted":
+        if found.level > caller.clearance:
+            raise ForbiddenError(
+                f"it needs the clearance {found.level}, and yours is {caller.clearance}: nobody gives more"
+            )
+        until = until or found.until
+        _require_end(until, edit.at)
+    _step(
+        edit,
+        found,
+        action,
+        until if action == "granted" else None,
+        "approved" if action == "granted" else action,
+    )
+
+
+def reply(edit: Edit, number: int) -> None:
+    """The answer of who asked to a question. Raises ClashError, UnknownSubjectError."""
+    found = _own(edit, number)
+    if found.state != "asked":
+        raise ClashError(f"nothing was asked back about request {number}")
+    _step(edit, found, "replied", None, "replied")
+
+
+def end(edit: Edit, caller: TokenRecord, number: int) -> None:
+    """Take a request back, or end a grant early; for who asked, and for those who answer. Raises ClashError,
+    UnknownSubjectError."""
+    found = get_grant(edit.session, number, edit.at) if caller.role in ANSWERING else _own(edit, number)
+    if found.state in ("refused", "ended"):
+        raise ClashError(f"request {number} is {found.state} already")
+    _step(edit, found, "ended", None, "revoked")
+
+
+def get_grant(session: Session, number: int, now: datetime, person: str | None = None) -> GrantRecord:
+    """One request; of this person only, if one is named. Raises UnknownSubjectError."""
+    found = session.execute(_requests().where(GrantRequestRow.id == number)).one_or_none()
+    if found is None or (person is not None and person_of(found[1].actor) != person):
+        raise UnknownSubjectError("there is no request of this number")
+    return _records(session, [_Found(*found)], now)[0]
+
+
+def list_grants(
+    session: Session,
+    wanted: PageRequest,
+    now: datetime,
+    person: str | None = None,
+    state: State | None = None,
+) -> ListPage[GrantRecord]:
+    """The newest first; of one person, in one state, if asked."""
+    query = _requests().order_by(GrantRequestRow.id.desc())
+    before = wanted.after(int)
+    if before is not None:
+        query = query.where(GrantRequestRow.id < before)
+    if person is not None:
+        query = query.where(
+            or_(SnapshotRow.actor == person, SnapshotRow.actor.startswith(f"{person}/", autoescape=True))
+        )
+    found: list[GrantRecord] = []
+    for rows in session.execute(query).partitions(100):
+        found += _records(session, [_Found(*row) for row in rows], now, state)
+        if len(found) >= wanted.one_more:
+            break
+    return wanted.page(found[: wanted.one_more], lambda each: each.id)
+
+
+def grants_in_force(session: Session, now: datetime) -> list[PersonGrant]:
+    """What persons see besides their clearance."""
+    newest = select(func.max(GrantAnswerRow.id)).group_by(GrantAnswerRow.request_id)
+    query = (
+        select(GrantRequestRow, SnapshotRow, GrantAnswerRow)
+        .join(SnapshotRow, SnapshotRow.version == GrantRequestRow.snapshot_version)
+        .join(GrantAnswerRow, GrantAnswerRow.request_id == GrantRequestRow.id)
+        .where(GrantAnswerRow.id.in_(newest), GrantAnswerRow.action == "granted", GrantAnswerRow.until > now)
+        .order_by(GrantRequestRow.id)
+    )
+    return [
+        PersonGrant(person=person_of(edit.actor), path=row.subject, level=given.level, until=given.until)
+        for row, edit, given in session.execute(query)
+        if given.until is not None
+    ]
+
+
+def _own(edit: Edit, number: int) -> GrantRecord:
+    return get_grant(edit.session, number, edit.at, person_of(edit.actor))
+
+
+def _step(edit: Edit, found: GrantRecord, action: Step, until: datetime | None, recorded: Action) -> None:
+    row = GrantAnswerRow(
+        request_id=found.id, snapshot_version=edit.version, action=action, until=until, level=found.level
+    )
+    edit.session.add(row)
+    edit.record("grant", found.path, None, recorded)
+
+
+def _require_end(until: datetime, now: datetime) -> None:
+    if not now < until <= now + LONGEST:
+        raise RefusedRequestError(f"the end is ahead, by at most {LONGEST.days} days", "/until")
+
+
+def _requests() -> Select[GrantRequestRow, SnapshotRow]:
+    return select(GrantRequestRow, SnapshotRow).join(
+        SnapshotRow, SnapshotRow.version == GrantRequestRow.snapshot_version
+    )
+
+
+def _records(
+    session: Session, found: Sequence[_Found], now: datetime, state: State | None = None
+) -> list[GrantRecord]:
+    """Those in this state, if one is named."""
+    steps: dict[int, list[GrantStep]] = {each.row.id: [] for each in found}
+    query = (
+        select(GrantAnswerRow, SnapshotRow)
+        .join(SnapshotRow, SnapshotRow.version == GrantAnswerRow.snapshot_version)
+        .where(GrantAnswerRow.request_id.in_(steps))
+        .order_by(GrantAnswerRow.id)
+    )
+    for row, edit in session.execute(query):
+        stated = {"action": row.action, "until": row.until, **edit.provenance()}
+        steps[row.request_id].append(GrantStep.model_validate(stated))
+    records = []
+    for each in found:
+        own = steps[each.row.id]
+        is_ = _state(own, now)
+        if state in (None, is_):
+            records.append(
+                GrantRecord(
+                    id=each.row.id,
+                    path=each.row.subject,
+                    person=person_of(each.edit.actor),
+                    purpose=each.edit.reason,
+                    asked=each.edit.at,
+                    until=each.row.until,
+                    state=is_,
+                    ends=own[-1].until if is_ == "granted" else None,
+                    level=_level(session, each.row.subject),
+                    steps=own,
+                )
+            )
+    return records
+
+
+def _state(steps: Sequence[GrantStep], now: datetime) -> State:
+    last = steps[-1] if steps else None
+    if last is None or last.action == "replied":
+        return "waits"
+    is_over = last.action == "granted" and last.until is not None and last.until <= now
+    return "ended" if is_over else last.action
+
+
+def _level(session: Session, path: str) -> int:
+    below = list(find_within(session, path))
+    attributes = [*find_attributes(session, [*paths.ancestors(path), path]), *below]
+    snapshot = MetadataSnapshot(
+        version=0,
+        attributes=tuple({each.path: each for each in attributes}.values()),
+        defaults=discovery_defaults(session),
+        levels=classification_levels(session),
+    )
+    tree = PolicyTree(snapshot)
+    return max(tree.policy(each).authorization_level for each in (path, *(each.path for each in below)))

@@ -1,0 +1,161 @@
+"""Requests for access: who asks, who answers, and what is in force."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from metadata_service.storage.grants import LONGEST, grants_in_force
+from tests.metadata_service.test_access import assert_problem
+from tests.metadata_service.test_users import House
+
+AGE = {"path": "demographics.age", "data_type": "integer", "authorization_level": 30}
+
+
+class Office(House):
+    """People who ask and answer, and an attribute that needs clearance 30."""
+
+    def __init__(self, stack: ExitStack, folder: Path) -> None:
+        super().__init__(stack, folder)
+        self.growth = self.person("growth", clearance=10)
+        self.officer = self.person("officer", role="privacy", clearance=60)
+        self.admin.put("/v1/attributes/demographics.age", json=AGE).raise_for_status()
+
+    def asked(self, client: httpx.Client | None = None, **changed: Any) -> dict[str, Any]:
+        body = {"path": AGE["path"], "purpose": "summer campaign", "until": days(30)} | changed
+        answer = (client or self.growth).post("/v1/requests", json=body)
+        assert answer.status_code == 201, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    def in_force(self, at: datetime | None = None) -> list[tuple[str, str, int]]:
+        with self.database.read() as session:
+            found = grants_in_force(session, at or datetime.now(UTC))
+        return [(each.person, each.path, each.level) for each in found]
+
+
+def days(number: float) -> str:
+    return (datetime.now(UTC) + timedelta(days=number)).isoformat()
+
+
+@pytest.fixture
+def office(tmp_path: Path) -> Iterator[Office]:
+    with ExitStack() as stack:
+        yield Office(stack, tmp_path)
+
+
+GRANT = {"action": "granted", "reason": "the group is enough"}
+
+
+def test_a_request_is_granted_until_its_end(office: Office) -> None:
+    request = office.asked()
+    assert (request["state"], request["person"], request["level"]) == ("waits", "growth", 30)
+    assert office.in_force() == []
+    place = f"/v1/requests/{request['id']}"
+    granted = office.officer.post(f"{place}/answer", json=GRANT | {"until": days(7)}).json()
+    assert granted["state"] == "granted"
+    assert office.in_force() == [("growth", "demographics.age", 30)]
+    assert office.in_force(datetime.now(UTC) + timedelta(days=8)) == []
+    shown = office.growth.get(place).json()
+    assert [(each["action"], each["actor"], each["reason"]) for each in shown["steps"]] == [
+        ("granted", "officer/first", "the group is enough")
+    ]
+    assert_problem(office.officer.post(f"{place}/answer", json=GRANT), 409)
+    ended = office.growth.post(f"{place}/end", json={"reason": "done"}).json()
+    assert ended["state"] == "ended"
+    assert office.in_force() == []
+    assert_problem(office.growth.post(f"{place}/end", json={"reason": "again"}), 409)
+
+
+def test_it_is_refused_or_asked_back(office: Office) -> None:
+    place = f"/v1/requests/{office.asked()['id']}"
+    assert_problem(office.growth.post(f"{place}/reply", json={"reason": "why not"}), 409)
+    question = {"action": "asked", "reason": "for how long?"}
+    assert office.officer.post(f"{place}/answer", json=question).json()["state"] == "asked"
+    assert office.growth.post(f"{place}/reply", json={"reason": "a week"}).json()["state"] == "waits"
+    refused = office.officer.post(f"{place}/answer", json={"action": "refused", "reason": "no"}).json()
+    assert refused["state"] == "refused"
+    assert [each["action"] for each in refused["steps"]] == ["asked", "replied", "refused"]
+    assert office.in_force() == []
+    listed = office.officer.get("/v1/requests", params={"state": "refused"}).json()["items"]
+    assert [each["id"] for each in listed] == [refused["id"]]
+    assert office.officer.get("/v1/requests", params={"state": "waits"}).json()["items"] == []
+
+
+def test_nobody_grants_to_themselves_or_what_they_do_not_see(office: Office) -> None:
+    own = office.asked(office.officer)
+    assert_problem(office.officer.post(f"/v1/requests/{own['id']}/answer", json=GRANT), 409)
+    other_key = office.officer.post("/v1/keys", json={"name": "other", "role": "privacy"}).json()["token"]
+    assert_problem(office.client(other_key).post(f"/v1/requests/{own['id']}/answer", json=GRANT), 409)
+    assert_problem(office.growth.post(f"/v1/requests/{own['id']}/answer", json=GRANT), 403)
+    low = office.person("publisher", role="publisher", clearance=20)
+    request = office.asked()
+    assert_problem(low.post(f"/v1/requests/{request['id']}/answer", json=GRANT), 403)
+    assert (
+        low.post(f"/v1/requests/{request['id']}/answer", json=GRANT | {"action": "refused"}).status_code
+        == 200
+    )
+    assert office.in_force() == []
+
+
+def test_a_grant_is_of_all_that_is_below_and_its_level(office: Office) -> None:
+    office.admin.put(
+        "/v1/attributes/demographics", json={"path": "demographics", "data_type": "string"}
+    ).raise_for_status()
+    request = office.asked(path="demographics")
+    assert request["level"] == 30, "what is below needs it"
+    office.officer.post(f"/v1/requests/{request['id']}/answer", json=GRANT).raise_for_status()
+    office.admin.put(
+        "/v1/attributes/demographics.income",
+        json=AGE | {"path": "demographics.income", "authorization_level": 50},
+    ).raise_for_status()
+    assert office.in_force() == [("growth", "demographics", 30)], "not what came later"
+
+
+def test_one_sees_ones_own_requests_only(office: Office) -> None:
+    other = office.person("other")
+    request = office.asked()
+    assert other.get("/v1/requests").json()["items"] == []
+    assert_problem(other.get(f"/v1/requests/{request['id']}"), 404)
+    assert_problem(other.post(f"/v1/requests/{request['id']}/end", json={"reason": "x"}), 404)
+    assert_problem(other.post(f"/v1/requests/{request['id']}/reply", json={"reason": "x"}), 404)
+    assert len(office.officer.get("/v1/requests").json()["items"]) == 1
+    assert office.officer.get("/v1/requests", params={"mine": True}).json()["items"] == []
+    for _ in range(2):
+        office.asked()
+    page = office.growth.get("/v1/requests", params={"limit": 2}).json()
+    rest = office.growth.get("/v1/requests", params={"limit": 2, "cursor": page["next"]}).json()
+    assert [each["id"] for each in (*page["items"], *rest["items"])] == [3, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("changed", "status"),
+    [
+        ({"path": "no.such.path"}, 404),
+        ({"purpose": ""}, 422),
+        ({"until": days(-1)}, 422),
+        ({"until": days(LONGEST.days + 1)}, 422),
+        ({"until": "2026-12-01T00:00:00"}, 422),
+    ],
+)
+def test_a_request_has_a_purpose_and_an_end(office: Office, changed: dict[str, Any], status: int) -> None:
+    body = {"path": AGE["path"], "purpose": "campaign", "until": days(30)} | changed
+    assert_problem(office.growth.post("/v1/requests", json=body), status)
+    request = office.asked()
+    late = GRANT | {"until": days(LONGEST.days + 1)}
+    assert_problem(office.officer.post(f"/v1/requests/{request['id']}/answer", json=late), 422)
+
+
+def test_a_redacted_path_goes_from_requests_too(office: Office) -> None:
+    office.asked()
+    change = office.admin.post("/v1/redactions", json={"path": AGE["path"]}, params={"reason": "a name"})
+    assert change.status_code == 202
+    approved = office.officer.post(f"/v1/policy-changes/{change.json()['id']}/approve", json={})
+    assert approved.status_code == 200, approved.text
+    assert str(AGE["path"]) not in office.growth.get("/v1/requests").text
