@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import httpx
@@ -18,11 +19,13 @@ from metadata_service.api.app import create_app as create_metadata
 from metadata_service.api.service import ServiceSettings
 from metadata_service.storage.database import Database
 from metadata_service.storage.sessions import Sessions
+from metadata_service.storage.tables import GrantAnswerRow, GrantRequestRow
 from metadata_service.storage.tokens import Role, create_token, revoke_token
 from profile_service.api.app import create_app
 from profile_service.api.following import Following
 from profile_service.api.service import ProfileService
 from sinks.http.metadata import MetadataClient
+from tests.ingestion.patience import eventually
 from tests.profile_service.api.conftest import Served, problem
 from tests.retail import Pipeline, records
 
@@ -99,6 +102,31 @@ def test_a_session_that_began_just_now_is_not_refused_for_good(both: Both) -> No
     found = Sessions(both.database).find(session)
     assert found
     assert both.ask_until(str(found.profiles_token), 200)
+
+
+def test_what_is_granted_to_a_person_comes_with_their_keys(both: Both) -> None:
+    tokens = {
+        owner: create_token(both.database, "key", Role.VIEWER, owner=owner)
+        for owner in ("ann", "ann2", "bob")
+    }
+    ends = datetime.now(UTC) + timedelta(hours=1)
+    for person, path, until in (
+        ("ann/other", "a.b", ends),
+        ("bob", "c", ends),
+        ("bob", "d", datetime.now(UTC)),
+    ):
+        with both.database.write(person, "a purpose") as edit:
+            request = GrantRequestRow(snapshot_version=edit.version, subject=path, until=until)
+            edit.session.add(request)
+            edit.session.flush()
+        with both.database.write("officer", "a reason") as edit:
+            given = {"request_id": request.id, "action": "granted", "level": 30, "until": until}
+            edit.session.add(GrantAnswerRow(snapshot_version=edit.version, **given))
+    for owner, paths in (("ann", [("a.b", 30)]), ("ann2", []), ("bob", [("c", 30)])):
+        both.ask_until(tokens[owner], 200)
+        eventually(
+            lambda: sorted(both.following.caller(tokens[owner]).granted(datetime.now(UTC))) == paths  # type: ignore[union-attr] # noqa: B023 - called here
+        )
 
 
 def test_a_caller_has_a_rate(both: Both) -> None:
