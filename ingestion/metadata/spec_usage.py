@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from idgraph.model.errors import IdgraphError
-from idgraph.model.spec_use import MOST_USES, SpecUse, SpecUses, joined_fields
+from idgraph.model.spec_use import MOST_USES, SpecUse, SpecUses
 from ingestion.stages.outcomes import Uses
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,8 @@ class SpecUsage:
         self._updates = updates
         self._interval = interval
         self._clock = clock
-        self._waiting: dict[tuple[str, int, str], SpecUse] = {}
+        self._waiting = Uses()
+        self._last_used = 0
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="spec-usage", daemon=True)
@@ -43,27 +44,9 @@ class SpecUsage:
 
     def add(self, uses: Uses) -> None:
         """A micro-batch was done; does not wait for the service."""
-        now = int(self._clock() * 1000)
-        for each in uses.found.values():
-            self._keep(
-                SpecUse(
-                    spec=each.spec or None,
-                    version=each.version,
-                    source=each.source,
-                    events=round(each.events),
-                    errors=each.errors,
-                    last_used=now,
-                    fields=each.fields,
-                )
-            )
-
-    def _keep(self, use: SpecUse) -> None:
-        key = use.spec or "", use.version, use.source
         with self._lock:
-            known = self._waiting.get(key)
-            if known is None and len(self._waiting) >= MOST_USES:
-                return
-            self._waiting[key] = use if known is None else _joined(known, use)
+            self._waiting.add(uses)
+            self._last_used = int(self._clock() * 1000)
 
     def _run(self) -> None:
         while not self._closing.wait(self._interval):
@@ -72,23 +55,23 @@ class SpecUsage:
 
     def _send(self) -> None:
         with self._lock:
-            some, self._waiting = list(self._waiting.values()), {}
+            some, self._waiting = self._waiting, Uses()
+        uses = [
+            SpecUse(
+                spec=each.spec or None,
+                version=each.version,
+                source=each.source,
+                events=round(each.events),
+                errors=each.errors,
+                last_used=self._last_used,
+                fields=each.fields,
+            )
+            for each in some.found.values()
+        ]
         try:
-            if some:
-                self._updates.send_uses(some)
+            if uses:
+                self._updates.send_uses(uses[:MOST_USES])
         except IdgraphError as error:
             log.debug("the use of specs waits for the metadata service: %s", error)
-            for each in some:
-                self._keep(each)
-
-
-def _joined(one: SpecUse, other: SpecUse) -> SpecUse:
-    fields = joined_fields(one.fields, other.fields)
-    return other.model_copy(
-        update={
-            "events": one.events + other.events,
-            "errors": one.errors + other.errors,
-            "last_used": max(one.last_used, other.last_used),
-            "fields": fields,
-        }
-    )
+            with self._lock:
+                self._waiting.add(some)

@@ -17,6 +17,7 @@ from metadata_service.specs.catalogue import active_specs
 from metadata_service.storage.tables import SpecRow, SpecUseRow
 
 _MOST = 2**53
+_SHOWN = {"name", "version", "source", "event_type"}
 
 
 def take_uses(session: Session, uses: Iterable[SpecUse]) -> None:
@@ -50,16 +51,7 @@ def spec_health(session: Session, wanted: PageRequest) -> SpecHealthList:
     page = wanted.page(names, lambda name: name)
     specs = active_specs(session, page.items)
     uses = uses_of(session, {each.name: each.version for each in specs})
-    items = [
-        SpecHealthRecord(
-            name=each.name,
-            version=each.version,
-            source=each.source,
-            event_type=each.event_type,
-            uses=uses[each.name],
-        )
-        for each in specs
-    ]
+    items = [SpecHealthRecord(**each.model_dump(include=_SHOWN), uses=uses[each.name]) for each in specs]
     return SpecHealthList(items=items, next=page.next, unmapped=unmapped(session))
 
 
@@ -69,16 +61,8 @@ def uses_of(session: Session, versions: Mapping[str, int]) -> dict[str, list[Spe
     for row in _rows(session, versions.keys()):
         if row.version == versions[row.spec]:
             unread = sorted(path for path, is_read in json.loads(row.fields).items() if not is_read)
-            found[row.spec].append(
-                SpecUseRecord(
-                    source=row.source,
-                    events=row.events,
-                    errors=row.errors,
-                    since=row.since,
-                    last_used=row.last_used,
-                    unread=unread,
-                )
-            )
+            stored = {name: getattr(row, name) for name in SpecUseRecord.model_fields.keys() - {"unread"}}
+            found[row.spec].append(SpecUseRecord(**stored, unread=unread))
     return found
 
 

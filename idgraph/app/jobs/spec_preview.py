@@ -173,27 +173,19 @@ def print_preview(job: SpecPreviewJob) -> None:
     if not found["looked_at"]:
         print(f"no event of this spec in the files of {', '.join(found['sources'])}")
         return
-    for title, name in (
-        ("events changed", "events_changed"),
-        ("new errors", "errors_new"),
-        ("events that expose a value", "exposed"),
-        ("persons merged", "persons_merged"),
-        ("persons split", "persons_split"),
-    ):
+    for name in ("events_changed", "errors_new", "exposed", "persons_merged", "persons_split"):
         if name in figures:
-            print(f"{title}: {_figure(figures[name])}")
+            print(f"{name.replace('_', ' ')}: {_figure(figures[name])}")
     for each in found["errors"]:
-        place = each["pointer"] or "(no place in the spec)"
-        _line(
-            f"  {each['events']:,} at {place}: {each['message']} ({each['reason']}, such as {each['positions'][0]})"
-        )
+        place = each["pointer"] or each["reason"]
+        _line(f"  {each['events']:,} at {place}: {each['message']} (such as {each['positions'][0]})")
     changes = found["attributes"]["changes"]
     print(f"attributes: {found['attributes']['added']} added, {found['attributes']['removed']} removed")
     for each in changes[:_MOST_PRINTED]:
-        about = (
-            ", ".join(each["exposes"]) or (each["looks_like"] if each["change"] == "sensitive" else "") or ""
+        about = each["exposes"] or [each["looks_like"]] if each["change"] in ("exposes", "sensitive") else []
+        _line(
+            f"  {each['change']} {each['path']}: {each['events']:,} {', '.join(filter(None, about))}".rstrip()
         )
-        _line(f"  {each['change']} {each['path']}{f' ({about})' if about else ''}: {each['events']:,}")
     if len(changes) > _MOST_PRINTED:
         print(f"  and {counted(len(changes) - _MOST_PRINTED, 'attribute')} more: --json has all")
     for kind, number in found["identifiers_opened"].items():
