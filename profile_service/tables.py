@@ -112,7 +112,7 @@ def write_parquet(
     """Write Parquet files into a new folder for its owner only: a column for each of these attributes by its declared type,
     masked values as null. `_rest` is JSON of the values that are of another type or attribute. With `partition`, an
     attribute, the files of each of its values are in a folder of their own. Raises ConfigError."""
-    from pyarrow import dataset
+    from pyarrow import dataset, parquet
 
     columns = {path: _COLUMNS[kind] for path, kind in sorted(types.items())}
     fields = [(ID, pa.string()), (IDENTIFIERS, _IDENTIFIERS)]
@@ -129,6 +129,11 @@ def write_parquet(
             max_partitions=MOST_PARTITIONS,
             file_visitor=lambda file: Path(file.path).chmod(0o600),
         )
+        if not any(folder.iterdir()):
+            # Of no profiles there is still a table.
+            empty = folder / "part-0.parquet"
+            parquet.write_table(schema.empty_table(), empty)
+            empty.chmod(0o600)
     except pa.ArrowInvalid:
         # Its message may quote a value.
         raise ConfigError(

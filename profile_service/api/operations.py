@@ -85,6 +85,7 @@ def described(caller: Caller, record: JobRecord, is_total: bool) -> dict[str, An
     progress = record.progress
     is_running = record.state is JobState.RUNNING
     rate = progress.per_second(record.updated)
+    hidden = {"protection"} | ({"output"} if record.target == download_of(record.origin.who) else set())
     acts = ["cancel"] if is_running and not record.is_cancel_requested else []
     acts += ["resume"] if work_of(caller, record) is not None else []
     return {
@@ -94,7 +95,7 @@ def described(caller: Caller, record: JobRecord, is_total: bool) -> dict[str, An
         "is_ending": is_running and record.is_cancel_requested,
         "who": record.origin.who,
         "why": record.origin.why,
-        "what": {name: value for name, value in record.what.items() if name != "protection"},
+        "what": {name: value for name, value in record.what.items() if name not in hidden},
         "started": time_text(record.started),
         "updated": time_text(record.updated),
         "done": progress.done,

@@ -12,6 +12,8 @@ import pyarrow.dataset as ds
 from idgraph.app import wiring
 from idgraph.files import write_atomically
 from idgraph.model import canonical, paths
+from idgraph.model.attributes import DataType
+from profile_service.tables import write_parquet
 from tests.app.conftest import CommandLine
 from tests.profile_service.api.test_segments import segment, with_segments
 from tests.retail import snapshot
@@ -91,3 +93,9 @@ def test_a_segment_with_what_a_clearance_sees(filled: CommandLine) -> None:
     assert not any("email" in each["attributes"].get("identity", {}) for each in below)
     assert any("email" in each["attributes"].get("identity", {}) for each in lines(filled))
     assert filled("export", "--segment", "nothing").exit_code == 2
+
+
+def test_of_no_profiles_there_is_an_empty_table(tmp_path: Path) -> None:
+    write_parquet(tmp_path / "out", iter(()), {GENDER: DataType.STRING}, None)
+    table = ds.dataset(tmp_path / "out").to_table()
+    assert (table.num_rows, GENDER in table.column_names) == (0, True)
