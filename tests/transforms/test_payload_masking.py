@@ -77,6 +77,15 @@ def test_what_is_above_the_clearance_is_absent() -> None:
     assert found.document == {"u": "u1", "m": SEALED, "p": "gold", "all": [{}]}
 
 
+def test_protection_holds_below_an_attribute_and_not_beside_it() -> None:
+    declared = [attribute("home.street", encryption="protected"), attribute("user", encryption="none")]
+    chain = [{"operation": "shift", "spec": {"u": "user", "s": "home.street", "c": "home.city"}}]
+    payload = {"u": "u1", "s": {"name": "Main St"}, "c": "Ulm"}
+    found = masked(payload, chain, known=snapshot(specs=[], declared=declared))
+    # The keys of a protected value are part of it.
+    assert found.document == {"u": "u1", "s": {"(key 1)": SEALED}, "c": "Ulm"}
+
+
 def test_what_is_only_looked_at_is_sealed() -> None:
     payload = {"u": "u1", "born": "1990-02-03", "list": [{"p": "three", "q": "other", "flag": True}]}
     chain = jmespath(user="u", plan="born < '2000'", size="list[0].p")

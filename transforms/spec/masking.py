@@ -150,12 +150,8 @@ class _Masking:
         return found
 
     def _protects(self, path: str, value: Any = None) -> bool:
-        """Whether policy protects an attribute, or one around it, or what the value looks like. A path with a key that is not
-        known may be any."""
-        if "*" in path:
-            return True
-        around = (path, *paths.ancestors(path))
-        if any(self._tree.policy(each).is_protected for each in around):
+        """Whether policy protects an attribute, or what the value looks like. A path with a key that is not known may be any."""
+        if "*" in path or self._tree.policy(path).is_protected:
             return True
         return value is not None and self._tree.policy_of_value(path, value).is_protected
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 import threading
@@ -21,6 +22,8 @@ from idgraph.projection.outages import Outage
 from idgraph.projection.runner import ProjectionRunner
 from ingestion.metadata.follower import SnapshotFollower
 from ingestion.stages.outcomes import BatchReport, StageReport
+
+log = logging.getLogger(__name__)
 
 WINDOW_SECONDS = 60.0
 WRITE_SECONDS = 1.0
@@ -191,8 +194,15 @@ def reported(
                 outage.show_report(type(error).__name__, "the flow goes on")
 
         def repeat() -> None:
+            was_paused = False
             while True:
-                state = FlowState.PAUSED if folders.is_paused(name) else FlowState.RUNNING
+                is_paused = folders.is_paused(name)
+                if is_paused and not was_paused:
+                    log.warning(
+                        "paused: `idgraph flows show` says by whom, `idgraph flows resume %s` ends it", name
+                    )
+                was_paused = is_paused
+                state = FlowState.PAUSED if is_paused else FlowState.RUNNING
                 write(state if is_running() else FlowState.STARTING)
                 if stop.wait(WRITE_SECONDS):
                     return

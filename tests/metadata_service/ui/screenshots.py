@@ -12,6 +12,8 @@ from typing import Any
 
 from tests.metadata_service.ui.chromium import chromium, signed_in
 from tests.metadata_service.ui.site import EVENT, whole_site
+from tests.metadata_service.ui.test_flows import report_of
+from tests.retail import order
 
 SHOWN = {
     "overview": "/ui/",
@@ -26,6 +28,9 @@ SHOWN = {
     "review": "/ui/review/violations",
     "rules": "/ui/rules?from=0",
     "explain": "/ui/profiles/user_id:3474/explain?with=anonymous_id:609db510",
+    "flow": "/ui/flows/shop",
+    "dead-letters": "/ui/dead-letters",
+    "dead-letter": "/ui/dead-letters?reason=transform_failed",
     "users": "/ui/users",
     "keys": "/ui/keys",
     "sign-in": "/ui/sign-in",
@@ -41,16 +46,23 @@ def main(folder: Path, wanted: Sequence[str]) -> None:
     """Write one picture for each page and look."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as work, whole_site(Path(work)) as whole, chromium() as browser:
+        given = [order(1, 22801, created_at="soon"), *(order(n, 22700 + n, order_id=None) for n in range(31))]
+        whole.letters.put(whole.pipeline.map(*given).dead_letters)
         for suffix, options in LOOKS.items():
             with signed_in(browser, whole.site, **options) as page:
                 for name, path in SHOWN.items():
                     if wanted and f"{name}{suffix}" not in wanted:
                         continue
+                    report_of(whole, age=2.0)
                     page.goto(path)
                     if name == "spec-editor":
                         page.get_by_label("Sample event").fill(json.dumps(EVENT, indent=2))
                         page.get_by_text("Not read").wait_for()
-                    page.wait_for_load_state("networkidle")
+                    if name == "dead-letter":
+                        page.get_by_role("link", name="#22801").click()
+                        page.locator(".record").wait_for()
+                    # A page that asks again is never idle.
+                    page.wait_for_load_state("load" if name == "flow" else "networkidle")
                     page.screenshot(path=folder / f"{name}{suffix}.png")
 
 
