@@ -108,7 +108,6 @@ def test_what_differs_is_counted_and_nothing_protected_is_shown(with_keys: Comma
         "contact.note": "exposes",
         "contact.who": "exposes",
         "orders.count": "added",
-        "orders.last.cartId": "removed",
         "orders.last.guest": "removed",
         "orders.last.items": "removed",
         "orders.last.total": "retyped",
