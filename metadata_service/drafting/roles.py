@@ -38,6 +38,7 @@ def event_id(sample: Sample, source: str) -> Guess | None:
     """A leaf that is another one in each event and whose name says that it names the event. The id of a part, as of a cart,
     may differ in each event too: it names the part."""
     found: list[Guess] = []
+    sent = [_singular(word) for word in words(source)]
     for leaf in _of_the_event(sample):
         if leaf.count < sample.size or len(leaf.distinct) < 0.9 * sample.size or not _is_id(leaf):
             continue
@@ -46,7 +47,7 @@ def event_id(sample: Sample, source: str) -> Guess | None:
             found.append(Guess(leaf, "the event's own id, another one in each event", 0.85))
         elif rest and rest <= _OF_EVENTS:
             found.append(Guess(leaf, "its name says so, and each event has another one", 0.95))
-        elif rest and rest <= {_singular(word) for word in words(source)}:
+        elif rest and rest in (set(sent), set(sent[-1:])):
             found.append(Guess(leaf, f"named as what {source} sends, and each event has another one", 0.9))
     return max(found, key=lambda guess: guess.confidence, default=None)
 
@@ -97,12 +98,12 @@ def _identifier(leaf: SampleLeaf, namespaces: Mapping[str, str]) -> tuple[int, G
         return 1, Guess(leaf, "its values are e-mail addresses", 0.95, "email")
     if leaf.looks_like == "phone":
         return 2, Guess(leaf, "its values are phone numbers", 0.8, "phone")
-    if not _is_id(leaf) or re.fullmatch(IDENTIFIER_TYPE_PATTERN, name) is None:
+    if not _is_id(leaf) or owner <= _OF_EVENTS or re.fullmatch(IDENTIFIER_TYPE_PATTERN, name) is None:
         return _UNSURE, None
     known = ", as in specs that are in force" if name in namespaces else ""
-    if owner and owner <= _PERSONS:
+    if owner <= _PERSONS:
         return 0, Guess(leaf, f"its name says whose number it is{known}", 0.97 if known else 0.9, name)
-    if owner and owner <= _DEVICES:
+    if owner <= _DEVICES:
         return 3, Guess(leaf, f"names a device, which may move{known}", 0.95 if known else 0.85, name, True)
     if known:
         return 4, Guess(leaf, "a type of identifier of specs in force", 0.7, name)

@@ -145,6 +145,16 @@ def test_the_id_of_a_part_is_not_that_of_the_event(cart: dict[str, Any], names: 
     assert line(draft, place).role is None
 
 
+def test_an_id_of_something_else_is_neither_of_the_event_nor_of_a_person() -> None:
+    """Found in logs of security products: an application's id became the event's, and the event's the person's."""
+    events = [{"connected_app_id": f"a{n}", "event_id": f"e{n}", "user_id": "7"} for n in range(3)]
+    draft = draft_spec("x", "Salesforce.ApiConnectedApp", "*", events)
+    assert line(draft, "/event_id").role == "event id"
+    assert line(draft, "/connected_app_id").role is None
+    with pytest.raises(SpecError):
+        draft_spec("x", "app", "*", [{"event_id": "e1"}, {"event_id": "e2"}])
+
+
 def test_times_of_transport_are_no_order_and_seconds_become_milliseconds() -> None:
     events = [{"user": {"id": f"00{n}"}, "sent_at": 1709251430 + n, "ts": 1709251400 + n} for n in range(5)]
     draft = draft_spec("x", "app", "*", events)
