@@ -99,7 +99,7 @@ class _Drafting:
         self._map_envelope()
         named = self._events_by_name(events)
         for number, guess in enumerate(identifiers):
-            if number and named and self._is_property(guess.leaf):
+            if number and self._is_property(guess.leaf, named):
                 self._map_property(guess.leaf, named, guess)
             else:
                 self._map_identifier(guess, namespaces)
@@ -112,7 +112,7 @@ class _Drafting:
         for leaf in sample.leaves:
             if leaf in self.lines:
                 continue
-            if named and self._is_property(leaf):
+            if self._is_property(leaf, named):
                 self._map_property(leaf, named)
             else:
                 self._map(leaf)
@@ -165,12 +165,15 @@ class _Drafting:
                 found[value] = found.get(value, 0) | 1 << number
         return dict(list(found.items())[: roles.MOST_NAMES])
 
-    def _is_property(self, leaf: SampleLeaf) -> bool:
+    def _is_property(self, leaf: SampleLeaf, named: dict[str, int]) -> bool:
         """Whether it is there in events of some names only, and in the object that holds what is special to each."""
         holder = leaf.keys[0]
         is_held = words(holder)[-1] in NAMES["properties"] and words(holder)[0] not in ("user", "person")
-        is_plain = len(leaf.keys) > 1 and re.fullmatch(r"\w+", holder) is not None
-        return is_held and is_plain and leaf.count < self.sample.size and not roles.is_transport(leaf)
+        is_plain = (
+            len(leaf.keys) > 1 and re.fullmatch(r"\w+", holder) is not None and not roles.is_transport(leaf)
+        )
+        is_alone = len(named) == 1 and self._name is not None and self._name.leaf.words != ("type",)
+        return bool(named) and is_held and is_plain and (leaf.count < self.sample.size or is_alone)
 
     def _map_property(self, leaf: SampleLeaf, named: dict[str, int], guess: Guess | None = None) -> None:
         """Under each name of an event that has it."""

@@ -155,6 +155,17 @@ def test_an_id_of_something_else_is_neither_of_the_event_nor_of_a_person() -> No
         draft_spec("x", "app", "*", [{"event_id": "e1"}, {"event_id": "e2"}])
 
 
+def test_one_event_is_a_sample_too() -> None:
+    event = {"event": "Purchase", "userId": "7", "properties": {"cartTotal": 7.5}}
+    known = {"activity.purchase.total": "number"}
+    assert line(draft_spec("x", "web", "*", [event], known), "/properties/cartTotal").maps_to == [
+        "activity.purchase.total"
+    ]
+    assert line(draft_spec("x", "web", "*", [event]), "/properties/cartTotal").maps_to == [
+        "activity.purchase.cartTotal"
+    ]
+
+
 def test_times_of_transport_are_no_order_and_seconds_become_milliseconds() -> None:
     events = [{"user": {"id": f"00{n}"}, "sent_at": 1709251430 + n, "ts": 1709251400 + n} for n in range(5)]
     draft = draft_spec("x", "app", "*", events)

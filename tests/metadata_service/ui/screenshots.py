@@ -24,6 +24,7 @@ SHOWN = {
     "specs": "/ui/specs",
     "spec": "/ui/specs/shop-segment",
     "spec-editor": "/ui/specs/shop-segment/edit",
+    "generate": "/ui/generate",
     "profile": "/ui/profiles/user_id:3474",
     "review": "/ui/review/violations",
     "rules": "/ui/rules?from=0",
@@ -58,6 +59,12 @@ def main(folder: Path, wanted: Sequence[str]) -> None:
                     if name == "spec-editor":
                         page.get_by_label("Sample event").fill(json.dumps(EVENT, indent=2))
                         page.get_by_text("Not read").wait_for()
+                    if name == "generate":
+                        page.get_by_label("Name of the spec").fill("shop-segment-2")
+                        page.get_by_label("Source").fill("segment")
+                        page.get_by_label("Events").fill(json.dumps(EVENT))
+                        page.get_by_role("button", name="Generate", exact=True).click()
+                        page.locator("#draft").wait_for()
                     if name == "dead-letter":
                         page.get_by_role("link", name="#22801").click()
                         page.locator(".record").wait_for()
