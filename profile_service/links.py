@@ -273,6 +273,10 @@ class Links:
         self._store.add_pins(change.pins)
         self._store.enqueue(sorted(change.carriers))
 
+    def decided(self, names: Iterable[str]) -> set[Pair]:
+        """The pairs with one of these identifiers on which a decision is in force."""
+        return set(_in_force(self._pins(names)))
+
     def id_of(self, person: Person) -> str:
         """The id of a profile as it is shown."""
         return self._name(person.id)

@@ -8,12 +8,14 @@ the weight, in bits. Weights are never closed transitively: of A-B and B-C nothi
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
+from idgraph.jobs.job import PagedJob, Plan
 from idgraph.model.errors import ConfigError
+from idgraph.model.jobs import JobKind, Point, Progress
 
 if TYPE_CHECKING:
     from splink import Linker
@@ -22,6 +24,7 @@ Record = Mapping[str, str]
 """Values by attribute path; what a record lacks is absent."""
 
 FEWEST_RECORDS = 2
+PAGE = 1000
 _ALIKE, _SIMILAR = 0.92, 0.8
 _MOST_TRAINING_PAIRS = 1_000_000
 _SEED = 1
@@ -36,6 +39,41 @@ class Suggestion(NamedTuple):
     other: str
     weight: float
     parts: Mapping[str, float]
+
+
+class SuggestionJob(PagedJob):
+    """Compares all profiles: `records` gives the values of each under its id. Parameters as of `suggest`; `keep` gets the
+    suggestions before the job ends."""
+
+    kind = JobKind.SUGGEST
+
+    def __init__(
+        self,
+        total: int,
+        records: Iterable[tuple[str, Record]],
+        compared: Sequence[str],
+        blocking: Sequence[Sequence[str]],
+        least_weight: float,
+        keep: Callable[[list[Suggestion]], None],
+    ) -> None:
+        self.what = {"attributes": list(compared)}
+        self._total = total
+        self._records = records
+        self._asked = compared, blocking, least_weight
+        self._keep = keep
+
+    def plan(self, _point: Point) -> Plan:
+        return Plan("the suggestions", self._total)
+
+    def pages(self, progress: Progress, _point: Point) -> Iterator[Point]:
+        found: dict[str, Record] = {}
+        for name, record in self._records:
+            found[name] = record
+            progress.done += 1
+            if progress.done % PAGE == 0:
+                yield {}
+        self._keep(suggest(found, *self._asked))
+        yield {}
 
 
 def suggest(

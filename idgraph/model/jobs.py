@@ -34,6 +34,7 @@ class JobKind(StrEnum):
     PREVIEW = "preview"
     RESOLVE = "resolve"
     ACCESS = "access"
+    SUGGEST = "suggest"
 
 
 class JobState(StrEnum):

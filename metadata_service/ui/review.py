@@ -1,4 +1,4 @@
-"""Review: links that the rules refused, by cause, each with its evidence and what a decision would do."""
+"""Review: links that the rules refused, by cause, and pairs that a model suggests, each with what a decision would do."""
 
 from __future__ import annotations
 
@@ -9,13 +9,18 @@ from fastapi import APIRouter, Query, Request, Response
 
 from idgraph.client import ProfilesClient
 from idgraph.model import paths
+from idgraph.model.callers import Scope
+from idgraph.model.errors import ProfileServiceError
+from idgraph.web.refusals import ForbiddenError
+from metadata_service.storage.sessions import Session
 from metadata_service.ui.deciding import ALWAYS, NEVER, LinkPin
-from metadata_service.ui.page import SignedIn, curl, render
-from metadata_service.ui.profiles import leaves_of, profiles_client, profiles_source
+from metadata_service.ui.page import OwnFields, SignedIn, curl, render, see_other
+from metadata_service.ui.profiles import leaves_of, profiles_client, profiles_rights, profiles_source
 
 router = APIRouter()
 
 LIST = "/ui/review/violations"
+SUGGESTIONS = "/ui/review/suggestions"
 PAGE = 25
 MOST_CALLS = 4
 """For one page: of most profiles nothing is refused, and a call ends after a second."""
@@ -74,6 +79,75 @@ def violations(
         choices=_choices(items[shown]) if items else [],
         curl=curl(profiles_source(request).url, "/v1/links/violations", **params),
     )
+
+
+@router.get(SUGGESTIONS)
+def suggestions(
+    request: Request,
+    session: SignedIn,
+    job: Annotated[str, Query(max_length=100)] = "",
+    cursor: Annotated[str | None, Query(max_length=1000)] = None,
+) -> Response:
+    """A page of pairs that may be one person, of a job; without one, the form that starts it."""
+    return _suggestions(request, session, job, cursor)
+
+
+@router.post(SUGGESTIONS)
+def suggest(request: Request, session: SignedIn, fields: OwnFields) -> Response:
+    """Start the job."""
+    try:
+        body = {
+            "attributes": fields.get("attributes", "").replace(",", " ").split(),
+            "blocking": [
+                line.replace(",", " ").split()
+                for line in fields.get("blocking", "").splitlines()
+                if line.strip()
+            ],
+            "least_weight": float(fields.get("least_weight") or 2),
+        }
+        with profiles_client(request, session, LONGEST_SECONDS) as client:
+            started = client.call("POST", "links", "suggestions", body=body)
+    except ValueError:
+        return _suggestions(
+            request, session, "", None, 422, typed=fields, problem="The least weight is a number."
+        )
+    except ProfileServiceError as error:
+        if error.status not in (409, 422):
+            raise
+        return _suggestions(request, session, "", None, error.status, typed=fields, problem=f"{error}.")
+    return see_other(SUGGESTIONS, job=str(started["id"]))
+
+
+def _suggestions(
+    request: Request, session: Session, job: str, cursor: str | None, status: int = 200, **context: Any
+) -> Response:
+    if Scope.LINKS not in profiles_rights(session).scopes:
+        raise ForbiddenError("reviewing suggestions needs the scope links")
+    found: dict[str, Any] | None = None
+    shown = {"typed": {}, "problem": ""} | context
+    if job:
+        with profiles_client(request, session, LONGEST_SECONDS) as client:
+            found = client.call(
+                "GET", "links", "suggestions", job, params={"cursor": cursor} if cursor else {}
+            )
+            if found["state"] == "failed":
+                shown["problem"] = client.call("GET", "jobs", job).get("error") or "its process ended"
+    return render(
+        request,
+        "suggestions.html",
+        session,
+        status,
+        title="Suggestions",
+        page=found,
+        choices=_pair_choices,
+        curl=curl(profiles_source(request).url, f"/v1/links/suggestions/{job or 'JOB'}"),
+        **shown,
+    )
+
+
+def _pair_choices(pair: list[str]) -> list[tuple[str, LinkPin]]:
+    one, other = pair
+    return [("One person", LinkPin(one, other, ALWAYS)), ("Two persons", LinkPin(one, other, NEVER))]
 
 
 def _claimants(client: ProfilesClient, group: dict[str, Any]) -> list[Claimant]:

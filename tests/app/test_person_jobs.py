@@ -342,3 +342,25 @@ def test_a_decision_over_http_is_found_by_the_next_search(privacy: Privacy) -> N
     assert len(found()) == 2
     with opened_to_read(privacy.idgraph.settings()) as resources:
         assert resources.store.outbox() == []
+
+
+def test_suggestions_are_found_decided_and_left_out_then(privacy: Privacy) -> None:
+    path = "/v1/links/suggestions"
+    asked = ["demographics.age", "activity.platform"]
+    body = {"attributes": asked, "blocking": [[each] for each in asked], "least_weight": -99}
+    problem(privacy.officer.post(path, json=body), 403)
+    done = ended(privacy.ruler, privacy.ruler.post(path, json=body))
+    assert done["state"] == "done"
+    mine = f"{path}/{done['id']}"
+    first = privacy.ruler.get(mine, params={"limit": 2}).json()
+    second = privacy.ruler.get(mine, params={"limit": 2, "cursor": first["next"]}).json()
+    items = [*first["items"], *second["items"]]
+    assert len({tuple(each["pair"]) for each in items}) == 4
+    assert [each["weight"] for each in items] == sorted((each["weight"] for each in items), reverse=True)
+    assert all(each["parts"].keys() == set(asked) for each in items)
+    decision = {"pins": [{"pair": items[0]["pair"], "decision": "never"}], "reason": "two persons"}
+    assert privacy.ruler.post("/v1/links", json=decision).status_code == 200
+    assert items[0]["pair"] not in [each["pair"] for each in privacy.ruler.get(mine).json()["items"]]
+    problem(privacy.ruler.get(f"{path}/none"), 404)
+    protected = ended(privacy.ruler, privacy.ruler.post(path, json={"attributes": ["identity.email", "x"]}))
+    assert (protected["state"], protected["items"]) == ("failed", [])

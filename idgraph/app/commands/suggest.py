@@ -15,7 +15,6 @@ from idgraph.app.commands.links import deciding
 from idgraph.app.exits import error_handler
 from idgraph.app.terminal import counted, escape_control_chars
 from idgraph.model import canonical
-from idgraph.model.errors import ConfigError
 
 commands = typer.Typer(
     no_args_is_help=True, help="Suggestions: who may be one person. Rules decide; a model suggests."
@@ -51,6 +50,7 @@ def find_suggestions(
     It changes nothing. Each pair has a weight, the logarithm to base 2 of its odds, and the part of each attribute. A
     pair that somebody decided on is left out. Protected attributes cannot be compared. With --json: one object per pair.
     """
+    from idgraph.app.jobs.compared_values import compared_values
     from idgraph.jobs.export_file import require_export, write_export
     from idgraph.jobs.suggestions import suggest
 
@@ -60,14 +60,7 @@ def find_suggestions(
         settings = settings_of(context)
         ensure_keyring(settings)
         with wiring.opened_to_read(settings) as resources:
-            records: dict[str, dict[str, str]] = {}
-            for profile in wiring.profile_reader(settings, resources).scan():
-                leaves = {leaf.path: leaf for leaf in profile.leaves if leaf.path in attributes}
-                hidden = sorted(path for path, leaf in leaves.items() if leaf.protected)
-                if hidden:
-                    raise ConfigError(f"policy protects {hidden[0]}: compare other attributes")
-                values = {path: _text(leaf.value) for path, leaf in leaves.items()}
-                records[profile.id] = {path: value for path, value in values.items() if value}
+            records = dict(compared_values(wiring.profile_reader(settings, resources), attributes))
             found = suggest(records, attributes, [each.split(",") for each in block or ()], least_weight)
             pins = resources.store.pins_of(
                 sorted({each.one for each in found} | {each.other for each in found})
@@ -90,10 +83,6 @@ def find_suggestions(
             parts = ", ".join(f"{path} {part:+.1f}" for path, part in each.parts.items())
             print(escape_control_chars(f"{each.one} - {each.other}: {each.weight:.1f} ({parts})"))
         print(counted(len(found), "suggestion"), file=sys.stderr)
-
-
-def _text(value: object) -> str:
-    return value.strip().lower() if isinstance(value, str) else canonical.encode(value).decode()
 
 
 commands.command(

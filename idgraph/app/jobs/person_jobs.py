@@ -166,6 +166,32 @@ class PersonJobThreads(JobThreads):
 
         return cast("JobRecord", self._begun(job, origin))
 
+    def start_suggestions(
+        self,
+        attributes: Sequence[str],
+        blocking: Sequence[Sequence[str]],
+        least_weight: float,
+        clearance: int,
+        origin: Requester,
+    ) -> JobRecord:
+        """Compare all profiles by attributes that a clearance sees. Raises as `start_access` does."""
+        from idgraph.app.jobs.compared_values import compared_values
+        from idgraph.jobs.suggestions import Suggestion, SuggestionJob
+
+        def job(here: Opened, job_id: Callable[[], str]) -> PagedJob:
+            def keep(found: list[Suggestion]) -> None:
+                items = [
+                    {"pair": [each.one, each.other], "weight": each.weight, "parts": dict(each.parts)}
+                    for each in found
+                ]
+                self._keep_preview(job_id(), {"items": items})
+
+            records = compared_values(here.reader.with_clearance(clearance), attributes)
+            total = here.resources.store.count()
+            return SuggestionJob(total, records, attributes, blocking, least_weight, keep)
+
+        return cast("JobRecord", self._begun(job, origin))
+
     def preview(self, job_id: str) -> dict[str, Any] | None:
         """What a preview found: only in the memory of this process, since its examples name persons."""
         return self._previews.get(job_id)

@@ -10,12 +10,14 @@ from fastapi import APIRouter, Depends, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from idgraph.model.callers import Caller, Scope
+from idgraph.model.jobs import JobKind, JobRecord, Requester
 from idgraph.web.conditional import IfMatch, is_listed
 from idgraph.web.refusals import PreconditionError, RefusedRequestError, UnknownSubjectError
+from merge.identity.evidence import Pair
 from merge.identity.persons import Person
 from merge.identity.resolve import Decision, Violation
 from profile_service.api.documents import LinkDocument, answer
-from profile_service.api.rights import require_scope
+from profile_service.api.rights import require_scope, required
 from profile_service.api.routes.profiles import parsed, shown_links
 from profile_service.api.service import LONGEST_PURPOSE, ActingCaller, ProfileService, Service
 from profile_service.link_documents import pin_document
@@ -128,6 +130,39 @@ class RefusedGroups(BaseModel):
     next: str | None
 
 
+class SuggestionsBody(BaseModel):
+    """Which attributes to compare, of profiles that agree on all of one entry of `blocking` (default: on one attribute)."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    attributes: list[Annotated[str, Field(max_length=1024)]] = Field(min_length=2, max_length=20)
+    blocking: list[list[str]] = Field(default=[], max_length=20)
+    least_weight: float = Field(
+        default=2.0, description="Logarithm to base 2 of the odds; 0: as likely as not."
+    )
+    reason: str = Field(default="", max_length=LONGEST_PURPOSE)
+
+
+class SuggestionDocument(BaseModel):
+    """Two profiles that may be one person, and what each attribute adds to the weight."""
+
+    pair: list[str] = Field(min_length=2, max_length=2)
+    weight: float
+    parts: dict[str, float]
+
+
+class SuggestionPage(BaseModel):
+    """A job, and a page of what it found, the heaviest first, without pairs that somebody decided on. There are none before the
+    end, and after a restart of the service."""
+
+    id: str
+    state: str = Field(description="`running`, `done`, `failed`, `cancelled` or `interrupted`.")
+    done: int
+    total: int
+    items: list[SuggestionDocument]
+    next: str | None
+
+
 def _decider(caller: ActingCaller) -> Caller:
     require_scope(caller, Scope.LINKS)
     return caller
@@ -184,6 +219,53 @@ def violations(
     return answer(
         {"items": items, "next": None if place is None else service.cursors.seal(place, "violations")}
     )
+
+
+@router.post("/suggestions", response_model=SuggestionPage, status_code=202)
+def start_suggestions(body: SuggestionsBody, service: Service, caller: Decider) -> Response:
+    """Find pairs of profiles that may be one person: a job that changes nothing. One runs at a time (409)."""
+    origin = Requester(caller.name, body.reason)
+    asked = body.attributes, body.blocking, body.least_weight, caller.clearance
+    job = required(service.rights.jobs).start_suggestions(*asked, origin)
+    return answer(_suggestions(service, caller, job, None, 1), status=202)
+
+
+@router.get("/suggestions/{job}", response_model=SuggestionPage)
+def suggestions(
+    job: str,
+    service: Service,
+    caller: Decider,
+    cursor: Annotated[str | None, Query(max_length=1000)] = None,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+) -> Response:
+    """How far the job is, and what it found."""
+    found = required(service.rights.jobs).record(job, JobKind.SUGGEST)
+    if found is None or found.origin.who != caller.name:
+        raise UnknownSubjectError("this caller has no such job")
+    return answer(_suggestions(service, caller, found, cursor, limit))
+
+
+def _suggestions(
+    service: ProfileService, caller: Caller, job: JobRecord, cursor: str | None, limit: int
+) -> dict[str, Any]:
+    reader = service.reader(caller)
+    links = service.links(reader)
+    found = (required(service.rights.jobs).preview(job.id) or {"items": []})["items"]
+    place = 0 if cursor is None else int(service.cursors.open(cursor, "suggestions"))
+    items: list[dict[str, Any]] = []
+    end = min(len(found), place + 10 * limit)
+    decided = links.decided(name for each in found[place:end] for name in each["pair"])
+    while place < end and len(items) < limit:
+        ends = [parsed(name) for name in found[place]["pair"]]
+        # Whoever was erased since is in the list of the job, and nowhere else.
+        if Pair.of(*ends) not in decided and all(
+            reader.sees_type(end.type) and links.stored(end) for end in ends
+        ):
+            items.append(found[place])
+        place += 1
+    following = service.cursors.seal(str(place), "suggestions") if place < len(found) else None
+    progress = {"done": job.progress.done, "total": job.progress.total}
+    return {"id": job.id, "state": str(job.state), **progress, "items": items, "next": following}
 
 
 def _group(group: RefusedGroup, reader: ProfileReader) -> dict[str, Any]:

@@ -34,6 +34,7 @@ class ScriptedPersonJobs:
         self._jobs: dict[str, JobRecord] = {}
         self._previews: dict[str, dict[str, Any]] = {}
         self.erased: list[Identifier] = []
+        self.suggested: list[tuple[str, str]] = []
 
     def _done(self, kind: JobKind, origin: Requester, progress: Progress) -> JobRecord:
         name, now = f"{len(self._jobs):012x}", int(time.time() * 1000)
@@ -62,6 +63,21 @@ class ScriptedPersonJobs:
 
     def start_spec_preview(self, definition: SpecDefinition, sample: int, origin: Requester) -> JobRecord:
         raise NotImplementedError
+
+    def start_suggestions(
+        self,
+        attributes: Sequence[str],
+        blocking: Sequence[Sequence[str]],
+        least_weight: float,
+        clearance: int,
+        origin: Requester,
+    ) -> JobRecord:
+        del blocking, clearance
+        record = self._done(JobKind.SUGGEST, origin, Progress(4, done=4))
+        parts = {path: 3.0 if number else -1.5 for number, path in enumerate(attributes)}
+        items = [{"pair": list(pair), "weight": least_weight, "parts": parts} for pair in self.suggested]
+        self._previews[record.id] = {"items": items}
+        return record
 
     def preview(self, job_id: str) -> dict[str, Any] | None:
         return self._previews.get(job_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from urllib.parse import quote
 
@@ -45,3 +46,24 @@ def test_who_may_not_decide_has_no_review(shared: Whole) -> None:
     person = reader(shared, "not reviewing", 50)
     assert REVIEW not in person.get("/ui/profiles")
     assert "Ask for access" in person.get(REVIEW, 403)
+
+
+def test_suggestions_are_decided_one_by_one(shared: Whole) -> None:
+    person = reader(shared, "suggesting", 50, Scope.LINKS)
+    page = "/ui/review/suggestions"
+    assert page in person.get(REVIEW)
+    shared.jobs.suggested = [(ANN, BEN), ("user_id:3474", ANN), ("user_id:gone", ANN)]
+    asked = {"attributes": "demographics.age, activity.platform", "least_weight": "4"}
+    assert "is a number" in person.post(page, asked | {"least_weight": "much"}, 422)
+    assert "Find suggestions" in person.post(page, asked | {"attributes": "demographics.age"}, 422)
+    found = person.post(page, asked)
+    assert found.count("weight 4.0") == 2
+    pin = html.unescape(re.findall(r'name="pin-00" value="([^"]*never[^"]*)"', found)[0])
+    back = form(found) | {"pin-00": pin}
+    effect = person.post("/ui/links", back)
+    decided = person.post("/ui/links", form(effect) | {"act": "decide", "reason": "two of a family"})
+    assert "Decided" in decided
+    assert person.get(back["back"]).count("weight 4.0") == 1
+    low = reader(shared, "not suggesting", 50)
+    low.get(page, 403)
+    low.post(page, asked, 403)

@@ -226,6 +226,8 @@ ROUTES: dict[tuple[str, str], set[str]] = {
     ("POST", "/v1/links/preview"): {OFFICER},
     ("POST", "/v1/links"): {OFFICER},
     ("GET", "/v1/links/violations"): {OFFICER},
+    ("POST", "/v1/links/suggestions"): {OFFICER},
+    ("GET", "/v1/links/suggestions/1"): {OFFICER},
     ("POST", "/v1/contacts"): {OFFICER, ISSUER, READER},
     ("POST", "/v1/access-requests"): {OFFICER},
     ("GET", "/v1/access-requests/1"): {OFFICER},
@@ -253,6 +255,7 @@ ROUTES: dict[tuple[str, str], set[str]] = {
 BODIES: dict[str, dict[str, Any]] = {
     "/a": {"status": "given", "source": "web"},
     "/contacts": {"name": "x"},
+    "/suggestions": {"attributes": ["a", "b"]},
     "/links/preview": {"pins": [{"pair": ["user_id:1", "user_id:2"], "decision": "never"}]},
     "/links": {"pins": [{"pair": ["user_id:1", "user_id:2"], "decision": "none"}], "reason": "x"},
     "/access-requests": {"identifier": "user_id:1", "reason": "x"},
