@@ -29,6 +29,7 @@ from metadata_service.ui import (
     jobs,
     overview,
     profiles,
+    requests,
     review,
     rights,
     rules,
@@ -120,6 +121,7 @@ def create_pages(
         flows,
         governing,
         users,
+        requests,
     ):
         app.include_router(module.router)
     app.mount(f"{ROOT}/static", StaticFiles(directory=STATIC))

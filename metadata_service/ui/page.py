@@ -95,6 +95,7 @@ NAVIGATION = (
         "Govern",
         (
             NavigationItem("Policy Changes", "/ui/policy-changes", "lock", "/v1/policy-changes"),
+            NavigationItem("Requests", "/ui/requests", "ask", "/v1/requests"),
             NavigationItem("Users", "/ui/users", "people", "/v1/users"),
             NavigationItem("Keys", "/ui/keys", "key", "/v1/keys"),
             NavigationItem("Audit", "/ui/audit", "audit", "/v1/changes"),

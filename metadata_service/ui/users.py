@@ -88,7 +88,7 @@ def add_user(request: Request, session: SignedIn, service: Service, fields: OwnF
         person = api.NewUser.model_validate(stated)
         made = api.add(person, service, session.caller, fields.get("reason", "")[:1000])
     except (ValidationError, MetadataError) as error:
-        return _users(request, session, service, _status(error), problem=_said(error), typed=stated)
+        return _users(request, session, service, status_of(error), problem=said(error), typed=stated)
     return _users(request, session, service, made=made, sel=made.user.name)
 
 
@@ -114,7 +114,7 @@ def change_user(
             stated = {"rights": _rights(fields)}
         api.change(name, api.UserEdit.model_validate(stated), service, session.caller, reason)
     except (ValidationError, MetadataError) as error:
-        return _users(request, session, service, _status(error), problem=_said(error), sel=name)
+        return _users(request, session, service, status_of(error), problem=said(error), sel=name)
     return see_other(USERS, sel=name, done={"save": "saved"}.get(act, f"{act}d"))
 
 
@@ -172,7 +172,7 @@ def make_key(request: Request, session: SignedIn, service: Service, fields: OwnF
         key = NewKey.model_validate(stated)
         made = key_routes.make(key, service, session.caller, fields.get("reason", "")[:1000])
     except (ValidationError, MetadataError) as error:
-        return _keys(request, session, service, _status(error), problem=_said(error), typed=stated)
+        return _keys(request, session, service, status_of(error), problem=said(error), typed=stated)
     return _keys(request, session, service, made=made)
 
 
@@ -197,7 +197,7 @@ def change_password(request: Request, session: SignedIn, service: Service, field
         wanted = api.PasswordChange(current=fields.get("current", ""), wanted=fields.get("wanted", ""))
         api.change_password(wanted, service, session.caller)
     except (ValidationError, MetadataError) as error:
-        return _keys(request, session, service, _status(error), account_problem=_said(error))
+        return _keys(request, session, service, status_of(error), account_problem=said(error))
     return see_other("/ui/sign-in")
 
 
@@ -210,12 +210,14 @@ def _rights(fields: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def _said(error: ValidationError | MetadataError) -> str:
+def said(error: ValidationError | MetadataError) -> str:
+    """What was wrong with a form."""
     if isinstance(error, ValidationError):
         wrong = error.errors()[0]
         return f"{wrong['loc'][0]}: {wrong['msg']}"
     return str(error)
 
 
-def _status(error: Exception) -> int:
+def status_of(error: Exception) -> int:
+    """The status of the page that says so."""
     return next((STATUS[base] for base in type(error).__mro__ if base in STATUS), 422)

@@ -34,6 +34,7 @@ SHOWN = {
     "dead-letter": "/ui/dead-letters?reason=transform_failed",
     "users": "/ui/users",
     "keys": "/ui/keys",
+    "requests": "/ui/requests?path=identity.email",
     "sign-in": "/ui/sign-in",
 }
 LOOKS: dict[str, dict[str, Any]] = {

@@ -205,7 +205,7 @@ def test_no_page_has_a_serious_barrier(browser: Browser, whole: Whole, theme: st
                 "/ui/profiles",
                 "/ui/profiles/user_id:3474",
             ),
-            *("/ui/users", "/ui/keys", "/ui/none", "/ui/sign-in"),
+            *("/ui/users", "/ui/keys", "/ui/requests", "/ui/none", "/ui/sign-in"),
         ):
             page.goto(path)
             page.wait_for_load_state("networkidle")
@@ -313,3 +313,30 @@ def test_the_first_page_leads_to_what_waits(page: Page, whole: Whole) -> None:
     page.get_by_role("button", name="Resume").click()
     page.get_by_role("status").get_by_text("Resumed").wait_for()
     whole.operations.step(200, JobState.DONE)
+
+
+def test_access_is_asked_for_and_granted_by_another_person(
+    browser: Browser, page: Page, whole: Whole
+) -> None:
+    asking = create_token(whole.site.app.state.service.database, "growth", Role.VIEWER)
+    context = browser.new_context(base_url=whole.site.url)
+    try:
+        own = context.new_page()
+        own.goto("/ui/sign-in?next=/ui/requests%3Fpath%3Didentity.email")
+        own.get_by_text("With a token").click()
+        own.get_by_label("Token").fill(asking)
+        own.get_by_role("button", name="Sign in with it").click()
+        own.get_by_label("Purpose").fill("the summer campaign")
+        own.get_by_role("button", name="Ask", exact=True).click()
+        own.get_by_role("status").get_by_text("Asked.").wait_for()
+        assert axe_violations(own) == []
+        page.get_by_role("link", name="Requests").click()
+        page.get_by_role("row", name="growth").get_by_role("link").click()
+        assert axe_violations(page) == []
+        page.get_by_label("Reason").fill("until the campaign ends")
+        page.get_by_role("button", name="Grant").click()
+        page.get_by_role("status").get_by_text("Granted.").wait_for()
+        own.reload()
+        own.get_by_text("until the campaign ends").wait_for()
+    finally:
+        context.close()

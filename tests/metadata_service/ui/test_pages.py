@@ -32,6 +32,7 @@ PAGES = (
     "/ui/specs/shop-segment",
     "/ui/users",
     "/ui/keys",
+    "/ui/requests",
 )
 segment = partial(quote, safe="")
 EDITOR = "/ui/specs/shop-segment/edit"
