@@ -94,6 +94,7 @@ RIGHTS = (
     _right("PUT", "/v1/attributes/*", *_DRAFT, *_OFFICE),
     _right("POST", "/v1/attributes/*/preview", *_DRAFT, *_OFFICE),
     _right("POST", "/v1/attributes/*/proposal", *_OFFICE),
+    _right("POST", "/v1/attribute-edits", *_PUBLISH, *_OFFICE),
     _right("POST", "/v1/policy-changes/*/approve", *_OFFICE),
     _right("POST", "/v1/policy-changes/*/refuse", *_OFFICE),
     _right("POST", "/v1/redactions", *_OFFICE),

@@ -21,6 +21,7 @@ from metadata_service.api.routes import (
     drafts,
     identity_rules,
     keys,
+    many_attributes,
     pipeline,
     policies,
     requests,
@@ -38,6 +39,8 @@ from metadata_service.ui.profiles import ProfileSource
 ROUTERS = (
     attributes.router,
     attributes.facets_router,
+    many_attributes.edits,
+    many_attributes.events,
     callers.router,
     completions.router,
     identity_rules.router,

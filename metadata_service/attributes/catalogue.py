@@ -22,7 +22,7 @@ from idgraph.web.cursors import ListPage, PageRequest
 from idgraph.web.refusals import BadQueryError, RefusedRequestError, UnknownSubjectError
 from metadata_service.attributes.rules import check_attribute, classification_levels
 from metadata_service.storage.edits import Edit
-from metadata_service.storage.tables import AttributeRow, AttributeVersionRow, SnapshotRow
+from metadata_service.storage.tables import AttributeRow, AttributeVersionRow, ChangeRow, SnapshotRow
 
 MOST_KNOWN = 100_000
 PATHS_A_QUERY = 1000  # well below what every database takes as parameters
@@ -43,7 +43,7 @@ _HAS_PROPOSAL = (
 class AttributeFilter(NamedTuple):
     """The filters of a search; every part that is given must hold, of several values one.
 
-    `words` stand, in any order and case, in path, name or description; `prefix` begins the path. `proposed` are discovered
+    `words` stand, in any order and case, in path, name, description, source or classification; `prefix` begins the path. `proposed` are discovered
     ones for which a detector proposes a policy that nobody decided on.
     """
 
@@ -129,6 +129,19 @@ def known_types(session: Session) -> dict[str, str]:
     query = select(AttributeRow.path, AttributeRow.data_type).where(AttributeRow.status != "retired")
     found = session.execute(query.order_by(AttributeRow.path).limit(MOST_KNOWN))
     return {path: data_type for path, data_type in found}  # noqa: C416 - rows are no pairs to a type checker
+
+
+def discovered_since(session: Session, version: int, most: int) -> list[str]:
+    """The paths that events revealed after a snapshot and that are known, the newest first."""
+    query = (
+        select(ChangeRow.subject)
+        .join(AttributeRow, AttributeRow.path == ChangeRow.subject)
+        .where(ChangeRow.snapshot_version > version, ChangeRow.kind == "attribute")
+        .where(ChangeRow.action == "discovered")
+        .order_by(ChangeRow.id.desc())
+        .limit(most)
+    )
+    return list(dict.fromkeys(session.scalars(query)))
 
 
 def last_versions(session: Session, paths: Iterable[str]) -> dict[str, int]:
@@ -314,7 +327,8 @@ def _latest() -> Select[str]:
 
 
 def _searchable(attribute: AttributeMetadata) -> dict[str, str | int | None]:
-    text = f"{attribute.path}\n{attribute.name}\n{attribute.description}"
+    more = f"{attribute.source or ''}\n{attribute.classification}"
+    text = f"{attribute.path}\n{attribute.name}\n{attribute.description}\n{more}"
     return {
         "path": attribute.path,
         "version": attribute.version,

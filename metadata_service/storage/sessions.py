@@ -61,8 +61,8 @@ class Sessions:
         with self._database.write() as edit:
             return self._keep(edit, None, user_id)
 
-    def find(self, session_id: str) -> Session | None:
-        """None for one that ended."""
+    def find(self, session_id: str, is_use: bool = True) -> Session | None:
+        """None for one that ended. One that is looked at and not used ends when nobody uses it."""
         now = self._clock()
         with self._database.read() as session:
             query = _living(now).where(SessionRow.digest == token_digest(session_id))
@@ -70,7 +70,7 @@ class Sessions:
         if found is None:
             return None
         row, token, user = found
-        if now - row.used > NOTED:
+        if is_use and now - row.used > NOTED:
             with self._database.write() as edit:
                 used = edit.session.get(SessionRow, row.digest)
                 if used is not None:

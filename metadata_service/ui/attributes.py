@@ -30,17 +30,20 @@ from idgraph.web.cursors import PageRequest
 from idgraph.web.path_values import path_value
 from idgraph.web.refusals import PreconditionError, RefusedRequestError
 from metadata_service.api.routes import attributes as api
+from metadata_service.api.routes import many_attributes as many
 from metadata_service.api.service import Service
 from metadata_service.attributes import catalogue
 from metadata_service.attributes.effects import AttributeEffect
 from metadata_service.attributes.lineage import lineage
 from metadata_service.attributes.rules import classification_levels, discovery_defaults
+from metadata_service.storage.database import revision_in
 from metadata_service.storage.sessions import Session
 from metadata_service.ui.lineage import picture
 from metadata_service.ui.page import (
     ATTRIBUTES,
     OwnFields,
     SignedIn,
+    Watching,
     as_json,
     curl,
     may,
@@ -85,6 +88,7 @@ def search(
     page = api.search(service, PageRequest(cursor, limit), wanted, sort)
     with service.database.read() as reading:
         in_force = _in_force(reading, page.items)
+        etag = revision_in(reading).etag
     return render(
         request,
         "attributes.html",
@@ -93,11 +97,51 @@ def search(
         page=page,
         in_force=in_force,
         counts=api.count(service, wanted),
+        etag=etag,
+        may_edit_many=may(session, "POST", "/v1/attribute-edits"),
+        choices=CHOICES,
         wanted=wanted,
         sort=sort,
         sortable=SORTABLE,
         curl=curl(str(request.base_url), "/v1/attributes", **dict(request.query_params.multi_items())),
     )
+
+
+CHOSEN = "chosen:"
+"""With a path behind it, the name of a row's checkbox; its value is the version that the row shows."""
+
+
+@router.get("/ui/attribute-news")
+def news(
+    request: Request, session: Watching, service: Service, since: Annotated[str, Query(max_length=100)]
+) -> Response:
+    """What is new since the list was made; asked every second while somebody looks at it."""
+    require(session, "GET", "/v1/attribute-events")
+    found = many.new_attributes(service, since)
+    if not found.paths:
+        # Nothing to show: the list asks again with what it has.
+        return Response(status_code=204)
+    return render(request, "attribute_news.html", session, since=since, news=found)
+
+
+@router.post("/ui/attribute-edits")
+def edit_many(request: Request, session: SignedIn, service: Service, fields: OwnFields) -> Response:
+    """Promote, reject or classify the rows that were selected."""
+    require(session, "POST", "/v1/attribute-edits")
+    act, level = fields.get("act", ""), fields.get("classification", "")
+    chosen = [
+        {"path": name.removeprefix(CHOSEN), "version": version}
+        for name, version in fields.items()
+        if name.startswith(CHOSEN)
+    ]
+    stated = {"act": act, "reason": fields.get("reason", "").strip(), "attributes": chosen}
+    stated |= {"classification": level} if act == "classify" else {}
+    try:
+        wanted = many.AttributeEdits.model_validate(stated)
+    except ValidationError:
+        raise RefusedRequestError("select at least one attribute, choose what to do, and say why") from None
+    results = many.edit_many(wanted, service, session.caller).results
+    return render(request, "attributes_edited.html", session, title="Edited", act=act, results=results)
 
 
 @router.get(AttributeAddress)

@@ -196,7 +196,17 @@ def _signed_in(request: Request) -> Session:
     return session
 
 
+def _still_signed_in(request: Request) -> Session:
+    session_id = request.cookies.get(cookie_name(request), "")
+    session = sessions_of(request).find(session_id, is_use=False)
+    if session is None:
+        raise NotSignedInError
+    return session
+
+
 SignedIn = Annotated[Session, Depends(_signed_in)]
+Watching = Annotated[Session, Depends(_still_signed_in)]
+"""Of a call that a page makes by itself: it does not keep the session."""
 
 
 async def posted(request: Request) -> dict[str, str]:
@@ -213,7 +223,7 @@ async def posted(request: Request) -> dict[str, str]:
         if len(body) > MOST_FORM_BYTES:
             raise RefusedRequestError(f"a form has at most {MOST_FORM_BYTES:,} bytes")
     try:
-        fields = dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=200))
+        fields = dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=300))
     except ValueError:
         raise RefusedRequestError("the form cannot be read") from None
     return {name: value.replace("\r\n", "\n") for name, value in fields.items()}

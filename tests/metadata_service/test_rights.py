@@ -27,6 +27,7 @@ WRITING: dict[str, set[Role]] = {
     "PUT /v1/attributes/{path}": DRAFT | OFFICE,
     "POST /v1/attributes/{path}/preview": DRAFT | OFFICE,
     "POST /v1/attributes/{path}/proposal": OFFICE,
+    "POST /v1/attribute-edits": PUBLISH | OFFICE,
     "POST /v1/policy-changes/{number}/approve": OFFICE,
     "POST /v1/policy-changes/{number}/refuse": OFFICE,
     "POST /v1/redactions": OFFICE,

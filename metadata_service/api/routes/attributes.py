@@ -46,7 +46,9 @@ AttributePath = Annotated[str, Depends(_path)]
 
 
 async def _wanted(
-    q: Annotated[str, Query(max_length=200, description="Words in path, name or description.")] = "",
+    q: Annotated[
+        str, Query(max_length=200, description="Words in path, name, description, source or classification.")
+    ] = "",
     prefix: Annotated[str, Query(max_length=1024, description="How the path begins.")] = "",
     source: Annotated[list[str] | None, Query()] = None,
     status: Annotated[list[AttributeStatus] | None, Query()] = None,

@@ -40,6 +40,18 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
+// Selecting a row is no filter: the list stays.
+document.addEventListener("change", (event) => { if (event.target.name?.startsWith("chosen:")) event.stopPropagation(); }, true);
+
+// New attributes: the list is read again in place, unless somebody is at work in it. Nobody asks while nobody looks.
+const refresh = () => find("#again")?.dispatchEvent(new Event("refresh"));
+document.addEventListener("click", (event) => { if (event.target.closest?.("[data-refresh]")) refresh(); });
+document.addEventListener("htmx:beforeRequest", (event) => { if (event.target.id === "news" && document.hidden) event.preventDefault(); });
+document.addEventListener("htmx:afterSwap", () => {
+  const isBusy = scrollY > 120 || find("[name^='chosen:']:checked") || document.activeElement?.closest("#filter, #bulk");
+  if (find("#news[data-news]") && !isBusy) refresh();
+});
+
 // A list of facets starts closed where there is no room beside it.
 if (matchMedia("(width < 720px)").matches) find(".facets")?.removeAttribute("open");
 

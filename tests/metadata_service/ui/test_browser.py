@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from idgraph.model.jobs import JobKind, JobState, Requester
+from idgraph.model.schema_changes import SchemaChange
 from metadata_service.storage.tokens import Role, create_token
 from profile_service.api.operations import Work
 from tests.metadata_service.ui.chromium import axe_violations, chromium, signed_in
@@ -134,6 +135,24 @@ def test_an_attribute_is_protected_after_its_consequences_were_read(page: Page) 
     effect.get_by_role("button", name="seal stored values").click()
     page.get_by_text("Saved version").wait_for()
     assert page.locator(".badges").get_by_text("Protected").is_visible()
+
+
+def test_a_new_attribute_appears_by_itself_and_is_promoted(page: Page, whole: Whole) -> None:
+    page.goto("/ui/attributes?q=fresh")
+    page.get_by_text("No attribute matches").wait_for()
+    page.locator("h1").click()
+    changes = [SchemaChange(path="fresh.one", data_type="string", source="crm", first_event="crm/0/1")]
+    whole.client.send(changes)
+    row = page.get_by_role("row", name="fresh.one")
+    row.wait_for()
+    row.get_by_role("checkbox").check()
+    whole.client.send([changes[0].model_copy(update={"path": "fresh.two"})])
+    page.get_by_role("button", name="Show in the list").wait_for()
+    assert row.get_by_role("checkbox").is_checked(), "the selection stays"
+    page.get_by_placeholder("Reason").fill("ours")
+    page.get_by_role("button", name="Promote").click()
+    page.get_by_text("1 of 1 saved").wait_for()
+    assert axe_violations(page) == []
 
 
 def test_a_segment_is_written_estimated_and_published(page: Page) -> None:

@@ -93,3 +93,33 @@ def test_who_may_not_edit_reads(site: Site, role: Role) -> None:
 def test_the_alert_is_shipped() -> None:
     alerts = Path(__file__).parents[3] / "deploy" / "prometheus" / "alerts.yml"
     assert "idgraph_metadata_attributes_over_cap > 0" in alerts.read_text()
+
+
+def test_selected_attributes_are_edited_with_one_reason(site: Site) -> None:
+    site.api().put("/v1/discovery-defaults", json={}).raise_for_status()
+    discover(site, "bulk.a", "bulk.b", source="bulk")
+    person = site.signed_in()
+    listed = person.get("/ui/attributes?q=bulk")
+    assert 'name="chosen:bulk.a" value="1"' in listed
+    person.post("/ui/attribute-edits", {"act": "promote", "reason": "x"}, 422)
+    person.post("/ui/attribute-edits", {"act": "promote", "chosen:bulk.a": "1"}, 422)
+    chosen = {"chosen:bulk.a": "1", "chosen:bulk.b": "7", "reason": "seen"}
+    shown = person.post("/ui/attribute-edits", chosen | {"act": "promote"})
+    assert "1 of 2 saved" in shown
+    assert "meanwhile" in shown
+    person.post("/ui/attribute-edits", chosen | {"act": "classify", "classification": "restricted"})
+    reader = site.signed_in(Role.READER)
+    reader.post("/ui/attribute-edits", chosen | {"act": "promote"}, 403)
+    assert "chosen:" not in reader.get("/ui/attributes?q=bulk")
+
+
+def test_the_list_asks_for_what_is_new(site: Site) -> None:
+    site.api().put("/v1/discovery-defaults", json={}).raise_for_status()
+    person = site.signed_in()
+    asked = re.search(r'hx-get="(/ui/attribute-news\?since=[^"]+)"', person.get("/ui/attributes"))
+    assert asked
+    person.get(asked[1], 204)
+    discover(site, f"news.{SCRIPT}", source="news")
+    page = person.get(asked[1])
+    assert "1 new attribute" in page
+    assert "<script>" not in page
