@@ -113,6 +113,17 @@ def chain(length: int) -> Iterator[dict[str, Any]]:
         yield {"id": str(number), "t": "2026-03-01T09:00:00Z", "source": "chain", "ids": ids}
 
 
+CARTS = [
+    {
+        "id": str(number),
+        "t": "2026-03-01T09:00:00Z",
+        "source": "carts",
+        "ids": [["a_cart", str(number)], ["a_buyer", "x"]],
+    }
+    for number in range(6)
+]
+"""Fragments that are named by what is not counted, of one person whose hub limit is lower."""
+
 UNDONE = [
     {"id": "1", "t": "2026-03-01T09:00:00Z", "source": "undo", "ids": [["undone", "x"], ["other", "y"]]},
     {"id": "2", "t": "2026-03-02T09:00:00Z", "source": "undo", "retracts": "1"},
@@ -124,7 +135,9 @@ UNDONE = [
 def test_from_scratch_as_readers_and_the_projection(tmp_path: Path) -> None:
     cases = list(chosen())
     assert len(cases) >= 50
-    rules = IdentityRules.model_validate(together(cases))
+    stated = together(cases)
+    stated["namespaces"] |= {"a_cart": {"counted": False}, "a_buyer": {"hub_limit": 2}}
+    rules = IdentityRules.model_validate(stated)
     KeyringFile.create(tmp_path / "keyring.json")
     shop = Shop("http://127.0.0.1:9", "none", tmp_path / "keyring.json")
     installation = Installation(tmp_path / "shop", shop)
@@ -138,7 +151,7 @@ def test_from_scratch_as_readers_and_the_projection(tmp_path: Path) -> None:
         pipeline = Pipeline(tmp_path, keys, resources.store, resources.index, snapshot=known)
         pipeline.process(records(200))
         pipeline.data_keys.close()
-        documents = [each for case in cases for each in case["events"]] + UNDONE
+        documents = [each for case in cases for each in case["events"]] + UNDONE + CARTS
         scenario = Scenario({"rules": {}, "events": documents})
         scenario.rules, scenario.index_rules = Rules(rules), IndexRules(lambda _: True, identity=rules)
         scenario.store = resources.store  # type: ignore[assignment]
@@ -170,6 +183,7 @@ def test_from_scratch_as_readers_and_the_projection(tmp_path: Path) -> None:
         wanted = {tuple(map(str, part)) for part in expected(case, scenario.rules)}
         assert wanted <= parts, case["name"]
     assert [len(each["fragments"]) for each in profiles if each["id"].startswith("link:")] == [60]
+    assert [len(each["fragments"]) for each in profiles if each["id"].startswith("a_cart:")] == [6]
     assert {2} == {len(each["fragments"]) for each in profiles if "undone:x" in each["fragments"]}
     assert any(each["id"].startswith("user_id:") and len(each["fragments"]) > 1 for each in profiles)
 
