@@ -14,10 +14,10 @@ from idgraph.app.commands.context import Json, Why, settings_of
 from idgraph.app.exits import Exit, error_handler
 from idgraph.app.terminal import escape_control_chars, print_json, visible_lines
 from idgraph.model.errors import ApprovalNeededError, ConfigError, SpecError
-from idgraph.model.specs import SpecDefinition, SpecStatus
 
 if TYPE_CHECKING:
     from idgraph.model.records import SpecRecord
+    from idgraph.model.specs import SpecDefinition
     from sinks.http.metadata import MetadataClient
 
 VERSIONS = "versions.json"
@@ -91,6 +91,8 @@ def _compared(folder: Path, client: MetadataClient) -> list[FolderSpec]:
 
 
 def _state(spec: FolderSpec, client: MetadataClient) -> str:
+    from idgraph.model.specs import SpecStatus
+
     here, there, base = spec.here, spec.there, spec.base
     if there is None:
         return "only here"
