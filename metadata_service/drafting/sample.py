@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from idgraph.model import canonical
+from metadata_service.specs.rules import check_payload
 from transforms.schema.detection import shaped_key, tests_of
 from transforms.spec.pointers import epoch_milliseconds
 
 NAMES: dict[str, Any] = json.loads(Path(__file__).with_name("names.json").read_bytes())
 """What names mean, as words in lower case."""
 MOST_LEAVES = 500
+MOST_KEYS = 20
 MOST_VALUES = 100
 """Of each leaf whose shape is looked at."""
 
@@ -100,10 +102,11 @@ class Sample(NamedTuple):
 
 
 def read_sample(events: Sequence[dict[str, Any]]) -> Sample:
-    """At most `MOST_LEAVES` leaves. Null is no value, and an array is one."""
+    """At most `MOST_LEAVES` leaves. Null is no value, and an array is one. Raises SpecError."""
     found: dict[tuple[str, ...], SampleLeaf] = {}
     is_cut = False
     for number, event in enumerate(events):
+        check_payload(event, f"/events/{number}")
         for keys, value in _leaves(event, ()):
             if keys not in found and len(found) < MOST_LEAVES:
                 found[keys] = SampleLeaf(keys)
@@ -118,6 +121,8 @@ def read_sample(events: Sequence[dict[str, Any]]) -> Sample:
 def _unusual(leaf: SampleLeaf, above: set[tuple[str, ...]]) -> str | None:
     if leaf.keys in above:
         return "in some events an object stands there, whose leaves are mapped"
+    if len(leaf.keys) > MOST_KEYS:
+        return "it stands too deep"
     if any(not words(key) or len(key) > 100 or "|" in key or shaped_key(key) for key in leaf.keys):
         return "a key of it is no name"
     return None

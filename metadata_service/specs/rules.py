@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from idgraph.model import canonical
 from idgraph.model.errors import SpecError
 from idgraph.model.paths import escape, join, split
 from idgraph.model.specs import SpecDefinition, SpecType
@@ -33,6 +34,14 @@ def check_spec(definition: SpecDefinition, compile_spec: CompileSpec) -> None:
     _check_type(definition)
     _check_places(definition)
     _check_evidence(definition)
+
+
+def check_payload(payload: Any, pointer: str) -> None:
+    """Raises SpecError for what no event may hold, such as half of a surrogate pair."""
+    try:
+        canonical.encode(payload)
+    except (ValueError, RecursionError):
+        raise SpecError("not JSON as events have it", pointer) from None
 
 
 def _check_numbers(value: Any, pointer: str = "") -> None:

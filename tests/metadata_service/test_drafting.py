@@ -179,6 +179,20 @@ def test_a_sample_without_an_identifier_is_refused() -> None:
         draft_spec("x", "app", "*", [{"temperature": 21.5}])
 
 
+def test_what_no_event_may_hold_is_refused_and_what_is_too_deep_is_left_out() -> None:
+    """Found: half of a surrogate pair crashed the service, and a deep leaf made a spec that no service takes."""
+    for event in ({"user_id": "\ud800"}, {"user_id": "1", "\ud800": 1}):
+        with pytest.raises(SpecError) as refused:
+            draft_spec("x", "app", "*", [{"user_id": "1"}, event])
+        assert refused.value.pointer == "/events/1"
+    deep: Any = 1
+    for _ in range(200):
+        deep = {"a": deep}
+    draft = draft_spec("x", "app", "*", [{"user_id": "1", "b": deep}])
+    check_spec(draft.definition, packaged_compiler)
+    assert [each.maps_to for each in draft.lines] == [["identity.userId"], []]
+
+
 KEYS = st.sampled_from(
     ["a", "id", "user_id", "Ab_c9", "@x", "a.b", "a|b", "*", "&1", "$", "#2", "[0]", "\\", "email", "event"]
 ) | st.text(max_size=5)

@@ -27,7 +27,7 @@ from metadata_service.specs import catalogue as specs
 from metadata_service.specs.approval import SpecActivation, in_force, opened_by_definition, opened_by_spec
 from metadata_service.specs.health import spec_health
 from metadata_service.specs.preview import PreviewRecord, preview_event
-from metadata_service.specs.rules import check_spec
+from metadata_service.specs.rules import check_payload, check_spec
 from metadata_service.storage.edits import Edit
 
 router = APIRouter(prefix="/v1/specs", tags=["specs"])
@@ -70,6 +70,7 @@ class SpecPreview(BaseModel):
 def preview(tried: SpecPreview, service: Service) -> PreviewRecord:
     """What a spec makes of one event, without values that policy protects. Nothing is stored."""
     check_spec(tried.definition, service.compile_spec)
+    check_payload(tried.payload, "/payload")
     with service.database.read() as session:
         return preview_event(session, tried.definition, tried.payload)
 

@@ -368,6 +368,11 @@ def test_the_preview_is_a_call_too(site: Site) -> None:
     )
     assert lost["problem"]
     assert "ictoria" not in json.dumps(lost)
+    broken = {"definition": definition, "payload": {"a": "\ud800"}}
+    answer = site.api().post(
+        "/v1/specs/preview", content=json.dumps(broken), headers={"Content-Type": "application/json"}
+    )
+    assert (answer.status_code, answer.json()["pointer"]) == (422, "/payload")
 
 
 def test_who_drafts_does_not_publish(site: Site) -> None:
