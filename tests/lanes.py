@@ -22,6 +22,7 @@ LONG = (
     "app/test_cli.py::test_bench_passes_its_words_on",
     "app/test_commands_killed.py",
     "app/test_erase_killed.py",
+    "app/test_person_jobs.py::test_suggestions_are_found",
     "benchmarks/",
     "contracts/test_erasure.py::test_a_killed_erasure_leaves_each_fragment_whole_or_erased[dynamodb-0.01]",
     "contracts/test_erasure.py::test_a_killed_erasure_leaves_each_fragment_whole_or_erased[dynamodb-0.06]",

@@ -64,6 +64,15 @@ def test_a_refused_link_is_decided_by_keyboard(page: Page, whole: Whole) -> None
     assert axe_violations(page) == []
     page.get_by_role("button", name=re.compile("^Unlink, ")).click()
     page.get_by_text("Decided", exact=True).wait_for()
+    whole.jobs.suggested = [("user_id:7101", "user_id:7102")]
+    page.goto("/ui/review/suggestions")
+    page.get_by_label("Attributes to compare").fill("demographics.age activity.platform")
+    assert axe_violations(page) == []
+    page.get_by_role("button", name="Find suggestions").click()
+    page.get_by_role("button", name="One person…").wait_for()
+    assert axe_violations(page) == []
+    page.get_by_role("button", name="One person…").click()
+    page.get_by_role("button", name="Link, 1 pin").wait_for()
 
 
 @pytest.fixture
