@@ -1,5 +1,5 @@
 """Requests for access: a person asks to see an attribute above their clearance, another one grants it until a day, refuses, or asks
-back. Purpose and reasons are those of the edits; rows are never changed, and the newest answer holds.
+back. Rows are never changed, and the newest answer holds.
 
 A grant is of the levels that there were: what is above them later, it does not show.
 """
@@ -85,7 +85,9 @@ def ask(edit: Edit, wish: GrantWish) -> int:
     if not list(find_attributes(edit.session, [wish.path])):
         raise UnknownSubjectError("no attribute has this path")
     _require_end(wish.until, edit.at)
-    row = GrantRequestRow(snapshot_version=edit.version, subject=wish.path, until=wish.until)
+    row = GrantRequestRow(
+        snapshot_version=edit.version, subject=wish.path, purpose=wish.purpose, until=wish.until
+    )
     edit.session.add(row)
     edit.record("grant", wish.path, None, "requested")
     edit.session.flush()
@@ -97,6 +99,7 @@ def answer(
     caller: TokenRecord,
     number: int,
     action: Literal["granted", "refused", "asked"],
+    reason: str,
     until: datetime | None,
 ) -> None:
     """Decide on a request, as another person. Raises ClashError for one that was decided, ForbiddenError to grant what the caller
@@ -117,26 +120,27 @@ def answer(
         edit,
         found,
         action,
+        reason,
         until if action == "granted" else None,
         "approved" if action == "granted" else action,
     )
 
 
-def reply(edit: Edit, number: int) -> None:
+def reply(edit: Edit, number: int, reason: str) -> None:
     """The answer of who asked to a question. Raises ClashError, UnknownSubjectError."""
     found = _own(edit, number)
     if found.state != "asked":
         raise ClashError(f"nothing was asked back about request {number}")
-    _step(edit, found, "replied", None, "replied")
+    _step(edit, found, "replied", reason, None, "replied")
 
 
-def end(edit: Edit, caller: TokenRecord, number: int) -> None:
+def end(edit: Edit, caller: TokenRecord, number: int, reason: str) -> None:
     """Take a request back, or end a grant early; for who asked, and for those who answer. Raises ClashError,
     UnknownSubjectError."""
     found = get_grant(edit.session, number, edit.at) if caller.role in ANSWERING else _own(edit, number)
     if found.state in ("refused", "ended"):
         raise ClashError(f"request {number} is {found.state} already")
-    _step(edit, found, "ended", None, "revoked")
+    _step(edit, found, "ended", reason, None, "revoked")
 
 
 def get_grant(session: Session, number: int, now: datetime, person: str | None = None) -> GrantRecord:
@@ -192,9 +196,16 @@ def _own(edit: Edit, number: int) -> GrantRecord:
     return get_grant(edit.session, number, edit.at, person_of(edit.actor))
 
 
-def _step(edit: Edit, found: GrantRecord, action: Step, until: datetime | None, recorded: Action) -> None:
+def _step(
+    edit: Edit, found: GrantRecord, action: Step, reason: str, until: datetime | None, recorded: Action
+) -> None:
     row = GrantAnswerRow(
-        request_id=found.id, snapshot_version=edit.version, action=action, until=until, level=found.level
+        request_id=found.id,
+        snapshot_version=edit.version,
+        action=action,
+        reason=reason,
+        until=until,
+        level=found.level,
     )
     edit.session.add(row)
     edit.record("grant", found.path, None, recorded)
@@ -223,7 +234,7 @@ def _records(
         .order_by(GrantAnswerRow.id)
     )
     for row, edit in session.execute(query):
-        stated = {"action": row.action, "until": row.until, **edit.provenance()}
+        stated = {**edit.provenance(), "action": row.action, "until": row.until, "reason": row.reason}
         steps[row.request_id].append(GrantStep.model_validate(stated))
     records = []
     for each in found:
@@ -235,7 +246,7 @@ def _records(
                     id=each.row.id,
                     path=each.row.subject,
                     person=person_of(each.edit.actor),
-                    purpose=each.edit.reason,
+                    purpose=each.row.purpose,
                     asked=each.edit.at,
                     until=each.row.until,
                     state=is_,

@@ -261,13 +261,14 @@ class SpecUseRow(Base):
 
 
 class GrantRequestRow(Base):
-    """Somebody asks to see an attribute; who, when and for what purpose is with the version."""
+    """Somebody asks to see an attribute; who and when is with the version. The purpose is not: every reader sees that."""
 
     __tablename__ = "grant_requests"
 
     id: Mapped[int] = mapped_column(Counter, primary_key=True)
     snapshot_version: Mapped[int] = mapped_column(ForeignKey("snapshots.version"), index=True)
     subject: Mapped[str] = mapped_column(Ordered)
+    purpose: Mapped[str] = mapped_column(Text)
     until: Mapped[datetime] = mapped_column(UtcTime)
 
 
@@ -280,6 +281,7 @@ class GrantAnswerRow(Base):
     request_id: Mapped[int] = mapped_column(ForeignKey("grant_requests.id"), index=True)
     snapshot_version: Mapped[int] = mapped_column(ForeignKey("snapshots.version"), index=True)
     action: Mapped[str] = mapped_column(String(20))
+    reason: Mapped[str] = mapped_column(Text)
     level: Mapped[int]
     until: Mapped[datetime | None] = mapped_column(UtcTime)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from fastapi import APIRouter, Request, Response
@@ -18,7 +19,9 @@ from metadata_service.attributes.catalogue import AttributeFilter, find_attribut
 from metadata_service.attributes.policy_changes import list_policy_changes
 from metadata_service.specs.catalogue import count_active_specs
 from metadata_service.storage.edits import list_changes
+from metadata_service.storage.grants import list_grants
 from metadata_service.storage.sessions import Session
+from metadata_service.storage.tokens import person_of
 from metadata_service.ui.jobs import subject
 from metadata_service.ui.page import (
     HOME,
@@ -115,6 +118,12 @@ def _waiting(reading: Reading, session: Session) -> Iterator[WaitingDecision]:
             yield WaitingDecision(
                 f"{len(others)}{more}", "Edits weaken protection", says, "Decide", url, is_harm=True
             )
+    if may(session, "POST", "/v1/requests/1/answer"):
+        asked = list_grants(reading, PageRequest(None, MOST_PENDING), datetime.now(UTC), state="waits").items
+        asked = [each for each in asked if each.person != person_of(session.caller.name)]
+        if asked:
+            says = f"{asked[0].person} asks to see {asked[0].path}"
+            yield WaitingDecision(f"{len(asked)}", "Requests for access", says, "Answer", "/ui/requests")
     if may(session, "POST", "/v1/attributes/a/proposal"):
         proposed = total_attributes(reading, AttributeFilter(proposed=True))
         if proposed:

@@ -126,6 +126,7 @@ def test_one_sees_ones_own_requests_only(office: Office) -> None:
     assert_problem(other.post(f"/v1/requests/{request['id']}/end", json={"reason": "x"}), 404)
     assert_problem(other.post(f"/v1/requests/{request['id']}/reply", json={"reason": "x"}), 404)
     assert len(office.officer.get("/v1/requests").json()["items"]) == 1
+    assert "summer campaign" not in other.get("/v1/changes").text
     assert office.officer.get("/v1/requests", params={"mine": True}).json()["items"] == []
     for _ in range(2):
         office.asked()

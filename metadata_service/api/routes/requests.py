@@ -61,7 +61,7 @@ def get(number: Number, service: Service, caller: Acting) -> GrantRecord:
 @router.post("", status_code=201)
 def ask(wish: GrantWish, service: Service, caller: Acting) -> GrantRecord:
     """Ask to see an attribute, and what is below it."""
-    with service.database.write(caller.name, wish.purpose) as edit:
+    with service.database.write(caller.name) as edit:
         number = grants.ask(edit, wish)
     return get(number, service, caller)
 
@@ -69,24 +69,24 @@ def ask(wish: GrantWish, service: Service, caller: Acting) -> GrantRecord:
 @router.post("/{number}/answer", responses={409: {"description": "The same person, or decided already."}})
 def answer(number: Number, decision: GrantAnswer, service: Service, caller: Acting) -> GrantRecord:
     """Grant it until a day, refuse it, or ask back. Nobody grants to themselves, or what they do not see."""
-    with service.database.write(caller.name, decision.reason) as edit:
-        grants.answer(edit, caller, number, decision.action, decision.until)
+    with service.database.write(caller.name) as edit:
+        grants.answer(edit, caller, number, decision.action, decision.reason, decision.until)
     return get(number, service, caller)
 
 
 @router.post("/{number}/reply")
 def reply(number: Number, said: GrantReply, service: Service, caller: Acting) -> GrantRecord:
     """Answer a question about one's own request, which waits again."""
-    with service.database.write(caller.name, said.reason) as edit:
-        grants.reply(edit, number)
+    with service.database.write(caller.name) as edit:
+        grants.reply(edit, number, said.reason)
     return get(number, service, caller)
 
 
 @router.post("/{number}/end")
 def end(number: Number, said: GrantReply, service: Service, caller: Acting) -> GrantRecord:
     """Take a request back, or end a grant before its day."""
-    with service.database.write(caller.name, said.reason) as edit:
-        grants.end(edit, caller, number)
+    with service.database.write(caller.name) as edit:
+        grants.end(edit, caller, number, said.reason)
     return get(number, service, caller)
 
 

@@ -41,6 +41,8 @@ def test_a_viewer_asks_and_an_officer_grants(site: Site) -> None:
     assert f'value="{PATH}"' in shown
     place = ask(growth, "the summer campaign")
     assert "the summer campaign" in officer.get("/ui/requests")
+    assert "Requests for access" in officer.get("/ui/")
+    assert "Requests for access" not in growth.get("/ui/")
     number = place.rpartition("/")[2]
     assert 'value="granted"' not in growth.get(f"/ui/requests?sel={number}")
     growth.post(place, {"act": "granted", "reason": "mine"}, 403)

@@ -116,11 +116,17 @@ def test_what_is_granted_to_a_person_comes_with_their_keys(both: Both) -> None:
         ("bob", "d", datetime.now(UTC)),
     ):
         with both.database.write(person, "a purpose") as edit:
-            request = GrantRequestRow(snapshot_version=edit.version, subject=path, until=until)
+            request = GrantRequestRow(snapshot_version=edit.version, subject=path, purpose="p", until=until)
             edit.session.add(request)
             edit.session.flush()
         with both.database.write("officer", "a reason") as edit:
-            given = {"request_id": request.id, "action": "granted", "level": 30, "until": until}
+            given = {
+                "request_id": request.id,
+                "action": "granted",
+                "reason": "r",
+                "level": 30,
+                "until": until,
+            }
             edit.session.add(GrantAnswerRow(snapshot_version=edit.version, **given))
     for owner, paths in (("ann", [("a.b", 30)]), ("ann2", []), ("bob", [("c", 30)])):
         both.ask_until(tokens[owner], 200)
