@@ -88,7 +88,8 @@ class StageReport(BatchCounts, array_like=True, kw_only=True):
     """The report of one task, or of all tasks of a micro-batch once added up: its counters and side outputs.
 
     `dead` counts dead letters by reason; `set_aside` names some of them. `dead_letters` are left for the driver to put.
-    `sources` counts records by configured source. `refused` are fragments with a data key of which a tombstone refused an event or a change.
+    `sources` counts records by configured source. `refused` are fragments with a data key of which a tombstone refused an
+    event or a change.
     """
 
     dead: dict[str, int] = field(default_factory=dict)
