@@ -109,7 +109,9 @@ def effect_of(session: Session, planned: PlannedAttribute, callers: Iterable[Cal
         sealed=sorted(sealed),
         opened=[each for each, was, is_ in places if was.is_protected and not is_.is_protected],
         reindexed=[
-            each for each, was, is_ in places if was.indexable != is_.indexable and not is_.is_protected
+            each
+            for each, was, is_ in places
+            if not is_.is_protected and is_.indexable != (was.indexable and not was.is_protected)
         ],
         decides_anew=before is not None and any(each.name in ("policy", "sources") for each in changes),
         job=REENCRYPT if sealed else None,

@@ -61,6 +61,7 @@ def test_opening_needs_a_second_person_and_leaves_what_is_sealed(payroll: Runnin
     found = effect(payroll, "payroll.salary", encryption="none")
     assert found["weakens"]
     assert (found["opened"], found["sealed"], found["job"]) == (["payroll.salary"], [], None)
+    assert found["reindexed"] == ["payroll.salary"], "for values that nobody sealed while it was protected"
     assert found["gains"] == ["support", "the profiles"]
 
 
