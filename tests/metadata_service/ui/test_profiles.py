@@ -117,3 +117,15 @@ def test_an_attribute_says_how_many_profiles_have_it_by_what_its_reader_sees(who
     sealed = person.get("/ui/attributes/identity.email?values=true")
     assert "Not known" not in sealed
     assert "ictoria" not in sealed
+
+
+def test_what_is_over_a_cap_is_stored_and_stays_out_of_the_catalogue(whole: Whole) -> None:
+    admin = whole.site.api()
+    admin.put("/v1/discovery-defaults", json={"most_attributes": 0}).raise_for_status()
+    whole.process([raw(EVENT | {"messageId": "m-cap", "experiments": {"button": "blue"}}, source="segment")])
+    assert "blue" in whole.site.signed_in().get(PERSON)
+    assert admin.get("/v1/attributes/experiments.button").status_code == httpx.codes.NOT_FOUND
+    assert admin.get("/v1/discovery-counts").json()["days"][0]["waiting"]
+    admin.put("/v1/discovery-defaults", json={}).raise_for_status()
+    whole.process([raw(EVENT | {"messageId": "m-room", "experiments": {"button": "red"}}, source="segment")])
+    assert admin.get("/v1/attributes/experiments.button").status_code == httpx.codes.OK
