@@ -54,6 +54,7 @@ COMMANDS = {
     "users": "users:commands",
     "audit": "audit:commands",
     "keys": "keys:commands",
+    "sandboxes": "sandboxes:commands",
     "store": "store:commands",
     "index": "index:commands",
     "serve": "services:commands",
@@ -86,6 +87,10 @@ def root(
             "--config", "-c", help="Configuration file. Default: $IDGRAPH_CONFIG, then ./idgraph.toml."
         ),
     ] = None,
+    sandbox: Annotated[
+        str | None,
+        typer.Option(help="Work in a sandbox of production, with a store, an index and keys of its own."),
+    ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print more on standard error.")] = False,
     log_format: Annotated[
         LogFormat,
@@ -116,7 +121,7 @@ def root(
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
         for handler in logging.getLogger().handlers:
             handler.addFilter(lambda record: Path(record.pathname).parent.name != "py4j")
-    context.obj = config
+    context.obj = config, sandbox
 
 
 def command_line(names: Iterable[str] = COMMANDS) -> typer.Typer:
@@ -149,7 +154,7 @@ def _named(words: Sequence[str]) -> Iterable[str]:
     """The command that the words name; all of them where that is not plain."""
     waiting = iter(words)
     for word in waiting:
-        if word in ("-c", "--config", "--log-format"):
+        if word in ("-c", "--config", "--sandbox", "--log-format"):
             next(waiting, None)
         elif word not in ("-v", "--verbose"):
             return (word,) if word in COMMANDS else COMMANDS

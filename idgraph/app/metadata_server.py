@@ -96,7 +96,9 @@ def application(settings: Settings) -> FastAPI:
     url = profiles.url or f"http{'s' if profiles.certificate_file else ''}://{host}:{profiles.port}"
     source = ProfileSource(url, metadata.ca_file, profiles.allow_plain_http)
     app = create_app(
-        ServiceSettings(settings.database_url(), key),
+        ServiceSettings(
+            settings.database_url(), key, sandboxes=settings.sandboxes(), sandbox=settings.sandbox
+        ),
         profile_source=source,
         openid=wiring.single_sign_on(settings),
     )

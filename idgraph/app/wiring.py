@@ -466,3 +466,11 @@ def job_runner(settings: Settings) -> Iterator[JobRunner]:
 def tombstone_file(settings: Settings) -> Path:
     """Where tombstones stand apart from the store."""
     return settings.directory / "tombstones.jsonl"
+
+
+def sandbox_names(settings: Settings) -> list[str]:
+    """The sandboxes of production, which have copies of persons; of a sandbox none."""
+    from metadata_service.sandboxes.folder import SandboxFolder
+
+    place = settings.sandboxes()
+    return [] if place is None else SandboxFolder(place).names()

@@ -112,6 +112,9 @@ RIGHTS = (
     _right("POST", "/v1/segments/check", *_DRAFT),
     _right("PUT", "/v1/views/*", *_PUBLISH),
     _right("PUT", "/v1/segments/*", *_PUBLISH),
+    _right("POST", "/v1/sandboxes", *_DRAFT),
+    _right("POST", "/v1/sandboxes/*/promote", *_DRAFT, *_OFFICE),
+    _right("DELETE", "/v1/sandboxes/*", *_PUBLISH),
 )
 """The first that fits a call decides; a call that none fits is for admins. What may be in the body is up to the route: of the
 roles that may PUT an attribute each changes its own fields, and an analyst's spec stays a draft."""

@@ -25,6 +25,7 @@ from metadata_service.api.routes import (
     pipeline,
     policies,
     requests,
+    sandboxes,
     specs,
     users,
 )
@@ -59,6 +60,7 @@ ROUTERS = (
     specs.health_router,
     keys.router,
     requests.router,
+    sandboxes.router,
     users.router,
     users.own,
     *definitions.ROUTERS,

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, cast
 
 from fastapi import Depends, Query, Request
@@ -92,12 +93,15 @@ class ServiceSettings:
     """`database_url` is `sqlite:///FILE` or `postgresql+psycopg://...` (needs the extra `postgresql`).
 
     `key` signs snapshots and the history. `poll_seconds` is how soon a waiting reader sees what another process wrote.
+    `sandboxes` is where sandboxes are made, None where there can be none; `sandbox` is the one that this service is of.
     """
 
     database_url: str
     key: ServiceKey | None = None
     poll_seconds: float = 0.04
     max_body_bytes: int = 16 * 1024 * 1024
+    sandboxes: Path | None = None
+    sandbox: str = ""
 
     def __post_init__(self) -> None:
         if self.poll_seconds <= 0:

@@ -231,6 +231,16 @@ def put_in_force(edit: Edit, name: str, version: int) -> None:
     edit.session.flush()
 
 
+def copy_spec(edit: Edit, document: SpecDocument) -> None:
+    """Store a version of another catalogue with its number and status, after the older ones of its name."""
+    stated = document.model_dump_json(include=set(SpecDefinition.model_fields) - {"status"})
+    _store(edit, document.name, document.version, stated)
+    if document.status is SpecStatus.ACTIVE:
+        put_in_force(edit, document.name, document.version)
+    else:
+        edit.session.get_one(SpecVersionRow, (document.name, document.version)).status = document.status
+
+
 def _retire(edit: Edit, name: str, version: int) -> None:
     edit.session.get_one(SpecVersionRow, (name, version)).status = SpecStatus.RETIRED
     row = edit.session.get_one(SpecRow, name)

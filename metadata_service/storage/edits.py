@@ -69,6 +69,7 @@ Kind = Literal[
     "token",
     "user",
     "grant",
+    "sandbox",
     "call",
 ]
 Action = Literal[
@@ -80,6 +81,7 @@ Action = Literal[
     "asked",
     "replied",
     "disabled",
+    "deleted",
     "activated",
     "retired",
     "discovered",

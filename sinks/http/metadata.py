@@ -30,6 +30,14 @@ from idgraph.model.records import (
     SpecVersionRecord,
     UnmappedRecord,
 )
+from idgraph.model.sandboxes import (
+    PromotedItem,
+    PromotedList,
+    SandboxComparison,
+    SandboxList,
+    SandboxPromotion,
+    SandboxRecord,
+)
 from idgraph.model.schema_changes import RefusedSchemaChange, SchemaChange
 from idgraph.model.snapshot_changes import SnapshotChanges
 from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
@@ -261,6 +269,29 @@ class MetadataClient:
         body = {"source": source, "prefix": prefix, "dry_run": dry_run}
         params = {"reason": reason} if reason else {}
         return self._http.get_model(PurgeRecord, "POST", "/v1/attribute-purges", json=body, params=params)
+
+    def sandboxes(self) -> list[SandboxRecord]:
+        """All sandboxes, by name."""
+        return self._http.get_model(SandboxList, "GET", "/v1/sandboxes").items
+
+    def create_sandbox(self, name: str, reason: str = "") -> SandboxRecord:
+        """Copy the metadata. Raises RefusedError for a name that is taken, or where there can be none."""
+        body = {"name": name, "reason": reason}
+        return self._http.get_model(SandboxRecord, "POST", "/v1/sandboxes", json=body)
+
+    def compare_sandbox(self, name: str) -> SandboxComparison:
+        """What differs between a sandbox and production. Raises NotFoundError."""
+        return self._http.get_model(SandboxComparison, "GET", f"/v1/sandboxes/{quoted(name)}/comparison")
+
+    def promote_sandbox(self, name: str, wanted: SandboxPromotion) -> list[PromotedItem]:
+        """Publish edits of a sandbox. Raises NotFoundError, RefusedError where production moved on."""
+        place = f"/v1/sandboxes/{quoted(name)}/promote"
+        body = wanted.model_dump(mode="json")
+        return self._http.get_model(PromotedList, "POST", place, json=body).items
+
+    def delete_sandbox(self, name: str, reason: str = "") -> None:
+        """Remove a sandbox with its profiles. Raises NotFoundError."""
+        self._http.call("DELETE", f"/v1/sandboxes/{quoted(name)}", params={"reason": reason})
 
     def close(self) -> None:
         self._http.close()

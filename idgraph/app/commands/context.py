@@ -44,8 +44,13 @@ def settings_of(context: typer.Context) -> Settings:
     """The configuration that the command line named. Raises ConfigError."""
     from idgraph.app.settings.document import load
 
-    given: Path | None = context.find_root().obj
-    return load(given)
+    given: tuple[Path | None, str | None] = context.find_root().obj
+    settings = load(given[0])
+    if given[1] is None:
+        return settings
+    from idgraph.app.settings.sandbox import in_sandbox
+
+    return in_sandbox(settings, given[1])
 
 
 def origin_of(who: str, why: str) -> Requester:

@@ -137,16 +137,19 @@ def _erase(
         print(f"nothing is stored under it; {why}", file=sys.stderr)
         _show_dead_letters(found.dead_letters)
         _report_kept(found.counts)
+        _report_sandboxes(settings)
         raise typer.Exit(Exit.NOT_FOUND)
     led_there = {each.fragment_id: _led_there(each, asked) for each in found.fragments}
     if dry_run:
         _show_preview(found, led_there, as_json)
+        _report_sandboxes(settings)
         return
     if receipt_file is not None:
         from idgraph.jobs.export_file import require_place
 
         require_place(receipt_file)
     if not yes:
+        _report_sandboxes(settings)
         for name, because in led_there.items():
             print(escape_control_chars(f"{name}  by {because}"), file=sys.stderr)
         _show(found.counts, as_json=False, to_people=True)
@@ -171,6 +174,7 @@ def _erase(
         _show(erased, as_json)
     _show_dead_letters([each for each in found.dead_letters if not each.certain])
     _report_kept(erased)
+    _report_sandboxes(settings)
     for path in erasure.paths_to_redact:
         print(
             f"the attribute path {escape_control_chars(path)} is made of their values; redact it: idgraph attributes redact PATH",
@@ -277,5 +281,13 @@ def _report_kept(counts: Erased) -> None:
             f"{counted(counts.possible_dead_letters, 'dead letter')} may be the person's and will stay: look at them "
             "with `idgraph dead-letters show ID --reveal`, and remove the person's with "
             "`idgraph dead-letters drop ID`",
+            file=sys.stderr,
+        )
+
+
+def _report_sandboxes(settings: Settings) -> None:
+    for name in wiring.sandbox_names(settings):
+        print(
+            f"the sandbox {name} may have the person too: idgraph --sandbox {name} erase, with the same names",
             file=sys.stderr,
         )

@@ -7,6 +7,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
+from idgraph.app import wiring
 from idgraph.app.settings.document import Settings
 from idgraph.jobs.erase.erasure import Erased, Erasure, ErasureJob
 from idgraph.jobs.erase.receipt import receipt
@@ -93,6 +94,7 @@ class PersonErasure:
                 erased,
                 cut_short,
                 settings.keys.backup_days,
+                wiring.sandbox_names(settings),
             )
             keep(self.receipt)
             return erased

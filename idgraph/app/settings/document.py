@@ -215,11 +215,17 @@ class Settings(BaseModel):
     oidc: OidcSettings = OidcSettings()
     sources: tuple[Source, ...] = Field(default=(), description="Sources of the flow, as [[sources]].")
     _file: Path | None = PrivateAttr(default=None)
+    _sandbox: str = PrivateAttr(default="")
 
     @property
     def file(self) -> Path | None:
         """Where it was read from; None where the environment and the defaults are all."""
         return self._file
+
+    @property
+    def sandbox(self) -> str:
+        """The sandbox that these are the settings of; empty for production."""
+        return self._sandbox
 
     @field_validator("directory", "keyring", mode="before")
     @classmethod
@@ -293,6 +299,11 @@ class Settings(BaseModel):
         if not isinstance(source, FileSource):
             raise ConfigError(f"source {name} is in Kafka, not in files")
         return source
+
+    def sandboxes(self) -> Path | None:
+        """Folder of the sandboxes; None where there can be none."""
+        is_embedded = self.store.kind == "sqlite" and self.index.kind == "sqlite"
+        return self.directory / "sandboxes" if is_embedded and not self._sandbox else None
 
 
 def load(path: Path | None = None) -> Settings:

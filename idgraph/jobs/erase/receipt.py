@@ -29,11 +29,13 @@ def receipt(
     erased: Erased,
     continued: bool,
     backup_days: int | None = None,
+    sandboxes: Iterable[str] = (),
 ) -> dict[str, Any]:
     """`fragments` are those with a tombstone now, `asked` the identifiers on the command line, one hash each, as they were
     written there; of both only the keyed hash is in the receipt, so that who holds the keyring can show that somebody was erased. `continued` says that an erasure that was
     interrupted went on: what it had removed by then is not among the counts.
-    `backup_days` is how long backups of data keys are kept, None where nobody said."""
+    `backup_days` is how long backups of data keys are kept, None where nobody said. `sandboxes`
+    were there, which this erasure does not reach."""
     content = {
         "format": 1,
         "erased_at": moment.astimezone(UTC).isoformat(timespec="milliseconds"),
@@ -45,6 +47,7 @@ def receipt(
         "counts": erased._asdict(),
         "continued": continued,
         "complete_from": complete_from(moment, backup_days),
+        "sandboxes": sorted(sandboxes),
     }
     return {**content, "hash": receipt_hash(content)}
 

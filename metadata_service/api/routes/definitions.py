@@ -10,10 +10,10 @@ from pydantic import BaseModel
 from idgraph.model.records import SegmentVersionRecord, ViewVersionRecord
 from idgraph.model.specs import NAME_PATTERN
 from idgraph.model.views import SegmentDocument, ViewDocument
-from idgraph.web.conditional import IfNoneMatch, Precondition, created, json_answer
+from idgraph.web.conditional import Check, IfNoneMatch, Precondition, created, json_answer
 from idgraph.web.cursors import ListPage
 from idgraph.web.refusals import RefusedRequestError
-from metadata_service.api.service import Actor, Paging, Reason, Service
+from metadata_service.api.service import Actor, MetadataService, Paging, Reason, Service
 from metadata_service.definitions import SEGMENTS, VIEWS, Definitions, Stated, Stored
 
 
@@ -67,11 +67,7 @@ def _routes(
         """Store a new version, in force at once; with status `retired`, take it out of use. The same again makes none."""
         if definition.name != name:
             raise RefusedRequestError("the name is not the one in the URL", "/name")
-        with service.database.read() as session:
-            first = definitions.checked(session, definition)
-        with service.database.write(actor, reason) as edit:
-            document, is_new = definitions.save(edit, first, precondition)
-        return json_answer(document.model_dump_json(), status=201 if is_new else 200)
+        return put_definition(definitions, definition, service, actor, precondition, reason)
 
     def check(definition: Stated, service: Service) -> DefinitionCheckRecord:
         """Would this definition be accepted? Nothing is stored. Warns of paths that no attribute has."""
@@ -84,6 +80,22 @@ def _routes(
     put.__annotations__["definition"] = definitions.stated
     router.put("/{name}", response_model=definitions.stored, responses=created(definitions.stored))(put)
     return router
+
+
+def put_definition(
+    definitions: Definitions[Stated, Stored],
+    definition: Stated,
+    service: MetadataService,
+    actor: str,
+    precondition: Check,
+    reason: str,
+) -> Response:
+    """What `PUT` does with a definition of its name."""
+    with service.database.read() as session:
+        first = definitions.checked(session, definition)
+    with service.database.write(actor, reason) as edit:
+        document, is_new = definitions.save(edit, first, precondition)
+    return json_answer(document.model_dump_json(), status=201 if is_new else 200)
 
 
 ROUTERS = (

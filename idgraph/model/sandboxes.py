@@ -1,0 +1,108 @@
+"""Sandboxes as the metadata service gives them, and what differs between one and production."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+NAME_OF_SANDBOX = r"^[a-z0-9][a-z0-9-]{0,39}$"
+"""It is the name of a folder."""
+
+ItemKind = Literal[
+    "classification_levels", "discovery_defaults", "attribute", "spec", "identity_rules", "view", "segment"
+]
+
+
+class SandboxRecord(BaseModel):
+    """A named copy of the metadata."""
+
+    name: str
+    reason: str
+    actor: str
+    at: datetime
+    snapshot_version: int = Field(description="Of production, when it was copied.")
+    copied_version: int = Field(description="The snapshot of the sandbox that has the copy.")
+    number: int = Field(ge=1, description="Its ports are those of production and a hundred times this.")
+
+
+class SandboxList(BaseModel):
+    """All sandboxes, by name."""
+
+    items: list[SandboxRecord]
+
+
+class NewSandbox(BaseModel):
+    """A sandbox to be made."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field(pattern=NAME_OF_SANDBOX)
+    reason: str = Field(default="", max_length=1000)
+
+
+class SandboxItem(BaseModel):
+    """One thing that people decide: `name` is a path, or empty for what there is once."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: ItemKind
+    name: str = Field(default="", max_length=1024)
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, (self.kind.replace("_", " "), self.name)))
+
+
+class SandboxDifference(BaseModel):
+    """An item whose content is not that of production. `added` and `changed` are edits of the sandbox, `behind` is one of
+    production, and of a `conflict` both edited the same item since the copy."""
+
+    kind: ItemKind
+    name: str
+    state: Literal["added", "changed", "behind", "conflict"]
+    weakens: list[str] = Field(description="What promoting it opens, for which a second person must agree.")
+    production: dict[str, Any] | None = Field(description="Absent from production: null.")
+    sandbox: dict[str, Any] | None
+
+    @property
+    def item(self) -> SandboxItem:
+        return SandboxItem(kind=self.kind, name=self.name)
+
+    @property
+    def is_promotable(self) -> bool:
+        return self.state in ("added", "changed")
+
+
+class SandboxComparison(BaseModel):
+    """What differs, in the order in which it is promoted. Attributes that nobody decided on are left out."""
+
+    sandbox: SandboxRecord
+    production_version: int
+    sandbox_version: int
+    items: list[SandboxDifference]
+
+
+class SandboxPromotion(BaseModel):
+    """The differences to publish; without `items` all edits of the sandbox that weaken no protection."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    items: list[SandboxItem] | None = Field(default=None, min_length=1, max_length=1000)
+    reason: str = Field(default="", max_length=1000)
+    dry_run: bool = False
+
+
+class PromotedItem(BaseModel):
+    """What became of one: `waits` for a second person; `refused` for the reason in `detail`; `planned` in a dry run."""
+
+    kind: ItemKind
+    name: str
+    outcome: Literal["published", "waits", "refused", "planned"]
+    detail: str = ""
+
+
+class PromotedList(BaseModel):
+    """What became of each, in the order in which they were published."""
+
+    items: list[PromotedItem]

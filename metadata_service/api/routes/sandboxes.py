@@ -1,0 +1,193 @@
+"""Sandboxes: copies of the metadata, compared with production, promoted and deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from fastapi import APIRouter, Path, Response
+
+from idgraph.model.attributes import AttributeDefinition
+from idgraph.model.classification import ClassificationLevels
+from idgraph.model.errors import MetadataError, SpecError
+from idgraph.model.identity_rules import IdentityRules
+from idgraph.model.sandboxes import (
+    NAME_OF_SANDBOX,
+    NewSandbox,
+    PromotedItem,
+    PromotedList,
+    SandboxComparison,
+    SandboxDifference,
+    SandboxItem,
+    SandboxList,
+    SandboxPromotion,
+    SandboxRecord,
+)
+from idgraph.model.snapshots import DiscoveryDefaults
+from idgraph.model.specs import SpecDefinition, SpecStatus
+from idgraph.model.views import SegmentDefinition, ViewDefinition
+from idgraph.web.refusals import ClashError, PreconditionError, UnknownSubjectError
+from metadata_service.api.access import require_right
+from metadata_service.api.routes import attributes, definitions, identity_rules, policies, specs
+from metadata_service.api.service import Acting, Actor, MetadataService, Reason, Service
+from metadata_service.definitions import SEGMENTS, VIEWS
+from metadata_service.sandboxes.comparison import compare
+from metadata_service.sandboxes.copying import create_sandbox
+from metadata_service.sandboxes.folder import SandboxFolder
+from metadata_service.sandboxes.items import content
+from metadata_service.storage.tokens import TokenRecord
+
+router = APIRouter(prefix="/v1/sandboxes", tags=["sandboxes"])
+
+Name = Annotated[str, Path(pattern=NAME_OF_SANDBOX)]
+NONE_HERE = (
+    "this service keeps no sandboxes: they need the embedded store and index, and one has none of its own"
+)
+
+
+def folder_of(service: MetadataService) -> SandboxFolder:
+    """Raises ClashError where there can be none."""
+    if service.settings.sandboxes is None:
+        raise ClashError(NONE_HERE)
+    return SandboxFolder(service.settings.sandboxes)
+
+
+@router.get("")
+def list_(service: Service) -> SandboxList:
+    """All sandboxes, by name."""
+    return SandboxList(items=[] if service.settings.sandboxes is None else folder_of(service).list())
+
+
+@router.post("", status_code=201)
+def create(wanted: NewSandbox, service: Service, actor: Actor) -> SandboxRecord:
+    """Copy what is in force: specs, attributes, rules, views, segments, defaults and levels; no people, tokens or history.
+    `idgraph --sandbox NAME` works there, with a store, an index and keys of its own."""
+    folder = folder_of(service)
+    record = create_sandbox(service.database, folder, wanted.name, actor, wanted.reason)
+    _note(service, actor, wanted.reason, wanted.name, "made")
+    return record
+
+
+@router.get("/{name}/comparison")
+def comparison(name: Name, service: Service) -> SandboxComparison:
+    """What was edited in the sandbox or in production since the copy, and differs. Contents are without versions."""
+    return compare(service.database, folder_of(service), name)
+
+
+@router.post("/{name}/promote")
+def promote(name: Name, wanted: SandboxPromotion, service: Service, caller: Acting) -> PromotedList:
+    """Publish edits of the sandbox, each as its own `PUT` would, by whom that is allowed to: one that weakens protection waits
+    for a second person. Refused as a whole (409) where an item was edited in production too since the copy: the comparison has
+    both contents."""
+    found = compare(service.database, folder_of(service), name)
+    chosen = _chosen(found, wanted.items)
+    reason = f"from sandbox {name}: {wanted.reason}"[:1000]
+    for each in chosen:
+        require_right(caller, "PUT", _route(each))
+    if wanted.dry_run:
+        return PromotedList(
+            items=[
+                PromotedItem(
+                    kind=each.kind, name=each.name, outcome="planned", detail="; ".join(each.weakens)
+                )
+                for each in chosen
+            ]
+        )
+    return PromotedList(items=[_promoted(service, caller, each, reason) for each in chosen])
+
+
+@router.delete("/{name}", status_code=204)
+def delete(name: Name, service: Service, actor: Actor, reason: Reason = "") -> Response:
+    """Remove a sandbox with all its profiles, keys first."""
+    folder_of(service).delete(name)
+    _note(service, actor, reason, name, "deleted")
+    return Response(status_code=204)
+
+
+def _note(service: MetadataService, actor: str, reason: str, name: str, action: Any) -> None:
+    with service.database.write(actor, reason) as edit:
+        edit.record("sandbox", name, None, action)
+
+
+def _chosen(found: SandboxComparison, items: list[SandboxItem] | None) -> list[SandboxDifference]:
+    """In the order of the comparison. Raises UnknownSubjectError, ClashError."""
+    if items is None:
+        return [each for each in found.items if each.is_promotable and not each.weakens]
+    known = {each.item: each for each in found.items}
+    for item in items:
+        each = known.get(item)
+        if each is None:
+            raise UnknownSubjectError(f"{item} does not differ from production")
+        if each.state == "conflict":
+            raise ClashError(
+                f"{item} was edited in production too since the copy (snapshot {found.sandbox.snapshot_version}); "
+                "compare both, edit it in production, and leave it out here"
+            )
+        if each.state == "behind":
+            raise ClashError(f"{item} was edited in production only: there is nothing to promote")
+    wanted = set(items)
+    return [each for each in found.items if each.item in wanted]
+
+
+def _route(each: SandboxDifference) -> str:
+    path = {"attribute": "attributes", "spec": "specs", "view": "views", "segment": "segments"}.get(each.kind)
+    return f"/v1/{path}/{quote(each.name, safe='')}" if path else f"/v1/{each.kind.replace('_', '-')}"
+
+
+def _promoted(
+    service: MetadataService, caller: TokenRecord, each: SandboxDifference, reason: str
+) -> PromotedItem:
+    def is_as_compared(_: str | None) -> None:
+        with service.database.read() as session:
+            if content(session, each.item) != each.production:
+                raise PreconditionError("it was edited in production meanwhile; compare again")
+
+    outcome = PromotedItem(kind=each.kind, name=each.name, outcome="published")
+    try:
+        answer = _PUT[each.kind](service, caller, each, is_as_compared, reason)
+    except (MetadataError, SpecError) as error:
+        return outcome.model_copy(update={"outcome": "refused", "detail": str(error)})
+    if answer.status_code == 202:
+        location = answer.headers["Location"]
+        return outcome.model_copy(update={"outcome": "waits", "detail": location})
+    return outcome
+
+
+_Put = Callable[
+    [MetadataService, TokenRecord, SandboxDifference, Callable[[str | None], None], str], Response
+]
+
+
+def _put_spec(
+    service: MetadataService, caller: TokenRecord, each: SandboxDifference, check: Any, reason: str
+) -> Response:
+    definition = SpecDefinition.model_validate(each.sandbox)
+    if definition.status is SpecStatus.RETIRED:
+        require_right(caller, "POST", f"/v1/specs/{each.name}/status")
+        change = specs.StatusChange(status=SpecStatus.RETIRED, reason=reason)
+        return specs.set_status(each.name, change, service, caller.name, check)
+    return specs.put(each.name, definition, service, caller, check, reason)
+
+
+_PUT: dict[str, _Put] = {
+    "classification_levels": lambda service, caller, each, check, reason: policies.put_levels(
+        ClassificationLevels.model_validate(each.sandbox), service, caller.name, check, reason
+    ),
+    "discovery_defaults": lambda service, caller, each, check, reason: policies.put_defaults(
+        DiscoveryDefaults.model_validate(each.sandbox), service, caller.name, check, reason
+    ),
+    "attribute": lambda service, caller, each, check, reason: attributes.put(
+        each.name, AttributeDefinition.model_validate(each.sandbox), service, caller, check, reason
+    ),
+    "spec": _put_spec,
+    "identity_rules": lambda service, caller, each, check, reason: identity_rules.put(
+        IdentityRules.model_validate(each.sandbox), service, caller.name, check, reason
+    ),
+    "view": lambda service, caller, each, check, reason: definitions.put_definition(
+        VIEWS, ViewDefinition.model_validate(each.sandbox), service, caller.name, check, reason
+    ),
+    "segment": lambda service, caller, each, check, reason: definitions.put_definition(
+        SEGMENTS, SegmentDefinition.model_validate(each.sandbox), service, caller.name, check, reason
+    ),
+}

@@ -1,0 +1,100 @@
+"""Making a sandbox: a new database with a key of its own, in which everything that production has in force is saved again.
+
+People, tokens, requests and the history stay where they are: they are no part of a copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from sqlalchemy.orm import Session
+
+from idgraph.model.records import SpecRecord
+from idgraph.model.sandboxes import SandboxRecord
+from idgraph.signatures import ServiceKey
+from idgraph.web.cursors import ListPage, PageRequest
+from idgraph.web.refusals import ClashError
+from metadata_service.attributes.catalogue import AttributeFilter, search_attributes, write_versions
+from metadata_service.attributes.rules import (
+    classification_levels,
+    discovery_defaults,
+    save_classification_levels,
+    save_discovery_defaults,
+)
+from metadata_service.definitions import SEGMENTS, VIEWS, Definitions, Stated, Stored
+from metadata_service.identity_rules import newest_rules, save_rules
+from metadata_service.sandboxes.folder import DATABASE, KEY, SandboxFolder
+from metadata_service.sandboxes.items import all_items, content, digest, key
+from metadata_service.specs.catalogue import copy_spec, get_spec_version, list_specs
+from metadata_service.storage.database import Database, open_database, revision_in
+from metadata_service.storage.edits import Edit
+
+PAGE = 1000
+Copied = TypeVar("Copied")
+
+
+def create_sandbox(
+    database: Database, folder: SandboxFolder, name: str, actor: str, reason: str
+) -> SandboxRecord:
+    """Copy what is in force now. Raises ClashError for a name that is taken."""
+    others = folder.list()
+    if any(each.name == name for each in others):
+        raise ClashError(f"there is a sandbox {name} already")
+    place = folder.begin(name)
+    history_key = ServiceKey(place / KEY).history
+    copy = open_database(f"sqlite:///{place / DATABASE}", history_key)
+    try:
+        with database.read() as session, copy.write(actor, f"copied for {name}: {reason}") as edit:
+            _copy(session, edit)
+            record = SandboxRecord(
+                name=name,
+                reason=reason,
+                actor=actor,
+                at=datetime.now(UTC),
+                snapshot_version=revision_in(session).version,
+                copied_version=edit.version,
+                number=min(set(range(1, len(others) + 2)) - {each.number for each in others}),
+            )
+            base = {key(each): digest(content(session, each)) for each in all_items(session)}
+    finally:
+        copy.close()
+    folder.finish(record, base)
+    return record
+
+
+def _copy(session: Session, edit: Edit) -> None:
+    save_classification_levels(edit, classification_levels(session))
+    save_discovery_defaults(edit, discovery_defaults(session))
+    for attributes in _pages(lambda page: search_attributes(session, AttributeFilter(), page)):
+        if attributes:
+            write_versions(edit, attributes, ())
+    for specs in _pages(lambda page: list_specs(session, page)):
+        for record in specs:
+            _copy_spec(session, edit, record)
+    if (rules := newest_rules(session)).version:
+        save_rules(edit, rules.document, lambda _: None)
+    _copy_definitions(session, edit, VIEWS)
+    _copy_definitions(session, edit, SEGMENTS)
+
+
+def _copy_spec(session: Session, edit: Edit, record: SpecRecord) -> None:
+    active = record.active_version
+    if active is not None and active != record.latest_version:
+        copy_spec(edit, get_spec_version(session, record.name, active).document)
+    copy_spec(edit, record.document)
+
+
+def _copy_definitions(session: Session, edit: Edit, kind: Definitions[Stated, Stored]) -> None:
+    for documents in _pages(lambda page: kind.list(session, page)):
+        for document in documents:
+            kind.save(edit, document.model_copy(update={"version": 1}), lambda _: None)
+
+
+def _pages(listed: Callable[[PageRequest], ListPage[Copied]]) -> Iterator[list[Copied]]:
+    cursor: str | None = ""
+    while cursor is not None:
+        page = listed(PageRequest(cursor, PAGE))
+        yield page.items
+        cursor = page.next

@@ -1,0 +1,101 @@
+"""What people decide, item by item: the unit that is copied, compared and promoted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, cast, get_args
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from idgraph.model import canonical
+from idgraph.model.attributes import AttributeDefinition, AttributeStatus
+from idgraph.model.sandboxes import ItemKind, SandboxItem
+from idgraph.model.specs import SpecDefinition
+from idgraph.web.conditional import etag_of
+from idgraph.web.refusals import UnknownSubjectError
+from metadata_service.attributes.catalogue import find_attributes
+from metadata_service.attributes.rules import classification_levels, discovery_defaults
+from metadata_service.definitions import SEGMENTS, VIEWS
+from metadata_service.identity_rules import newest_rules
+from metadata_service.specs.catalogue import find_spec, get_spec_version
+from metadata_service.storage.tables import AttributeRow, ChangeRow, DefinitionVersionRow, SpecRow
+
+KINDS: tuple[ItemKind, ...] = get_args(ItemKind)
+"""In the order in which they are published: a spec after the attributes that protect what it maps."""
+
+
+_BY_EVENTS = ("discovered", "conflicted", "proposed")
+
+
+def all_items(session: Session) -> Iterator[SandboxItem]:
+    """Everything that is copied, but attributes that nobody decided on."""
+    for kind in ("classification_levels", "discovery_defaults", "identity_rules"):
+        yield SandboxItem(kind=kind)
+    decided = select(AttributeRow.path).where(AttributeRow.status != str(AttributeStatus.DISCOVERED))
+    yield from (SandboxItem(kind="attribute", name=each) for each in session.scalars(decided))
+    yield from (SandboxItem(kind="spec", name=each) for each in session.scalars(select(SpecRow.name)))
+    row = DefinitionVersionRow
+    for kind, name in session.execute(select(row.kind, row.name).distinct()):
+        yield SandboxItem(kind=cast(ItemKind, kind), name=name)
+
+
+def edited(session: Session, since: int) -> set[SandboxItem]:
+    """The items that were edited after a snapshot."""
+    row = ChangeRow
+    query = select(row.kind, row.subject).where(row.snapshot_version > since, row.kind.in_(KINDS))
+    found = session.execute(query.where(row.action.not_in(_BY_EVENTS)).distinct())
+    return {SandboxItem(kind=kind, name=subject) for kind, subject in found}
+
+
+def content(session: Session, item: SandboxItem) -> dict[str, Any] | None:
+    """What somebody decided, without version and time; of a spec the version in force, else the latest."""
+    match item.kind:
+        case "classification_levels":
+            return classification_levels(session).model_dump(mode="json")
+        case "discovery_defaults":
+            return discovery_defaults(session).model_dump(mode="json")
+        case "identity_rules":
+            return newest_rules(session).document.model_dump(mode="json", exclude_unset=True)
+        case "attribute":
+            known = next(find_attributes(session, [item.name]), None)
+            is_decided = known is not None and known.status is not AttributeStatus.DISCOVERED
+            fields = set(AttributeDefinition.model_fields)
+            return known.model_dump(mode="json", include=fields) if known and is_decided else None
+        case "spec":
+            return _spec(session, item.name)
+        case "view" | "segment":
+            return _definition(session, item)
+
+
+def digest(document: dict[str, Any] | None) -> str:
+    """Equal contents have equal digests; that of nothing is empty."""
+    return "" if document is None else etag_of(canonical.encode(document))
+
+
+def key(item: SandboxItem) -> str:
+    """The item as one text."""
+    return json.dumps([item.kind, item.name])
+
+
+def _spec(session: Session, name: str) -> dict[str, Any] | None:
+    record = find_spec(session, name)
+    if record is None:
+        return None
+    document = record.document
+    if record.active_version is not None and record.active_version != record.latest_version:
+        document = get_spec_version(session, name, record.active_version).document
+    return document.model_dump(mode="json", include=set(SpecDefinition.model_fields))
+
+
+def _definition(session: Session, item: SandboxItem) -> dict[str, Any] | None:
+    try:
+        found = (VIEWS if item.kind == "view" else SEGMENTS).get(session, item.name)
+    except UnknownSubjectError:
+        return None
+    document = found.model_dump(mode="json", exclude={"version"})
+    if item.kind == "segment":
+        # `query` is what `q` meant: its author gives one of the two.
+        document.pop("q" if document["q"] is None else "query")
+    return document

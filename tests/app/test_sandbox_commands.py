@@ -1,0 +1,130 @@
+"""`idgraph sandboxes`, and `idgraph --sandbox NAME`: from the copy to the promotion, apart from production."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from idgraph.app import wiring
+from idgraph.app.metadata_server import serving_here
+from idgraph.app.settings.document import Settings
+from idgraph.app.settings.sandbox import in_sandbox
+from tests.app.conftest import CommandLine
+from tests.retail import EXAMPLE, Pipeline, durable_keys, records
+
+
+@contextmanager
+def served_sandbox(command: CommandLine, patch: pytest.MonkeyPatch, name: str) -> Iterator[Settings]:
+    """Its service, at a free port: the URL of production is set so that the one of the sandbox is this."""
+    with serving_here(in_sandbox(command.settings(), name)) as url, patch.context() as inside:
+        inside.setenv("IDGRAPH_METADATA__URL", f"http://127.0.0.1:{(urlsplit(url).port or 0) - 100}")
+        yield in_sandbox(command.settings(), name)
+
+
+def test_a_spec_is_tried_in_a_sandbox_and_promoted(
+    served: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    specs = sorted((EXAMPLE / "specs").glob("*.json"))
+    for file in specs:
+        assert served("specs", "apply", file).exit_code == 0
+    made = served("sandboxes", "create", "try", "--reason", "a try")
+    assert made.exit_code == 0, made.output
+    assert served("sandboxes", "create", "try").exit_code == 1
+    edited = json.loads(specs[0].read_text()) | {"description": "tried"}
+    (served.folder / "edited.json").write_text(json.dumps(edited))
+    with served_sandbox(served, monkeypatch, "try") as sandbox:
+        assert served("--sandbox", "try", "keys", "init").exit_code == 0
+        saved = served("--sandbox", "try", "specs", "apply", served.folder / "edited.json")
+        assert saved.exit_code == 0, saved.output
+        pinned = wiring.newest_snapshot(sandbox)
+        assert pinned is not None
+        with wiring.opened(sandbox) as resources:
+            keys = durable_keys(sandbox.directory)
+            pipeline = Pipeline(
+                sandbox.directory, keys, resources.store, resources.index, snapshot=pinned.snapshot
+            )
+            pipeline.process(records(20))
+            pipeline.data_keys.close()
+        assert len(served("--sandbox", "try", "export").stdout.splitlines()) > 1
+    assert served("export").stdout == ""
+    compared = served("sandboxes", "compare", "try", "--json")
+    (found,) = json.loads(compared.stdout)["items"]
+    assert (found["kind"], found["name"], found["state"]) == ("spec", edited["name"], "changed")
+    assert edited["name"] in served("sandboxes", "compare", "try").stdout
+    (planned,) = served.json("sandboxes", "promote", "try", "--dry-run", "--json")
+    assert planned["outcome"] == "planned"
+    (done,) = served.json(
+        "sandboxes", "promote", "try", f"spec:{edited['name']}", "--reason", "good", "--json"
+    )
+    assert done["outcome"] == "published"
+    assert json.loads(served("specs", "show", edited["name"]).stdout)["description"] == "tried"
+    assert served("sandboxes", "promote", "try", f"spec:{edited['name']}").exit_code == 3
+    assert served("sandboxes", "promote", "try", "spaec:x").exit_code == 2
+    place = served.settings().directory / "sandboxes" / "try"
+    assert (place / "keyring.json").exists()
+    assert served("sandboxes", "delete", "try", given=b"no\n").exit_code == 1
+    assert place.exists()
+    assert served("sandboxes", "delete", "try", "--yes").exit_code == 0
+    assert not place.exists()
+
+
+def test_an_unknown_sandbox_makes_no_folder(served: CommandLine) -> None:
+    assert served("sandboxes", "create", "try").exit_code == 0
+    for words in (("search", "x"), ("keys", "init"), ("serve", "metadata"), ("run",)):
+        result = served("--sandbox", "tyr", *words)
+        assert result.exit_code == 2, words
+        assert "try" in result.stderr
+    for command in ("compare", "promote", "delete"):
+        result = served("sandboxes", command, "tyr", given=b"")
+        assert result.exit_code == 3, command
+        assert "try" in result.stderr
+    assert [each.name for each in (served.settings().directory / "sandboxes").iterdir()] == ["try"]
+    (listed,) = served.json("sandboxes", "list", "--json")
+    assert listed["name"] == "try"
+
+
+def test_a_sandbox_has_nothing_of_production_but_its_sources(served: CommandLine) -> None:
+    assert served("sandboxes", "create", "one").exit_code == 0
+    assert served("sandboxes", "create", "two").exit_code == 0
+    production = served.settings()
+    sandboxes = [in_sandbox(production, name) for name in ("one", "two")]
+    for each in sandboxes:
+        assert each.sources == production.sources
+        for place in (each.keyring_file(), each.token_file(), each.flow_token_file(), each.flow_state()):
+            assert place.is_relative_to(each.directory)
+        assert each.directory.is_relative_to(production.directory)
+        assert each.sandboxes() is None
+    urls = {each.metadata.url for each in (production, *sandboxes)}
+    ports = {each.profiles.port for each in (production, *sandboxes)}
+    assert len(urls) == len(ports) == 3
+
+
+@pytest.mark.parametrize("table", ['[index]\nkind = "elasticsearch"', '[store]\nkind="dynamodb"\nregion="x"'])
+def test_only_embedded_stores_have_sandboxes(idgraph: CommandLine, table: str) -> None:
+    file = idgraph.folder / "idgraph.toml"
+    file.write_text(f"{file.read_text()}\n{table}\n")
+    result = idgraph("--sandbox", "try", "search", "x")
+    assert result.exit_code == 2
+    assert "embedded" in result.stderr
+
+
+def test_an_erasure_names_the_sandboxes(
+    filled: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with serving_here(filled.settings()) as url, monkeypatch.context() as inside:
+        inside.setenv("IDGRAPH_METADATA__URL", url)
+        assert filled("sandboxes", "create", "try").exit_code == 0
+    known = json.loads(filled("export").stdout.splitlines()[0])
+    person = next(iter(known["fragments"]), "") if "fragments" in known else str(known["id"])
+    preview = filled("erase", "--fragment", person, "--dry-run")
+    assert "--sandbox try" in preview.stderr
+    receipt = tmp_path / "receipt.json"
+    erased = filled("erase", "--fragment", person, "--yes", "--receipt", receipt)
+    assert erased.exit_code == 0, erased.output
+    assert "--sandbox try" in erased.stderr
+    assert json.loads(receipt.read_text())["sandboxes"] == ["try"]
