@@ -63,11 +63,9 @@ class MadeKey(BaseModel):
 
 def make_key(edit: Edit, caller: TokenRecord, wanted: NewKey) -> MadeKey:
     """Raises ForbiddenError for more than the caller has, ClashError."""
-    if wanted.role not in GIVES[caller.role]:
-        raise ForbiddenError(f"the role {caller.role} makes no keys of the role {wanted.role}")
-    require_within(caller, wanted.clearance, wanted.may_reveal, wanted.scopes)
-    lifetime = timedelta(days=wanted.days)
     rights = (wanted.clearance, wanted.may_reveal, wanted.scopes)
+    _require_rights(caller, wanted.role, *rights)
+    lifetime = timedelta(days=wanted.days)
     owner = person_of(caller.name)
     token = add_token(edit, wanted.name, wanted.role, lifetime, *rights, owner=owner)
     edit.session.flush()
@@ -76,9 +74,10 @@ def make_key(edit: Edit, caller: TokenRecord, wanted: NewKey) -> MadeKey:
 
 
 def rotate_key(edit: Edit, caller: TokenRecord, number: int) -> MadeKey:
-    """The same key with another secret, for as long as the one before had; that one ends at once. For its owner alone. Raises
-    UnknownSubjectError."""
+    """The same key with another secret, for as long as the one before had; that one ends at once. For its owner alone, who may
+    call by a lesser key. Raises ForbiddenError for a key with more than the caller has, UnknownSubjectError."""
     row = _find(edit, number, {person_of(caller.name)})
+    _require_rights(caller, Role(row.role), row.clearance, row.may_reveal, frozenset(_record(row).scopes))
     token = new_token()
     lasted = (row.expires or edit.at) - row.created
     row.digest, row.created, row.expires = token_digest(token), edit.at, edit.at + lasted
@@ -106,6 +105,14 @@ def list_keys(
     if before is not None:
         query = query.where(TokenRow.id < before)
     return wanted.page(map(_record, session.scalars(query)), lambda each: each.id)
+
+
+def _require_rights(
+    caller: TokenRecord, role: Role, clearance: int, may_reveal: bool, scopes: frozenset[Scope]
+) -> None:
+    if role not in GIVES[caller.role]:
+        raise ForbiddenError(f"the role {caller.role} makes no keys of the role {role}")
+    require_within(caller, clearance, may_reveal, scopes)
 
 
 def _find(edit: Edit, number: int, owners: Collection[str] | None) -> TokenRow:

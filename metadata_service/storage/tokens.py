@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Select, and_, or_, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 
 from idgraph.model.callers import PEOPLE, SCOPES, Caller, Scope, token_digest
 from idgraph.model.callers import Role as Role  # noqa: PLC0414 - who asks for a token asks for its role
@@ -31,6 +31,7 @@ GIVES: Mapping[Role, frozenset[Role]] = {
     Role.PRIVACY: frozenset(_READING | {Role.PRIVACY}),
 }
 """Roles of the keys that a person of each role makes."""
+_MAKER = aliased(TokenRow)
 
 
 class TokenRecord(NamedTuple):
@@ -126,6 +127,11 @@ def is_in_use(edit: Edit, name: str) -> bool:
     return edit.session.scalar(live(edit.at).where(TokenRow.name == name)) is not None
 
 
+def has_keys(edit: Edit, name: str) -> bool:
+    """Whether keys of somebody of this name are neither revoked nor expired."""
+    return edit.session.scalar(live(edit.at).where(TokenRow.owner == name).limit(1)) is not None
+
+
 def has_tokens(edit: Edit) -> bool:
     """Whether there ever was a token."""
     return edit.session.scalar(select(TokenRow.id).limit(1)) is not None
@@ -147,7 +153,7 @@ def list_callers(database: Database) -> list[Caller]:
 def callers_in(session: Session) -> list[Caller]:
     """The same, as a session sees it."""
     query = _owned(datetime.now(UTC)).where(TokenRow.role.in_(CALLING)).order_by(TokenRow.name)
-    found = ((row, in_force(row, owner)) for row, owner in session.execute(query))
+    found = ((row, in_force(row, owner, maker)) for row, owner, maker in session.execute(query))
     return [record.caller(row.digest, row.expires) for row, record in found if record is not None]
 
 
@@ -167,9 +173,9 @@ def authenticate(database: Database, plaintext: str) -> TokenRecord | None:
     with database.read() as session:
         # All are compared, in constant time each, so that timing reports nothing of any digest.
         found = None
-        for row, owner in session.execute(_owned(datetime.now(UTC))):
+        for row, owner, maker in session.execute(_owned(datetime.now(UTC))):
             if hmac.compare_digest(row.digest, digest):
-                found = in_force(row, owner)
+                found = in_force(row, owner, maker)
         return found
 
 
@@ -193,19 +199,22 @@ def person_of(name: str) -> str:
     return name.partition("/")[0]
 
 
-def in_force(row: TokenRow, owner: UserRow | None) -> TokenRecord | None:
-    """A token as it may be used: a person's key with no more than the person has now, and not after them. One of the flow or of
-    the profile service lives on."""
+def in_force(row: TokenRow, owner: UserRow | None, maker: TokenRow | None) -> TokenRecord | None:
+    """A token as it may be used: a key with no more than the person or the token that made it has now, and not after them. One
+    of the flow or of the profile service lives on."""
     record = token_record(row)
-    if owner is None or record.role in (Role.PIPELINE, Role.SERVICE):
+    if not row.owner or record.role in (Role.PIPELINE, Role.SERVICE):
         return record
-    person = user_record(owner)
-    if owner.disabled or record.role not in GIVES[person.role]:
+    if owner is not None:
+        giver = None if owner.disabled else user_record(owner)
+    else:
+        giver = None if maker is None else token_record(maker)
+    if giver is None or record.role not in GIVES.get(giver.role, ()):
         return None
     return record._replace(
-        clearance=min(record.clearance, person.clearance),
-        may_reveal=record.may_reveal and person.may_reveal,
-        scopes=" ".join(each for each in record.scopes.split() if Scope(each) in person.all_scopes),
+        clearance=min(record.clearance, giver.clearance),
+        may_reveal=record.may_reveal and giver.may_reveal,
+        scopes=" ".join(each for each in record.scopes.split() if Scope(each) in giver.all_scopes),
     )
 
 
@@ -215,9 +224,15 @@ def user_record(row: UserRow) -> TokenRecord:
     return TokenRecord(row.name, Role(row.role), *dates, row.clearance, row.may_reveal, row.scopes)
 
 
-def _owned(now: datetime) -> Select[TokenRow, UserRow]:
-    """Tokens in use, with the persons whose keys they are."""
-    return select(TokenRow, UserRow).outerjoin(UserRow, UserRow.name == TokenRow.owner).where(is_live(now))
+def _owned(now: datetime) -> Select[TokenRow, UserRow | None, TokenRow | None]:
+    """Tokens in use, with the persons or the tokens in use whose keys they are."""
+    made_by = and_(_MAKER.name == TokenRow.owner, _MAKER.owner == "", is_live(now, _MAKER))
+    return (
+        select(TokenRow, UserRow, _MAKER)
+        .outerjoin(UserRow, UserRow.name == TokenRow.owner)
+        .outerjoin(_MAKER, made_by)
+        .where(is_live(now))
+    )
 
 
 def token_record(row: TokenRow) -> TokenRecord:
@@ -231,6 +246,6 @@ def live(now: datetime) -> Select[TokenRow]:
     return select(TokenRow).where(is_live(now))
 
 
-def is_live(now: datetime) -> ColumnElement[bool]:
+def is_live(now: datetime, row: type[TokenRow] = TokenRow) -> ColumnElement[bool]:
     """Whether a token is neither revoked nor expired."""
-    return and_(TokenRow.revoked.is_(None), or_(TokenRow.expires.is_(None), TokenRow.expires > now))
+    return and_(row.revoked.is_(None), or_(row.expires.is_(None), row.expires > now))

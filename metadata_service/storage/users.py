@@ -27,7 +27,7 @@ from metadata_service.storage.database import Database
 from metadata_service.storage.edits import Edit
 from metadata_service.storage.sessions import end_sessions
 from metadata_service.storage.tables import UserRow
-from metadata_service.storage.tokens import is_in_use, person_of
+from metadata_service.storage.tokens import has_keys, is_in_use, person_of
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}$"
 MOST_TRIES = 5
@@ -237,7 +237,7 @@ def are_one_person(session: Session, one: str, other: str) -> bool:
 
 def _is_taken(edit: Edit, name: str) -> bool:
     known = edit.session.scalar(select(UserRow.id).where(UserRow.name == name))
-    return known is not None or is_in_use(edit, name)
+    return known is not None or is_in_use(edit, name) or has_keys(edit, name)
 
 
 def _has(row: UserRow, rights: PersonRights) -> bool:

@@ -222,6 +222,36 @@ def test_keys_are_listed_rotated_and_revoked_by_their_owners(house: House) -> No
     assert house.admin.delete(f"/v1/keys/{other_key}").status_code == 204
 
 
+@pytest.mark.parametrize("strong", [{"role": "admin"}, {"role": "viewer", "clearance": 30}])
+def test_a_lesser_key_does_not_become_a_stronger_one(house: House, strong: dict[str, Any]) -> None:
+    """Found by review: a leaked key of a viewer rotated its owner's key of an admin, and had its secret."""
+    ann = house.person("ann", role="admin", clearance=30)
+    key = ann.post("/v1/keys", json={"name": "strong", **strong}).json()
+    weak = house.client(ann.post("/v1/keys", json={"name": "weak", "role": "viewer"}).json()["token"])
+    place = f"/v1/keys/{key['key']['id']}"
+    assert_problem(weak.post(f"{place}/rotate"), 403)
+    assert authenticate(house.database, key["token"])
+    assert ann.post(f"{place}/rotate").status_code == 200
+
+
+def test_keys_of_a_token_end_with_it(house: House) -> None:
+    """Found by review: whoever had an admin's token kept the keys that they had made by it."""
+    token = create_token(house.database, "lent", Role.ADMIN)
+    lent = house.client(token)
+    key = lent.post("/v1/keys", json={"name": "k", "role": "admin"}).json()["token"]
+    flow = lent.post("/v1/keys", json={"name": "flow", "role": "pipeline"}).json()["token"]
+    profiles = lent.post("/v1/keys", json={"name": "p", "role": "profiles"}).json()["token"]
+    assert authenticate(house.database, key)
+    assert "lent/p" in [each.name for each in list_callers(house.database)]
+    revoke_token(house.database, "lent")
+    assert authenticate(house.database, key) is None
+    assert authenticate(house.database, profiles) is None
+    assert not [each for each in list_callers(house.database) if each.name.startswith("lent")]
+    assert authenticate(house.database, flow)
+    # A person of this name would have the key.
+    assert_problem(house.admin.post("/v1/users", json={"name": "lent", "role": "viewer"}), 409)
+
+
 def test_two_keys_are_one_person(house: House) -> None:
     """Found by review: who had two tokens was a second person."""
     ann = house.person("ann", role="admin", clearance=50)

@@ -32,13 +32,13 @@ def list_(
 
 @router.post("", status_code=201, responses=NOT_MORE)
 def make(wanted: NewKey, service: Service, caller: Acting, reason: Reason = "") -> MadeKey:
-    """Make a key, with at most what its maker has. It ends with its maker, but for those of the roles `pipeline` and
-    `service`."""
+    """Make a key, with at most what its maker has. It ends with its maker, a person or a token, but for those of the
+    roles `pipeline` and `service`."""
     with service.database.write(caller.name, reason) as edit:
         return keys.make_key(edit, caller, wanted)
 
 
-@router.post("/{number}/rotate")
+@router.post("/{number}/rotate", responses=NOT_MORE)
 def rotate(number: Number, service: Service, caller: Acting, reason: Reason = "") -> MadeKey:
     """Another secret for a key of one's own; the one before ends at once."""
     with service.database.write(caller.name, reason) as edit:
