@@ -69,7 +69,7 @@ STALE = "This form is of a session that ended, or of another site. Nothing was c
 
 
 class BesidePages:
-    """ASGI middleware: addresses below /ui are the pages, all others the REST interface."""
+    """ASGI middleware: / and addresses below /ui are the pages, all others the REST interface."""
 
     def __init__(self, app: ASGIApp, pages: ASGIApp) -> None:
         self._app = app
@@ -77,7 +77,7 @@ class BesidePages:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope.get("path", "")
-        if scope["type"] != "http" or not (path == ROOT or path.startswith(ROOT + "/")):
+        if scope["type"] != "http" or not (path in ("/", ROOT) or path.startswith(ROOT + "/")):
             return await self._app(scope, receive, send)
         is_versioned = path.startswith(f"{ROOT}/static/") and scope["query_string"].startswith(b"v=")
 

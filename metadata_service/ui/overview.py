@@ -68,6 +68,7 @@ class Beside(NamedTuple):
     problem: str = ""
 
 
+@router.get("/")
 @router.get(ROOT)
 def first_page() -> Response:
     """Where a person begins."""

@@ -13,7 +13,7 @@ from idgraph.app.exits import error_handler
 
 
 def demo(
-    example: Annotated[str, typer.Option(help="retail or security.")] = "retail",
+    example: Annotated[str, typer.Option(help="retail, security or openstack.")] = "retail",
     directory: Annotated[
         Path | None,
         typer.Option(help="Folder; default .idgraph/demo-EXAMPLE. An earlier demo there is replaced."),

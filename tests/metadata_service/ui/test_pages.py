@@ -84,6 +84,12 @@ def test_a_token_begins_a_session_under_a_new_id(site: Site) -> None:
     assert "SameSite=lax" in cookie
 
 
+def test_the_address_alone_leads_to_the_pages(site: Site) -> None:
+    answer = site.browser().get("/")
+    assert answer.status_code == 200
+    assert answer.url.path == "/ui/sign-in"
+
+
 def test_signing_out_ends_the_session(site: Site) -> None:
     person = site.signed_in()
     stolen = person.client.cookies["idgraph-session"]
@@ -422,6 +428,7 @@ def test_publishing_what_shows_protected_values_waits(site: Site) -> None:
     fields = {"etag": editor_field(page, "etag"), "text": exposing, "reason": "for the couriers"}
     shown = person.post(f"{place}/publish", fields)
     assert "waits for approval" in shown
+    assert 'href="/ui/policy-changes/1"' in shown
     assert "orders.last.line" in shown
     assert "Published" not in shown
     assert site.api().get("/v1/specs/shop-orders").json()["active_version"] == before
