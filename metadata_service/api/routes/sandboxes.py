@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
-from fastapi import APIRouter, Path, Response
+from fastapi import APIRouter, Path, Query, Response
 
 from idgraph.model.attributes import AttributeDefinition
 from idgraph.model.classification import ClassificationLevels
@@ -54,9 +54,16 @@ def folder_of(service: MetadataService) -> SandboxFolder:
 
 
 @router.get("")
-def list_(service: Service) -> SandboxList:
+def list_(
+    service: Service,
+    q: Annotated[str, Query(max_length=200, description="Words in the name or the reason.")] = "",
+    sort: Literal["name", "-name"] = "name",
+) -> SandboxList:
     """All sandboxes, by name."""
-    return SandboxList(items=[] if service.settings.sandboxes is None else folder_of(service).list())
+    known = [] if service.settings.sandboxes is None else folder_of(service).list()
+    words = q.casefold().split()
+    found = [each for each in known if all(word in f"{each.name} {each.reason}".casefold() for word in words)]
+    return SandboxList(items=found[::-1] if sort == "-name" else found)
 
 
 @router.post("", status_code=201)

@@ -15,7 +15,8 @@ from tests.metadata_service.ui.site import Site, Whole, filled, whole_site
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    app = create_app(ServiceSettings(f"sqlite:///{tmp_path_factory.mktemp('site') / 'metadata.db'}"))
+    folder = tmp_path_factory.mktemp("site")
+    app = create_app(ServiceSettings(f"sqlite:///{folder / 'metadata.db'}", sandboxes=folder / "sandboxes"))
     with ExitStack() as stack:
         yield filled(stack, app, stack.enter_context(serving(app)))
 

@@ -35,6 +35,7 @@ SHOWN = {
     "users": "/ui/users",
     "keys": "/ui/keys",
     "requests": "/ui/requests?path=identity.email",
+    "sandboxes": "/ui/sandboxes",
     "sign-in": "/ui/sign-in",
 }
 LOOKS: dict[str, dict[str, Any]] = {

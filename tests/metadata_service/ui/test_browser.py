@@ -224,7 +224,7 @@ def test_no_page_has_a_serious_barrier(browser: Browser, whole: Whole, theme: st
                 "/ui/profiles",
                 "/ui/profiles/user_id:3474",
             ),
-            *("/ui/users", "/ui/keys", "/ui/requests", "/ui/none", "/ui/sign-in"),
+            *("/ui/users", "/ui/keys", "/ui/requests", "/ui/sandboxes", "/ui/none", "/ui/sign-in"),
         ):
             page.goto(path)
             page.wait_for_load_state("networkidle")
@@ -244,6 +244,7 @@ def test_pages_fit_a_narrow_screen(browser: Browser, whole: Whole) -> None:
             "/ui/profiles/user_id:3474",
             "/ui/users",
             "/ui/keys",
+            "/ui/sandboxes",
             "/ui/sign-in",
         ):
             page.goto(path)

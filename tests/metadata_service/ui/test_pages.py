@@ -33,6 +33,7 @@ PAGES = (
     "/ui/users",
     "/ui/keys",
     "/ui/requests",
+    "/ui/sandboxes",
 )
 segment = partial(quote, safe="")
 EDITOR = "/ui/specs/shop-segment/edit"
