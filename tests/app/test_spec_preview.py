@@ -124,6 +124,23 @@ def test_what_differs_is_counted_and_nothing_protected_is_shown(with_keys: Comma
     assert folder_bytes(with_keys) == before
 
 
+def test_what_is_made_of_a_protected_value_is_not_shown(with_keys: CommandLine) -> None:
+    """Found by review: a draft that put a letter behind a protected name had it shown."""
+    give(with_keys, [order(1, 1, customer={"email": "p1@example.com", "name": {"first": "Zebulon"}})])
+    made = {
+        "who": "join('', [customer.name.first, 'x'])",
+        "city": "shipping.city",
+        "total": "to_number(cart.total)",
+    }
+    found = previewed(with_keys, orders(contact=made))
+    (example,) = found["examples"]
+    shown = {each["path"]: each["after"] for each in example["values"]}
+    assert shown["contact.who"] == {"type": "string", "is_protected": True}
+    assert shown["contact.city"]["value"] == "Springfield"
+    assert float(shown["contact.total"]["value"]) == 12.5
+    assert "zebulon" not in json.dumps(found).casefold()
+
+
 def test_new_errors_have_their_place(with_keys: CommandLine) -> None:
     give(with_keys, [order(1, 1), order(2, 2, cart={"total": "x"}), order(3, 3, customer={})])
     total = {

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Set
+from contextlib import suppress
+from decimal import Decimal
 from typing import Any
 
 from idgraph.jobs.spec_preview.tried import Leaf, SpecProblem, TriedEvent
+from idgraph.model.events import RawRecord
 from idgraph.model.jobs import SHOWN
 
 NORMAL_95 = 1.96
@@ -87,8 +90,11 @@ class Effect:
         self.examples: list[dict[str, Any]] = []
         self._exampled: set[tuple[str, str]] = set()
 
-    def add(self, position: str, source: str, before: TriedEvent, after: TriedEvent) -> None:
-        """One event."""
+    def add(
+        self, record: RawRecord, before: TriedEvent, after: TriedEvent, payload: Callable[[], Any]
+    ) -> None:
+        """One event. `payload` is what it has before it is mapped."""
+        position = record.position
         counts = self.counts
         counts["events"] += 1
         for side, outcome in (("before", before), ("after", after)):
@@ -111,7 +117,7 @@ class Effect:
             hashed = set() if before.event is None else {each.type for each in before.event.identifiers}
             self.opened_types.update(opened & hashed)
         counts["exposed"] += any(kind in ("exposes", "sensitive") for kind, _ in found)
-        self._exemplify(position, source, before, after, hidden, found)
+        self._exemplify(record, before, after, hidden, found, payload)
 
     def _differences(
         self, before: TriedEvent, after: TriedEvent, hidden: _Hidden
@@ -151,12 +157,12 @@ class Effect:
 
     def _exemplify(
         self,
-        position: str,
-        source: str,
+        record: RawRecord,
         before: TriedEvent,
         after: TriedEvent,
         hidden: _Hidden,
         found: list[tuple[str, str]],
+        payload: Callable[[], Any],
     ) -> None:
         """Keep an event that shows a kind of change at a path that no example shows."""
         news = {each for each in found if each not in self._exampled}
@@ -167,10 +173,11 @@ class Effect:
         self._exampled |= news
         differing = sorted({path for _, path in found})
         event = after.event or before.event
+        given = set(_texts(payload()))
         self.examples.append(
             {
-                "position": position,
-                "source": source,
+                "position": record.position,
+                "source": record.source,
                 "profile": None if event is None else event.fragment_id,
                 "problem_before": before.problem and before.problem._asdict(),
                 "problem": after.problem and after.problem._asdict(),
@@ -178,8 +185,8 @@ class Effect:
                     {
                         "path": path,
                         "kinds": [kind for kind, where in found if where == path],
-                        "before": hidden.shown(before.leaves.get(path)),
-                        "after": hidden.shown(after.leaves.get(path)),
+                        "before": hidden.shown(before.leaves.get(path), given),
+                        "after": hidden.shown(after.leaves.get(path), given),
                     }
                     for path in differing
                 ],
@@ -231,11 +238,13 @@ class _Hidden:
                         found |= paths
         return found
 
-    def shown(self, leaf: Leaf | None) -> dict[str, Any] | None:
-        """A value as an example may have it: of one that is protected, has one that is, or looks sensitive, the type alone."""
+    def shown(self, leaf: Leaf | None, given: Set[str]) -> dict[str, Any] | None:
+        """A value as an example may have it: of one that is protected, has one that is, or looks sensitive, the type alone. So
+        of one that the event has not as it is, beside a protected one: it may be made of that. `given` are texts of the event."""
         if leaf is None:
             return None
         hides = leaf.is_sealed or leaf.looks_like is not None or bool(self.paths_in(leaf.value, 1))
+        hides = hides or (bool(self._texts) and not given.issuperset(_texts(leaf.value)))
         value = leaf.value
         if isinstance(value, str | list) and len(str(value)) > MOST_VALUE:
             value = f"{str(value)[:MOST_VALUE]}…"
@@ -258,4 +267,8 @@ def _texts(value: Any) -> Iterator[str]:
         for each in value.values() if isinstance(value, dict) else value:
             yield from _texts(each)
     elif value is not None and not isinstance(value, bool):
-        yield str(value).casefold()
+        text = str(value).casefold()
+        with suppress(ArithmeticError):
+            # However a number is written.
+            text = str(Decimal(text).normalize())
+        yield text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -96,7 +97,7 @@ class SpecPreviewJob(PagedJob):
             if any(self._is_refused(record, side.event, erased) for side in (old, new)):
                 self.effect.counts["erased"] += 1
                 continue
-            self.effect.add(record.position, record.source, old, new)
+            self.effect.add(record, old, new, partial(after.payload, record))
             yield EventPair(*(_without_values(each.event) for each in (old, new)))
 
     def _is_refused(

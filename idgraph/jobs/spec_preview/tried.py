@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from idgraph.model.dead_letters import DeadLetterReason
+from idgraph.model.errors import EventError
 from idgraph.model.events import RawRecord
 from idgraph.model.fragments import Kind
 from idgraph.model.identifiers import Identifier
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.sources import SourceConfig
 from idgraph.model.stamps import SpecRef
-from ingestion.sources.payload_formats import PayloadFormats
+from ingestion.sources.payload_formats import NOT_OF_THE_EVENT, PayloadFormats
 from ingestion.stages.dead_letters import BatchDeadLetters
 from ingestion.stages.map import EventMapper
 from ingestion.stages.map_output import MapOutput, MappedEvent
@@ -117,6 +119,12 @@ class TriedSnapshot:
     def is_timed(self, record: RawRecord) -> bool:
         """Whether the ordinals of its source are times."""
         return self._mapper.is_timed(record)
+
+    def payload(self, record: RawRecord) -> Any:
+        """What the event has; None for a record that is none."""
+        with suppress(EventError, *NOT_OF_THE_EVENT):
+            return self._mapper.read(record).payload
+        return None
 
     def outcome(self, record: RawRecord) -> TriedEvent:
         """Raises SchemaRegistryError, ConfigError."""
