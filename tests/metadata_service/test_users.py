@@ -222,6 +222,19 @@ def test_keys_are_listed_rotated_and_revoked_by_their_owners(house: House) -> No
     assert house.admin.delete(f"/v1/keys/{other_key}").status_code == 204
 
 
+def test_no_admin_becomes_an_officer(house: House) -> None:
+    """Found by review: an admin made an officer, or reset one's password, and requested access to anybody's data in the clear."""
+    made(house.database, "officer", role="privacy")
+    made(house.database, "ann", role="viewer")
+    assert_problem(house.admin.post("/v1/users", json={"name": "other", "role": "privacy"}), 403)
+    assert_problem(house.admin.patch("/v1/users/ann", json={"rights": {"role": "privacy"}}), 403)
+    assert_problem(house.admin.post("/v1/users/officer/reset"), 403)
+    for role in ("analyst", "publisher", "admin"):
+        assert house.admin.post("/v1/users", json={"name": role, "role": role}).status_code == 201
+    both = house.client(create_token(house.database, "both", Role.ADMIN, scopes=[Scope.PRIVACY]))
+    assert both.post("/v1/users", json={"name": "other", "role": "privacy"}).status_code == 201
+
+
 @pytest.mark.parametrize("strong", [{"role": "admin"}, {"role": "viewer", "clearance": 30}])
 def test_a_lesser_key_does_not_become_a_stronger_one(house: House, strong: dict[str, Any]) -> None:
     """Found by review: a leaked key of a viewer rotated its owner's key of an admin, and had its secret."""

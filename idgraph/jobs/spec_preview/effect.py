@@ -244,7 +244,7 @@ class _Hidden:
         if leaf is None:
             return None
         hides = leaf.is_sealed or leaf.looks_like is not None or bool(self.paths_in(leaf.value, 1))
-        hides = hides or (bool(self._texts) and not given.issuperset(_texts(leaf.value)))
+        hides = hides or (bool(self._texts) and not given >= set(_texts(leaf.value)))
         value = leaf.value
         if isinstance(value, str | list) and len(str(value)) > MOST_VALUE:
             value = f"{str(value)[:MOST_VALUE]}…"

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from idgraph.model.callers import Scope
+from idgraph.model.callers import SCOPES, Scope
 from idgraph.web.cursors import ListPage
 from metadata_service.api.service import Acting, Paging, Reason, Service
 from metadata_service.storage import users
@@ -84,7 +84,8 @@ def get(name: UserName, service: Service) -> UserRecord:
 
 @router.post("", status_code=201, responses=NOT_MORE)
 def add(person: NewUser, service: Service, caller: Acting, reason: Reason = "") -> UserPassword:
-    """Make an account. Nobody gives more clearance, reveal or scopes than they have."""
+    """Make an account. Nobody gives more clearance, reveal or scopes than they have, those of the role included: privacy
+    officers are made by `idgraph users add`, by the issuer, or by an admin with the scope `privacy`."""
     _require_within(caller, person)
     with service.database.write(caller.name, reason) as edit:
         password = users.add_user(edit, person.name, person, caller.name)
@@ -136,4 +137,6 @@ def change_password(wanted: PasswordChange, service: Service, caller: Acting) ->
 
 
 def _require_within(caller: TokenRecord, rights: PersonRights) -> None:
-    require_within(caller, rights.clearance, rights.may_reveal, rights.scopes)
+    # The scopes of the role too: else an admin made an officer, and read by that account what no admin reads.
+    scopes = rights.scopes | SCOPES.get(rights.role, frozenset())
+    require_within(caller, rights.clearance, rights.may_reveal, scopes)
