@@ -298,7 +298,8 @@ def _values(request: Request, session: Session, path: str) -> ShownValues:
                 # Values of protected attributes are not counted by value.
                 return known
     except ProfileServiceError as error:
-        return ShownValues(problem=str(error))
+        # Values of protected attributes are in no index.
+        return ShownValues(problem="protected values are not counted" if error.status == 400 else str(error))
 
 
 def _count_stored(request: Request, session: Session, path: str) -> int | None:

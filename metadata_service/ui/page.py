@@ -120,8 +120,9 @@ def as_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def as_time(moment: datetime) -> str:
-    """In UTC."""
+def as_time(moment: datetime | str) -> str:
+    """In UTC. Answers of the profile service have moments as text."""
+    moment = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
     return f"{moment.astimezone(UTC):%-d %b %Y %H:%M}"
 
 

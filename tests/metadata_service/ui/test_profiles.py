@@ -117,6 +117,9 @@ def test_an_attribute_says_how_many_profiles_have_it_by_what_its_reader_sees(who
     sealed = person.get("/ui/attributes/identity.email?values=true")
     assert "Not known" not in sealed
     assert "ictoria" not in sealed
+    protected = person.get("/ui/attributes/identity.name.full?values=true")
+    assert "answered 400" not in protected
+    assert "<progress" not in protected
 
 
 def test_what_is_over_a_cap_is_stored_and_stays_out_of_the_catalogue(whole: Whole) -> None:
