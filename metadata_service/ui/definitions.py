@@ -135,7 +135,9 @@ def act(
         first = first.model_copy(update={"status": "retired"})
     try:
         with service.database.write(session.caller.name, reason[:1000]) as edit:
-            ANY[plural].save(edit, first, precondition(fields.get("etag") or None))
+            # A draft of a new name has no version that it was begun from.
+            known = fields.get("etag")
+            ANY[plural].save(edit, first, precondition(known) if known else precondition(None, "*"))
     except PreconditionError:
         return page(
             412,

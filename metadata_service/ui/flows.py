@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path, Request, Response
 from idgraph.model.errors import ProfileServiceError
 from idgraph.model.sources import FLOW_NAME
 from metadata_service.storage.sessions import Session
-from metadata_service.ui.page import OwnFields, SignedIn, curl, render, see_other
+from metadata_service.ui.page import OwnFields, Polled, SignedIn, curl, render, see_other
 from metadata_service.ui.profiles import profiles_client, profiles_source
 
 router = APIRouter()
@@ -21,7 +21,7 @@ Act = Literal["pause", "resume"]
 
 
 @router.get(LIST)
-def show_list(request: Request, session: SignedIn) -> Response:
+def show_list(request: Request, session: Polled) -> Response:
     """All flows of the machine."""
     with profiles_client(request, session) as client:
         flows = client.call("GET", "flows")["items"]
@@ -36,7 +36,7 @@ def show_list(request: Request, session: SignedIn) -> Response:
 
 
 @router.get(LIST + "/{name}")
-def show(request: Request, session: SignedIn, name: Name, done: Act | Literal[""] = "") -> Response:
+def show(request: Request, session: Polled, name: Name, done: Act | Literal[""] = "") -> Response:
     """One flow, whose figures the page asks for again every two seconds."""
     return _page(request, session, name, done=done)
 

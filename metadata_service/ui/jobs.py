@@ -13,7 +13,7 @@ from idgraph.client import AsyncProfilesClient
 from idgraph.model.errors import ProfileServiceError
 from idgraph.model.jobs import JobKind, JobState
 from metadata_service.storage.sessions import Session
-from metadata_service.ui.page import OwnFields, SignedIn, curl, render, see_other
+from metadata_service.ui.page import OwnFields, Polled, SignedIn, curl, render, see_other
 from metadata_service.ui.profiles import profiles_client, profiles_source
 
 router = APIRouter()
@@ -28,7 +28,7 @@ Text = Annotated[str, Query(max_length=200)]
 @router.get(LIST)
 def show_list(
     request: Request,
-    session: SignedIn,
+    session: Polled,
     kind: JobKind | Literal[""] = "",
     state: JobState | Literal[""] = "",
     who: Text = "",
@@ -81,7 +81,7 @@ def start(request: Request, session: SignedIn, fields: OwnFields) -> Response:
 @router.get(LIST + "/{job_id}")
 def show(
     request: Request,
-    session: SignedIn,
+    session: Polled,
     job_id: str,
     done: Literal["", "started", "cancelled", "resumed"] = "",
 ) -> Response:

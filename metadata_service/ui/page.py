@@ -185,22 +185,21 @@ def cookie_name(request: Request) -> str:
     return "__Host-idgraph-session" if request.url.scheme == "https" else "idgraph-session"
 
 
-def find_session(request: Request) -> Session | None:
-    """Whose request this is."""
+def find_session(request: Request, is_use: bool = False) -> Session | None:
+    """Whose request this is; what is a use keeps the session."""
     session_id = request.cookies.get(cookie_name(request))
-    return sessions_of(request).find(session_id) if session_id else None
+    return sessions_of(request).find(session_id, is_use) if session_id else None
 
 
 def _signed_in(request: Request) -> Session:
-    session = find_session(request)
+    session = find_session(request, is_use=True)
     if session is None:
         raise NotSignedInError
     return session
 
 
 def _still_signed_in(request: Request) -> Session:
-    session_id = request.cookies.get(cookie_name(request), "")
-    session = sessions_of(request).find(session_id, is_use=False)
+    session = find_session(request)
     if session is None:
         raise NotSignedInError
     return session
@@ -209,6 +208,14 @@ def _still_signed_in(request: Request) -> Session:
 SignedIn = Annotated[Session, Depends(_signed_in)]
 Watching = Annotated[Session, Depends(_still_signed_in)]
 """Of a call that a page makes by itself: it does not keep the session."""
+
+
+def _following(request: Request) -> Session:
+    return (_still_signed_in if "hx-request" in request.headers else _signed_in)(request)
+
+
+Polled = Annotated[Session, Depends(_following)]
+"""Of a page that asks for itself again and again: only where a person opens it, it keeps the session."""
 
 
 async def posted(request: Request) -> dict[str, str]:

@@ -14,7 +14,7 @@ from idgraph.model.errors import ProfileServiceError
 from idgraph.web.refusals import ForbiddenError
 from metadata_service.storage.sessions import Session
 from metadata_service.ui.deciding import ALWAYS, NEVER, LinkPin
-from metadata_service.ui.page import OwnFields, SignedIn, curl, render, see_other
+from metadata_service.ui.page import OwnFields, Polled, SignedIn, curl, render, see_other
 from metadata_service.ui.profiles import leaves_of, profiles_client, profiles_rights, profiles_source
 
 router = APIRouter()
@@ -84,7 +84,7 @@ def violations(
 @router.get(SUGGESTIONS)
 def suggestions(
     request: Request,
-    session: SignedIn,
+    session: Polled,
     job: Annotated[str, Query(max_length=100)] = "",
     cursor: Annotated[str | None, Query(max_length=1000)] = None,
 ) -> Response:

@@ -13,7 +13,7 @@ from idgraph.model.errors import ProfileServiceError
 from idgraph.web.path_values import path_value
 from idgraph.web.refusals import UnknownSubjectError
 from metadata_service.storage.sessions import Session
-from metadata_service.ui.page import OwnFields, SignedIn, curl, render, see_other
+from metadata_service.ui.page import OwnFields, Polled, SignedIn, curl, render, see_other
 from metadata_service.ui.profiles import LIST, Named, profiles_client, profiles_source
 
 router = APIRouter()
@@ -160,7 +160,7 @@ def set_consent(request: Request, session: SignedIn, named: Named, fields: OwnFi
 
 @router.get("/ui/access-requests/{job}")
 @router.get("/ui/erasures/{job}")
-def show_job(request: Request, session: SignedIn, job: str) -> Response:
+def show_job(request: Request, session: Polled, job: str) -> Response:
     """How far an access request or an erasure is, and what it gave."""
     kind = path_value(request, 2)
     with profiles_client(request, session) as client:

@@ -18,7 +18,7 @@ from metadata_service.api.service import MetadataService, Service
 from metadata_service.documents.problems import DocumentError, JsonFile, model_problems
 from metadata_service.documents.writing import difference, spec_text
 from metadata_service.storage.sessions import Session
-from metadata_service.ui.page import OwnFields, SignedIn, curl, may, render, require, see_other
+from metadata_service.ui.page import OwnFields, Polled, SignedIn, curl, may, render, require, see_other
 from metadata_service.ui.profiles import profiles_client
 
 router = APIRouter()
@@ -89,7 +89,7 @@ def act(request: Request, session: SignedIn, service: Service, fields: OwnFields
 
 
 @router.get(PAGE + "/previews/{job}")
-def progress(request: Request, session: SignedIn, job: str) -> Response:
+def progress(request: Request, session: Polled, job: str) -> Response:
     """How far a preview is; asked while it runs."""
     require(session, "POST", f"{API}/check")
     return render(

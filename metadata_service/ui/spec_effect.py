@@ -17,7 +17,7 @@ from metadata_service.documents.problems import DocumentError
 from metadata_service.documents.writing import difference, spec_text
 from metadata_service.specs import catalogue
 from metadata_service.storage.sessions import Session
-from metadata_service.ui.page import OwnFields, SignedIn, curl, may, render, require
+from metadata_service.ui.page import OwnFields, Polled, SignedIn, curl, may, render, require
 from metadata_service.ui.profiles import profiles_client
 from metadata_service.ui.specs import LIST, Name, read_definition_of, show_editor
 
@@ -74,7 +74,7 @@ def of_draft(
 @router.get(LIST + "/{name}/effect/{job}")
 def progress(
     request: Request,
-    session: SignedIn,
+    session: Polled,
     service: Service,
     name: Name,
     job: str,

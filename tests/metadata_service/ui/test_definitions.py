@@ -51,6 +51,25 @@ def test_one_is_written_published_edited_and_retired(
     assert "Nothing matches" in person.get(f"/ui/{plural}?q=no-such-name")
 
 
+@pytest.mark.parametrize(("plural", "document"), KINDS)
+def test_two_drafts_of_one_new_name_are_no_lost_edit(
+    site: Site, plural: str, document: dict[str, object]
+) -> None:
+    """Found by review: the second one replaced the first one unseen."""
+    person, name = site.signed_in(), "twice"
+    document = document | {"name": name}
+    mine, theirs = (fields(person.get(f"/ui/{plural}-new?name={name}")) for _ in range(2))
+    publish = {"act": "publish", "reason": "new"}
+    person.post(f"/ui/{plural}/{name}", theirs | publish | {"text": json.dumps(document)})
+    other = json.dumps(document | {"description": "Other."})
+    conflict = person.post(f"/ui/{plural}/{name}", mine | publish | {"text": other}, 412)
+    assert "Other." in editor_field(conflict, "text")
+    again = fields(conflict) | publish | {"text": other}
+    person.post(f"/ui/{plural}/{name}", again)
+    stored = site.api().get(f"/v1/{plural}/{name}").json()
+    assert (stored["version"], stored["description"]) == (2, "Other.")
+
+
 @pytest.mark.parametrize(
     ("plural", "document", "pointer"),
     [

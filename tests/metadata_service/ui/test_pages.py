@@ -14,10 +14,11 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import select, text, update
 
 from metadata_service.storage.database import open_database
 from metadata_service.storage.sessions import IDLE, LINK, LONGEST, Sessions
+from metadata_service.storage.tables import SessionRow
 from metadata_service.storage.tokens import Role, create_token, revoke_token
 from metadata_service.ui.app import HEADERS
 from metadata_service.ui.page import STATIC, local_path
@@ -143,6 +144,37 @@ def test_sessions_and_links_end_with_time(site: Site) -> None:
     assert sessions.find(busy) is None
     assert now[0] > began + LINK
     assert sessions.begin_by_code(code) is None
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        *(
+            "/ui/flows",
+            "/ui/flows/shop",
+            "/ui/jobs",
+            "/ui/jobs/1",
+            "/ui/review/suggestions",
+            "/ui/erasures/1",
+        ),
+        *("/ui/rules/previews/1", "/ui/specs/shop-orders/effect/1"),
+    ],
+)
+def test_a_page_that_asks_for_itself_keeps_no_session(site: Site, page: str) -> None:
+    """Found by review: a page of flows that was left open kept its session for twelve hours."""
+    person, database = site.signed_in(), site.app.state.service.database
+    before = datetime.now(UTC) - timedelta(minutes=20)
+    with database.write() as edit:
+        edit.session.execute(update(SessionRow).values(used=before))
+
+    def used() -> set[datetime]:
+        with database.read() as session:
+            return set(session.scalars(select(SessionRow.used)))
+
+    person.client.get(page, headers={"HX-Request": "true"})
+    assert used() == {before}
+    person.client.get(page)
+    assert before not in used() or len(used()) > 1
 
 
 def test_a_session_is_known_to_every_process_and_after_a_restart(site: Site) -> None:
