@@ -114,6 +114,8 @@ def test_a_key_is_made_rotated_and_revoked(site: Site) -> None:
     assert found
     assert (found.name, found.role) == ("dora/ci", Role.VIEWER)
     assert "in 6 days" in page
+    # One click alone revokes nothing.
+    assert re.search(r'<details[^>]*><summary[^>]*>Revoke…</summary>.*value="revoke"', page)
     place = re.search(r'action="(/ui/keys/\d+)"', page)
     assert place
     rotated = secret(dora.post(place[1], {"act": "rotate"}))
