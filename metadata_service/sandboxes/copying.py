@@ -26,7 +26,7 @@ from metadata_service.attributes.rules import (
 from metadata_service.definitions import SEGMENTS, VIEWS, Definitions, Stated, Stored
 from metadata_service.identity_rules import newest_rules, save_rules
 from metadata_service.sandboxes.folder import DATABASE, KEY, SandboxFolder
-from metadata_service.sandboxes.items import all_items, content, digest, key
+from metadata_service.sandboxes.items import digests
 from metadata_service.specs.catalogue import copy_spec, get_spec_version, list_specs
 from metadata_service.storage.database import Database, open_database, revision_in
 from metadata_service.storage.edits import Edit
@@ -57,7 +57,7 @@ def create_sandbox(
                 copied_version=edit.version,
                 number=min(set(range(1, len(others) + 2)) - {each.number for each in others}),
             )
-            base = {key(each): digest(content(session, each)) for each in all_items(session)}
+            base = digests(session)
     finally:
         copy.close()
     folder.finish(record, base)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any, cast, get_args
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from idgraph.model import canonical
-from idgraph.model.attributes import AttributeDefinition, AttributeStatus
+from idgraph.model.attributes import AttributeDefinition, AttributeMetadata, AttributeStatus
 from idgraph.model.sandboxes import ItemKind, SandboxItem
 from idgraph.model.specs import SpecDefinition
 from idgraph.web.conditional import etag_of
@@ -29,16 +28,21 @@ KINDS: tuple[ItemKind, ...] = get_args(ItemKind)
 _BY_EVENTS = ("discovered", "conflicted", "proposed")
 
 
-def all_items(session: Session) -> Iterator[SandboxItem]:
-    """Everything that is copied, but attributes that nobody decided on."""
-    for kind in ("classification_levels", "discovery_defaults", "identity_rules"):
-        yield SandboxItem(kind=kind)
+def digests(session: Session) -> dict[str, str]:
+    """The digest of everything that people decided on, by `key`."""
     decided = select(AttributeRow.path).where(AttributeRow.status != str(AttributeStatus.DISCOVERED))
-    yield from (SandboxItem(kind="attribute", name=each) for each in session.scalars(decided))
-    yield from (SandboxItem(kind="spec", name=each) for each in session.scalars(select(SpecRow.name)))
+    found = {
+        key(SandboxItem(kind="attribute", name=each.path)): digest(_attribute(each))
+        for each in find_attributes(session, session.scalars(decided))
+    }
     row = DefinitionVersionRow
-    for kind, name in session.execute(select(row.kind, row.name).distinct()):
-        yield SandboxItem(kind=cast(ItemKind, kind), name=name)
+    named = [("spec", name) for name in session.scalars(select(SpecRow.name))]
+    named += [(kind, name) for kind, name in session.execute(select(row.kind, row.name).distinct())]
+    named += [("classification_levels", ""), ("discovery_defaults", ""), ("identity_rules", "")]
+    for kind, name in named:
+        item = SandboxItem(kind=cast(ItemKind, kind), name=name)
+        found[key(item)] = digest(content(session, item))
+    return found
 
 
 def edited(session: Session, since: int) -> set[SandboxItem]:
@@ -61,8 +65,7 @@ def content(session: Session, item: SandboxItem) -> dict[str, Any] | None:
         case "attribute":
             known = next(find_attributes(session, [item.name]), None)
             is_decided = known is not None and known.status is not AttributeStatus.DISCOVERED
-            fields = set(AttributeDefinition.model_fields)
-            return known.model_dump(mode="json", include=fields) if known and is_decided else None
+            return _attribute(known) if known and is_decided else None
         case "spec":
             return _spec(session, item.name)
         case "view" | "segment":
@@ -77,6 +80,10 @@ def digest(document: dict[str, Any] | None) -> str:
 def key(item: SandboxItem) -> str:
     """The item as one text."""
     return json.dumps([item.kind, item.name])
+
+
+def _attribute(known: AttributeMetadata) -> dict[str, Any]:
+    return known.model_dump(mode="json", include=set(AttributeDefinition.model_fields))
 
 
 def _spec(session: Session, name: str) -> dict[str, Any] | None:

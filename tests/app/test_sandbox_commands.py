@@ -49,13 +49,16 @@ def test_a_spec_is_tried_in_a_sandbox_and_promoted(
                 sandbox.directory, keys, resources.store, resources.index, snapshot=pinned.snapshot
             )
             pipeline.process(records(20))
+            stored = resources.store.count()
             pipeline.data_keys.close()
         assert len(served("--sandbox", "try", "export").stdout.splitlines()) > 1
     assert served("export").stdout == ""
     compared = served("sandboxes", "compare", "try", "--json")
     (found,) = json.loads(compared.stdout)["items"]
     assert (found["kind"], found["name"], found["state"]) == ("spec", edited["name"], "changed")
-    assert edited["name"] in served("sandboxes", "compare", "try").stdout
+    shown = served("sandboxes", "compare", "try").stdout
+    assert edited["name"] in shown
+    assert str(stored) in shown
     (planned,) = served.json("sandboxes", "promote", "try", "--dry-run", "--json")
     assert planned["outcome"] == "planned"
     (done,) = served.json(
@@ -79,6 +82,7 @@ def test_an_unknown_sandbox_makes_no_folder(served: CommandLine) -> None:
         result = served("--sandbox", "tyr", *words)
         assert result.exit_code == 2, words
         assert "try" in result.stderr
+    assert served("--sandbox", "try", "publish", "orders", given=b"{}\n").exit_code == 2
     for command in ("compare", "promote", "delete"):
         result = served("sandboxes", command, "tyr", given=b"")
         assert result.exit_code == 3, command

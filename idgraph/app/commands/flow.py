@@ -23,6 +23,7 @@ from idgraph.model.counts import COUNTERS
 from idgraph.model.errors import AlreadyRunningError, ConfigError, FlowInterruptedError, PublishError
 
 if TYPE_CHECKING:
+    from idgraph.app.settings.document import Settings
     from ingestion.stages.outcomes import BatchReport
 
 EVENTS_PER_FILE = 50_000
@@ -112,7 +113,7 @@ def publish(
     """Publish events to a source. Lines pass unchanged; the flow checks them."""
     from idgraph.app.publish import publisher
 
-    with error_handler(), publisher(settings_of(context), source, key) as give:
+    with error_handler(), publisher(_of_production(context), source, key) as give:
         _check_readable(files or [])
         total = 0
         try:
@@ -124,6 +125,13 @@ def publish(
         finally:
             # Also after a file that cannot be read to its end: the user must know what was published.
             say(f"published {counted(total, 'event')} to {source}")
+
+
+def _of_production(context: typer.Context) -> Settings:
+    settings = settings_of(context)
+    if settings.sandbox:
+        raise ConfigError("a sandbox reads the sources of production: publish there, without --sandbox")
+    return settings
 
 
 def _check_readable(files: list[Path]) -> None:

@@ -14,6 +14,7 @@ from idgraph.app.terminal import confirmed, print_json, print_listing, print_tab
 from idgraph.model.errors import NotFoundError, QueryError
 
 if TYPE_CHECKING:
+    from idgraph.app.settings.document import Settings
     from idgraph.model.sandboxes import SandboxDifference, SandboxItem
     from sinks.http.metadata import MetadataClient
 
@@ -22,6 +23,8 @@ commands = typer.Typer(
     help="Sandboxes: named copies of the metadata. `idgraph --sandbox NAME COMMAND` works in one, with a store, an index "
     "and keys of its own, on the same sources.",
 )
+
+COPY_SECONDS = 600.0
 
 Name = Annotated[str, typer.Argument(help="Name of a sandbox, as `idgraph sandboxes list` has it.")]
 Why = Annotated[str, typer.Option("--reason", help="Reason; stored with the change.")]
@@ -36,7 +39,7 @@ def create(
     """Copy what production has in force: specs, attributes, rules, views and segments; no people, tokens or profiles."""
     with error_handler():
         settings = settings_of(context)
-        with wiring.metadata_client(settings) as client:
+        with wiring.metadata_client(settings, COPY_SECONDS) as client:
             record = client.create_sandbox(name, reason)
         print(f"sandbox {name}: a copy of snapshot {record.snapshot_version}")
         print(f"idgraph --sandbox {name} serve metadata   then, beside it:")
@@ -71,6 +74,8 @@ def compare(context: typer.Context, name: Name, as_json: Json = False) -> None:
         version = found.sandbox.snapshot_version
         print(f"{name}, a copy of snapshot {version}; production has snapshot {found.production_version}")
         print_table(("kind", "name", "state", "weakens"), [_row(each) for each in found.items])
+        rows = [(side, *map(str, counts)) for side, counts in _counts(settings, name).items()]
+        print_table(("", "persons", "fragments", "dead letters"), rows)
         for each in found.items:
             for side, document in (("production", each.production), ("sandbox", each.sandbox)):
                 if each.state == "conflict":
@@ -131,6 +136,21 @@ def delete(
             raise typer.Exit(Exit.FAILED)
         client.delete_sandbox(name, reason)
         print(f"sandbox {name} is deleted")
+
+
+def _counts(settings: Settings, name: str) -> dict[str, tuple[int, int, int]]:
+    """Persons, fragments and dead letters of each side that has profiles on this machine."""
+    from idgraph.app.adapters.stores import PROFILES
+    from idgraph.app.settings.sandbox import in_sandbox
+    from idgraph.model.queries import Query
+
+    found = {}
+    for side, each in (("production", settings), (name, in_sandbox(settings, name))):
+        if (each.directory / PROFILES).exists() and each.keyring_file().exists():
+            with wiring.opened(each) as resources:
+                persons, fragments = resources.index.count(Query(())), resources.store.count()
+                found[side] = persons, fragments, sum(resources.dead_letters.counts().values())
+    return found
 
 
 def _require(client: MetadataClient, name: str) -> None:
