@@ -59,6 +59,7 @@ LONG = (
     "spark/test_policies.py",
     "spark/test_policy_change.py",
     "spark/test_refused_batch.py",
+    "spark/test_sandbox.py",
     "spark/test_stopping.py::test_a_batch_that_is_given_again",
     "spark/test_stopping.py::test_a_signal_to_all",
     "spark/test_stopping.py::test_a_store_that_fails",
