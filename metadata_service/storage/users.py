@@ -226,13 +226,21 @@ def record_of(row: UserRow) -> UserRecord:
 
 
 def are_one_person(session: Session, one: str, other: str) -> bool:
-    """Whether two names of the history may be the same person: also where one of them made the account of the other, and so may
-    know its password."""
+    """Whether two names of the history may be the same person: also where one of them made the account of the other, or of
+    its maker, and so may know its password."""
     first, second = person_of(one), person_of(other)
-    makers = dict(
-        session.execute(select(UserRow.name, UserRow.made_by).where(UserRow.name.in_((first, second)))).all()
-    )
-    return first == second or makers.get(first) == second or makers.get(second) == first
+    return second in _with_makers(session, first) or first in _with_makers(session, second)
+
+
+def _with_makers(session: Session, name: str) -> set[str]:
+    """A person, who made the account, who made that one's, and so on."""
+    found: set[str] = set()
+    above: str | None = name
+    while above is not None and above not in found:
+        found.add(above)
+        maker = session.scalar(select(UserRow.made_by).where(UserRow.name == above))
+        above = person_of(maker) if maker else None
+    return found
 
 
 def _is_taken(edit: Edit, name: str) -> bool:

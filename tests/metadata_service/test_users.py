@@ -279,6 +279,11 @@ def test_two_keys_are_one_person(house: House) -> None:
     assert sign_in(house.database, "friend", friend)
     token = create_token(house.database, "k", Role.ADMIN, owner="friend")
     assert_problem(house.client(token).post(place, json={}), 409)
+    # Nor is whom that one made.
+    made_by_friend = house.client(token).post("/v1/users", json={"name": "far", "role": "admin"})
+    assert made_by_friend.status_code == 201
+    far = create_token(house.database, "k", Role.ADMIN, owner="far")
+    assert_problem(house.client(far).post(place, json={}), 409)
     assert house.admin.post(place, json={}).status_code == 200
 
 
