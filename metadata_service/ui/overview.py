@@ -27,6 +27,7 @@ from metadata_service.ui.page import (
     HOME,
     ROOT,
     SignedIn,
+    as_time,
     curl,
     may,
     reads_profiles_only,
@@ -187,7 +188,7 @@ def _set_aside(client: ProfilesClient) -> Iterator[WaitingDecision]:
     if found["matching"]:
         largest = found["groups"]["reason"][0]
         title = f"Dead letters, {largest['count']:,} with one cause"
-        says = f"{largest['value']} since {largest['since'][:16].replace('T', ' ')}: {largest['detail']}"
+        says = f"{largest['value']} since {as_time(largest['since'])}: {largest['detail']}"
         url = f"/ui/dead-letters?reason={largest['value']}"
         count = f"{found['matching']:,}{'' if found['is_complete'] else '+'}"
         yield WaitingDecision(count, title, says, f"Open {largest['count']:,}", url, is_harm=True)
