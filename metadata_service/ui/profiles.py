@@ -98,7 +98,8 @@ def find(request: Request, session: SignedIn, fields: OwnFields) -> Response:
     if found is None:
         return _search(request, session, 404, typed=typed, missing=typed)
     open_ones = [each for each in found["identifiers"] if not each["value"].startswith(HASHED_PREFIX)]
-    address = found["id"] if not open_ones else f"{open_ones[0]['type']}:{open_ones[0]['value']}"
+    names = [f"{each['type']}:{each['value']}" for each in open_ones]
+    address = found["id"] if found["id"] in names or not names else names[0]
     address = typed if _is_shown(found, typed) else address
     return see_other(f"{LIST}/{quote(address, safe=':')}")
 

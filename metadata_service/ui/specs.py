@@ -82,13 +82,18 @@ def edit(
     saved: bool = False,
     dead_letter: Annotated[str, Query(max_length=100)] = "",
 ) -> Response:
-    """The editor, with the latest version; with the record of a dead letter as the sample, as its reader may see it."""
+    """The editor, with the draft if there is one, else with the version in force, else with the latest; with the record of a
+    dead letter as the sample, as its reader may see it."""
     require(session, "PUT", f"/v1/specs/{name}")
     with service.database.read() as reading:
         record = catalogue.get_spec(reading, name)
+        base = record.latest_version
+        # After a roll back the latest is what nobody wants.
+        if record.document.status is SpecStatus.RETIRED and record.active_version is not None:
+            base = record.active_version
+        text = spec_text(catalogue.get_spec_version(reading, name, base).document, "status")
     sample = sample_of(request, session, dead_letter) if dead_letter else ""
-    text = spec_text(record.document, "status")
-    return show_editor(request, session, record, text, is_saved=saved, sample=sample)
+    return show_editor(request, session, record, text, is_saved=saved, sample=sample, base=base, saved=text)
 
 
 @router.post(LIST + "/{name}/edit")
@@ -107,7 +112,11 @@ def show_editor(
     request: Request, session: SignedIn, record: SpecRecord, text: str, status: int = 200, **context: Any
 ) -> Response:
     """With this text, whatever is saved."""
-    shown = {"sample": "", "reason": "", "refusal": None, "theirs": [], "is_saved": False} | context
+    shown = {
+        **{"sample": "", "reason": "", "refusal": None, "theirs": [], "is_saved": False},
+        **{"base": record.latest_version, "saved": spec_text(record.document, "status")},
+        **context,
+    }
     shown["etag"] = shown.get("etag") or etag_of(record.model_dump_json())
     return render(
         request,
@@ -117,7 +126,6 @@ def show_editor(
         title=f"Edit {record.name}",
         record=record,
         text=text,
-        saved=spec_text(record.document, "status"),
         may_publish=may(session, "POST", f"/v1/specs/{record.name}/status"),
         is_rail=True,
         curl=None,

@@ -507,6 +507,8 @@ def test_two_versions_are_compared_and_an_older_one_put_in_force_again(site: Sit
     back = person.post("/ui/specs/rolled/activate", fields)
     assert admin.get("/v1/specs/rolled").json()["active_version"] == 2
     assert "lost half of all sales" in back.partition(">Versions<")[2]
+    # Found by a new user: the next edit began with what had been rolled back.
+    assert "number 2" in editor_field(person.get("/ui/specs/rolled/edit"), "text")
     for role in (Role.READER, Role.ANALYST):
         other = site.signed_in(role)
         assert "lost half of all sales" in other.get("/ui/specs/rolled")

@@ -73,7 +73,7 @@ def test_identifiers_that_are_looked_for_are_in_no_address(whole: Whole) -> None
     answer = person.client.post(
         "/ui/profiles", data={"q": "email:victoria@example.com", "csrf": person.csrf()}
     )
-    assert answer.url.path == "/ui/profiles/anonymous_id:609db510"
+    assert answer.url.path == "/ui/profiles/user_id:3474"
     assert "ictoria" not in answer.text
     missing = person.post("/ui/profiles", {"q": "email:nobody@example.com"}, 404)
     assert "No profile has" in missing
