@@ -37,10 +37,12 @@ def test_without_a_token_only_health_and_the_description(service: Running) -> No
     described = service.nobody.get("/openapi.json").json()
     assert described["paths"]["/v1/snapshot"]["get"]
     assert described["security"] == [{"token": []}]
-    for path in ("/v1/snapshot", "/v1/specs", "/v1/nothing", "/", "/healthz/", "/v1/specs%2Fa"):
+    for path in ("/v1/snapshot", "/v1/specs", "/v1/nothing", "/healthz/", "/v1/specs%2Fa"):
         answer = service.nobody.get(path)
         assert_problem(answer, 401)
         assert answer.headers["WWW-Authenticate"].startswith("Bearer")
+    # A browser that has only the host gets the pages.
+    assert service.nobody.get("/").headers["Location"].startswith("/ui")
 
 
 @pytest.mark.parametrize("value", ["", "Bearer", "Basic abc", "Bearer wrong", "bearer ü"])

@@ -21,6 +21,7 @@ from metadata_service.storage.database import Database
 from metadata_service.storage.sessions import Sessions
 from metadata_service.storage.tables import GrantAnswerRow, GrantRequestRow
 from metadata_service.storage.tokens import Role, create_token, revoke_token
+from metadata_service.storage.users import PersonRights, add_user
 from profile_service.api.app import create_app
 from profile_service.api.following import Following
 from profile_service.api.service import ProfileService
@@ -105,10 +106,11 @@ def test_a_session_that_began_just_now_is_not_refused_for_good(both: Both) -> No
 
 
 def test_what_is_granted_to_a_person_comes_with_their_keys(both: Both) -> None:
-    tokens = {
-        owner: create_token(both.database, "key", Role.VIEWER, owner=owner)
-        for owner in ("ann", "ann2", "bob")
-    }
+    tokens = {}
+    for owner in ("ann", "ann2", "bob"):
+        with both.database.write("somebody") as edit:
+            add_user(edit, owner, PersonRights(role=Role.VIEWER))
+        tokens[owner] = create_token(both.database, "key", Role.VIEWER, owner=owner)
     ends = datetime.now(UTC) + timedelta(hours=1)
     for person, path, until in (
         ("ann/other", "a.b", ends),
