@@ -112,6 +112,15 @@ def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     console().print(table)
 
 
+def print_records(records: Iterable[Mapping[str, Any]], titles: Sequence[str], as_json: bool) -> None:
+    """One JSON line per record with all of it, or a table of the columns for people."""
+    if not as_json:
+        print_table(titles, ([str(each[title] or "-") for title in titles] for each in records))
+        return
+    for each in records:
+        print_json(each)
+
+
 def confirmed(prompt: str) -> bool:
     """Ask on standard error; anything but yes, and no answer at all, is no. Raises KeyboardInterrupt, which
     typer's own prompt would turn into a refusal (and into another exit code)."""

@@ -12,7 +12,7 @@ import typer
 from idgraph.app import wiring
 from idgraph.app.commands.context import Json, settings_of
 from idgraph.app.exits import error_handler
-from idgraph.app.terminal import print_json, print_table
+from idgraph.app.terminal import print_records
 
 if TYPE_CHECKING:
     from metadata_service.storage.database import Database
@@ -85,12 +85,8 @@ def list_tokens(context: typer.Context, as_json: Json = False) -> None:
 
     with error_handler(), metadata_database(context) as database:
         found = [token._asdict() for token in listed(database)]
-        if as_json:
-            for token in found:
-                print_json(token)
-        else:
-            titles = ("name", "role", "clearance", "may_reveal", "scopes", "created", "expires", "revoked")
-            print_table(titles, [[str(token[title] or "-") for title in titles] for token in found])
+        titles = ("name", "role", "clearance", "may_reveal", "scopes", "created", "expires", "revoked")
+        print_records(found, titles, as_json)
 
 
 @commands.command()

@@ -10,7 +10,7 @@ from idgraph.app import wiring
 from idgraph.app.commands.context import Json
 from idgraph.app.commands.tokens import metadata_database
 from idgraph.app.exits import error_handler
-from idgraph.app.terminal import print_json, print_table
+from idgraph.app.terminal import print_records
 
 commands = typer.Typer(no_args_is_help=True, help="Persons who sign in to the pages of the metadata service.")
 
@@ -56,12 +56,8 @@ def list_users(context: typer.Context, as_json: Json = False) -> None:
 
     with error_handler(), metadata_database(context) as database, database.read() as session:
         found = [each.model_dump(mode="json") for each in listed(session, PageRequest(None, 100_000)).items]
-        if as_json:
-            for user in found:
-                print_json(user)
-        else:
-            titles = ("name", "role", "clearance", "may_reveal", "sign_in", "seen", "disabled", "is_locked")
-            print_table(titles, [[str(user[title] or "-") for title in titles] for user in found])
+        titles = ("name", "role", "clearance", "may_reveal", "sign_in", "seen", "disabled", "is_locked")
+        print_records(found, titles, as_json)
 
 
 @commands.command()
