@@ -59,7 +59,7 @@ def list_specs(
         unmapped=without_spec,
         q=q,
         sort=sort,
-        may_generate=may(session, "POST", "/v1/specs/generate"),
+        may_draft=may(session, "PUT", "/v1/specs/new"),
         curl=curl(str(request.base_url), "/v1/specs", **dict(request.query_params.items())),
     )
 
@@ -105,7 +105,13 @@ def edit_again(
     with service.database.read() as reading:
         record = catalogue.get_spec(reading, name)
     kept: dict[str, Any] = {each: fields.get(each, "") for each in ("reason", "sample", "etag")}
-    return show_editor(request, session, record, fields.get("text", ""), **kept)
+    if "text" not in fields:
+        # The draft was saved a moment ago, from sample events.
+        first = read_events(fields.get("events", ""))[:1]
+        sample = json.dumps(first[0], indent=2, ensure_ascii=False) if first else ""
+        kept |= {"sample": sample, "is_saved": True}
+    text = fields.get("text", spec_text(record.document, "status"))
+    return show_editor(request, session, record, text, **kept)
 
 
 def show_editor(
@@ -197,6 +203,24 @@ def read_payload(sample: str) -> dict[str, Any] | None:
     if not isinstance(payload, dict):
         raise RefusedRequestError("the payload of an event is an object, written in braces")
     return payload
+
+
+def read_events(text: str) -> list[dict[str, Any]]:
+    """Payloads: JSON Lines, one object, or an array of them. Raises RefusedRequestError."""
+    try:
+        whole = canonical.decode(text)
+    except (*canonical.MalformedJSON, ValueError):
+        whole = None
+    if isinstance(whole, dict | list):
+        return whole if isinstance(whole, list) else [whole]
+    events = []
+    for number, line in enumerate(text.split("\n"), 1):
+        try:
+            payload = read_payload(line)
+        except RefusedRequestError as error:
+            raise RefusedRequestError(f"line {number}: {error.message.removeprefix('line 1: ')}") from None
+        events += [] if payload is None else [payload]
+    return events
 
 
 @router.post(LIST + "/{name}/publish")

@@ -6,10 +6,12 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from idgraph.model.spec_use import SpecUse
 from tests.metadata_service.ui.chromium import chromium, signed_in
 from tests.metadata_service.ui.site import EVENT, whole_site
 from tests.metadata_service.ui.test_flows import report_of
@@ -25,6 +27,7 @@ SHOWN = {
     "spec": "/ui/specs/shop-segment",
     "spec-editor": "/ui/specs/shop-segment/edit",
     "generate": "/ui/generate",
+    "new-spec": "/ui/specs-new?source=clinic",
     "profile": "/ui/profiles/user_id:3474",
     "review": "/ui/review/violations",
     "rules": "/ui/rules?from=0",
@@ -50,6 +53,11 @@ def main(folder: Path, wanted: Sequence[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as work, whole_site(Path(work)) as whole, chromium() as browser:
         given = [order(1, 22801, created_at="soon"), *(order(n, 22700 + n, order_id=None) for n in range(31))]
+        uses = [
+            SpecUse(spec=None, source=source, errors=events, last_used=round(time.time() * 1000))
+            for source, events in (("clinic", 41_200), ("loyalty", 350))
+        ]
+        whole.client.send_uses(uses)
         whole.letters.put(whole.pipeline.map(*given).dead_letters)
         for suffix, options in LOOKS.items():
             with signed_in(browser, whole.site, **options) as page:

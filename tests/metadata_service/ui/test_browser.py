@@ -11,6 +11,7 @@ import pytest
 
 from idgraph.model.jobs import JobKind, JobState, Requester
 from idgraph.model.schema_changes import SchemaChange
+from idgraph.model.spec_use import SpecUse
 from metadata_service.storage.tokens import Role, create_token
 from profile_service.api.operations import Work
 from tests.metadata_service.ui.chromium import axe_violations, chromium, signed_in
@@ -107,6 +108,23 @@ def test_a_spec_is_generated_from_a_file_of_events_and_opened(page: Page) -> Non
     page.get_by_role("button", name="Save draft").click()
     page.get_by_text("Saved shop-returns@1 as a draft").wait_for()
     assert '"identity.customerId"' in page.locator("#text").input_value()
+
+
+def test_a_spec_of_a_new_source_is_begun_with_an_event(page: Page, whole: Whole) -> None:
+    whole.client.send_uses([SpecUse(spec=None, source="clinic", events=40, last_used=1_700_000_000_000)])
+    page.get_by_role("link", name="Mapping Specs").click()
+    page.get_by_role("link", name="New spec").click()
+    page.get_by_role("link", name="Choose clinic").click()
+    page.get_by_label("Name of the spec").fill("clinic-visits")
+    page.get_by_label("Sample events").check()
+    page.get_by_label("Events", exact=True).fill('{"visit": "v-1", "email": "a@example.com"}')
+    assert axe_violations(page) == []
+    page.get_by_role("button", name="Begin").click()
+    page.get_by_role("row", name="/email").get_by_text("identifier").wait_for()
+    page.get_by_role("button", name="Save draft").click()
+    page.get_by_text("Saved clinic-visits@1 as a draft").wait_for()
+    page.locator("#result").get_by_text("email").first.wait_for()
+    assert '"v-1"' in page.get_by_label("Sample event").input_value()
 
 
 def test_an_attribute_is_found_and_described(page: Page) -> None:
@@ -218,6 +236,7 @@ def test_no_page_has_a_serious_barrier(browser: Browser, whole: Whole, theme: st
                 "/ui/specs/shop-orders",
                 "/ui/specs/shop-orders/edit",
                 "/ui/generate",
+                "/ui/specs-new",
                 "/ui/schema",
                 "/ui/views",
                 "/ui/segments-new?name=buyers",
@@ -239,6 +258,7 @@ def test_pages_fit_a_narrow_screen(browser: Browser, whole: Whole) -> None:
             "/ui/attributes/identity.email",
             "/ui/specs",
             "/ui/generate",
+            "/ui/specs-new",
             "/ui/schema",
             "/ui/views-new?name=card",
             "/ui/profiles/user_id:3474",

@@ -233,6 +233,7 @@ def test_signing_in_leads_to_the_page_that_was_asked_for(site: Site) -> None:
         "/ui/specs/shop-segment/publish",
         "/ui/specs/shop-segment/activate",
         "/ui/generate",
+        "/ui/specs-new",
         "/ui/attributes/identity.userId",
         "/ui/profiles",
     ],
@@ -555,6 +556,38 @@ def test_a_spec_is_generated_from_events_and_saved_as_a_draft(site: Site) -> Non
     )
     assert site.api().get("/v1/specs/refunds").json()["active_version"] is None
     assert "another one" in person.post("/ui/generate", typed | {"act": "draft"}, 412)
+
+
+def test_a_spec_is_begun_empty_or_as_a_copy(site: Site) -> None:
+    site.signed_in(Role.VIEWER).get("/ui/specs-new", 403)
+    use = {"spec": None, "source": "clinic", "events": 4000, "errors": 4000, "last_used": 1_700_000_000_000}
+    site.api(Role.PIPELINE).patch("/v1/schema", json={"changes": [], "uses": [use]}).raise_for_status()
+    person = site.signed_in(Role.ANALYST)
+    assert "/ui/specs-new?source=clinic" in person.get("/ui/specs")
+    page = person.get("/ui/specs-new?source=clinic")
+    assert "4,000 events have no active spec" in page
+    assert 'name="source" value="clinic"' in page
+    typed = {"name": "clinic-visits", "source": "clinic", "event_type": "", "begin": "empty"}
+    begun = person.post("/ui/specs-new", typed)
+    assert "Saved clinic-visits@1 as a draft" in begun
+    assert '"source": "clinic"' in editor_field(begun, "text")
+    assert "another one" in person.post("/ui/specs-new", typed, 412)
+    assert "name:" in person.post("/ui/specs-new", typed | {"name": "no name"}, 422)
+    copied = typed | {
+        "name": "clinic-orders",
+        "begin": "copy",
+        "copied": "shop-orders",
+        "event_type": "order",
+    }
+    assert "Saved clinic-orders@1" in person.post("/ui/specs-new", copied)
+    one, other = (
+        site.api().get(f"/v1/specs/{each}").json()["document"] for each in ("shop-orders", "clinic-orders")
+    )
+    assert one["operations"] == other["operations"]
+    assert (other["source"], other["event_type"], other["status"]) == ("clinic", "order", "draft")
+    assert "no spec is named" in person.post(
+        "/ui/specs-new", copied | {"name": "x-y", "copied": "nothing"}, 422
+    )
 
 
 def stored_script(site: Site) -> None:
