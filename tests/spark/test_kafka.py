@@ -13,10 +13,12 @@ from urllib.request import urlopen
 import pytest
 
 from idgraph.model.errors import FlowStoppedError, SourceUnavailableError
+from sinks.http.metadata import MetadataClient
+from tests.docs.test_identity_doc import tombstone_specs
 from tests.installation import Installation, Shop, kill_tree, retail, until
 from tests.servers.kafka import Kafka, running_kafka
 from tests.servers.schema_registry import schema_registry
-from tests.spark.conftest import FIRST
+from tests.spark.conftest import FIRST, serving_shop
 from tests.support.processes import free_port
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -215,3 +217,30 @@ def test_avro_by_a_registry_and_timestamps_out_of_all_range(
         "bad_payload",
         "no_schema",
     ]
+
+
+def test_a_tombstone_takes_an_event_back(tmp_path: Path, kafka: Kafka) -> None:
+    kafka.create("returned")
+    with serving_shop(tmp_path) as (own, _):
+        with MetadataClient(own.url, own.token) as client:
+            for each in tombstone_specs():
+                client.put_spec(each.model_copy(update={"source": "returns"}))
+        installation = installed(tmp_path / "own", own, kafka, "returns-")
+        with installation.config.open("a") as config:
+            config.write(
+                '[[sources]]\nname = "returns"\nkind = "kafka"\ntopics = ["returned"]\n'
+                'type = { const = "order" }\nordinal = { timestamp = true }\n'
+            )
+        for number in (b"A", b"B", b"C"):
+            kafka.produce("returned", b'{"email": "ann@x.example"}', key=number)
+        installation.run()
+
+        def persons() -> dict[str, int]:
+            found = map(json.loads, installation.export().splitlines())
+            return {each["id"]: len(each["identifiers"]) for each in found}
+
+        assert persons() == {"order_id:A": 4}
+        kafka.produce("returned", None, key=b"B")
+        installation.run()
+        assert persons() == {"order_id:A": 3, "order_id:B": 1}
+        assert installation.dead_letters() == []
