@@ -4,7 +4,7 @@ activity.search.query:guitar   the word is in the attribute; `guit*` a word that
 demographics.gender=F          exactly this value ("F" in quotes: exactly this text)
 identity.userId=44*            begins with ("44"* where the beginning has to be in quotes)
 identity.email=*               the attribute has a value
-demographics.age>=30           also > <= <
+demographics.age >= 30         also > <= <, and all of them without blanks; after a colon a blank too
 guitar                         the word is anywhere in the indexed text; `guit*` as above
 "labels.cost centre"=7         quotes for a path with blanks or operators; a quote in it is written twice
 
@@ -44,10 +44,14 @@ _CLAUSE = re.compile(
     re.DOTALL,
 )
 _OPERATORS = ("=", ":", ">=", ">", "<=", "<")
-_APART = re.compile(r"""(?:[^"\s]+\s+)?[!~]?[=<>]{1,3}(?:\s|$)|[^"\s]+\s+[!~]?[=<>]{1,3}\S""")
+_APART = re.compile(r"""[^"\s]+\s+[!~]?[=<>]|[^"\s=<>:]+[=<>]+\s""")
+_PATH = re.compile(r"""(?:"(?:[^"]|"")+"|[^"\s=<>:]+)""")
+_UNENDED = re.compile(_PATH.pattern + r"(?:[!~]?[=<>]+|:)")
+_OPERATOR = re.compile(r"[!~]?[=<>]")
 _WITHOUT_PATH = re.compile(r"[!~]?[=<>]+")
 _TOKEN = re.compile(r"""(?:"(?:[^"]|"")*"|[^\s"])+|\S+""")
 _JOINING = ("AND", "OR", "NOT")
+_BETWEEN = (*_JOINING, "(", ")")
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 _JOINED = re.compile(r"(?:^|\s|\()(?:AND|OR|NOT)(?:\s|\)|$)")
 MOST_NESTED = 50
@@ -70,11 +74,12 @@ def parse_query(words: Iterable[str], type_of: Callable[[str], DataType | None])
 
 
 def _tokens(words: Iterable[str]) -> list[str]:
-    """Clauses, operators and parentheses. A word is one clause, blanks and all, unless operators join clauses in it."""
+    """Clauses, operators and parentheses. A word is one clause, blanks and all, unless operators join clauses in it, or blanks
+    stand around the operator of a clause."""
     tokens: list[str] = []
     depth = 0
     for word in words:
-        is_joined = _JOINED.search(_QUOTED.sub("", word)) or word.startswith("(")
+        is_joined = _JOINED.search(_QUOTED.sub("", word)) or word.startswith("(") or _APART.match(word)
         for token in _TOKEN.findall(word) if is_joined else [word]:
             clause = token
             while clause.startswith("(") and clause != "(":
@@ -86,7 +91,25 @@ def _tokens(words: Iterable[str]) -> list[str]:
                 closed, clause = closed + 1, clause[:-1]
             tokens += [clause, *(")" * closed)]
             depth += (clause == "(") - (clause == ")") - closed
-    return tokens
+    return list(_attached(tokens))
+
+
+def _attached(tokens: Iterable[str]) -> Iterator[str]:
+    """The same, with path, operator and value in one where blanks stood between them."""
+    last: str | None = None
+    for token in tokens:
+        if last is not None and _belongs(token, last):
+            last += token
+            continue
+        yield from () if last is None else (last,)
+        last = token
+    yield from () if last is None else (last,)
+
+
+def _belongs(token: str, last: str) -> bool:
+    if _UNENDED.fullmatch(last):
+        return token not in _BETWEEN
+    return bool(_OPERATOR.match(token) and _PATH.fullmatch(last) and last not in _BETWEEN)
 
 
 def _is_unbalanced(clause: str) -> bool:
@@ -176,8 +199,6 @@ def _clause(text: str, type_of: Callable[[str], DataType | None]) -> Clause:
 def _words(text: str) -> FullText:
     if not text.strip():
         raise QueryError("an empty search word")
-    if _APART.match(text):
-        raise QueryError(f"{text!r}: write path, operator and value without blanks between: age>=65")
     if operator := _WITHOUT_PATH.match(text):
         raise QueryError(f"{text!r}: no path stands before {operator[0]!r}; write path=value, or words alone")
     return _full_text(text, None)
@@ -247,8 +268,23 @@ def warnings(
 
 def nearest(path: str, known: Collection[str]) -> str:
     """The hint for an unknown attribute."""
-    near = difflib.get_close_matches(path, known, n=1)
-    return f"did you mean {near[0]}?" if near else "`idgraph attributes search` finds them"
+    near = nearest_path(path, known)
+    return f"did you mean {near}?" if near else "`idgraph attributes search` finds them"
+
+
+def nearest_path(path: str, known: Collection[str]) -> str | None:
+    """The known attribute that was most likely meant: by its last keys, else by its letters."""
+    ends = [each for each in known if f".{each}".lower().endswith(f".{path.lower()}")]
+    return min(ends, key=len) if ends else next(iter(difflib.get_close_matches(path, known, n=1)), None)
+
+
+def corrected(text: str, query: Query, types: Mapping[str, DataType]) -> str:
+    """The text of a query with the nearest known attribute in place of each unknown one."""
+    for path in {clause.path for clause in leaves(query)} - types.keys():
+        near = path and nearest_path(path, types)
+        if path and near and _PATH.fullmatch(near):
+            text = re.sub(rf"(?<![^\s(]){re.escape(path)}(?=\s*[=<>:])", near.replace("\\", r"\\"), text)
+    return text
 
 
 def _about_words(clause: FullText) -> Iterator[str]:

@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import json
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
@@ -323,6 +324,12 @@ def curl(base: str, path: str, **parameters: Any) -> str:
     query = f"?{urlencode(parameters, doseq=True)}" if parameters else ""
     url = f"{base.rstrip('/')}{path}{query}".replace("'", "%27")
     return f"curl -s -H \"Authorization: Bearer $IDGRAPH_TOKEN\" '{url}'"
+
+
+def curl_post(base: str, path: str, body: dict[str, Any]) -> str:
+    """The same for a call with a body."""
+    content = shlex.quote(json.dumps({name: value for name, value in body.items() if value is not None}))
+    return f"{curl(base, path)} -H 'Content-Type: application/json' -d {content}"
 
 
 def reads_profiles_only(session: Session) -> bool:

@@ -12,11 +12,11 @@ from idgraph.client import AsyncProfilesClient, ProfilesClient
 from idgraph.model import paths
 from idgraph.model.callers import Caller, Scope
 from idgraph.model.errors import ProfileServiceError
-from idgraph.model.identifiers import HASHED_PREFIX, Identifier
+from idgraph.model.identifiers import HASHED_PREFIX
 from idgraph.web.path_values import path_value
 from metadata_service.storage.sessions import Session
 from metadata_service.ui.link_picture import link_picture
-from metadata_service.ui.page import OwnFields, SignedIn, curl, render, see_other
+from metadata_service.ui.page import SignedIn, curl, render
 
 router = APIRouter()
 
@@ -63,14 +63,9 @@ class ShownValue(NamedTuple):
     origin: dict[str, Any] | None
 
 
-@router.get(LIST)
-def begin(request: Request, session: SignedIn) -> Response:
-    """The search."""
-    return _search(request, session)
-
-
-def _search(request: Request, session: Session, status: int = 200, **context: Any) -> Response:
-    shown = {"typed": "", "missing": None, "problem": None, "is_refused": False} | context
+def search_page(request: Request, session: Session, status: int = 200, **context: Any) -> Response:
+    """The search, with what was typed, what is wrong, or a page of what was found."""
+    shown = {"typed": "", "missing": None, "problem": None, "is_refused": False, "away": "", "page": None}
     source = request.app.state.profile_source
     return render(
         request,
@@ -80,38 +75,29 @@ def _search(request: Request, session: Session, status: int = 200, **context: An
         title="Profiles",
         has_service=source is not None,
         has_access=session.profiles_token is not None,
-        **shown,
+        **shown | {"sort": "", "columns": [], "warnings": [], "corrected": None} | context,
     )
 
 
-@router.post(LIST)
-def find(request: Request, session: SignedIn, fields: OwnFields) -> Response:
-    """By an identifier, which is in no URL: one that policy protects stays out of it."""
-    typed = fields.get("q", "").strip()
-    try:
-        identifier = Identifier.parse(typed)
-    except ValueError as error:
-        return _search(request, session, 422, typed=typed, problem=f"{error}.")
-    found = _look_up(request, session, str(identifier))
-    if isinstance(found, Response):
-        return found
-    if found is None:
-        return _search(request, session, 404, typed=typed, missing=typed)
-    open_ones = [each for each in found["identifiers"] if not each["value"].startswith(HASHED_PREFIX)]
-    names = [f"{each['type']}:{each['value']}" for each in open_ones]
-    address = found["id"] if found["id"] in names or not names else names[0]
-    address = typed if _is_shown(found, typed) else address
-    return see_other(f"{LIST}/{quote(address, safe=':')}")
+def address_of(profile: dict[str, Any], typed: str = "") -> str:
+    """The last part of the address of a profile: what was typed, if it is shown; else an identifier in the clear."""
+    names = [
+        f"{each['type']}:{each['value']}"
+        for each in profile["identifiers"]
+        if not each["value"].startswith(HASHED_PREFIX)
+    ]
+    address = profile["id"] if profile["id"] in names or not names else names[0]
+    return quote(typed if _is_shown(profile, typed) else address, safe=":")
 
 
 @router.get(LIST + "/{identifier}")
 def show(request: Request, session: SignedIn, identifier: Named) -> Response:
     """One person."""
-    found = _look_up(request, session, identifier)
+    found = look_up(request, session, identifier)
     if isinstance(found, Response):
         return found
     if found is None:
-        return _search(request, session, 404, missing=identifier)
+        return search_page(request, session, 404, missing=identifier)
     with profiles_client(request, session) as client:
         explained = client.explain(identifier)
         consents = client.call("GET", "profiles", identifier, "consents")["items"]
@@ -170,20 +156,20 @@ def profiles_client(request: Request, session: Session, seconds: float = SECONDS
     return source.client(session.profiles_token, seconds)
 
 
-def _look_up(request: Request, session: Session, identifier: str) -> dict[str, Any] | Response | None:
-    """None where the profile service shows this person nobody; a page where it cannot be asked."""
+def look_up(request: Request, session: Session, identifier: str) -> dict[str, Any] | Response | None:
+    """The profile of an identifier. None where the profile service shows this person nobody; a page where it cannot be asked."""
     if request.app.state.profile_source is None:
-        return _search(request, session, 503)
+        return search_page(request, session, 503)
     if session.profiles_token is None:
-        return _search(request, session, 403)
+        return search_page(request, session, 403)
     try:
         with profiles_client(request, session) as client:
             return client.lookup(identifier, provenance=True)
     except ProfileServiceError as error:
         if error.status == 400:
-            return _search(request, session, 422, problem="An identifier is written type:value.")
+            return search_page(request, session, 422, problem="An identifier is written type:value.")
         if error.status in (401, 403):
-            return _search(request, session, 403, is_refused=True)
+            return search_page(request, session, 403, is_refused=True)
         raise
 
 

@@ -13,7 +13,7 @@ from idgraph.model.errors import ProfileServiceError
 from idgraph.web.path_values import path_value
 from idgraph.web.refusals import UnknownSubjectError
 from metadata_service.storage.sessions import Session
-from metadata_service.ui.page import OwnFields, Polled, SignedIn, curl, render, see_other
+from metadata_service.ui.page import OwnFields, Polled, SignedIn, curl, curl_post, render, see_other
 from metadata_service.ui.profiles import LIST, Named, profiles_client, profiles_source
 
 router = APIRouter()
@@ -24,7 +24,6 @@ REVEALED_SECONDS = 60
 START_SECONDS = 60.0
 """Stores are opened, and dead letters are looked through."""
 PERSON = LIST + "/{identifier}"
-BODY = " -H 'Content-Type: application/json' -d '{\"identifiers\": [\"user_id:1\"]}'"
 ACCESS, ERASE = "access-requests", "erasures"
 
 
@@ -99,7 +98,7 @@ def _page(request: Request, session: Session, named: str, status: int = 200, **c
         erasure=counts,
         consents=consents,
         households=households,
-        curl=curl(profiles_source(request).url, "/v1/erasures/preview") + BODY,
+        curl=curl_post(profiles_source(request).url, "/v1/erasures/preview", {"identifiers": ["user_id:1"]}),
         **shown,
     )
 

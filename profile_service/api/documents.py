@@ -76,6 +76,13 @@ class SearchResults(BaseModel):
     items: list[ProfileDocument]
     next: str | None = Field(description="The cursor of the following page; null on the last.")
     warnings: list[str] = Field(description="Clauses that can never match, and the nearest known attribute.")
+    q: str | None = Field(description="The search, if it was asked in the search language.")
+    corrected: str | None = Field(
+        description="The search with the nearest known attributes in place of unknown ones; null without any."
+    )
+    search: str | None = Field(
+        description="A token of the search, sealed: stands for `q` in an address, which logs and histories keep."
+    )
 
 
 class ViewSummary(BaseModel):
@@ -320,6 +327,9 @@ class QueryBody(_Strict):
 class SearchBody(QueryBody, _Reading):
     """A search."""
 
+    search: str | None = Field(
+        default=None, max_length=10_000, description="`search` of an earlier answer, in place of `q`."
+    )
     sort: str | None = Field(
         default=None, max_length=1025, description="Attribute path; with `-` before it the largest first."
     )

@@ -20,7 +20,7 @@ from idgraph.model.queries import (
     Range,
     Term,
 )
-from idgraph.model.query_language import parse_query, warnings
+from idgraph.model.query_language import corrected, parse_query, warnings
 
 TYPES = {"text": DataType.STRING, "whole": DataType.INTEGER, "truth": DataType.BOOLEAN}
 
@@ -89,6 +89,12 @@ def parsed(word: str) -> Condition:
         ("a.b=:)", Term("a.b", ":)")),
         ("f(x)", FullText("f(x)")),
         ('a.b="x OR y"', Term("a.b", "x OR y")),
+        ("a.b = F", Term("a.b", "F")),
+        ("a >= 5", Range("a", lower=5)),
+        ("a >5", Range("a", lower=5, include_lower=False)),
+        ("a> 5", Range("a", lower=5, include_lower=False)),
+        ("a.b: ann lee", FullText(" ann lee", "a.b")),
+        ('a.b = "two w"', Term("a.b", "two w")),
     ],
 )
 def test_clauses(word: str, clause: Condition) -> None:
@@ -118,6 +124,9 @@ A, B, C = Term("a", 1), Term("b", 2), FullText("c")
         (["((a=1))"], A),
         (["(a=1 OR d=f(x))"], AnyOf((A, Term("d", "f(x)")))),
         (["or"], FullText("or")),
+        (["a = 1 OR b =2"], AnyOf((A, B))),
+        (["a", "=", "1"], A),
+        (["(a: ann lee)"], All((FullText("ann", "a"), FullText("lee")))),
         (['"OR"'], FullText('"OR"')),
     ],
 )
@@ -167,6 +176,21 @@ def test_of_a_clause_that_may_match_nothing_is_said(word: str) -> None:
     assert list(warnings(parse_query([word], TYPES.get), TYPES, {"new": DataType.NUMBER}.get)) == []
 
 
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("plan = pro", "account.plan = pro"),
+        ("NOT (plan=pro OR age>3)", "NOT (account.plan=pro OR account.age>3)"),
+        ("account.plam:x", "account.plan:x"),
+        ("pro account.plan=pro", "pro account.plan=pro"),
+        ("nothing.like.it=1", "nothing.like.it=1"),
+    ],
+)
+def test_a_query_with_unknown_attributes_is_corrected(text: str, meant: str) -> None:
+    known = {"account.plan": DataType.STRING, "account.age": DataType.INTEGER}
+    assert corrected(text, parse_query([f"({text})"], known.get), known) == meant
+
+
 def test_all_words_must_hold() -> None:
     assert parse_query(["a=1", "b"], TYPES.get) == Query((Term("a", 1), FullText("b")))
     assert parse_query([], TYPES.get) == Query()
@@ -182,13 +206,8 @@ def test_all_words_must_hold() -> None:
         "a:",
         "a>true",
         "truth<=false",
-        "a >= 5",
-        "a = b",
-        "a >5",
         ">=",
         "=",
-        "a != b",
-        "a => 5",
         "=x",
         ">=5",
         "!=x",
@@ -205,6 +224,7 @@ def test_what_cannot_be_read(word: str) -> None:
     ("word", "reported"),
     [
         ("age=>65", "=> at character 4 is no operator; did you mean >= ?"),
+        ("a != b", "!= at character 2 is no operator"),
         ("age=<65", "=< at character 4 is no operator; did you mean <= ?"),
         ("a.b==x", "== at character 4 is no operator; did you mean = ?"),
         ("a.b===x", "=== at character 4 is no operator; did you mean = ?"),

@@ -40,6 +40,11 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
+// A search that takes its time: the old content stays, dimmed.
+document.addEventListener("submit", (event) => { if (event.target.matches("[data-busy]")) find("#main").setAttribute("aria-busy", "true"); });
+addEventListener("pageshow", () => find("#main").removeAttribute("aria-busy"));
+document.addEventListener("change", (event) => { if (event.target.matches("[data-submit]")) event.target.form.requestSubmit(); });
+
 // Selecting a row is no filter: the list stays.
 document.addEventListener("change", (event) => { if (event.target.name?.startsWith("chosen:")) event.stopPropagation(); }, true);
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Response
 
 from idgraph.model import queries
 from idgraph.model.queries import Order
-from idgraph.model.query_language import parse_query, warnings
+from idgraph.model.query_language import corrected, parse_query, warnings
 from idgraph.web.conditional import IfNoneMatch
 from idgraph.web.refusals import BadQueryError
 from profile_service.api.documents import (
@@ -33,6 +33,7 @@ Words = Annotated[
         description="Such as `demographics.age>=30 OR guitar`. Default: all profiles.",
     ),
 ]
+SEALED = "query"
 UNCHANGED: dict[int | str, dict[str, str]] = {304: {"description": "Nothing changed."}}
 
 
@@ -49,6 +50,8 @@ def _search(
     service: Service, caller: ActingCaller, body: SearchBody, wanted: Wanted, if_none_match: str | None
 ) -> Response:
     reader = wanted.reading(service.reader(caller))
+    if body.search is not None:
+        body = body.model_copy(update={"q": service.cursors.open(body.search, SEALED)})
     query = _query(reader, body)
     order = None if body.sort is None else Order(body.sort.removeprefix("-"), body.sort.startswith("-"))
     result = reader.search(query, body.limit, service.opened(body.cursor), wanted.reveal, order)
@@ -58,7 +61,13 @@ def _search(
         "items": [wanted.document(profile) for profile in profiles],
         "next": service.sealed(result),
         "warnings": list(warnings(query, reader.types(), reader.found_type)),
+        "q": body.q,
+        "corrected": None,
+        "search": None if body.q is None else service.cursors.seal(body.q, SEALED),
     }
+    if body.q is not None and found["warnings"]:
+        meant = corrected(body.q, query, reader.types())
+        found["corrected"] = meant if meant != body.q else None
     return answer(found, if_none_match)
 
 

@@ -28,6 +28,7 @@ SHOWN = {
     "spec-editor": "/ui/specs/shop-segment/edit",
     "generate": "/ui/generate",
     "new-spec": "/ui/specs-new?source=clinic",
+    "profiles": "/ui/profiles?q=activity.platform=web",
     "profile": "/ui/profiles/user_id:3474",
     "review": "/ui/review/violations",
     "rules": "/ui/rules?from=0",

@@ -41,6 +41,25 @@ def test_a_person_is_unlinked_and_the_pin_removed(page: Page) -> None:
     page.get_by_text("Pin removed").wait_for()
 
 
+def test_a_person_is_found_by_values_and_a_filter(page: Page) -> None:
+    page.goto("/ui/profiles")
+    page.get_by_label("Search by value").fill("platform = web")
+    page.get_by_role("button", name="Search", exact=True).click()
+    page.get_by_role("button", name="activity.platform = web instead").click()
+    page.get_by_role("button", name=re.compile("^Purchase")).click()
+    page.wait_for_function('document.querySelector("#q").value.endsWith(\'lastEvent="Purchase"\')')
+    assert axe_violations(page) == []
+    page.get_by_label("Sort").select_option("-activity.platform")
+    page.wait_for_url("**sort=-activity.platform")
+    address = page.url
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="Identifiers").wait_for()
+    page.go_back()
+    page.wait_for_url(address)
+    page.get_by_role("status").filter(has_text="profiles").wait_for()
+
+
 def test_a_refused_link_is_decided_by_keyboard(page: Page, whole: Whole) -> None:
     for number, user in enumerate(("7101", "7102", "7103"), 1):
         content = EVENT | {

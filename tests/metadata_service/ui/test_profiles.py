@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
+from html import unescape
 
 import httpx
 
@@ -25,6 +30,20 @@ def reader(whole: Whole, name: str, clearance: int, *scopes: Scope, reveal: bool
     person = Person(client)
     eventually(lambda: client.get(PERSON).status_code != httpx.codes.FORBIDDEN)
     return person
+
+
+@contextmanager
+def away(whole: Whole) -> Iterator[None]:
+    """Nothing listens where the profile service should be."""
+    pages = whole.site.app.state.pages.state
+    known = pages.profile_source
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        pages.profile_source = known._replace(url=f"http://127.0.0.1:{bound.getsockname()[1]}")
+        try:
+            yield
+        finally:
+            pages.profile_source = known
 
 
 def test_what_is_above_the_clearance_is_absent_and_what_is_protected_is_sealed(whole: Whole) -> None:
@@ -77,7 +96,71 @@ def test_identifiers_that_are_looked_for_are_in_no_address(whole: Whole) -> None
     assert "ictoria" not in answer.text
     missing = person.post("/ui/profiles", {"q": "email:nobody@example.com"}, 404)
     assert "No profile has" in missing
-    assert "type:value" in person.post("/ui/profiles", {"q": "nobody"}, 422)
+
+
+def searched(person: Person, q: str, status: int = 200, **more: str) -> tuple[str, str]:
+    """The page of a search, and its address."""
+    answer = person.client.post("/ui/profiles", data={"q": q, "csrf": person.csrf()} | more)
+    assert answer.status_code == status, (q, answer.status_code)
+    return answer.text, str(answer.url)
+
+
+def test_profiles_are_searched_by_value_word_and_identifier(whole: Whole) -> None:
+    person = reader(whole, "product team", 50)
+    for q in ("activity.platform = web", "activity.lastEvent: purchase", "purchase", "3474"):
+        page, address = searched(person, q)
+        assert "/ui/profiles/" in page, q
+        assert "search=" in address
+        assert q.split()[-1] not in address
+        assert q in unescape(person.get(address))
+    page, _ = searched(person, "platform = web")
+    assert "No profile matches" in page
+    assert "activity.platform = web" in page
+    page, _ = searched(person, "a != b", 422)
+    assert "is no operator" in page
+    assert 'value="a != b"' in page
+
+
+def test_a_search_is_narrowed_by_a_filter_and_read_page_by_page(whole: Whole) -> None:
+    person = reader(whole, "narrowing", 50)
+    page, address = searched(person, "activity.lastEvent=Purchase OR x=1", add='activity.platform="web"')
+    assert "(activity.lastEvent=Purchase OR x=1) activity.platform=&#34;web&#34;" in page
+    following = re.search(r'rel="next" href="([^"]+)"', page)
+    assert following
+    second = person.get("/ui/profiles" + unescape(following[1]))
+    links = [set(re.findall(r'scope="row"><a href="([^"]+)', each)) for each in (page, second)]
+    assert links[0]
+    assert links[0].isdisjoint(links[1])
+    up, down = (
+        re.findall(r"lastSeenAt\">.*?(\d{13})", person.get(f"{address}&sort={sort}activity.lastSeenAt"))
+        for sort in ("", "-")
+    )
+    assert up == sorted(up)
+    assert down == sorted(down, reverse=True)
+    assert up[0] < down[0]
+
+
+def test_a_search_shows_nothing_above_the_clearance(whole: Whole) -> None:
+    low, high = (reader(whole, f"searching at {level}", level) for level in (0, 50))
+    token = "identity.email=victoria@example.com"
+    found, _ = searched(high, token)
+    assert "user_id" in found
+    assert "is sealed" in found
+    hidden, _ = searched(low, token)
+    unknown, _ = searched(low, "identity.emaal=victoria@example.com")
+    assert "No profile matches" in hidden
+    assert hidden.count("no attribute is called") == unknown.count("no attribute is called") == 1
+    assert "email" not in low.get("/ui/profiles?q=")
+
+
+def test_a_search_that_cannot_be_made_keeps_what_was_typed(whole: Whole) -> None:
+    person = reader(whole, "patient", 50)
+    csrf = person.csrf()
+    with away(whole):
+        answer = person.client.post("/ui/profiles", data={"q": "guitar", "csrf": csrf})
+    assert answer.status_code == httpx.codes.SERVICE_UNAVAILABLE
+    assert 'value="guitar"' in answer.text
+    assert "Nothing was searched" in answer.text
 
 
 def test_values_of_events_are_text(whole: Whole) -> None:
@@ -97,13 +180,8 @@ def test_values_of_events_are_text(whole: Whole) -> None:
 
 def test_a_profile_service_that_is_away_is_named_and_the_catalogue_still_works(whole: Whole) -> None:
     person = reader(whole, "waiting", 50)
-    pages = whole.site.app.state.pages.state
-    known = pages.profile_source
-    pages.profile_source = known._replace(url="http://127.0.0.1:9")
-    try:
+    with away(whole):
         assert "does not answer" in person.get(PERSON, 503)
-    finally:
-        pages.profile_source = known
     assert "3474" in person.get(PERSON)
 
 

@@ -1,0 +1,230 @@
+"""Profiles: search by values and words in the search language, or by an identifier.
+
+What is typed goes by POST. The address of a search has a token in its place, which the profile service seals and opens, so
+that it can be kept and sent while no log and no history has a value.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Annotated, Any, NamedTuple
+
+from fastapi import APIRouter, Query, Request, Response
+
+from idgraph.client import ProfilesClient
+from idgraph.model.errors import ProfileServiceError
+from idgraph.model.identifiers import Identifier
+from idgraph.model.queries import leaves
+from idgraph.model.query_language import parse_query
+from metadata_service.api.service import MetadataService, Service
+from metadata_service.specs.catalogue import active_specs
+from metadata_service.storage.database import Database, Revision
+from metadata_service.storage.sessions import Session
+from metadata_service.ui.page import OwnFields, SignedIn, as_json, curl_post, see_other
+from metadata_service.ui.profiles import (
+    LIST,
+    address_of,
+    leaves_of,
+    look_up,
+    profiles_client,
+    profiles_source,
+    search_page,
+)
+
+router = APIRouter()
+
+PAGE = 25
+MOST_COLUMNS = 5
+MOST_FACETS = 4
+MOST_TYPES = 20
+"""Of identifiers: so many a word alone is looked up as."""
+SEARCH_SECONDS = 15.0
+Sort = Annotated[str, Query(max_length=1025)]
+
+
+class Hit(NamedTuple):
+    """A profile that was found: its id and address, how many identifiers it has of which type, its values by path, and
+    whether an identifier led to it."""
+
+    id: str
+    address: str
+    types: Counter[str]
+    values: dict[str, Any]
+    is_named: bool = False
+
+
+class Facet(NamedTuple):
+    """An attribute, and its most frequent values: each with its number and the clause that asks for it, empty where there is
+    none."""
+
+    path: str
+    values: Sequence[tuple[Any, int, str]]
+
+
+@router.get(LIST)
+def show(
+    request: Request,
+    session: SignedIn,
+    service: Service,
+    search: Annotated[str | None, Query(max_length=10_000)] = None,
+    q: Annotated[str | None, Query(max_length=1000, description="For links without values.")] = None,
+    sort: Sort = "",
+    cursor: Annotated[str | None, Query(max_length=10_000)] = None,
+) -> Response:
+    """The search; with `search` or `q`, a page of what it finds."""
+    is_asked = search is not None or q is not None
+    if not is_asked or request.app.state.profile_source is None or session.profiles_token is None:
+        return search_page(request, session)
+    body = {"search": search} if search is not None else {"q": q}
+    return _results(request, session, service, body, sort, cursor)
+
+
+@router.post(LIST)
+def find(request: Request, session: SignedIn, service: Service, fields: OwnFields) -> Response:
+    """What was typed: an identifier leads to its person, everything else to what the search finds."""
+    typed, added = fields.get("q", "").strip(), fields.get("add", "")
+    sort = {"sort": fields["sort"]} if fields.get("sort") else {}
+    if not typed and not added:
+        return see_other(LIST, q="", **sort)
+    kind, colon, value = typed.partition(":")
+    if colon and value and not added and not value[0].isspace():
+        found = look_up(request, session, typed)
+        if isinstance(found, Response):
+            return found
+        if found is not None:
+            return see_other(f"{LIST}/{address_of(found, typed)}")
+        if kind in _identifier_types(service.database, service.database.revision()):
+            return search_page(request, session, 404, typed=typed, missing=typed)
+    query = f"({typed}) {added}" if added and _is_joined(typed) else f"{typed} {added}".strip()
+    try:
+        with profiles_client(request, session, SEARCH_SECONDS) as client:
+            found = client.call("POST", "search", body={"q": query, "limit": 1, "fields": []})
+    except ProfileServiceError as error:
+        return _failed(request, session, query, error)
+    return see_other(LIST, search=found["search"], **sort)
+
+
+def _is_joined(typed: str) -> bool:
+    return "OR" in typed.split()
+
+
+def _failed(request: Request, session: Session, typed: str, error: ProfileServiceError) -> Response:
+    """The search with what was typed and what is wrong: with it, or with the service."""
+    if error.status in (401, 403):
+        return search_page(request, session, 403, typed=typed, is_refused=True)
+    said = str(error).partition(": ")[2] or str(error)
+    if error.status in (400, 422):
+        return search_page(request, session, 422, typed=typed, problem=said)
+    return search_page(request, session, 503, typed=typed, away=str(error))
+
+
+def _results(
+    request: Request,
+    session: Session,
+    service: MetadataService,
+    body: dict[str, Any],
+    sort: str,
+    cursor: str | None,
+) -> Response:
+    typed = str(body.get("q") or "")
+    asked: dict[str, Any] = body | {"sort": sort or None, "limit": PAGE, "cursor": cursor}
+    try:
+        with profiles_client(request, session, SEARCH_SECONDS) as client:
+            page = client.call("POST", "search", body=asked)
+            typed = page["q"] or ""
+            count = client.count(typed)
+            named = [] if cursor else _named(client, typed, service)
+            facets = _facets(client, typed, page["items"])
+    except ProfileServiceError as error:
+        return _failed(request, session, typed, error)
+    asked_for = leaves(parse_query([f"({typed})"] if typed else [], lambda _: None))
+    columns = [*(each.path for each in asked_for if each.path), *(each.path for each in facets)]
+    columns = [*([sort.removeprefix("-")] if sort else []), *columns, *_frequent([*named, *page["items"]])]
+    known = {each["id"] for each in named}
+    hits = [_hit(each, is_named=True) for each in named]
+    hits += [_hit(each) for each in page["items"] if each["id"] not in known]
+    return search_page(
+        request,
+        session,
+        typed=typed,
+        page={"items": hits, "next": page["next"]},
+        count=count,
+        facets=facets,
+        sort=sort,
+        named_count=len(named),
+        columns=list(dict.fromkeys(columns))[:MOST_COLUMNS],
+        warnings=page["warnings"],
+        corrected=page["corrected"],
+        curl=curl_post(profiles_source(request).url, "/v1/search", {"q": typed, "limit": PAGE}),
+    )
+
+
+@lru_cache(maxsize=4)
+def _identifier_types(database: Database, _revision: Revision) -> tuple[str, ...]:
+    """The types of identifiers that active specs take, the most frequent first."""
+    with database.read() as reading:
+        specs = active_specs(reading)
+    often = Counter(place.type for spec in specs for place in spec.identifiers)
+    return tuple(kind for kind, _ in often.most_common(MOST_TYPES))
+
+
+def _named(client: ProfilesClient, typed: str, service: MetadataService) -> list[dict[str, Any]]:
+    """The profiles of a word alone as an identifier of any known type."""
+    if not typed or any(each.isspace() or each in '=<>:"()*' for each in typed):
+        return []
+    types = _identifier_types(service.database, service.database.revision())
+    names = [str(Identifier(kind, typed)) for kind in types]
+    found = client.lookup_many(names) if names else []
+    return list({each["id"]: dict(each) for each in found if each is not None}.values())
+
+
+def _frequent(items: Sequence[dict[str, Any]]) -> list[str]:
+    """The attributes that most of these profiles have as plain values."""
+    plain = (
+        path
+        for item in items
+        for path, value in leaves_of(item["attributes"])
+        if isinstance(value, str | int | float)
+    )
+    return [path for path, _ in Counter(plain).most_common(MOST_COLUMNS)]
+
+
+def _facets(client: ProfilesClient, typed: str, items: Sequence[dict[str, Any]]) -> list[Facet]:
+    """Of the attributes whose values most of these profiles share."""
+    often: dict[str, Counter[Any]] = {}
+    for item in items:
+        for path, value in leaves_of(item["attributes"]):
+            if isinstance(value, str | bool):
+                often.setdefault(path, Counter())[value] += 1
+    shared = [path for path, values in often.items() if values.most_common(1)[0][1] > 1]
+    shared.sort(key=lambda path: (-often[path].total() / len(often[path]), path))
+    chosen = shared[:MOST_FACETS]
+    if not chosen:
+        return []
+    try:
+        body = {"q": typed or None, "paths": chosen, "limit": 6}
+        found = client.call("POST", "search", "facets", body=body)["facets"]
+    except ProfileServiceError as error:
+        if error.status != 400:
+            raise
+        return []  # Policy protects one by now.
+    return [
+        Facet(path, [(each["value"], each["profiles"], _clause(path, each["value"])) for each in found[path]])
+        for path in chosen
+        if found[path]
+    ]
+
+
+def _clause(path: str, value: Any) -> str:
+    """What asks for profiles with this value; empty for a text that no clause can hold."""
+    if '"' in f"{path}{value}":
+        return ""
+    name = f'"{path}"' if any(each in "=<>:()" or each.isspace() for each in path) else path
+    return f'{name}="{value}"' if isinstance(value, str) else f"{name}={as_json(value)}"
+
+
+def _hit(profile: dict[str, Any], is_named: bool = False) -> Hit:
+    types = Counter(each["type"] for each in profile["identifiers"])
+    return Hit(profile["id"], address_of(profile), types, dict(leaves_of(profile["attributes"])), is_named)
