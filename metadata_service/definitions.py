@@ -6,7 +6,6 @@ import builtins
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain
 from typing import Any, Generic, Literal, TypeVar
 
 from sqlalchemy import Select, func, select
@@ -17,15 +16,13 @@ from idgraph.model.attributes import AttributeMetadata
 from idgraph.model.errors import QueryError, SpecError
 from idgraph.model.query_language import parse_query
 from idgraph.model.records import ProvenanceRecord, SegmentVersionRecord, ViewVersionRecord
-from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.views import CONSENTS, SegmentDefinition, SegmentDocument, ViewDefinition, ViewDocument
 from idgraph.web.cursors import ListPage, PageRequest
 from idgraph.web.refusals import RefusedRequestError, UnknownSubjectError
-from metadata_service.attributes.catalogue import find_attributes, find_within, first_below
-from metadata_service.attributes.rules import discovery_defaults
+from metadata_service.attributes.catalogue import find_attributes, first_below
+from metadata_service.attributes.policies import attributes_around, policies_of
 from metadata_service.storage.edits import Edit
 from metadata_service.storage.tables import DefinitionVersionRow, SnapshotRow
-from transforms.schema.policy_tree import PolicyTree
 
 Stated = TypeVar("Stated", ViewDefinition, SegmentDefinition)
 Stored = TypeVar("Stored", ViewDocument, SegmentDocument)
@@ -175,17 +172,9 @@ def _segment(session: Session, definition: SegmentDefinition) -> dict[str, Any]:
         raise RefusedRequestError(str(error), "/query" if definition.q is None else "/q") from None
     stored = dict(definition) | {"query": queries.to_json(query)}
     asked = {each.path for each in queries.leaves(query) if each.path is not None}
-    above = {place for path in asked for place in (path, *paths.ancestors(path))}
-    below = (each for path in asked for each in find_within(session, path))
-    known = {each.path: each for each in chain(find_attributes(session, above), below)}
-    document = SegmentDocument(**stored, version=1)
-    snapshot = MetadataSnapshot(
-        version=0,
-        attributes=tuple(known.values()),
-        defaults=discovery_defaults(session),
-        segments=(document,),
-    )
-    if not PolicyTree(snapshot).index_rules.segments:
+    segments = (SegmentDocument(**stored, version=1),)
+    tree = policies_of(session, attributes_around(session, asked).values(), segments=segments)
+    if not tree.index_rules.segments:
         raise RefusedRequestError(
             "a segment asks for no value of a protected attribute, which would be readable in it",
             "/query" if definition.q is None else "/q",

@@ -159,11 +159,24 @@ class SchemaRecord(BaseModel):
     snapshot_version: int
 
 
-class SpecCheckRecord(BaseModel):
-    """A spec that would be accepted; warnings say what would still stop it from being activated."""
+class SpecCaseRecord(BaseModel):
+    """Whether a case of a spec passes; `problem` says in what its result differs."""
+
+    name: str
+    problem: str | None
+
+
+class CheckRecord(BaseModel):
+    """A document that would be accepted, with warnings."""
 
     valid: bool = True
     warnings: list[str]
+
+
+class SpecCheckRecord(CheckRecord):
+    """A spec that would be accepted; warnings say what would still stop it from being activated."""
+
+    cases: list[SpecCaseRecord] = []
 
 
 class DiscoveryCount(BaseModel):

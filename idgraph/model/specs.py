@@ -66,6 +66,18 @@ class Evidence(BaseModel):
     )
 
 
+class SpecCase(BaseModel):
+    """A payload, and what the operations make of it; no part of the snapshot that flows follow."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(min_length=1, max_length=100)
+    payload: dict[str, Any]
+    output: dict[str, Any] | None = Field(
+        default=None, description="Null: the event is set aside, or maps to nothing."
+    )
+
+
 class SpecDefinition(BaseModel):
     """A mapping spec as its author writes it.
 
@@ -101,6 +113,7 @@ class SpecDefinition(BaseModel):
         description="For snapshots: values below this path that the event does not send are deleted.",
     )
     priority: int = Field(default=0, ge=-1000, le=1000, description="First field of the stamp; higher wins.")
+    cases: tuple[SpecCase, ...] = Field(default=(), max_length=100, description="Test cases.")
     status: SpecStatus = SpecStatus.DRAFT
 
     @model_validator(mode="after")
@@ -109,13 +122,15 @@ class SpecDefinition(BaseModel):
             raise ValueError("exactly one identifier must be primary")
         if any(place.primary and place.fallback for place in self.identifiers):
             raise ValueError("an identifier is primary or a fallback, not both")
+        if len({case.name for case in self.cases}) < len(self.cases):
+            raise ValueError("two cases have one name")
         if self.scope and self.mode == "delta":
             raise ValueError("scope belongs to mode 'snapshot'")
         return self
 
     def digest(self) -> str:
-        """What distinguishes one text of a spec from another, whatever its status is."""
-        content = self.model_dump_json(exclude={"status"}, exclude_defaults=True)
+        """What distinguishes what one text of a spec does from what another does."""
+        content = self.model_dump_json(exclude={"status", "cases"}, exclude_defaults=True)
         return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 

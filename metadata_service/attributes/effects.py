@@ -11,14 +11,12 @@ from sqlalchemy.orm import Session
 from idgraph.model import paths
 from idgraph.model.attributes import AttributeDefinition, AttributeMetadata
 from idgraph.model.callers import Caller
-from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.views import SegmentDocument
 from metadata_service.attributes.catalogue import PlannedAttribute, find_attributes, find_within
 from metadata_service.attributes.lineage import LineageRecord, lineage
+from metadata_service.attributes.policies import policies_of
 from metadata_service.attributes.policy_changes import opened_by_attribute
-from metadata_service.attributes.rules import classification_levels, discovery_defaults
 from metadata_service.definitions import SEGMENTS
-from transforms.schema.policy_tree import PolicyTree
 
 REENCRYPT = "re-encrypt"
 
@@ -72,17 +70,8 @@ def effect_of(session: Session, planned: PlannedAttribute, callers: Iterable[Cal
     around = [*find_attributes(session, paths.ancestors(path)), *find_within(session, path)]
     segments = tuple(SegmentDocument.model_validate_json(each) for each in SEGMENTS.active(session))
 
-    def tree(attributes: Iterable[AttributeMetadata]) -> PolicyTree:
-        snapshot = MetadataSnapshot(
-            version=0,
-            attributes=tuple(attributes),
-            defaults=discovery_defaults(session),
-            levels=classification_levels(session),
-            segments=segments,
-        )
-        return PolicyTree(snapshot)
-
-    old, new = tree([*around, *([before] if before is not None else [])]), tree([*around, after])
+    old = policies_of(session, [*around, *([before] if before is not None else [])], segments=segments)
+    new = policies_of(session, [*around, after], segments=segments)
     named = sorted({path, *(each.path for each in around)})
     places = [(each, old.policy(each), new.policy(each)) for each in named]
     sealed = [each for each, was, is_ in places if is_.encryption.strictness > was.encryption.strictness]

@@ -21,6 +21,7 @@ from idgraph.model.specs import SpecDefinition
 from idgraph.web.refusals import RefusedRequestError
 from metadata_service.attributes.rules import check_attribute
 from metadata_service.documents.problems import DocumentError, JsonFile, Problem, model_problems
+from metadata_service.specs.cases import failing_cases
 from metadata_service.specs.rules import check_spec
 
 
@@ -41,8 +42,12 @@ def check_document(file: Path, sources: frozenset[str] = frozenset()) -> tuple[P
     document = JsonFile(file)
     if not _holds_attributes(document.content):
         found = _read_operations(document)
-        unknown = unknown_source(found.definition, sources) if found.definition is not None else []
-        return *map(document.locate, unknown), *found.warnings
+        if found.definition is None:
+            return found.warnings
+        warnings = (*map(document.locate, unknown_source(found.definition, sources)), *found.warnings)
+        if failing := failing_cases(found.definition):
+            raise document.refuse(failing, warnings)
+        return warnings
     problems: list[SpecError] = []
     levels = ClassificationLevels()
     placed = _read_attributes(document)

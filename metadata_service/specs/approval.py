@@ -13,10 +13,10 @@ from pydantic import BaseModel
 from sqlalchemy.orm import Session
 
 from idgraph.model import canonical, paths
-from idgraph.model.snapshots import MetadataSnapshot, pattern_matches
+from idgraph.model.snapshots import pattern_matches
 from idgraph.model.specs import RESERVED_KEY, SpecDefinition, SpecDocument
-from metadata_service.attributes.catalogue import find_attributes, find_within
-from metadata_service.attributes.rules import classification_levels, discovery_defaults, weaker
+from metadata_service.attributes.policies import attributes_around, policies_of
+from metadata_service.attributes.rules import discovery_defaults, weaker
 from metadata_service.specs.catalogue import active_specs, get_spec_version
 from transforms.schema.policy_tree import PolicyTree
 
@@ -79,16 +79,8 @@ def _moved(session: Session, definition: SpecDefinition, others: list[SpecDocume
 
 
 def _tree(session: Session, touched: set[str]) -> PolicyTree:
-    around = {above for path in touched for above in (path, *paths.ancestors(path))}
-    known = {each.path: each for each in find_attributes(session, around)}
-    known |= {each.path: each for path in touched for each in find_within(session, path)}
-    snapshot = MetadataSnapshot(
-        version=0,
-        attributes=tuple(each for each in known.values() if not each.sealed_for_review),
-        defaults=discovery_defaults(session),
-        levels=classification_levels(session),
-    )
-    return PolicyTree(snapshot)
+    known = attributes_around(session, touched).values()
+    return policies_of(session, (each for each in known if not each.sealed_for_review))
 
 
 def _stored(spec: SpecDefinition, place: Any) -> set[str]:

@@ -14,10 +14,8 @@ from idgraph.model import paths
 from idgraph.model.errors import EventError, TransformError
 from idgraph.model.events import Event
 from idgraph.model.fragments import Origin
-from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.specs import RESERVED_KEY, SpecDefinition, SpecDocument
-from metadata_service.attributes.catalogue import find_attributes, find_within, first_below
-from metadata_service.attributes.rules import classification_levels, discovery_defaults
+from metadata_service.attributes.policies import attributes_around, policies_of
 
 MOST_LEAVES_TRIED = 200
 """Of the payload: whether a spec reads one is found by mapping the payload without it."""
@@ -59,7 +57,6 @@ class PreviewRecord(BaseModel):
 
 def preview_event(session: Session, definition: SpecDefinition, payload: dict[str, Any]) -> PreviewRecord:
     """Map one payload by a spec that was checked, under the policies in force. Stores nothing."""
-    from transforms.schema.diff import AttributeTree
     from transforms.spec.mapping import MappingSpec
 
     spec = MappingSpec(SpecDocument(**dict(definition) | {"version": 1, "created": datetime.now(UTC)}))
@@ -73,17 +70,8 @@ def preview_event(session: Session, definition: SpecDefinition, payload: dict[st
         record.problem = "the spec maps this event to nothing"
         return record
     found = sorted({path for path, _ in _leaves(output)})
-    around = {above for path in found for above in (path, *paths.ancestors(path))}
-    attributes = {each.path: each for each in find_attributes(session, around)}
-    for path in first_below(session, found):
-        attributes |= {each.path: each for each in find_within(session, path)}
-    snapshot = MetadataSnapshot(
-        version=0,
-        attributes=tuple(attributes.values()),
-        defaults=discovery_defaults(session),
-        levels=classification_levels(session),
-    )
-    tree = AttributeTree(snapshot)
+    attributes = attributes_around(session, found)
+    tree = policies_of(session, attributes.values())
     places = {place.path: place.type for place in definition.identifiers}
     try:
         mapped = spec.map(event)

@@ -17,7 +17,6 @@ from sqlalchemy.orm import Session
 from idgraph.model import paths
 from idgraph.model.callers import PersonGrant, Role
 from idgraph.model.records import ProvenanceRecord
-from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.web.cursors import ListPage, PageRequest
 from idgraph.web.refusals import (
     ClashError,
@@ -26,13 +25,12 @@ from idgraph.web.refusals import (
     SamePersonError,
     UnknownSubjectError,
 )
-from metadata_service.attributes.catalogue import find_attributes, find_within
-from metadata_service.attributes.rules import classification_levels, discovery_defaults
+from metadata_service.attributes.catalogue import find_attributes
+from metadata_service.attributes.policies import attributes_around, policies_of
 from metadata_service.storage.edits import Action, Edit
 from metadata_service.storage.tables import GrantAnswerRow, GrantRequestRow, SnapshotRow
 from metadata_service.storage.tokens import TokenRecord, person_of
 from metadata_service.storage.users import are_one_person
-from transforms.schema.policy_tree import PolicyTree
 
 LONGEST = timedelta(days=180)
 ANSWERING = (Role.PUBLISHER, Role.ADMIN, Role.PRIVACY)
@@ -267,13 +265,7 @@ def _state(steps: Sequence[GrantStep], now: datetime) -> State:
 
 
 def _level(session: Session, path: str) -> int:
-    below = list(find_within(session, path))
-    attributes = [*find_attributes(session, [*paths.ancestors(path), path]), *below]
-    snapshot = MetadataSnapshot(
-        version=0,
-        attributes=tuple({each.path: each for each in attributes}.values()),
-        defaults=discovery_defaults(session),
-        levels=classification_levels(session),
-    )
-    tree = PolicyTree(snapshot)
-    return max(tree.policy(each).authorization_level for each in (path, *(each.path for each in below)))
+    around = attributes_around(session, [path])
+    tree = policies_of(session, around.values())
+    within = {path, *(each for each in around if paths.is_within(each, path))}
+    return max(tree.policy(each).authorization_level for each in within)

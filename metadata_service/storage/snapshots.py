@@ -80,7 +80,7 @@ class SnapshotCache:
     def _body(self, session: Session, revision: Revision) -> bytes:
         return b'{"version":%d,"specs":[%b],"attributes":[%b],"defaults":%b,"levels":%b%b}' % (
             revision.version,
-            b",".join(spec.model_dump_json().encode() for spec in active_specs(session)),
+            b",".join(spec.model_dump_json(exclude={"cases"}).encode() for spec in active_specs(session)),
             b",".join([self._documents[path] for path in self._paths]),
             discovery_defaults(session).model_dump_json().encode(),
             classification_levels(session).model_dump_json().encode(),
@@ -128,7 +128,7 @@ def _body(session: Session, known: Revision, newest: Revision) -> bytes:
             json.dumps(known.etag).encode(),
             json.dumps(newest.etag).encode(),
             newest.version,
-            b",".join(spec.model_dump_json().encode() for spec in active),
+            b",".join(spec.model_dump_json(exclude={"cases"}).encode() for spec in active),
             json.dumps(retired).encode(),
             b",".join(attributes),
             discovery_defaults(session).model_dump_json().encode(),

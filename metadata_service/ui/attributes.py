@@ -24,7 +24,6 @@ from idgraph.model.attributes import (
     ReconciliationPolicy,
 )
 from idgraph.model.errors import ProfileServiceError
-from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.web.conditional import etag_of, precondition
 from idgraph.web.cursors import PageRequest
 from idgraph.web.path_values import path_value
@@ -35,7 +34,7 @@ from metadata_service.api.service import Service
 from metadata_service.attributes import catalogue
 from metadata_service.attributes.effects import AttributeEffect
 from metadata_service.attributes.lineage import lineage
-from metadata_service.attributes.rules import classification_levels, discovery_defaults
+from metadata_service.attributes.policies import policies_of
 from metadata_service.storage.database import revision_in
 from metadata_service.storage.sessions import Session
 from metadata_service.ui.lineage import picture
@@ -52,7 +51,6 @@ from metadata_service.ui.page import (
     see_other,
 )
 from metadata_service.ui.profiles import profiles_client
-from transforms.schema.policy_tree import PolicyTree
 
 router = APIRouter()
 
@@ -315,13 +313,7 @@ def _in_force(reading: Reading, shown: list[AttributeMetadata]) -> dict[str, Enc
     """The protection of attributes, with what they inherit from those above them."""
     above = {each for attribute in shown for each in paths.ancestors(attribute.path)}
     known = {each.path: each for each in (*catalogue.find_attributes(reading, above), *shown)}
-    snapshot = MetadataSnapshot(
-        version=0,
-        attributes=tuple(known.values()),
-        defaults=discovery_defaults(reading),
-        levels=classification_levels(reading),
-    )
-    tree = PolicyTree(snapshot)
+    tree = policies_of(reading, known.values())
     return {each.path: tree.policy(each.path).encryption for each in shown}
 
 

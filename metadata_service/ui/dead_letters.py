@@ -13,6 +13,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import ProfileServiceError
+from metadata_service.specs.cases import stood_in
 from metadata_service.storage.sessions import Session
 from metadata_service.ui.jobs import LIST as JOBS
 from metadata_service.ui.jobs import START_SECONDS
@@ -28,7 +29,6 @@ FILTERS = ("reason", "source", "stage", "spec", "since", "until")
 TIMES = ("since", "until")
 _AGO = re.compile(r"([0-9]{1,4}) ?([mhd])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
-_STAND_INS: dict[str, Any] = {"text": "sealed", "number": 0, "true or false": False, "null": None}
 Text = Annotated[str, Query(max_length=300)]
 
 
@@ -169,15 +169,7 @@ def sample_of(request: Request, session: Session, dead_letter: str) -> str:
     """The record of a dead letter as a sample event: something of the same type stands for each sealed value."""
     with profiles_client(request, session, SCAN_SECONDS) as client:
         found = client.call("GET", "dead-letters", dead_letter)
-    return json.dumps(_stood_in(found["payload"]), indent=2, ensure_ascii=False)
-
-
-def _stood_in(value: Any) -> Any:
-    if isinstance(value, dict) and value.get("$protected") is True:
-        return _STAND_INS.get(str(value.get("type")))
-    if isinstance(value, dict):
-        return {key: _stood_in(below) for key, below in value.items()}
-    return [_stood_in(below) for below in value] if isinstance(value, list) else value
+    return json.dumps(stood_in(found["payload"]), indent=2, ensure_ascii=False)
 
 
 class Line(NamedTuple):

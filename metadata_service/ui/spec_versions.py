@@ -109,7 +109,10 @@ def activate(
 
     if not reason:
         return refused("Say why: the reason is kept with the version, for whoever asks later.", 422)
-    change = api.StatusChange(status=SpecStatus.ACTIVE, version=version, reason=reason[:1000])
+    is_allowed = "allow_failing_cases" in fields
+    change = api.StatusChange(
+        status=SpecStatus.ACTIVE, version=version, reason=reason[:1000], allow_failing_cases=is_allowed
+    )
     try:
         answer = api.set_status(
             name, change, service, session.caller.name, precondition(fields.get("etag", ""))
@@ -117,7 +120,7 @@ def activate(
     except ClashError as error:
         return refused(str(error), 409)
     except SpecError as error:
-        return refused(f"{error.pointer}: {error.message}", 422)
+        return refused(str(error), 422)
     except PreconditionError:
         return refused("Somebody saved or published meanwhile. Look at the versions, then decide again.", 412)
     return see_other(f"{LIST}/{name}", **({"published": "true"} if answer.status_code == 200 else {}))

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
+from itertools import count
 from typing import Annotated, Any, Literal, NamedTuple
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from idgraph.model import canonical
 from idgraph.model.errors import SpecError
-from idgraph.model.records import SpecRecord
-from idgraph.model.specs import NAME_PATTERN, SpecDefinition, SpecStatus
+from idgraph.model.records import SpecCaseRecord, SpecRecord
+from idgraph.model.specs import NAME_PATTERN, SpecCase, SpecDefinition, SpecStatus
 from idgraph.web.conditional import etag_of, precondition
 from idgraph.web.cursors import PageRequest
 from idgraph.web.refusals import ClashError, PreconditionError, RefusedRequestError
 from metadata_service.api.routes import completions
 from metadata_service.api.routes import specs as api
-from metadata_service.api.service import Service
+from metadata_service.api.service import MetadataService, Service
 from metadata_service.documents.problems import DocumentError, JsonFile, Problem
 from metadata_service.documents.reading import read_definition_text
 from metadata_service.documents.writing import Row, difference, spec_text
@@ -81,9 +82,10 @@ def edit(
     name: Name,
     saved: bool = False,
     dead_letter: Annotated[str, Query(max_length=100)] = "",
+    case: bool = False,
 ) -> Response:
     """The editor, with the draft if there is one, else with the version in force, else with the latest; with the record of a
-    dead letter as the sample, as its reader may see it."""
+    dead letter as the sample, as its reader may see it; `case` says how it becomes a test case."""
     require(session, "PUT", f"/v1/specs/{name}")
     with service.database.read() as reading:
         record = catalogue.get_spec(reading, name)
@@ -93,14 +95,21 @@ def edit(
             base = record.active_version
         text = spec_text(catalogue.get_spec_version(reading, name, base).document, "status")
     sample = sample_of(request, session, dead_letter) if dead_letter else ""
-    return show_editor(request, session, record, text, is_saved=saved, sample=sample, base=base, saved=text)
+    shown: dict[str, Any] = {
+        "is_saved": saved,
+        "sample": sample,
+        "base": base,
+        "saved": text,
+        "is_case": case,
+    }
+    return show_editor(request, session, record, text, **shown)
 
 
 @router.post(LIST + "/{name}/edit")
 def edit_again(
     request: Request, session: SignedIn, service: Service, name: Name, fields: OwnFields
 ) -> Response:
-    """The editor, with a draft that is not saved."""
+    """The editor, with a draft that is not saved; a test case of the sample is added to it where that is asked for."""
     require(session, "PUT", f"/v1/specs/{name}")
     with service.database.read() as reading:
         record = catalogue.get_spec(reading, name)
@@ -111,7 +120,26 @@ def edit_again(
         sample = json.dumps(first[0], indent=2, ensure_ascii=False) if first else ""
         kept |= {"sample": sample, "is_saved": True}
     text = fields.get("text", spec_text(record.document, "status"))
+    if fields.get("act") == "case":
+        try:
+            text, made = _with_case(service, name, text, kept["sample"])
+        except (DocumentError, SpecError, RefusedRequestError) as error:
+            return show_editor(request, session, record, text, 422, refusal=f"No test case: {error}", **kept)
+        kept["made"] = made
     return show_editor(request, session, record, text, **kept)
+
+
+def _with_case(service: MetadataService, name: str, text: str, sample: str) -> tuple[str, SpecCase]:
+    """Raises DocumentError, SpecError, RefusedRequestError."""
+    definition, _ = read_definition_of(name, text)
+    payload = read_payload(sample)
+    if payload is None:
+        raise RefusedRequestError("there is no sample event")
+    known = {each.name for each in definition.cases}
+    number = next(each for each in count(len(known) + 1) if f"case {each}" not in known)
+    wish = api.CaseWish(definition=definition, payload=payload, name=f"case {number}")
+    made = api.new_case(wish, service)
+    return spec_text(definition.model_copy(update={"cases": (*definition.cases, made)}), "status"), made
 
 
 def show_editor(
@@ -119,7 +147,8 @@ def show_editor(
 ) -> Response:
     """With this text, whatever is saved."""
     shown = {
-        **{"sample": "", "reason": "", "refusal": None, "theirs": [], "is_saved": False},
+        **{"sample": "", "reason": "", "refusal": None, "theirs": [], "is_saved": False, "made": None},
+        **{"is_case": False},
         **{"base": record.latest_version, "saved": spec_text(record.document, "status")},
         **context,
     }
@@ -145,6 +174,7 @@ class Checked(NamedTuple):
 
     problems: list[Problem]
     warnings: list[Problem]
+    cases: list[SpecCaseRecord]
     preview: PreviewRecord | None
     sample_problem: str | None
     is_checked: bool
@@ -160,15 +190,17 @@ def check(request: Request, session: SignedIn, service: Service, name: Name, fie
 
 def _checked(service: Service | None, name: str, text: str, sample: str) -> Checked:
     if service is None:
-        return Checked([], [], None, None, is_checked=False)
+        return Checked([], [], [], None, None, is_checked=False)
     problems: list[Problem] = []
     warnings: list[Problem] = []
+    cases: list[SpecCaseRecord] = []
     preview, sample_problem = None, None
     try:
         definition, warnings = read_definition_of(name, text)
         payload = read_payload(sample)
-        warned = api.check_only(definition, service).warnings
-        warnings += [Problem(1, 1, "", each, None) for each in warned]
+        checked = api.check_only(definition, service)
+        cases = checked.cases
+        warnings += [Problem(1, 1, "", each, None) for each in checked.warnings]
         if payload is not None:
             preview = api.preview(api.SpecPreview(definition=definition, payload=payload), service)
     except DocumentError as error:
@@ -177,7 +209,7 @@ def _checked(service: Service | None, name: str, text: str, sample: str) -> Chec
         problems = [JsonFile.of_text(text).locate(error)]
     except RefusedRequestError as error:
         sample_problem = error.message
-    return Checked(problems, warnings, preview, sample_problem, is_checked=True)
+    return Checked(problems, warnings, cases, preview, sample_problem, is_checked=True)
 
 
 def read_definition_of(name: str, text: str) -> tuple[SpecDefinition, list[Problem]]:
@@ -244,7 +276,13 @@ def publish(request: Request, session: SignedIn, service: Service, name: Name, f
         definition, _ = read_definition_of(name, text)
         stated = definition.model_copy(update={"status": SpecStatus.DRAFT if is_draft else SpecStatus.ACTIVE})
         answer = api.put(
-            name, stated, service, session.caller, precondition(fields.get("etag", "")), reason[:1000]
+            name,
+            stated,
+            service,
+            session.caller,
+            precondition(fields.get("etag", "")),
+            reason[:1000],
+            "allow_failing_cases" in fields,
         )
     except DocumentError as error:
         return refused("; ".join(f"line {each.line}: {each.message}" for each in error.problems))

@@ -159,13 +159,19 @@ class MetadataClient:
                 return found, page.unmapped
             cursor = {"cursor": page.next}
 
-    def put_spec(self, definition: SpecDefinition, reason: str = "", etag: str | None = None) -> SpecRecord:
+    def put_spec(
+        self,
+        definition: SpecDefinition,
+        reason: str = "",
+        etag: str | None = None,
+        allow_failing_cases: bool = False,
+    ) -> SpecRecord:
         """Store a new version, also active if its status says so; the same again makes none.
 
         With `etag` only if the spec still has it. Raises SpecError, with the place, for a refused spec.
         """
-        path = f"/v1/specs/{quoted(definition.name)}"
-        return self._put(SpecRecord, path, _stated(definition, SpecDefinition), reason, etag)
+        path, more = f"/v1/specs/{quoted(definition.name)}", _nevertheless(allow_failing_cases)
+        return self._put(SpecRecord, path, _stated(definition, SpecDefinition), reason, etag, **more)
 
     def check(self, definition: SpecDefinition) -> list[str]:
         """Would this spec be accepted? Gives warnings; raises SpecError, with the place, if not."""
@@ -173,9 +179,11 @@ class MetadataClient:
         answer = self._http.get_model(SpecCheckRecord, "POST", "/v1/specs/check", content=body, headers=JSON)
         return answer.warnings
 
-    def activate(self, name: str, version: int | None = None, reason: str = "") -> SpecRecord:
+    def activate(
+        self, name: str, version: int | None = None, reason: str = "", allow_failing_cases: bool = False
+    ) -> SpecRecord:
         """Let a version (the latest, if none is given) map events."""
-        return self._set_status(name, "active", version, reason)
+        return self._set_status(name, "active", version, reason, **_nevertheless(allow_failing_cases))
 
     def retire(self, name: str, version: int | None = None, reason: str = "") -> SpecRecord:
         """Let a version (the active one, if none is given) map no more events."""
@@ -305,20 +313,26 @@ class MetadataClient:
         self.close()
 
     def _put(
-        self, kind: type[Answer], path: str, body: bytes, reason: str, etag: str | None = None
+        self, kind: type[Answer], path: str, body: bytes, reason: str, etag: str | None = None, **more: bool
     ) -> Answer:
         return self._http.get_model(
             kind,
             "PUT",
             path,
             content=body,
-            params={"reason": reason} if reason else {},
+            params=more | ({"reason": reason} if reason else {}),
             headers=JSON | ({"If-Match": etag} if etag else {}),
         )
 
-    def _set_status(self, name: str, status: str, version: int | None, reason: str) -> SpecRecord:
-        body = {"status": status, "version": version, "reason": reason}
+    def _set_status(
+        self, name: str, status: str, version: int | None, reason: str, **more: bool
+    ) -> SpecRecord:
+        body = {"status": status, "version": version, "reason": reason, **more}
         return self._http.get_model(SpecRecord, "POST", f"/v1/specs/{quoted(name)}/status", json=body)
+
+
+def _nevertheless(allow_failing_cases: bool) -> dict[str, bool]:
+    return {"allow_failing_cases": True} if allow_failing_cases else {}
 
 
 def _stated(definition: BaseModel, kind: type[BaseModel]) -> bytes:

@@ -149,3 +149,25 @@ def test_a_file_that_was_never_pulled_does_not_overwrite(served: CommandLine, fo
     edit(folder / f"{NAME}.json", description="old copy")
     assert served("specs", "push", folder).exit_code == 1
     assert latest(served)[0] == 1
+
+
+def test_a_case_that_fails_stops_check_and_push_until_somebody_insists(
+    served: CommandLine, folder: Path
+) -> None:
+    file = folder / f"{NAME}.json"
+    edit(file, cases=[{"name": "an empty order", "payload": {}, "output": {"orders": {"last": 1}}}])
+    checked = served("check", file)
+    assert checked.exit_code == 1
+    assert "/cases/0" in checked.stderr
+    refused = served("specs", "push", folder)
+    assert refused.exit_code == 1
+    assert "an empty order" in refused.stderr
+    assert latest(served)[:2] == (1, 1)
+    assert served("specs", "apply", file).exit_code == 1
+    assert served("specs", "push", folder, "--allow-failing-cases").exit_code == 0
+    assert latest(served)[:2] == (2, 2)
+    assert states(served, folder)[NAME] == "same"
+    edit(file, cases=[{"name": "an empty order", "payload": {}}])
+    assert served("check", file).exit_code == 0
+    assert served("specs", "push", folder).exit_code == 0
+    assert latest(served)[:2] == (3, 3)

@@ -13,6 +13,7 @@ import pytest
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.sources import FileSource, ValuePlace
 from idgraph.model.specs import SpecDefinition, SpecDocument
+from metadata_service.specs.cases import failing_cases
 from tests.oracle.comparison import ordered
 from tests.retail import CREATED, UNDETECTED, Pipeline, attribute, raw, snapshot
 from transforms import compile_spec
@@ -62,7 +63,9 @@ JMESPATH = [row for row in ROWS if row.heading == "The operation `jmespath" and 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_example(example: dict[str, Any]) -> None:
     if "name" in example:
-        compile_spec(SpecDefinition.model_validate(example).operations)
+        definition = SpecDefinition.model_validate(example)
+        compile_spec(definition.operations)
+        assert failing_cases(definition) == []
     else:
         assert ordered(compile_spec(example["operations"])(example["input"])) == ordered(example["output"])
 

@@ -192,7 +192,7 @@ def test_a_missing_field_is_named(service: Running, spec: Spec) -> None:
 
 def test_a_mixed_chain_needs_its_type(service: Running, spec: Spec) -> None:
     mixed = spec | {"operations": [{"operation": "shift"}, {"operation": "jmespath"}]}
-    assert service.admin.post("/v1/specs/check", json=mixed).json() == {"valid": True, "warnings": []}
+    assert service.admin.post("/v1/specs/check", json=mixed).json()["valid"]
     pure = spec | {"operations": [{"operation": "jmespath"}], "specification_type": "jmespath"}
     assert service.admin.post("/v1/specs/check", json=pure).status_code == 200
 

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 VERSIONS = "versions.json"
 """Which versions of the service the files of a folder were made from."""
 
+Nevertheless = Annotated[
+    bool, typer.Option("--allow-failing-cases", help="Also where a test case of a spec fails.")
+]
 Folder = Annotated[Path, typer.Argument(help="A folder with one file for each spec, and versions.json.")]
 
 
@@ -180,15 +183,17 @@ def push(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only check, and say what would be saved.")
     ] = False,
+    allow_failing_cases: Nevertheless = False,
     as_json: Json = False,
 ) -> None:
     """Save what was edited in the folder as new versions; one with status `active` is in force at once.
 
-    All are checked before the first is saved. Exit code 1: the service refuses one, a second person must approve it, or it
-    has a newer version than the file is based on: nothing of that spec is lost, pull and merge.
+    All are checked before the first is saved, and their test cases run. Exit code 1: the service refuses one, a case fails, a
+    second person must approve it, or it has a newer version than the file is based on: nothing of that spec is lost, pull and merge.
     """
     from idgraph.web.conditional import etag_of
     from metadata_service.documents.reading import refused_by_service
+    from metadata_service.specs.cases import require_cases
 
     pushed: dict[str, FolderSpec] = {}
     with error_handler(), wiring.metadata_client(settings_of(context)) as client:
@@ -200,6 +205,7 @@ def push(
         for each, definition in mine:
             try:
                 client.check(definition)
+                require_cases(definition, are_allowed_to_fail=allow_failing_cases)
             except SpecError as error:
                 raise refused_by_service(each.file, error) from None
         try:
@@ -207,7 +213,7 @@ def push(
                 etag = etag_of(each.record.model_dump_json()) if each.record else None
                 saved: SpecRecord | None
                 try:
-                    saved, state = client.put_spec(definition, reason, etag), "pushed"
+                    saved, state = client.put_spec(definition, reason, etag, allow_failing_cases), "pushed"
                 except ApprovalNeededError as error:
                     print(escape_control_chars(str(error)), file=sys.stderr)
                     saved, state, is_refused = client.get_spec(each.name), "waits for approval", True

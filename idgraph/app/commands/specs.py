@@ -38,10 +38,15 @@ _COLUMNS: dict[str, Callable[[SpecRecord], str]] = {
 
 
 @commands.command("apply")
-def apply_specs(context: typer.Context, files: list[Path], reason: Why = "") -> None:
+def apply_specs(
+    context: typer.Context,
+    files: list[Path],
+    reason: Why = "",
+    allow_failing_cases: spec_folder.Nevertheless = False,
+) -> None:
     """Save spec documents as new versions; one with status `active` is in force at once.
 
-    An unchanged spec makes no new version.
+    An unchanged spec makes no new version, and one with a test case that fails is not put in force.
     """
     from metadata_service.documents.reading import (
         locate_in,
@@ -61,7 +66,7 @@ def apply_specs(context: typer.Context, files: list[Path], reason: Why = "") -> 
                 report_warnings(file, locate_in(file, unknown_source(definition, known)))
                 before = client.get_spec(definition.name)
                 try:
-                    saved = client.put_spec(definition, reason)
+                    saved = client.put_spec(definition, reason, allow_failing_cases=allow_failing_cases)
                 except SpecError as error:
                     raise refused_by_service(file, error) from None
                 is_new = before is None or saved.latest_version > before.latest_version
@@ -176,10 +181,11 @@ def activate_spec(
     name: str,
     version: Annotated[int | None, typer.Option(help="Default: the latest.")] = None,
     reason: Why = "",
+    allow_failing_cases: spec_folder.Nevertheless = False,
 ) -> None:
     """Activate a version of a spec."""
     with error_handler(), wiring.metadata_client(settings_of(context)) as client:
-        saved = client.activate(name, version, reason)
+        saved = client.activate(name, version, reason, allow_failing_cases)
         print(f"{name}: version {saved.active_version} is active")
 
 

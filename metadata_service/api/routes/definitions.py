@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel
 
-from idgraph.model.records import SegmentVersionRecord, ViewVersionRecord
+from idgraph.model.records import CheckRecord, SegmentVersionRecord, ViewVersionRecord
 from idgraph.model.specs import NAME_PATTERN
 from idgraph.model.views import SegmentDocument, ViewDocument
 from idgraph.web.conditional import Check, IfNoneMatch, Precondition, created, json_answer
@@ -15,14 +15,6 @@ from idgraph.web.cursors import ListPage
 from idgraph.web.refusals import RefusedRequestError
 from metadata_service.api.service import Actor, MetadataService, Paging, Reason, Service
 from metadata_service.definitions import SEGMENTS, VIEWS, Definitions, Stated, Stored
-
-
-class DefinitionCheckRecord(BaseModel):
-    """A view or segment that would be accepted."""
-
-    valid: bool = True
-    warnings: list[str]
-
 
 Name = Annotated[str, Path(pattern=NAME_PATTERN)]
 
@@ -69,11 +61,11 @@ def _routes(
             raise RefusedRequestError("the name is not the one in the URL", "/name")
         return put_definition(definitions, definition, service, actor, precondition, reason)
 
-    def check(definition: Stated, service: Service) -> DefinitionCheckRecord:
+    def check(definition: Stated, service: Service) -> CheckRecord:
         """Would this definition be accepted? Nothing is stored. Warns of paths that no attribute has."""
         with service.database.read() as session:
             first = definitions.checked(session, definition)
-            return DefinitionCheckRecord(warnings=definitions.warnings(session, first))
+            return CheckRecord(warnings=definitions.warnings(session, first))
 
     check.__annotations__["definition"] = definitions.stated
     router.post("/check")(check)

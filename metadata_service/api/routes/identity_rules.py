@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Response
 
 from idgraph.model.identity_rules import IdentityRules
-from idgraph.model.records import RulesRecord, RulesVersionRecord, SpecCheckRecord
+from idgraph.model.records import CheckRecord, RulesRecord, RulesVersionRecord
 from idgraph.web.conditional import IfNoneMatch, Precondition, json_answer
 from idgraph.web.cursors import ListPage
 from metadata_service import identity_rules as catalogue
@@ -38,10 +38,10 @@ def put(
 
 
 @router.post("/check")
-def check_only(rules: IdentityRules) -> SpecCheckRecord:
+def check_only(rules: IdentityRules) -> CheckRecord:
     """Would these rules be accepted? Nothing is stored."""
     catalogue.check_rules(rules)
-    return SpecCheckRecord(warnings=[])
+    return CheckRecord(warnings=[])
 
 
 @router.get("/versions", response_model_exclude_unset=True)

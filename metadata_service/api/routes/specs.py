@@ -14,7 +14,7 @@ from idgraph.model.records import (
     SpecRecord,
     SpecVersionRecord,
 )
-from idgraph.model.specs import NAME_PATTERN, SpecDefinition, SpecStatus
+from idgraph.model.specs import NAME_PATTERN, SpecCase, SpecDefinition, SpecStatus
 from idgraph.web.conditional import IfNoneMatch, Precondition, created, json_answer
 from idgraph.web.cursors import ListPage
 from idgraph.web.refusals import RefusedRequestError
@@ -25,6 +25,7 @@ from metadata_service.attributes.policy_changes import request_change
 from metadata_service.specs import catalogue as spec_edits
 from metadata_service.specs import catalogue as specs
 from metadata_service.specs.approval import SpecActivation, in_force, opened_by_definition, opened_by_spec
+from metadata_service.specs.cases import check_made_up, make_case, require_cases, run_cases
 from metadata_service.specs.health import spec_health
 from metadata_service.specs.preview import PreviewRecord, preview_event
 from metadata_service.specs.rules import check_payload, check_spec
@@ -44,6 +45,7 @@ class StatusChange(BaseModel):
     status: Literal[SpecStatus.ACTIVE, SpecStatus.RETIRED]
     version: int | None = Field(default=None, ge=1, lt=2**31)
     reason: str = Field(default="", max_length=1000)
+    allow_failing_cases: bool = False
 
 
 @router.post("/check")
@@ -53,8 +55,10 @@ def check_only(definition: SpecDefinition, service: Service) -> SpecCheckRecord:
     with service.database.read() as session:
         rival = specs.find_rival(session, definition)
         opened = opened_by_definition(session, definition)
+        check_made_up(session, definition)
     warnings = [f"spec {rival} is active for the same source and event type"] if rival else []
-    return SpecCheckRecord(warnings=warnings + [f"waits for a second person: {each}" for each in opened])
+    warnings += [f"waits for a second person: {each}" for each in opened]
+    return SpecCheckRecord(warnings=warnings, cases=run_cases(definition))
 
 
 class SpecPreview(BaseModel):
@@ -75,6 +79,25 @@ def preview(tried: SpecPreview, service: Service) -> PreviewRecord:
         return preview_event(session, tried.definition, tried.payload)
 
 
+class CaseWish(SpecPreview):
+    """An event that a case is made of, and its name."""
+
+    name: str = Field(min_length=1, max_length=100)
+
+
+@router.post("/cases")
+def new_case(wish: CaseWish, service: Service) -> SpecCase:
+    """A test case of an event, with something made up for what not everybody sees and for what names somebody. Nothing is
+    stored: put it among the `cases` of the spec."""
+    check_spec(wish.definition, service.compile_spec)
+    check_payload(wish.payload, "/payload")
+    with service.database.read() as session:
+        return make_case(session, wish.definition, wish.payload, wish.name)
+
+
+Nevertheless = Annotated[bool, Query(description="Publish it although a test case of it fails.")]
+
+
 @router.put("/{name}", response_model=SpecRecord, responses=ASKED | created(SpecRecord))
 def put(
     name: Name,
@@ -83,8 +106,9 @@ def put(
     caller: Acting,
     precondition: Precondition,
     reason: Reason = "",
+    allow_failing_cases: Nevertheless = False,
 ) -> Response:
-    """Store a new version; with status `active`, activate it too, if the role may. The same again makes no new version. One
+    """Store a new version; with status `active`, activate it too, if the role may and its test cases pass. The same again makes no new version. One
     that makes keys of values, or puts a protected value at a weaker path, stays a draft until a second person approves it:
     202."""
     if definition.name != name:
@@ -92,7 +116,10 @@ def put(
     if definition.status is not SpecStatus.DRAFT:
         require_right(caller, "POST", f"{router.prefix}/{name}/status")
     spec_edits.check_new(definition, service.compile_spec)
+    if definition.status is SpecStatus.ACTIVE:
+        require_cases(definition, are_allowed_to_fail=allow_failing_cases)
     with service.database.write(caller.name, reason) as edit:
+        check_made_up(edit.session, definition)
         version, is_new = spec_edits.put_spec(edit, definition, _of_record(precondition))
         if definition.status is SpecStatus.ACTIVE and (waiting := _activate(edit, name, version)):
             return asked(waiting)
@@ -173,6 +200,7 @@ def set_status(
         with service.database.read() as session:
             stored = spec_edits.stored_version(session, name, change.version)
         check_spec(stored, service.compile_spec)
+        require_cases(stored, are_allowed_to_fail=change.allow_failing_cases)
         checked = stored.version
     with service.database.write(actor, change.reason) as edit:
         if checked is None:

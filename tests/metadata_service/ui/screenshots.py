@@ -26,6 +26,7 @@ SHOWN = {
     "specs": "/ui/specs",
     "spec": "/ui/specs/shop-segment",
     "spec-editor": "/ui/specs/shop-segment/edit",
+    "spec-case": "/ui/specs/shop-segment/edit",
     "generate": "/ui/generate",
     "new-spec": "/ui/specs-new?source=clinic",
     "profiles": "/ui/profiles?q=activity.platform=web",
@@ -67,9 +68,12 @@ def main(folder: Path, wanted: Sequence[str]) -> None:
                         continue
                     report_of(whole, age=2.0)
                     page.goto(path)
-                    if name == "spec-editor":
+                    if name in ("spec-editor", "spec-case"):
                         page.get_by_label("Sample event").fill(json.dumps(EVENT, indent=2))
                         page.get_by_text("Not read").wait_for()
+                    if name == "spec-case":
+                        page.get_by_role("button", name="Make a test case").click()
+                        page.get_by_text("It passes").wait_for()
                     if name == "generate":
                         page.get_by_label("Name of the spec").fill("shop-segment-2")
                         page.get_by_label("Source").fill("segment")

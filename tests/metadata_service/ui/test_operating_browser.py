@@ -37,6 +37,19 @@ def test_a_dead_letter_is_understood_and_its_like_are_replayed(page: Page, whole
     assert axe_violations(page) == []
     page.get_by_role("link", name="Open in the spec editor").click()
     page.get_by_text("This event would be set aside").wait_for()
+    page.go_back()
+    page.get_by_role("link", name="Make a test case").click()
+    page.get_by_text("The dead letter is the sample event").wait_for()
+    sample = page.get_by_label("Sample event")
+    sample.fill(sample.input_value().replace('"soon"', '"2024-03-01T10:00:00Z"'))
+    page.get_by_role("button", name="Make a test case").click()
+    page.get_by_text("Added “case 1”").wait_for()
+    page.get_by_text("It passes").wait_for()
+    assert axe_violations(page) == []
+    page.locator(".cm-content").click()
+    page.keyboard.press("Control+a")
+    page.keyboard.insert_text(page.locator("#text").input_value().replace('"case 1"', '"an order"'))
+    page.get_by_label("Test cases").get_by_text("an order").wait_for()
     page.goto("/ui/dead-letters?reason=missing_id")
     page.get_by_role("link", name="Replay all that match…").click()
     assert axe_violations(page) == []

@@ -558,6 +558,40 @@ def test_a_spec_is_generated_from_events_and_saved_as_a_draft(site: Site) -> Non
     assert "another one" in person.post("/ui/generate", typed | {"act": "draft"}, 412)
 
 
+def test_a_sample_becomes_a_test_case_which_stops_a_publication(site: Site) -> None:
+    person = site.signed_in()
+    text = editor_field(person.get("/ui/specs/shop-segment/edit"), "text")
+    fields = {"act": "case", "text": text, "reason": "r", "sample": json.dumps(EVENT), "etag": ""}
+    page = person.post("/ui/specs/shop-segment/edit", fields)
+    assert "Added “case 1”" in page
+    made = json.loads(editor_field(page, "text"))["cases"][0]
+    assert "ictoria" not in json.dumps(made)
+    assert "3474" not in json.dumps(made)
+    assert made["payload"]["event"] == "Purchase"
+    assert json.loads(editor_field(page, "sample")) == EVENT, "the sample stays"
+    assert "There is no sample" not in page
+    assert "no sample event" in person.post("/ui/specs/shop-segment/edit", fields | {"sample": ""}, 422)
+    with_case = editor_field(page, "text")
+    assert "It passes" in person.post("/ui/specs/shop-segment/check", {"text": with_case, "sample": ""})
+    wrong = with_case.replace('"lastEvent": "Purchase"', '"lastEvent": "Refund"')
+    shown = html.unescape(person.post("/ui/specs/shop-segment/check", {"text": wrong, "sample": ""}))
+    assert "1 of 1 fail" in shown
+    assert 'it gives "Purchase" instead of "Refund"' in shown
+    typed = {"text": wrong, "reason": "r", "sample": "", "act": "publish"}
+    typed["etag"] = editor_field(person.get(EDITOR), "etag")
+    assert "fails" in person.post("/ui/specs/shop-segment/publish", typed, 422)
+    saved = person.post("/ui/specs/shop-segment/publish", typed | {"act": "draft"})
+    assert "as a draft" in saved
+    version = {"version": str(site.api().get("/v1/specs/shop-segment").json()["latest_version"])}
+    one = version | {"etag": editor_field(saved, "etag"), "reason": "r"}
+    refused = person.post("/ui/specs/shop-segment/activate", one, 422)
+    assert "Although a test case fails" in refused
+    done = person.post("/ui/specs/shop-segment/activate", one | {"allow_failing_cases": "on"})
+    assert "Published shop-segment@" in done
+    back = {"version": "1", "etag": site.api().get("/v1/specs/shop-segment").headers["etag"], "reason": "r"}
+    person.post("/ui/specs/shop-segment/activate", back)
+
+
 def test_a_spec_is_begun_empty_or_as_a_copy(site: Site) -> None:
     site.signed_in(Role.VIEWER).get("/ui/specs-new", 403)
     use = {"spec": None, "source": "clinic", "events": 4000, "errors": 4000, "last_used": 1_700_000_000_000}
@@ -580,9 +614,9 @@ def test_a_spec_is_begun_empty_or_as_a_copy(site: Site) -> None:
         "event_type": "order",
     }
     assert "Saved clinic-orders@1" in person.post("/ui/specs-new", copied)
-    one, other = (
-        site.api().get(f"/v1/specs/{each}").json()["document"] for each in ("shop-orders", "clinic-orders")
-    )
+    other = site.api().get("/v1/specs/clinic-orders").json()["document"]
+    number = site.api().get("/v1/specs/shop-orders").json()["active_version"]
+    one = site.api().get(f"/v1/specs/shop-orders/versions/{number}").json()["document"]
     assert one["operations"] == other["operations"]
     assert (other["source"], other["event_type"], other["status"]) == ("clinic", "order", "draft")
     assert "no spec is named" in person.post(
