@@ -18,7 +18,7 @@ from metadata_service.documents.writing import difference, spec_text
 from metadata_service.specs import catalogue
 from metadata_service.storage.sessions import Session
 from metadata_service.ui.page import OwnFields, Polled, SignedIn, curl, may, render, require
-from metadata_service.ui.profiles import profiles_client
+from metadata_service.ui.profiles import profiles_client, profiles_rights
 from metadata_service.ui.specs import LIST, Name, read_definition_of, show_editor
 
 router = APIRouter()
@@ -64,7 +64,12 @@ def of_draft(
             if act in ("stop", "look"):
                 found = _found(request, session, job)
             else:
-                body = {"definition": definition.model_dump(mode="json"), "reason": f"draft of {name}"}
+                body: dict[str, Any] = {
+                    "definition": definition.model_dump(mode="json"),
+                    "reason": f"draft of {name}",
+                }
+                if act == "reveal":
+                    body |= {"reveal": True, "reason": fields.get("reason", "")}
                 found = client.call("POST", "specs", "previews", body=body)
     except ProfileServiceError as error:
         found = {"problem": str(error), "status": error.status}
@@ -119,6 +124,7 @@ def _shown(session: Session, record: SpecRecord, found: dict[str, Any], draft: s
         "draft": draft,
         "is_stale": is_stale,
         "is_ready": is_done and not is_stale,
+        "may_reveal": profiles_rights(session).may_reveal,
         "may_publish": may(session, "POST", f"/v1/specs/{record.name}/status"),
     }
 

@@ -78,7 +78,9 @@ class PersonJobs(Protocol):
     def start_rules_preview(
         self, rules: IdentityRules, sample: int | None, origin: Requester
     ) -> JobRecord: ...
-    def start_spec_preview(self, definition: SpecDefinition, sample: int, origin: Requester) -> JobRecord: ...
+    def start_spec_preview(
+        self, definition: SpecDefinition, sample: int, reveals: bool, origin: Requester
+    ) -> JobRecord: ...
     def start_suggestions(
         self,
         attributes: Sequence[str],

@@ -61,6 +61,7 @@ class Privacy(NamedTuple):
     other: httpx.Client
     reader: httpx.Client
     ruler: httpx.Client
+    revealer: httpx.Client
 
     def job(self, answer: httpx.Response) -> dict[str, Any]:
         """A job that was started, when it has ended."""
@@ -85,6 +86,7 @@ def privacy(filled: CommandLine) -> Iterator[Privacy]:  # noqa: F811
         caller("other", 0, scopes=privacy),
         caller("reader", 100),
         caller("ruler", 100, scopes=[Scope.RULES, Scope.LINKS]),
+        caller("revealer", 100, may_reveal=True, scopes=[Scope.RULES]),
     ]
     with ExitStack() as stack:
         adapters = stack.enter_context(opened_to_read(settings))
@@ -102,7 +104,7 @@ def privacy(filled: CommandLine) -> Iterator[Privacy]:  # noqa: F811
                     base_url=url, headers={"Authorization": f"Bearer {name}"}, timeout=60, trust_env=False
                 )
             )
-            for name in ("officer", "other", "reader", "ruler")
+            for name in ("officer", "other", "reader", "ruler", "revealer")
         ]
         yield Privacy(filled, *clients)
 
@@ -326,6 +328,30 @@ def test_a_mapping_spec_is_previewed_as_the_command_does(privacy: Privacy) -> No
     rules = ended(privacy.ruler, privacy.ruler.post("/v1/identity-rules/previews", json={"rules": {}}))
     problem(privacy.ruler.get(f"{path}/{rules['id']}"), 404)
     problem(privacy.ruler.get(f"/v1/identity-rules/previews/{done['id']}"), 404)
+
+
+def test_a_draft_that_computes_with_protected_values_needs_the_right_to_reveal(privacy: Privacy) -> None:
+    """Found by review: without it a preview answered what the draft asked of a protected value."""
+    path, inbox = "/v1/specs/previews", privacy.idgraph.folder / "inbox" / "segment"
+    inbox.mkdir(parents=True)
+    lines = [each.value for each in records(40) if each.source == "segment"]
+    (inbox / "x.jsonl").write_bytes(b"\n".join(lines))
+    asks = {
+        "operation": "modify-overwrite-beta",
+        "spec": {"shop": {"letter": "=substring(@(2,identity.email),0,1)"}},
+    }
+    content = definition("segment").model_dump(mode="json")
+    body = {"definition": content | {"operations": [*content["operations"], asks]}, "reason": "a trial"}
+    withheld = ended(privacy.ruler, privacy.ruler.post(path, json=body))["result"]
+    assert withheld["withheld"]["places"] == ["/operations/3/shop/letter"]
+    shown = [each["path"] for each in withheld["attributes"]["changes"]]
+    assert (withheld["withheld"]["events"] > 0, withheld["examples"], shown) == (True, [], ["shop.letter"])
+    problem(privacy.ruler.post(path, json=body | {"reveal": True}), 403)
+    problem(privacy.revealer.post(path, json=body | {"reveal": True, "reason": " "}), 400)
+    counted = ended(privacy.revealer, privacy.revealer.post(path, json=body | {"reveal": True}))["result"]
+    assert counted["withheld"]["events"] == 0
+    log = (privacy.idgraph.settings().directory / "audit.jsonl").read_text()
+    assert [log.count(each) for each in ("refused reveal", "reveal in preview")] == [1, 1]
 
 
 def test_a_decision_over_http_is_found_by_the_next_search(privacy: Privacy) -> None:

@@ -38,7 +38,7 @@ def give(
     write_atomically(wiring.snapshot_file(settings), json.dumps(kept).encode())
     for source in ("segment", "amplitude", "orders"):
         folder = idgraph.folder / "inbox" / source
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         lines = [each.value for each in given if each.source == source]
         (folder / "x.jsonl").write_bytes(b"\n".join(lines))
 
@@ -101,7 +101,12 @@ def test_what_differs_is_counted_and_nothing_protected_is_shown(with_keys: Comma
             "orders.last": {"id": "order_id", "total": "cart.total", "at": "epoch_ms(created_at)"},
         }
     )
-    found = previewed(with_keys, changed)
+    withheld = previewed(with_keys, changed)
+    assert withheld["withheld"] == {"events": 21, "places": ["/operations/0 at 'contact.note'"]}
+    assert numbers(withheld) == {"exposed": 21}
+    assert changes(withheld) == {"contact.note": "exposes", "contact.who": "exposes"}
+    assert (withheld["examples"], withheld["persons"]) == ([], {"merged": [], "split": []})
+    found = previewed(with_keys, changed, "--reveal")
     assert found["looked_at"] == 21
     assert changes(found) == {
         "contact.mail": "added",
@@ -132,13 +137,45 @@ def test_what_is_made_of_a_protected_value_is_not_shown(with_keys: CommandLine) 
         "city": "shipping.city",
         "total": "to_number(cart.total)",
     }
-    found = previewed(with_keys, orders(contact=made))
+    found = previewed(with_keys, orders(contact=made), "--reveal")
     (example,) = found["examples"]
     shown = {each["path"]: each["after"] for each in example["values"]}
     assert shown["contact.who"] == {"type": "string", "is_protected": True}
     assert shown["contact.city"]["value"] == "Springfield"
     assert float(shown["contact.total"]["value"]) == 12.5
     assert "zebulon" not in json.dumps(found).casefold()
+
+
+NAME = "customer.name.first"
+STARTS = f"starts_with({NAME}, 'Z')"
+GUESSES: list[dict[str, Any]] = [
+    {"contact": {"flag": STARTS}},
+    {"contact": {"city": f"{STARTS} && shipping.city || shipping.country"}},
+    {"contact": {"there": f"({STARTS} || null) && 'yes'"}},
+    {"contact": {"number": f"to_number_exact({STARTS} && 'x' || '1')"}},
+    {"contact": {"length": f"length({NAME})"}},
+    {"contact": {"all": "length(to_string(customer))"}},
+    {"identity.name": {"first": f"{STARTS} && {NAME} || customer.name.last"}},
+    {"identity.name": {"first": "'Zebulon'", "last": "customer.name.last"}},
+    {"identity.name": {"first": "customer.name.last", "last": "customer.name.last"}},
+    {"contact": {"list": "'Zebulon Anna Bob'"}},
+    {"orders.last": {"id": "order_id", "cartId": f"{STARTS} && 'a' || 'b'"}},
+    {"orders.last": {"id": "order_id", "cartId": NAME}},
+    {"_event.ordinal": f"length({NAME})"},
+]
+"""What a draft can be asked by: each would be answered by a value, a path, an error, a count or a merge."""
+
+
+@pytest.mark.parametrize("guess", GUESSES)
+def test_no_draft_finds_out_a_protected_value(with_keys: CommandLine, guess: dict[str, Any]) -> None:
+    """Found by review: the preview says the same of two persons who differ in a protected value alone."""
+    given = {"email": "p1@example.com", "name": {"first": "Zebulon", "last": "Foo"}}
+    found = []
+    for name in ("Zebulon", "Annabel"):
+        one = order(1, 1, customer=given | {"name": {"first": name, "last": "Foo"}})
+        give(with_keys, [one])
+        found.append(previewed(with_keys, orders(**guess)))
+    assert found[0] == found[1]
 
 
 def test_new_errors_have_their_place(with_keys: CommandLine) -> None:
@@ -254,7 +291,7 @@ def test_it_can_be_stopped_between_pages(with_keys: CommandLine) -> None:
     give(with_keys, [order(1, 1)])
     settings = with_keys.settings()
     with wiring.opened(settings) as resources:
-        job = spec_preview(settings, resources, snapshot(), definition("orders"), SAMPLE)
+        job = spec_preview(settings, resources, snapshot(), definition("orders"), SAMPLE, reveals=False)
         job.plan({})
         pages = sum(1 for _ in job.pages(Progress(), {}))
     assert pages >= 2

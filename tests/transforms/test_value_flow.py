@@ -110,3 +110,43 @@ def _marked(tree: Any, above: tuple[str, ...]) -> list[tuple[str, ...]]:
 def _matches(reported: tuple[str | None, ...], found: tuple[str, ...]) -> bool:
     # Of two values for one place Jolt makes an array, which may stand above it; what protects a path protects those above.
     return all(known is None or known == key for known, key in zip(reported, found, strict=False))
+
+
+COMPUTING: list[tuple[Any, bool]] = [
+    (shift({"a": "x.y"}), False),
+    (shift({"*": "copy.&"}), False),
+    (shift({"a": {"*": "x.&"}}), True),
+    (shift({"a": {"5": {"@(2,b)": "x"}}}), True),
+    (shift({"b": {"@(1,a)": {"5|6": {"#yes": "x"}}}}), True),
+    (shift({"b": "x.@(1,a)"}), True),
+    (shift({"b": "x[@(1,a)]"}), True),
+    (shift({"b": {"5": {"@(2,a)": "x"}}}), False),
+    ({"operation": "jmespath", "spec": {"x": "a", "y": "null_if_blank(lower(trim(a)))"}}, False),
+    ({"operation": "jmespath", "spec": {"x": "starts_with(a, '5')"}}, True),
+    ({"operation": "jmespath", "spec": {"x": "b && (a == '5' && b || c)"}}, True),
+    ({"operation": "jmespath", "spec": {"x": "epoch_ms(a, b)"}}, True),
+    ([shift({"a": "x"}), {"operation": "modify-overwrite-beta", "spec": {"x": "=toLower"}}], False),
+    ([shift({"a": "x"}), {"operation": "modify-overwrite-beta", "spec": {"y": "=trim(@(1,x))"}}], False),
+    ([shift({"a": "x"}), {"operation": "modify-overwrite-beta", "spec": {"x": "=size"}}], True),
+    (
+        [shift({"a": "x"}), {"operation": "modify-overwrite-beta", "spec": {"y": "=substring(@(1,x),0,1)"}}],
+        True,
+    ),
+    ([shift({"a": "x"}), shift({"x": {"5": {"#1": "y"}}})], True),
+]
+
+
+@pytest.mark.parametrize(("operations", "is_computed"), COMPUTING)
+def test_what_computes_with_a_value(operations: Any, is_computed: bool) -> None:
+    compile_spec(operations)
+    assert bool(ValueFlow(operations).ways(("a",)).computed) is is_computed
+
+
+def test_a_statement_that_computes_is_the_same_behind_the_same_operations_only() -> None:
+    compute = {"operation": "jmespath", "spec": {"x": "a > limit && b"}}
+    one = [{"operation": "modify-default-beta", "spec": {"limit": 5}}, compute]
+    other = [{"operation": "modify-default-beta", "spec": {"limit": 6}}, compute]
+    compile_spec(one)
+    found = ValueFlow(one).ways(("a",)).computed
+    assert found == ValueFlow(one).ways(("a",)).computed
+    assert not found & ValueFlow(other).ways(("a",)).computed

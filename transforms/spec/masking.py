@@ -143,7 +143,7 @@ class _Masking:
         """By attribute that the spec may make of what stands at a place, where in the output that would be."""
         found: dict[str, _Keys] = {}
         for keys in self._flow.outputs(tuple(map(str, place))) if self._flow else ():
-            path = paths.join("*" if key is None else key for key in _whole(keys, place))
+            path = paths.join("*" if key is None else key for key in whole_value(keys, place))
             # What else stands below the reserved key, such as an event's id, has no policy.
             if keys and (path == self._ordinal or keys[0] != RESERVED_KEY):
                 found[path] = keys
@@ -156,8 +156,8 @@ class _Masking:
         return value is not None and self._tree.policy_of_value(path, value).is_protected
 
 
-def _whole(keys: _Keys, place: _Place) -> _Keys:
-    """An array is one attribute, whatever stands in it."""
+def whole_value(keys: _Keys, place: _Place) -> _Keys:
+    """Where the attribute stands that has what a payload has at a place: an array is one, whatever stands in it."""
     numbers = {str(each) for each in place if isinstance(each, int)}
     end = next((at for at, key in enumerate(keys) if at and key in numbers), len(keys))
     return keys[:end]

@@ -2,6 +2,9 @@
 
 A place is a tuple of keys, None for any key. Too much may be reported, as after a `remove` with wildcards. Not seen are
 keys that a `*` takes from a text: these are found when an event comes (`transforms/schema/value_keys.py`).
+
+`ways` says more: by which statements a value gets there, and which of them do more with it than put it elsewhere. So a
+preview knows what of its numbers would say something of a value that its reader may not see.
 """
 
 from __future__ import annotations
@@ -31,6 +34,15 @@ from transforms.spec.pointers import pointer
 Place: TypeAlias = "tuple[str | None, ...]"
 
 
+class SpecLine(NamedTuple):
+    """A line of a spec. Two with the same content do the same with a value that comes the same way. One that `computes` does more
+    than to move the value as it is, or by a function of it alone that says no more of it than its form."""
+
+    place: str
+    content: str
+    computes: bool = False
+
+
 class Move(NamedTuple):
     """What an operation reads and where it puts it. A number in `target` is the key at this index of what was read."""
 
@@ -38,6 +50,19 @@ class Move(NamedTuple):
     target: tuple[str | int | None, ...]
     is_copy: bool
     """Whether all below the source stands below the target."""
+    by: SpecLine
+
+
+class _Test(NamedTuple):
+    """A shift's look at a text: as the key that a pattern takes, or that a target gets (`is_key`)."""
+
+    source: Place
+    by: SpecLine
+    is_key: bool = False
+
+    def tests(self, held: Place) -> bool:
+        """Whether it looks at a value, which has no keys."""
+        return _reads(self.source, held) and (self.is_key or len(self.source) > len(held))
 
 
 class _Step(NamedTuple):
@@ -46,6 +71,19 @@ class _Step(NamedTuple):
     moves: list[Move]
     replaces: bool
     removed: list[Place]
+    by: SpecLine
+    tests: list[_Test]
+
+
+Trail: TypeAlias = "frozenset[SpecLine]"
+
+
+class Ways(NamedTuple):
+    """Of a value: where it gets, with the statements that put it there, and the statements that do more with it, each with those
+    that came before: it is the same in two specs only if what it does with the value is."""
+
+    outputs: dict[Place, Trail]
+    computed: set[tuple[Trail, SpecLine]]
 
 
 class ValueFlow:
@@ -54,25 +92,35 @@ class ValueFlow:
     def __init__(self, operations: Any) -> None:
         self.value_keys: list[tuple[str, str]] = []
         """Each place that makes a key of a value: its JSON pointer, and the path above the key, as far as it is fixed."""
+        chain = operations if isinstance(operations, list) else [operations]
         self._steps = [
-            self._step(entry, pointer(number) if isinstance(operations, list) else "")
-            for number, entry in enumerate(operations if isinstance(operations, list) else [operations])
+            self._step(entry, pointer(number) if isinstance(operations, list) else "", repr(chain[:number]))
+            for number, entry in enumerate(chain)
         ]
 
-    def _step(self, entry: dict[str, Any], at: str) -> _Step:
+    def _step(self, entry: dict[str, Any], at: str, before: str) -> _Step:
+        """`before` are the operations that make what this one gets."""
         name, spec = JOLT_CLASSES.get(entry["operation"], entry["operation"]), entry.get("spec") or {}
+        whole = SpecLine(f"/operations{at}", repr(entry))
         if name == "shift":
-            root = _Level("root", ())
-            return _Step(list(self._shifted(spec, [root, root], f"{at}/spec")), replaces=True, removed=[])
+            root, tests = _Level("root", ()), list[_Test]()
+            moves = list(self._shifted(spec, [root, root], f"{at}/spec", tests, before))
+            return _Step(moves, replaces=True, removed=[], by=whole, tests=tests)
         if name == "jmespath":
             from transforms.spec.jmespath.operation import targets_read
 
-            read = targets_read(spec) if spec else ()
-            moves = [Move(source, keys, is_copy) for keys, source, is_copy in read]
-            return _Step(moves, replaces=True, removed=[])
+            moves = []
+            for keys, source, is_copy, is_plain, text in targets_read(spec) if spec else ():
+                there = f"/operations{at} at '{paths.join(keys)}'"
+                by = SpecLine(there, text if is_plain else text + before, not is_plain)
+                moves.append(Move(source, keys, is_copy, by))
+            return _Step(moves, replaces=True, removed=[], by=whole, tests=[])
         if name.startswith("modify"):
-            return _Step(list(_modified(spec, ())), replaces=False, removed=[])
-        return _Step([], replaces=False, removed=list(_removed(spec, ())) if name == "remove" else [])
+            # Its statements see what those before them made.
+            made = list(_modified(spec, (), whole.place, whole.content + before))
+            return _Step(made, replaces=False, removed=[], by=SpecLine(whole.place, name), tests=[])
+        removed = list(_removed(spec, ())) if name == "remove" else []
+        return _Step([], replaces=False, removed=removed, by=whole, tests=[])
 
     def reads(self) -> set[Place]:
         """The places of an event that the spec looks at."""
@@ -85,34 +133,62 @@ class ValueFlow:
 
     def outputs(self, place: Place) -> set[Place]:
         """Where the output may have what an event has at a place, or something made of it."""
-        held = {place}
-        for step in self._steps:
-            moved = {
-                found for each in held for move in step.moves if (found := _moved(move, each)) is not None
-            }
-            held = moved if step.replaces else held | moved
-            held = {each for each in held if not any(_covers(gone, each) for gone in step.removed)}
-        return held
+        return set(self.ways(place).outputs)
 
-    def _shifted(self, spec: dict[str, Any], walk: list[_Level], at: str) -> Iterator[Move]:
+    def ways(self, place: Place) -> Ways:
+        """How a value that an event has at a place, a text, number or boolean, gets where `outputs` says."""
+        held: dict[Place, Trail] = {place: frozenset()}
+        computed: set[tuple[Trail, SpecLine]] = set()
+        for step in self._steps:
+            moved: dict[Place, Trail] = {}
+            for each, trail in held.items():
+                computed |= {(trail, test.by) for test in step.tests if test.tests(each)}
+                for move in step.moves:
+                    found = _moved(move, each)
+                    if found is not None:
+                        moved[found] = moved.get(found, trail) | trail | {move.by}
+                        computed |= {(trail, move.by)} if move.by.computes else set()
+                if not step.replaces:
+                    moved[each] = moved.get(each, trail) | trail | {step.by}
+            held = {
+                each: trail
+                for each, trail in moved.items()
+                if not any(_covers(gone, each) for gone in step.removed)
+            }
+        return Ways(held, computed)
+
+    def _shifted(
+        self, spec: dict[str, Any], walk: list[_Level], at: str, tests: list[_Test], before: str
+    ) -> Iterator[Move]:
         for spelled, right in spec.items():
             for key in split_or(spelled):
                 element, here = parse_key(key), walk[-1]
                 level = _level(element, walk)
                 below = f"{at}{pointer(spelled)}"
+                if not isinstance(element, Hash | At | Dollar):
+                    tests.append(_Test(level.place, SpecLine(f"/operations{below}", repr(right) + before)))
                 if isinstance(right, dict):
-                    yield from self._shifted(right, [*walk, level], below)
+                    yield from self._shifted(right, [*walk, level], below, tests, before)
                     continue
                 for number, path in enumerate(right if isinstance(right, list) else [right]):
                     if isinstance(path, str):
-                        target = _target(parse_path(path) if path.strip() else (), [*walk, level])
+                        elements = parse_path(path) if path.strip() else ()
+                        target = _target(elements, [*walk, level])
+                        by = SpecLine(f"/operations{below}", path)
+                        places = [each.place for each in (*walk, level)]
+                        told = by._replace(content=path + before)
+                        for part in elements:
+                            index = part.index if isinstance(part, Array) else part
+                            if isinstance(index, Transpose):
+                                tests.append(_Test(_read(index, places), told, is_key=True))
                         self._note_keys(
                             path, target, f"{below}{pointer(number)}" if isinstance(right, list) else below
                         )
                         if not isinstance(element, Hash):
                             # The key that `$` puts may be a text, where keys are compared with one.
                             source = here.place if isinstance(element, Dollar) else level.place
-                            yield Move(source, target, not isinstance(element, Dollar) and "[" not in path)
+                            is_copy = not isinstance(element, Dollar) and "[" not in path
+                            yield Move(source, target, is_copy, by)
 
     def _note_keys(self, path: str, target: tuple[str | int | None, ...], at: str) -> None:
         if any(isinstance(each, Transpose) for each in (parse_path(path) if path.strip() else ())):
@@ -164,22 +240,29 @@ def _target(elements: Sequence[Element], walk: Sequence[_Level]) -> tuple[str | 
 
 
 _READING = re.compile(r"@\([^()]*\)|@[^\s,()]+")
+_FORM = "toLower|toUpper|trim|toString|toInteger|toLong|toDouble|stripLeadingZeros|epochMs|digits|hash"
+_PLAIN = re.compile(rf"[^=@].*|(=(?:{_FORM})\()?(?:{_READING.pattern})(?(1)\))|=(?:{_FORM})|", re.DOTALL)
 
 
-def _modified(spec: dict[str, Any], above: Place) -> Iterator[Move]:
+def _modified(spec: dict[str, Any], above: Place, at: str, others: str) -> Iterator[Move]:
     for spelled, right in spec.items():
         for option in split_or(spelled):
             element = parse_key(
                 option[1:].removesuffix("?") if option[0] in "+~_" else option.removesuffix("?")
             )
             place = (*above, element.key if isinstance(element, Literal) else None)
+            below = f"{at}{pointer(spelled)}"
             if isinstance(right, dict):
-                yield from _modified(right, place)
+                yield from _modified(right, place, below, others)
                 continue
             places = [(), *(place[:end] for end in range(len(place) + 1))]
-            for text in right if isinstance(right, list) else [right]:
-                for reading in _READING.findall(text) if isinstance(text, str) else ():
-                    yield Move(_read(parse_transpose(reading), places), place, is_copy=True)
+            for value in right if isinstance(right, list) else [right]:
+                text = value if isinstance(value, str) else repr(value)
+                is_plain = _PLAIN.fullmatch(text) is not None
+                by = SpecLine(below, text if is_plain else text + others, not is_plain)
+                yield Move(place, place, True, by)
+                for reading in _READING.findall(text):
+                    yield Move(_read(parse_transpose(reading), places), place, True, by)
 
 
 def _removed(spec: Any, above: Place) -> Iterator[Place]:
@@ -194,11 +277,15 @@ def _removed(spec: Any, above: Place) -> Iterator[Place]:
                 yield place
 
 
+def _reads(source: Place, held: Place) -> bool:
+    pairs = zip(source, held, strict=False)
+    return all(wanted is None or key is None or wanted == key for wanted, key in pairs)
+
+
 def _moved(move: Move, held: Place) -> Place | None:
     """Where a move puts what stands at a place; None if it does not read it."""
-    for wanted, key in zip(move.source, held, strict=False):
-        if wanted is not None and key is not None and wanted != key:
-            return None
+    if not _reads(move.source, held):
+        return None
     keys = [
         each if not isinstance(each, int) else held[each] if each < len(held) else None
         for each in move.target

@@ -149,6 +149,9 @@ def preview_spec(
     sample: Annotated[
         int, typer.Option(min=1, max=20_000, help="Look at so many events, drawn at random.")
     ] = 2000,
+    reveal: Annotated[
+        bool, typer.Option("--reveal", help="Count on events with whose protected values it computes.")
+    ] = False,
     who: JobWho = "",
     why: JobWhy = "",
     as_json: Json = False,
@@ -165,7 +168,7 @@ def preview_spec(
 
     with error_handler():
         definition = read_definition(file)
-        with previewing(settings_of(context), definition, sample) as (runner, job):
+        with previewing(settings_of(context), definition, sample, reveal) as (runner, job):
             run_shown(runner, job, origin_of(who, why))
         if as_json:
             print_json(spec_preview_document(job))

@@ -148,7 +148,9 @@ class PersonJobThreads(JobThreads):
 
         return cast("JobRecord", self._begun(job, origin))
 
-    def start_spec_preview(self, definition: SpecDefinition, sample: int, origin: Requester) -> JobRecord:
+    def start_spec_preview(
+        self, definition: SpecDefinition, sample: int, reveals: bool, origin: Requester
+    ) -> JobRecord:
         """Compare a mapping spec with the one in force. Raises SpecError for one that would be refused, RefusedRequestError
         where there is nothing to read, and as `start_access` does."""
         from idgraph.app.jobs.spec_preview import spec_preview, spec_preview_document
@@ -159,7 +161,7 @@ class PersonJobThreads(JobThreads):
 
             try:
                 return spec_preview(
-                    self._settings, here.resources, here.pinned.snapshot, definition, sample, keep
+                    self._settings, here.resources, here.pinned.snapshot, definition, sample, reveals, keep
                 )
             except ConfigError as error:
                 raise RefusedRequestError(str(error)) from None

@@ -40,7 +40,7 @@ _MOST_PRINTED = 30
 
 @contextmanager
 def previewing(
-    settings: Settings, definition: SpecDefinition, sample: int
+    settings: Settings, definition: SpecDefinition, sample: int, reveals: bool
 ) -> Iterator[tuple[JobRunner, SpecPreviewJob]]:
     """The job for a command, and its runner. Raises SpecError, ConfigError, StoreError."""
     ensure_keyring(settings)
@@ -48,7 +48,7 @@ def previewing(
     with wiring.opened(settings) as resources, wiring.job_runner(settings) as runner:
         wiring.require_own_keyring(settings, resources, notes=False)
         snapshot = wiring.snapshot_to_read_by(settings).snapshot
-        yield runner, spec_preview(settings, resources, snapshot, definition, sample)
+        yield runner, spec_preview(settings, resources, snapshot, definition, sample, reveals)
 
 
 def spec_preview(
@@ -57,10 +57,11 @@ def spec_preview(
     snapshot: MetadataSnapshot,
     definition: SpecDefinition,
     sample: int,
+    reveals: bool,
     keep: Callable[[SpecPreviewJob], None] = lambda _job: None,
 ) -> SpecPreviewJob:
-    """The job that compares a new version of a spec with what is in force. `keep` as of `SpecPreviewJob`. Raises SpecError for a
-    spec that would be refused, ConfigError where there is nothing to read."""
+    """The job that compares a new version of a spec with what is in force. `reveals` and `keep` as of `SpecPreviewJob`. Raises
+    SpecError for a spec that would be refused, ConfigError where there is nothing to read."""
     check_spec(definition, packaged_compiler)
     now = next((each for each in snapshot.specs if each.name == definition.name), None)
     stated = dict(definition) | {"status": SpecStatus.ACTIVE}
@@ -123,6 +124,7 @@ def spec_preview(
         ),
         resources.store.tombstones,
         sample,
+        reveals,
         keep,
     )
 
@@ -144,6 +146,7 @@ def spec_preview_document(job: SpecPreviewJob) -> dict[str, Any]:
         "is_exact": sample.is_whole,
         "unreadable": sample.unreadable,
         "erased": effect.counts["erased"],
+        "withheld": {"events": effect.counts["withheld"], "places": sorted(effect.computed)},
         "figures": job.figures(),
         "attributes": {
             **effect.paths(),
@@ -173,6 +176,11 @@ def print_preview(job: SpecPreviewJob) -> None:
     if not found["looked_at"]:
         print(f"no event of this spec in the files of {', '.join(found['sources'])}")
         return
+    if withheld := found["withheld"]["events"]:
+        print(f"withheld: {counted(withheld, 'event')}, with whose protected values the spec computes:")
+        for place in found["withheld"]["places"]:
+            _line(f"  {place}")
+        print("--reveal counts on them; who and why are kept with the job")
     for name in ("events_changed", "errors_new", "exposed", "persons_merged", "persons_split"):
         if name in figures:
             print(f"{name.replace('_', ' ')}: {_figure(figures[name])}")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Set
-from contextlib import suppress
-from decimal import Decimal
+from collections.abc import Iterator
 from typing import Any
 
+from idgraph.jobs.spec_preview.protected import ProtectedValues
 from idgraph.jobs.spec_preview.tried import Leaf, SpecProblem, TriedEvent
 from idgraph.model.events import RawRecord
 from idgraph.model.jobs import SHOWN
@@ -21,8 +20,6 @@ MOST_PATHS = 500
 MOST_EXAMPLES = 10
 MOST_VALUE = 200
 """Characters of an example's value."""
-_LEAST_TEXT = 3
-"""A protected text that is shorter is in other values by chance."""
 
 
 def share_error(number: int, drawn: int, whole: int | None) -> float:
@@ -77,7 +74,11 @@ class PathEffect:
 class Effect:
     """Counts what differs, event by event. Keeps no value but those of a few examples, of which none is protected."""
 
-    def __init__(self) -> None:
+    def __init__(self, withholds: bool) -> None:
+        """`withholds`: whether its reader may not reveal, so that no number may say anything of a protected value."""
+        self.withholds = withholds
+        self.computed: set[str] = set()
+        """Places of the new version that compute with protected values; their events are counted as `withheld`, and no more."""
         self.counts: Counter[str] = Counter()
         """`events`, `changed`, `errors_before`, `errors_after`, `errors_new`, `errors_gone`, `exposed`, `nothing_before`,
         `nothing_after`, and `erased` for events of persons who were erased, which are left out."""
@@ -90,44 +91,49 @@ class Effect:
         self.examples: list[dict[str, Any]] = []
         self._exampled: set[tuple[str, str]] = set()
 
-    def add(
-        self, record: RawRecord, before: TriedEvent, after: TriedEvent, payload: Callable[[], Any]
-    ) -> None:
-        """One event. `payload` is what it has before it is mapped."""
-        position = record.position
+    def add(self, record: RawRecord, before: TriedEvent, after: TriedEvent, values: ProtectedValues) -> bool:
+        """One event; whether it may be counted on."""
         counts = self.counts
         counts["events"] += 1
+        if values.computed and self.withholds:
+            counts["withheld"] += 1
+            counts["exposed"] += bool(values.exposes)
+            self.computed |= values.computed
+            for path, sources in values.exposes.items():
+                known = self._see(path, None, None)
+                if known is not None:
+                    known.counts["exposes"] += 1
+                    known.exposed_paths |= sources
+            return False
         for side, outcome in (("before", before), ("after", after)):
             counts[f"errors_{side}"] += outcome.problem is not None
             counts[f"nothing_{side}"] += outcome.problem is None and outcome.event is None
-        if before.shown() == after.shown():
-            for path, leaf in after.leaves.items():
-                self._see(path, leaf, leaf)
-            return
+        found = list(self._differences(before, after, values))
+        if not found and before.about() == after.about():
+            return True
         counts["changed"] += 1
         if after.problem is not None and before.problem is None:
             counts["errors_new"] += 1
             self.errors[after.problem] += 1
             if len(self.error_positions[after.problem]) < SHOWN:
-                self.error_positions[after.problem].append(position)
+                self.error_positions[after.problem].append(record.position)
         counts["errors_gone"] += before.problem is not None and after.problem is None
-        hidden = _Hidden(before, after)
-        found = list(self._differences(before, after, hidden))
         if opened := after.open_types() - before.open_types() if before.event is not None else set():
             hashed = set() if before.event is None else {each.type for each in before.event.identifiers}
             self.opened_types.update(opened & hashed)
         counts["exposed"] += any(kind in ("exposes", "sensitive") for kind, _ in found)
-        self._exemplify(record, before, after, hidden, found, payload)
+        self._exemplify(record, before, after, values, found)
+        return True
 
     def _differences(
-        self, before: TriedEvent, after: TriedEvent, hidden: _Hidden
+        self, before: TriedEvent, after: TriedEvent, values: ProtectedValues
     ) -> Iterator[tuple[str, str]]:
         for path in sorted(before.leaves.keys() | after.leaves.keys()):
             old, new = before.leaves.get(path), after.leaves.get(path)
             known = self._see(path, old, new)
-            kinds = list(_kinds(old, new))
+            kinds = list(_kinds(old, new, path, values))
             if new is not None and not new.is_sealed and kinds:
-                if sources := hidden.paths_in(new.value) - {path}:
+                if sources := values.exposes.get(path) or values.in_value(new.value) - {path}:
                     kinds.append("exposes")
                     if known is not None:
                         known.exposed_paths |= sources
@@ -160,9 +166,8 @@ class Effect:
         record: RawRecord,
         before: TriedEvent,
         after: TriedEvent,
-        hidden: _Hidden,
+        values: ProtectedValues,
         found: list[tuple[str, str]],
-        payload: Callable[[], Any],
     ) -> None:
         """Keep an event that shows a kind of change at a path that no example shows."""
         news = {each for each in found if each not in self._exampled}
@@ -173,7 +178,6 @@ class Effect:
         self._exampled |= news
         differing = sorted({path for _, path in found})
         event = after.event or before.event
-        given = set(_texts(payload()))
         self.examples.append(
             {
                 "position": record.position,
@@ -185,8 +189,8 @@ class Effect:
                     {
                         "path": path,
                         "kinds": [kind for kind, where in found if where == path],
-                        "before": hidden.shown(before.leaves.get(path), given),
-                        "after": hidden.shown(after.leaves.get(path), given),
+                        "before": _shown(before.leaves.get(path), path, values),
+                        "after": _shown(after.leaves.get(path), path, values),
                     }
                     for path in differing
                 ],
@@ -209,66 +213,24 @@ class Effect:
         }
 
 
-def _kinds(old: Leaf | None, new: Leaf | None) -> Iterator[str]:
+def _kinds(old: Leaf | None, new: Leaf | None, path: str, values: ProtectedValues) -> Iterator[str]:
     if old is None or new is None:
         yield "added" if old is None else "removed"
     elif old.data_type != new.data_type:
         yield "retyped"
-    elif (old.value, old.is_sealed) != (new.value, new.is_sealed):
+    elif old.is_sealed != new.is_sealed:
+        yield "changed"
+    elif not values.come_alike(path) if values.follow(path) else old.value != new.value:
+        # Whether a protected value is the draft's would be an answer to a guess.
         yield "changed"
 
 
-class _Hidden:
-    """The protected values of one event, and who may not show them."""
-
-    def __init__(self, before: TriedEvent, after: TriedEvent) -> None:
-        self._texts: dict[str, set[str]] = {}
-        for path, leaf in (*before.leaves.items(), *after.leaves.items()):
-            if leaf.is_sealed:
-                for text in _texts(leaf.value):
-                    self._texts.setdefault(text, set()).add(path)
-
-    def paths_in(self, value: Any, least: int = _LEAST_TEXT) -> set[str]:
-        """Where the protected values of at least so many characters stand that a value has in it."""
-        found: set[str] = set()
-        if self._texts:
-            for text in _texts(value):
-                for hidden, paths in self._texts.items():
-                    if len(hidden) >= least and _is_word_in(hidden, text):
-                        found |= paths
-        return found
-
-    def shown(self, leaf: Leaf | None, given: Set[str]) -> dict[str, Any] | None:
-        """A value as an example may have it: of one that is protected, has one that is, or looks sensitive, the type alone. So
-        of one that the event has not as it is, beside a protected one: it may be made of that. `given` are texts of the event."""
-        if leaf is None:
-            return None
-        hides = leaf.is_sealed or leaf.looks_like is not None or bool(self.paths_in(leaf.value, 1))
-        hides = hides or (bool(self._texts) and not given >= set(_texts(leaf.value)))
-        value = leaf.value
-        if isinstance(value, str | list) and len(str(value)) > MOST_VALUE:
-            value = f"{str(value)[:MOST_VALUE]}…"
-        return {"type": leaf.data_type, "is_protected": hides} | ({} if hides else {"value": value})
-
-
-def _is_word_in(word: str, text: str) -> bool:
-    at = text.find(word)
-    while at >= 0:
-        around = text[max(0, at - 1) : at] + text[at + len(word) : at + len(word) + 1]
-        if not any(map(str.isalnum, around)):
-            return True
-        at = text.find(word, at + 1)
-    return False
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """The texts and numbers in a value; true and false say nothing of anybody."""
-    if isinstance(value, dict | list):
-        for each in value.values() if isinstance(value, dict) else value:
-            yield from _texts(each)
-    elif value is not None and not isinstance(value, bool):
-        text = str(value).casefold()
-        with suppress(ArithmeticError):
-            # However a number is written.
-            text = str(Decimal(text).normalize())
-        yield text
+def _shown(leaf: Leaf | None, path: str, values: ProtectedValues) -> dict[str, Any] | None:
+    """A value as an example may have it: of one that is protected, may have one that is, or looks sensitive, the type alone."""
+    if leaf is None:
+        return None
+    hides = leaf.is_sealed or leaf.looks_like is not None or values.hide(path, leaf.value)
+    value = leaf.value
+    if isinstance(value, str | list) and len(str(value)) > MOST_VALUE:
+        value = f"{str(value)[:MOST_VALUE]}…"
+    return {"type": leaf.data_type, "is_protected": hides} | ({} if hides else {"value": value})

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from idgraph.jobs.job import PagedJob, Plan
 from idgraph.jobs.spec_preview.effect import Effect, share_error
 from idgraph.jobs.spec_preview.persons import EventPair, PersonEffect, compare_persons
+from idgraph.jobs.spec_preview.protected import ProtectedValues
 from idgraph.jobs.spec_preview.sample import Decrypt, EventSample
 from idgraph.jobs.spec_preview.tried import TriedSnapshot
 from idgraph.model.events import RawRecord
@@ -53,12 +53,14 @@ class SpecPreviewJob(PagedJob):
         names: tuple[Callable[[str], str], Callable[[str], str]],
         tombstones: Callable[[Iterable[str]], Mapping[str, Tombstone]],
         size: int,
+        reveals: bool,
         keep: Callable[[SpecPreviewJob], None] = lambda _job: None,
     ) -> None:
-        """`what` are its parameters, with the name of the `spec`. `sides` are the snapshot in force and the one with the new version. `keep` is called after each page."""
+        """`what` are its parameters, with the name of the `spec`. `sides` are the snapshot in force and the one with the new version.
+        `reveals`: whether numbers may say something of protected values. `keep` is called after each page."""
         self.what = {**what, "sample": size}
         self.sample = sample
-        self.effect = Effect()
+        self.effect = Effect(not reveals)
         self.persons: PersonEffect | None = None
         """None until the persons were compared."""
         self._inputs = inputs
@@ -97,8 +99,10 @@ class SpecPreviewJob(PagedJob):
             if any(self._is_refused(record, side.event, erased) for side in (old, new)):
                 self.effect.counts["erased"] += 1
                 continue
-            self.effect.add(record, old, new, partial(after.payload, record))
-            yield EventPair(*(_without_values(each.event) for each in (old, new)))
+            (flow, payload), (new_flow, _) = before.payload(record), after.payload(record)
+            values = ProtectedValues(payload, flow, new_flow, {*old.leaves, *new.leaves})
+            if self.effect.add(record, old, new, values):
+                yield EventPair(*(_without_values(each.event) for each in (old, new)))
 
     def _is_refused(
         self, record: RawRecord, event: MappedEvent | None, erased: Mapping[str, Tombstone]

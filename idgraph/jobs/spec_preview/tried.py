@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from idgraph.jobs.spec_preview.protected import VersionFlow
 from idgraph.model.dead_letters import DeadLetterReason
-from idgraph.model.errors import EventError
+from idgraph.model.errors import EventError, SpecError
 from idgraph.model.events import RawRecord
 from idgraph.model.fragments import Kind
 from idgraph.model.identifiers import Identifier
@@ -22,7 +23,7 @@ from ingestion.stages.protect import Protector
 from transforms.privacy.blind_index import BlindIndex, is_hashed
 from transforms.privacy.sealing import DataKeys
 from transforms.schema.data_types import DATA_TYPES
-from transforms.spec.mapping import CompiledSnapshot
+from transforms.spec.mapping import CompiledSnapshot, MappingSpec
 
 _PLACES = {
     DeadLetterReason.MISSING_ID: "/id",
@@ -57,14 +58,14 @@ class TriedEvent(NamedTuple):
     event: MappedEvent | None
     problem: SpecProblem | None
 
-    def shown(self) -> tuple[Any, ...]:
-        """What two outcomes of one event are compared by."""
+    def about(self) -> tuple[Any, ...]:
+        """What two outcomes of one event are compared by, beside their leaves."""
         about = None
         if self.event is not None:
             stamp = self.event.origin.stamp
             how = self.event.scope, self.event.evidence, self.event.retracts
             about = self.event.fragment_id, self.event.identifiers, stamp, how
-        return dict(self.leaves), about, self.problem
+        return about, self.problem
 
     def open_types(self) -> set[str]:
         """The types of its identifiers that are stored readable."""
@@ -115,16 +116,21 @@ class TriedSnapshot:
         self._mapper = EventMapper(self._compiled, sources, protector, self._refusals, formats)
         self._protector = protector
         self._latest = latest
+        self._flows: dict[MappingSpec | None, VersionFlow] = {}
 
     def is_timed(self, record: RawRecord) -> bool:
         """Whether the ordinals of its source are times."""
         return self._mapper.is_timed(record)
 
-    def payload(self, record: RawRecord) -> Any:
-        """What the event has; None for a record that is none."""
-        with suppress(EventError, *NOT_OF_THE_EVENT):
-            return self._mapper.read(record).payload
-        return None
+    def payload(self, record: RawRecord) -> tuple[VersionFlow, Any]:
+        """What the event has, None for a record that is none, and what its spec does with it."""
+        with suppress(EventError, SpecError, *NOT_OF_THE_EVENT):
+            event = self._mapper.read(record)
+            spec = self._compiled.spec_for(event.source, event.type)
+            if spec not in self._flows:
+                self._flows[spec] = VersionFlow(spec.document if spec else None, self._compiled.attributes)
+            return self._flows[spec], event.payload
+        return VersionFlow(None, self._compiled.attributes), None
 
     def outcome(self, record: RawRecord) -> TriedEvent:
         """Raises SchemaRegistryError, ConfigError."""

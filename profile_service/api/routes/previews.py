@@ -14,7 +14,7 @@ from idgraph.model.specs import SpecDefinition
 from idgraph.web.refusals import ForbiddenError, UnknownSubjectError
 from profile_service.api.documents import answer
 from profile_service.api.rights import require_scope, required
-from profile_service.api.service import LONGEST_PURPOSE, ActingCaller, ProfileService, Service
+from profile_service.api.service import LONGEST_PURPOSE, ActingCaller, ProfileService, Service, Wanted
 from profile_service.visibility import HIGHEST
 
 router = APIRouter(prefix="/v1/identity-rules", tags=["identity rules"])
@@ -98,20 +98,26 @@ def _document(service: ProfileService, job: JobRecord) -> dict[str, Any]:
 
 class SpecPreviewBody(BaseModel):
     """A mapping spec to compare with the one in force of its name, if there is one. `sample`: look at so many events, drawn at
-    random."""
+    random. Events with whose protected values the spec computes are `withheld`; `reveal` counts on them too, for callers who
+    may reveal, and its `reason` is recorded."""
 
     model_config = ConfigDict(extra="forbid")
 
     definition: SpecDefinition
     sample: int = Field(default=2000, ge=1, le=MOST_EVENTS)
+    reveal: bool = False
     reason: str = Field(default="", max_length=LONGEST_PURPOSE)
 
 
 @specs.post("/previews", response_model=PreviewDocument, status_code=202)
 def start_spec_preview(body: SpecPreviewBody, service: Service, caller: Admitted) -> Response:
     """What a spec would make of events in the source's own files: a job that changes nothing. One runs at a time (409)."""
+    if body.reveal:
+        service.require_rights(caller, Wanted(None, False, True, body.reason))
+        service.note_act(caller, "reveal in preview", body.definition.name, body.reason)
     origin = Requester(caller.name, body.reason)
-    job = required(service.rights.jobs).start_spec_preview(body.definition, body.sample, origin)
+    jobs = required(service.rights.jobs)
+    job = jobs.start_spec_preview(body.definition, body.sample, body.reveal, origin)
     return answer(_document(service, job), status=202)
 
 

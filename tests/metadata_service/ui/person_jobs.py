@@ -61,7 +61,9 @@ class ScriptedPersonJobs:
         self._previews[record.id] = {**preview_document(job, progress), "notes": []}
         return record
 
-    def start_spec_preview(self, definition: SpecDefinition, sample: int, origin: Requester) -> JobRecord:
+    def start_spec_preview(
+        self, definition: SpecDefinition, sample: int, reveals: bool, origin: Requester
+    ) -> JobRecord:
         raise NotImplementedError
 
     def start_suggestions(

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 PLACE = "/ui/specs/shop-orders/effect"
 LOW = Role.PUBLISHER
 """Somebody whose clearance is too low."""
+REVEALER = Role.PRIVACY
+"""An admin who may reveal; their token stands under this role."""
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +57,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with ExitStack() as stack:
         url = stack.enter_context(serving(app))
         found = filled(stack, app, url)
-        found.tokens[Role.ADMIN] = create_token(app.state.service.database, "all", Role.ADMIN, clearance=100)
+        database = app.state.service.database
+        found.tokens[Role.ADMIN] = create_token(database, "all", Role.ADMIN, clearance=100)
+        found.tokens[REVEALER] = create_token(database, "eve", Role.ADMIN, clearance=100, may_reveal=True)
         adapters = stack.enter_context(wiring.opened(settings))
         keys = durable_keys(settings.directory)
         pipeline = Pipeline(settings.directory, keys, adapters.store, adapters.index)
@@ -81,9 +85,9 @@ def draft(site: Site, **changed: str) -> str:
     return json.dumps({name: content[name] for name in content.keys() - {"version", "created", "status"}})
 
 
-def run(person: Person, text: str, place: str = PLACE) -> str:
+def run(person: Person, text: str, place: str = PLACE, **fields: str) -> str:
     """The page of a preview that has ended."""
-    fields = {"text": text, "act": "run"}
+    fields = {"text": text, "act": "run"} | fields
     found: list[str] = []
 
     def has_ended() -> bool:
@@ -117,6 +121,22 @@ def test_what_stands_against_publishing_has_to_be_agreed(site: Site) -> None:
     assert 'name="agreed" required' in page
     assert "Waits for a second person" in page
     assert "Ann" not in re.sub(r"<textarea.*?</textarea>", "", page, flags=re.DOTALL)
+
+
+def test_who_may_reveal_counts_on_what_a_draft_computes(site: Site) -> None:
+    """Found by review: a draft that asked whether a protected name begins so was answered by its effect."""
+    text = draft(site, **{"contact.flag": "starts_with(customer.name.first, 'A')"})
+    page = run(site.signed_in(), text)
+    assert "30 events are left out." in page
+    assert "<b>0</b> events changed" in page
+    assert "Count them too" not in page
+    refused = {"text": text, "act": "reveal", "reason": "a trial"}
+    assert "may not reveal" in site.signed_in().post(PLACE, refused)
+    officer = site.signed_in(REVEALER)
+    assert "Count them too" in run(officer, text)
+    assert "needs a `purpose`" in officer.post(PLACE, refused | {"reason": ""})
+    page = run(officer, text, act="reveal", reason="a trial")
+    assert "<b>30</b> events changed" in page
 
 
 def test_a_preview_of_another_draft_or_version_is_run_again(site: Site) -> None:

@@ -52,6 +52,31 @@ def is_path(node: dict[str, Any]) -> bool:
     return node["type"] in _PATH_TYPES and all(map(is_path, node["children"]))
 
 
+_FORMS = frozenset(
+    {
+        "trim",
+        "lower",
+        "upper",
+        "digits",
+        "strip_leading_zeros",
+        "epoch_ms",
+        "hash",
+        "to_number",
+        "to_number_exact",
+    }
+    | {"null_if_blank", "to_string"}
+)
+
+
+def is_form(node: dict[str, Any]) -> bool:
+    """Whether an expression is one part of the input as it is, or by functions of it alone. Nobody can ask by them whether a
+    value is this or that: they say of it that it is blank, or no number."""
+    if field_chain(node) is not None:
+        return True
+    is_call = node["type"] == "function_expression" and node["value"] in _FORMS
+    return is_call and len(node["children"]) == 1 and is_form(node["children"][0])
+
+
 def is_small(node: dict[str, Any]) -> bool:
     """Whether an expression is a call whose result is a text or number of its own."""
     return node["type"] == "function_expression" and node["value"] in _OWN_RESULTS

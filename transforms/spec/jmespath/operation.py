@@ -40,7 +40,7 @@ from transforms.spec.generation.nodes import (
 )
 from transforms.spec.jmespath.compilation import Expression, compile_expression
 from transforms.spec.jmespath.functions import CUSTOM_FUNCTIONS
-from transforms.spec.jmespath.growth import all_read, field_chain, is_small, paths_read
+from transforms.spec.jmespath.growth import all_read, field_chain, is_form, is_small, paths_read
 from transforms.spec.jolt.place_code import PlaceCode
 from transforms.spec.jolt.places import PathElement, State, Target
 from transforms.spec.jolt.writers import StepKind
@@ -171,15 +171,16 @@ def compile_jmespath(spec: Any, limits: SpecLimits, code: Code) -> Operation:
 
 def all_sources(spec: Any) -> set[str]:
     """The attribute paths at or below which all stands that the expressions of a spec look at; the empty path: anywhere."""
-    return {paths.join(read) for _, read, _ in targets_read(spec)}
+    return {paths.join(each[1]) for each in targets_read(spec)}
 
 
-def targets_read(spec: Any) -> Iterator[tuple[tuple[str, ...], tuple[str, ...], bool]]:
-    """The keys of each target, with the keys at or below which its expression looks at something, and whether it is a copy
-    of what stands there."""
+def targets_read(spec: Any) -> Iterator[tuple[tuple[str, ...], tuple[str, ...], bool, bool, str]]:
+    """The keys of each target, with the keys at or below which its expression looks at something, whether it is a copy of
+    what stands there, whether its result says no more of that than its form, and the expression."""
     for keys, expression in _targets(spec, (), DEFAULT_LIMITS):
-        for read in all_read(expression.tree):
-            yield keys, read, field_chain(expression.tree) is not None
+        tree = expression.tree
+        for read in all_read(tree):
+            yield keys, read, field_chain(tree) is not None, is_form(tree), repr(tree)
 
 
 def failing_targets(spec: Any, value: Any, place: str, limits: SpecLimits) -> Iterator[TransformError]:

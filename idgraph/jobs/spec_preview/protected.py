@@ -1,0 +1,187 @@
+"""Where the protected values of an event go, by the spec in force and by its new version: what no preview may show or count.
+
+A draft is a program that its author runs over values that they may not see. What follows from a value is therefore found by
+the specs' text, never by what the mapping gave: two versions that put one value somewhere in different ways differ there,
+whether or not the results do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from idgraph.model import paths
+from idgraph.model.specs import RESERVED_KEY, SpecDefinition
+from transforms.schema.diff import AttributeTree
+from transforms.spec.masking import whole_value
+from transforms.spec.value_flow import SpecLine, Trail, ValueFlow
+
+_LEAST_TEXT = 3
+"""A protected text that is shorter is in other values by chance."""
+
+_Place = tuple[str | int, ...]
+_Keys = tuple[str | None, ...]
+
+
+class _Found(NamedTuple):
+    outputs: list[tuple[_Keys, Trail]]
+    computed: set[tuple[Trail, SpecLine]]
+
+
+_NOWHERE = _Found([], set())
+
+
+class VersionFlow:
+    """The spec that maps an event, and the policies that its attributes have. `spec` is None where none maps it."""
+
+    def __init__(self, spec: SpecDefinition | None, tree: AttributeTree) -> None:
+        self.spec = spec
+        self._flow = None if spec is None else ValueFlow(spec.operations)
+        self._tree = tree
+        self._found: dict[_Place, _Found] = {}
+
+    def of(self, place: _Place) -> _Found:
+        """What the spec does with the value at a place of a payload."""
+        known = self._found.get(place)
+        if known is None:
+            if self._flow is None:
+                return _NOWHERE
+            ways = self._flow.ways(tuple(map(str, place)))
+            outputs = [(whole_value(keys, place), trail) for keys, trail in ways.outputs.items() if keys]
+            known = self._found[place] = _Found(outputs, ways.computed)
+        return known
+
+    def protects(self, path: str, value: Any, trail: Trail) -> bool:
+        """Whether an attribute would be sealed that has a value, or what the statements make of it."""
+        if any(each.computes for each in trail):
+            return self._tree.policy(path).is_protected
+        return self._tree.policy_of_value(path, value).is_protected
+
+
+class ProtectedValues:
+    """Those of one event, whose `leaves` are the paths that either version gives it."""
+
+    def __init__(self, payload: Any, before: VersionFlow, after: VersionFlow, leaves: set[str]) -> None:
+        self.exposes: dict[str, set[str]] = {}
+        """By attribute of the new version that policy does not protect, the protected ones whose value it may have."""
+        self.computed: set[str] = set()
+        """Places of the new version that do more with a protected value than put it elsewhere, and are not in force."""
+        self._ways: tuple[dict[str, set[Any]], dict[str, set[Any]]] = ({}, {})
+        self._texts: dict[str, set[str]] = {}
+        self._open: set[str] = set()
+        self._leaves = leaves
+        for place, value in _values(payload, ()):
+            self._take(place, value, (before, after))
+
+    def _take(self, place: _Place, value: Any, versions: tuple[VersionFlow, VersionFlow]) -> None:
+        found = [version.of(place) for version in versions]
+        reached = [
+            {path: trail for keys, trail in each.outputs for path in self._paths(keys)} for each in found
+        ]
+        is_open = [
+            {
+                path
+                for path, trail in own.items()
+                if _is_stored(path) and not version.protects(path, value, trail)
+            }
+            for version, own in zip(versions, reached, strict=True)
+        ]
+        sources = {path for own, opens in zip(reached, is_open, strict=True) for path in own.keys() - opens}
+        sources = set(filter(_is_stored, sources))
+        if not sources:
+            self._open.update(_texts(value))
+            return
+        for text in _texts(value):
+            self._texts.setdefault(text, set()).update(sources)
+        for ways, own in zip(self._ways, reached, strict=True):
+            for path, trail in own.items():
+                ways.setdefault(path, set()).add((place, trail))
+        for path in is_open[1]:
+            self.exposes.setdefault(path, set()).update(sources - {path})
+        self.computed |= {by.place for _, by in found[1].computed - found[0].computed}
+        spec = versions[1].spec
+        for name in ("ordinal", "retracts") if spec is not None else ():
+            path = getattr(spec, name)
+            if path in reached[1] and reached[0].get(path) != reached[1][path]:
+                self.computed.add(f"/{name}")
+        for number, identifier in enumerate(spec.identifiers if spec is not None else ()):
+            path = identifier.path
+            is_readable = path in reached[1] and (path in is_open[1] or not _is_stored(path))
+            if is_readable and reached[0].get(path) != reached[1][path]:
+                self.computed.add(f"/identifiers/{number}")
+
+    def _paths(self, keys: _Keys) -> list[str]:
+        """The attributes that may have what the output has at these keys."""
+        path = paths.join("*" if key is None else key for key in keys)
+        if path in self._leaves:
+            return [path]
+        found = [each for each in self._leaves if _may_be(keys, paths.split(each))]
+        return found if None in keys else [path, *found]
+
+    def follow(self, path: str) -> bool:
+        """Whether an attribute may have a protected value, or something made of it, by either version."""
+        return any(path in each for each in self._ways)
+
+    def come_alike(self, path: str) -> bool:
+        """Whether both versions give an attribute its protected values in the same way."""
+        before, after = (each.get(path) for each in self._ways)
+        return before == after
+
+    def in_value(self, value: Any, least: int = _LEAST_TEXT) -> set[str]:
+        """Which protected attributes' values, of at least so many characters, are in a value that the event has beside them."""
+        texts = set(_texts(value))
+        if not self._texts or not texts <= self._open:
+            return set()
+        return {
+            path
+            for hidden, own in self._texts.items()
+            if len(hidden) >= least and any(_is_word_in(hidden, text) for text in texts)
+            for path in own
+        }
+
+    def hide(self, path: str, value: Any) -> bool:
+        """Whether an example may not show what an attribute has, protected or not: it has, or may be made of, a protected value."""
+        if self.follow(path) or self.in_value(value, 1):
+            return True
+        return bool(self._texts) and not set(_texts(value)) <= self._open
+
+
+def _is_stored(path: str) -> bool:
+    return paths.split(path)[0] != RESERVED_KEY
+
+
+def _may_be(keys: _Keys, own: tuple[str, ...] | list[str]) -> bool:
+    # An object that an expression makes has the attributes below it, and of two values Jolt makes an array above.
+    return all(key is None or key == each for key, each in zip(keys, own, strict=False))
+
+
+def _values(value: Any, above: _Place) -> Iterator[tuple[_Place, Any]]:
+    if isinstance(value, dict | list):
+        for key, below in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _values(below, (*above, key))
+    elif value is not None and above:
+        yield above, value
+
+
+def _is_word_in(word: str, text: str) -> bool:
+    at = text.find(word)
+    while at >= 0:
+        around = text[max(0, at - 1) : at] + text[at + len(word) : at + len(word) + 1]
+        if not any(map(str.isalnum, around)):
+            return True
+        at = text.find(word, at + 1)
+    return False
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """The texts and numbers in a value; true and false say nothing of anybody."""
+    if isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _texts(each)
+    elif value is not None and not isinstance(value, bool):
+        text = str(value).casefold()
+        with suppress(ArithmeticError):
+            # However a number is written.
+            text = str(Decimal(text).normalize())
+        yield text
