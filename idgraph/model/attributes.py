@@ -66,6 +66,9 @@ class AttributeStatus(StrEnum):
 Path = Annotated[str, Field(min_length=1, max_length=1024, description="Dotted path of the leaf.")]
 
 
+Tag = Annotated[str, Field(pattern=r"^[^\s,]([^\n,]{0,48}[^\s,])?$")]
+
+
 class AttributeDefinition(BaseModel):
     """An admin's definition of an attribute. A reader needs the clearance `authorization_level` (0 to 100)."""
 
@@ -76,6 +79,8 @@ class AttributeDefinition(BaseModel):
         default="", max_length=200, description="Human name; the last key of the path if empty."
     )
     description: str = Field(default="", max_length=4000)
+    owner: str = Field(default="", max_length=200, description="Who answers for it: a person or a team.")
+    tags: tuple[Tag, ...] = Field(default=(), max_length=20, description="Words to find it by.")
     data_type: DataType
     source: str | None = Field(default=None, description="The first or owning source.")
     classification: Classification = Classification.INTERNAL

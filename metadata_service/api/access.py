@@ -120,12 +120,11 @@ RIGHTS = (
 """The first that fits a call decides; a call that none fits is for admins. What may be in the body is up to the route: of the
 roles that may PUT an attribute each changes its own fields, and an analyst's spec stays a draft."""
 
+_WORDS = frozenset({"name", "description", "owner", "tags"})
 FIELDS = {
-    Role.ANALYST: frozenset({"name", "description"}),
-    Role.PUBLISHER: frozenset({"name", "description", "data_type", "status", "indexable"}),
-    Role.PRIVACY: frozenset(
-        {"name", "description", "classification", "encryption", "authorization_level", "identifiable"}
-    ),
+    Role.ANALYST: _WORDS,
+    Role.PUBLISHER: _WORDS | {"data_type", "status", "indexable"},
+    Role.PRIVACY: _WORDS | {"classification", "encryption", "authorization_level", "identifiable"},
 }
 """What of an attribute each of these roles changes; a publisher's new one has the other fields as they are by default."""
 

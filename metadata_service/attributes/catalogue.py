@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from pydantic import BaseModel
-from sqlalchemy import ColumnElement, Select, Text, column, func, insert, select, tuple_, update, values
+from sqlalchemy import ColumnElement, Select, Text, column, func, insert, or_, select, tuple_, update, values
 from sqlalchemy.orm import Session, aliased
 
 from idgraph.model.attributes import (
@@ -28,7 +29,7 @@ MOST_KNOWN = 100_000
 PATHS_A_QUERY = 1000  # well below what every database takes as parameters
 
 
-FACETS = ("status", "source", "encryption", "classification", "data_type")
+FACETS = ("status", "source", "owner", "tag", "encryption", "classification", "data_type")
 
 
 _PROPOSING = aliased(AttributeVersionRow)
@@ -43,13 +44,15 @@ _HAS_PROPOSAL = (
 class AttributeFilter(NamedTuple):
     """The filters of a search; every part that is given must hold, of several values one.
 
-    `words` stand, in any order and case, in path, name, description, source or classification; `prefix` begins the path. `proposed` are discovered
-    ones for which a detector proposes a policy that nobody decided on.
+    `words` stand, in any order and case, in path, name, description, owner, tags, source or classification; `prefix` begins
+    the path. `proposed` are discovered ones for which a detector proposes a policy that nobody decided on.
     """
 
     words: str = ""
     prefix: str = ""
     source: Collection[str] = ()
+    owner: Collection[str] = ()
+    tag: Collection[str] = ()
     status: Collection[AttributeStatus] = ()
     classification: Collection[Classification] = ()
     encryption: Collection[EncryptionLevel] = ()
@@ -60,7 +63,9 @@ class AttributeFilter(NamedTuple):
         """All that must hold, or all but one facet."""
         for name in FACETS:
             wanted = getattr(self, name)
-            if wanted and name != without:
+            if wanted and name == "tag" != without:
+                yield or_(*(AttributeRow.tag.contains(f"\n{each}\n", autoescape=True) for each in wanted))
+            elif wanted and name != without:
                 yield getattr(AttributeRow, name).in_([str(value) for value in wanted])
         for word in self.words.casefold().split():
             yield AttributeRow.search_text.contains(_without_nul(word), autoescape=True)
@@ -200,7 +205,11 @@ def count_attributes(session: Session, wanted: AttributeFilter) -> AttributeFace
             .group_by(column_of)
             .order_by(column_of)
         )
-        facets[name] = {str(value): count for value, count in session.execute(query) if value is not None}
+        found: dict[str, int] = defaultdict(int)
+        for value, count in session.execute(query):
+            for each in () if value is None else value.strip("\n").split("\n") if name == "tag" else [value]:
+                found[str(each)] += count
+        facets[name] = dict(sorted(found.items())) if name == "tag" else dict(found)
     return AttributeFacets(total=total_attributes(session, wanted), facets=facets)
 
 
@@ -327,7 +336,8 @@ def _latest() -> Select[str]:
 
 
 def _searchable(attribute: AttributeMetadata) -> dict[str, str | int | None]:
-    more = f"{attribute.source or ''}\n{attribute.classification}"
+    tags = "\n".join(attribute.tags)
+    more = f"{attribute.source or ''}\n{attribute.classification}\n{attribute.owner}\n{tags}"
     text = f"{attribute.path}\n{attribute.name}\n{attribute.description}\n{more}"
     return {
         "path": attribute.path,
@@ -337,6 +347,8 @@ def _searchable(attribute: AttributeMetadata) -> dict[str, str | int | None]:
         "classification": attribute.classification,
         "encryption": attribute.encryption,
         "source": attribute.source,
+        "owner": attribute.owner or None,
+        "tag": f"\n{tags}\n" if tags else None,
         "search_text": _without_nul(text.casefold()),
     }
 

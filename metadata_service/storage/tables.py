@@ -131,6 +131,9 @@ class AttributeRow(Base):
     classification: Mapped[str] = mapped_column(String(20))
     encryption: Mapped[str] = mapped_column(String(20))
     source: Mapped[str | None] = mapped_column(Text)
+    owner: Mapped[str | None] = mapped_column(Text)
+    tag: Mapped[str | None] = mapped_column(Text)
+    """All tags, each between two line feeds."""
     search_text: Mapped[str] = mapped_column(Text)
 
 

@@ -35,6 +35,7 @@ from metadata_service.attributes import catalogue
 from metadata_service.attributes.effects import AttributeEffect
 from metadata_service.attributes.lineage import lineage
 from metadata_service.attributes.policies import policies_of
+from metadata_service.specs.health import uses_of
 from metadata_service.storage.database import revision_in
 from metadata_service.storage.sessions import Session
 from metadata_service.ui.lineage import picture
@@ -57,7 +58,17 @@ router = APIRouter()
 PAGE = 50
 SORTABLE = ("path", "data_type", "source", "classification", "encryption", "status")
 EDITED = (
-    *("name", "description", "data_type", "classification", "encryption", "authorization_level", "policy"),
+    *(
+        "name",
+        "description",
+        "owner",
+        "tags",
+        "data_type",
+        "classification",
+        "encryption",
+        "authorization_level",
+        "policy",
+    ),
     *("sources", "indexable", "identifiable", "status"),
 )
 CHOICES: dict[str, list[str]] = {
@@ -167,6 +178,7 @@ def _page(
         document = catalogue.get_attribute(reading, path)
         versions = catalogue.attribute_versions(reading, path, PageRequest(None, 20)).items
         found = lineage(reading, path)
+        uses = uses_of(reading, {each.spec: each.version for each in found.writers})
         attribute = AttributeMetadata.model_validate_json(document)
         in_force = _in_force(reading, [attribute])[path]
     shown = {
@@ -193,6 +205,7 @@ def _page(
         versions=versions,
         changes=[_changed(new.metadata, old.metadata) for new, old in pairwise(versions)],
         lineage=found,
+        uses=uses,
         picture=picture(found, path),
         may_edit=may(session, "PUT", f"/v1/attributes/{path}"),
         choices=CHOICES,
@@ -326,7 +339,7 @@ def _as_fields(attribute: AttributeMetadata) -> dict[str, str]:
     stated = attribute.model_dump(mode="json", include=set(EDITED))
     return {
         name: ", ".join(value)
-        if name == "sources"
+        if isinstance(value, list)
         else ("on" if value else "")
         if isinstance(value, bool)
         else str(value)
@@ -335,9 +348,12 @@ def _as_fields(attribute: AttributeMetadata) -> dict[str, str]:
 
 
 def _as_definition(fields: dict[str, str]) -> dict[str, Any]:
-    sources = tuple(each.strip() for each in fields["sources"].split(",") if each.strip())
+    lists = {
+        name: tuple(each.strip() for each in fields[name].split(",") if each.strip())
+        for name in ("sources", "tags")
+    }
     flags = {name: fields[name] == "on" for name in ("indexable", "identifiable")}
-    return {**fields, "sources": sources, **flags}
+    return {**fields, **lists, **flags}
 
 
 def _changed(new: AttributeMetadata, old: AttributeMetadata) -> list[tuple[str, str, str]]:

@@ -140,6 +140,39 @@ def test_search(service: Running) -> None:
     assert service.reader.get("/v1/attributes", params={"status": "lost"}).status_code == 422
 
 
+def test_attributes_are_found_by_owner_and_tags(service: Running) -> None:
+    for path, owner, tags in (
+        ("a", "payments", ["eu", "pci scope"]),
+        ("b", "payments", ["eu"]),
+        ("c", "", ["50%_"]),
+        ("d", "growth", []),
+    ):
+        answer = service.admin.put(url_of(path), json=definition(path, owner=owner, tags=tags))
+        assert answer.json()["owner"] == owner
+        assert answer.json()["tags"] == tags
+    assert found(service, owner="payments") == ["a", "b"]
+    assert found(service, tag="eu") == ["a", "b"]
+    assert found(service, tag="pci") == []
+    assert found(service, tag="50%_") == ["c"]
+    assert found(service, owner="payments", tag="pci scope") == ["a"]
+    assert found(service, q="pci growth") == []
+    assert found(service, q="pci") == ["a"]
+    assert found(service, q="growth") == ["d"]
+    facets = service.reader.get("/v1/attribute-facets", params={"tag": "eu"}).json()
+    assert facets["total"] == 2
+    assert facets["facets"]["owner"] == {"payments": 2}
+    assert facets["facets"]["tag"] == {"50%_": 1, "eu": 2, "pci scope": 1}
+    service.admin.put(url_of("a"), json=definition("a")).raise_for_status()
+    assert found(service, tag="eu") == ["b"]
+
+
+@pytest.mark.parametrize("tags", [["a,b"], [" a"], [""], ["a\nb"], ["x"] * 21, ["x" * 51]])
+def test_a_tag_is_a_word_or_some(service: Running, tags: list[str]) -> None:
+    answer = service.admin.put(url_of("a"), json=definition("a", tags=tags))
+    assert answer.status_code == 422
+    assert answer.json()["pointer"].startswith("/tags")
+
+
 def test_lists_are_paged_by_cursor_in_one_order(service: Running) -> None:
     paths = ["B", "a", "a.b", "ab", "É", "z", "\U0001f600"]
     for path in paths:

@@ -47,10 +47,16 @@ AttributePath = Annotated[str, Depends(_path)]
 
 async def _wanted(
     q: Annotated[
-        str, Query(max_length=200, description="Words in path, name, description, source or classification.")
+        str,
+        Query(
+            max_length=200,
+            description="Words in path, name, description, owner, tags, source or classification.",
+        ),
     ] = "",
     prefix: Annotated[str, Query(max_length=1024, description="How the path begins.")] = "",
     source: Annotated[list[str] | None, Query()] = None,
+    owner: Annotated[list[str] | None, Query()] = None,
+    tag: Annotated[list[str] | None, Query()] = None,
     status: Annotated[list[AttributeStatus] | None, Query()] = None,
     classification: Annotated[list[Classification] | None, Query()] = None,
     encryption: Annotated[list[EncryptionLevel] | None, Query()] = None,
@@ -59,7 +65,15 @@ async def _wanted(
         bool, Query(description="Only those whose proposed policy nobody decided on.")
     ] = False,
 ) -> AttributeFilter:
-    facets = source or (), status or (), classification or (), encryption or (), data_type or ()
+    facets = (
+        source or (),
+        owner or (),
+        tag or (),
+        status or (),
+        classification or (),
+        encryption or (),
+        data_type or (),
+    )
     return AttributeFilter(q, prefix, *facets, proposed)
 
 

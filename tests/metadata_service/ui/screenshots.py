@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from idgraph.model.attributes import AttributeDefinition
 from idgraph.model.spec_use import SpecUse
 from tests.metadata_service.ui.chromium import chromium, signed_in
 from tests.metadata_service.ui.site import EVENT, whole_site
@@ -60,6 +61,11 @@ def main(folder: Path, wanted: Sequence[str]) -> None:
             for source, events in (("clinic", 41_200), ("loyalty", 350))
         ]
         whole.client.send_uses(uses)
+        stated = whole.site.api().get("/v1/attributes/identity.email").json()
+        fields = set(AttributeDefinition.model_fields)
+        owned = {"owner": "Customer care", "tags": ["contact", "newsletter"]}
+        body = {each: stated[each] for each in fields} | owned
+        whole.site.api().put("/v1/attributes/identity.email", json=body).raise_for_status()
         whole.letters.put(whole.pipeline.map(*given).dead_letters)
         for suffix, options in LOOKS.items():
             with signed_in(browser, whole.site, **options) as page:

@@ -134,10 +134,17 @@ def test_an_attribute_is_found_and_described(page: Page) -> None:
     page.get_by_role("link", name="identity.userId").click()
     page.get_by_role("link", name="Edit…").click()
     page.get_by_label("Description").fill("The number on the customer's card.")
+    page.get_by_label("Owner").fill("support")
+    page.get_by_label("Tags").fill("cards, daily")
     page.get_by_label("Reason").fill("asked by support")
     page.get_by_role("button", name="Save").click()
     page.locator(".lead", has_text="The number on the customer's card.").wait_for()
     assert page.get_by_text("asked by support").is_visible()
+    assert axe_violations(page) == []
+    page.get_by_role("link", name="cards").click()
+    page.get_by_role("status").get_by_text("1 attribute").wait_for()
+    assert page.get_by_label("cards").is_checked()
+    assert axe_violations(page) == []
 
 
 def test_an_attribute_is_protected_after_its_consequences_were_read(page: Page) -> None:
