@@ -9,7 +9,6 @@ import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from weakref import WeakKeyDictionary
 
 from idgraph.model.errors import EventError, SpecError
 from idgraph.model.events import Event, RawRecord
@@ -27,9 +26,6 @@ FIELD_EVENTS = 2
 """Of these, of each spec, those whose fields are tried."""
 MOST_BYTES = 16 << 10
 """Of an event whose fields are tried."""
-
-_fields: WeakKeyDictionary[MappingSpec, InputFields] = WeakKeyDictionary()
-"""Of this process, which keeps a spec as long as it is in force."""
 
 
 class UsageCounter:
@@ -73,14 +69,16 @@ class UsageCounter:
             tried[spec] += 1
             if tried[spec] <= FIELD_EVENTS:
                 self._try_fields(spec, event)
-                known = _fields[spec].known()
+                known = self._snapshot.input_fields[spec].known()
                 own = {path: known[path] for path in known.keys() - self._envelopes[record.source]}
                 use.fields = joined_fields(use.fields, own)
 
     def _try_fields(self, spec: MappingSpec, event: Event) -> None:
-        fields = _fields.setdefault(spec, InputFields())
+        fields = self._snapshot.input_fields.setdefault(spec, InputFields())
         if len(event.raw) <= MOST_BYTES:
             context = event.context()
             # Whatever is wrong with the event, the map stage says it.
             with suppress(Exception):
-                fields.look_at(event.payload, lambda payload: spec.transformed(payload, context))
+                fields.look_at(
+                    event.payload, lambda payload: spec.transformed(payload, context), spec.is_value_in(event)
+                )

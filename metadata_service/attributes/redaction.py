@@ -1,5 +1,7 @@
 """Redaction: a path that is made of somebody's value goes from the catalogue and from all of its history.
 
+So do the fields of the input that flows report with one of its keys. A path that begins with `/` is such a field alone.
+
 Rows stay, in their order and with who, when and why; in place of the path stands `redacted.` and a keyed hash, whose key is
 forgotten. A pipeline that knows an older snapshot has to read the whole again.
 """
@@ -10,11 +12,13 @@ import hmac
 import json
 import secrets
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 
 from pydantic import BaseModel
 from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
 
+from idgraph.model import paths
 from idgraph.model.attributes import AttributeMetadata
 from idgraph.web.refusals import UnknownSubjectError
 from metadata_service.attributes.catalogue import find_attributes, find_within
@@ -25,23 +29,31 @@ from metadata_service.storage.tables import (
     ChangeRow,
     GrantRequestRow,
     PolicyChangeRow,
+    SnapshotRow,
+    SpecUseRow,
 )
 
 KIND = "redaction"
 PREFIX = "redacted."
+_RESENT = timedelta(minutes=1)
 
 
 class RedactedPath(BaseModel):
-    """An attribute path; those below it go with it."""
+    """An attribute path, or the pointer of an input field; those below it go with it."""
 
     path: str
 
 
 def paths_to_redact(session: Session, path: str) -> list[str]:
     """The known path and those below it. Raises UnknownSubjectError where there are none."""
-    found = [each.path for each in (*find_attributes(session, [path]), *find_within(session, path))]
+    if path.startswith("/"):
+        found = sorted(
+            {each for row in session.scalars(select(SpecUseRow)) for each in _fields(row, path, [])}
+        )
+    else:
+        found = [each.path for each in (*find_attributes(session, [path]), *find_within(session, path))]
     if not found:
-        raise UnknownSubjectError("no attribute has this path, or one below it")
+        raise UnknownSubjectError("no attribute, or field of the input, has this path, or one below it")
     return sorted(found)
 
 
@@ -72,7 +84,25 @@ def redact(edit: Edit, row: PolicyChangeRow) -> None:
             change.document = json.dumps(stated)
             change.weakens = json.dumps([f"redacts {len(known)} paths"])
             change.subject = name
+    above = paths.split(asked)[:-1]
+    for use in session.scalars(select(SpecUseRow)):
+        gone = _fields(use, asked, [key for each in names for key in paths.split(each)[len(above) :]])
+        fields = json.loads(use.fields)
+        use.fields = json.dumps({each: fields[each] for each in fields if each not in gone})
     session.flush()
+
+
+def _fields(row: SpecUseRow, path: str, keys: Sequence[str]) -> list[str]:
+    """The reported fields that have one of these keys, or stand at or below a pointer."""
+    return [
+        each
+        for each in json.loads(row.fields)
+        if f"{each}/".startswith(f"{path}/") or not _keys(each).isdisjoint(keys)
+    ]
+
+
+def _keys(pointer: str) -> set[str]:
+    return {each.replace("~1", "/").replace("~0", "~") for each in pointer.split("/")}
 
 
 def last_removal(session: Session) -> int:
@@ -82,6 +112,17 @@ def last_removal(session: Session) -> int:
     return session.scalar(removed) or 0
 
 
-def described(paths: Sequence[str]) -> list[str]:
+def is_recent(session: Session) -> bool:
+    """Whether a path was redacted within a minute, so that flows may still report the fields of the input with it."""
+    redacted = (ChangeRow.kind == KIND) & (ChangeRow.action == "approved")
+    at = session.scalar(
+        select(func.max(SnapshotRow.at))
+        .join(ChangeRow, ChangeRow.snapshot_version == SnapshotRow.version)
+        .where(redacted)
+    )
+    return at is not None and datetime.now(UTC) - at < _RESENT
+
+
+def described(found: Sequence[str]) -> list[str]:
     """What a request says to the second person."""
-    return [f"redacts {each}" for each in paths]
+    return [f"redacts {each}" for each in found]

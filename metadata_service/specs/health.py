@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from idgraph.model.records import SpecHealthList, SpecHealthRecord, SpecUseRecord, UnmappedRecord
 from idgraph.model.spec_use import SpecUse, joined_fields
 from idgraph.web.cursors import PageRequest
+from metadata_service.attributes.redaction import is_recent
 from metadata_service.specs.catalogue import active_specs
 from metadata_service.storage.tables import SpecRow, SpecUseRow
 
@@ -23,6 +24,7 @@ _SHOWN = {"name", "version", "source", "event_type"}
 def take_uses(session: Session, uses: Iterable[SpecUse]) -> None:
     """Add what a flow reports; of specs that are not known, nothing."""
     known = set(session.scalars(select(SpecRow.name))) | {""}
+    forgets = is_recent(session)
     for use in uses:
         spec, moment = use.spec or "", datetime.fromtimestamp(use.last_used / 1000, UTC)
         if spec not in known:
@@ -37,7 +39,8 @@ def take_uses(session: Session, uses: Iterable[SpecUse]) -> None:
         row.events = min(row.events + use.events, _MOST)
         row.errors = min(row.errors + use.errors, _MOST)
         row.last_used = max(row.last_used, moment)
-        row.fields = json.dumps(joined_fields(json.loads(row.fields), use.fields))
+        if not forgets:
+            row.fields = json.dumps(joined_fields(json.loads(row.fields), use.fields))
     session.flush()
 
 

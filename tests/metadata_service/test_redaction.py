@@ -23,7 +23,7 @@ def everything(service: Running) -> str:
     pages = ["/v1/snapshot", "/v1/attributes", "/v1/changes", "/v1/policy-changes"]
     said = [service.reader.get(page).text for page in pages]
     with service.database.engine.connect() as connection:
-        for table in ("changes", "attributes", "attribute_versions", "policy_changes"):
+        for table in ("changes", "attributes", "attribute_versions", "policy_changes", "spec_uses"):
             said += [str(row) for row in connection.execute(text(f"SELECT * FROM {table}"))]
     return "\n".join(said)
 
@@ -83,6 +83,32 @@ def test_it_is_a_new_path_when_it_comes_again(leaked: Running, bob: httpx.Client
         each for each in leaked.reader.get("/v1/snapshot").json()["attributes"] if "NAME" in each["path"]
     ]
     assert (found["version"], found["status"], found["description"]) == (1, "discovered", "")
+
+
+def test_fields_of_the_input_go_too_and_are_not_taken_again(
+    leaked: Running,
+    bob: httpx.Client,  # noqa: F811
+    spec: dict[str, Any],
+) -> None:
+    """Found by review: an unread field with the value as a key stayed, and flows reported it again."""
+    leaked.admin.put(f"/v1/specs/{spec['name']}", json=spec | {"status": "active"}).raise_for_status()
+    used = {"spec": spec["name"], "version": 1, "source": "shop", "last_used": 1_709_251_200_000}
+    fields = dict.fromkeys(["/seen/NAME/at", f"/by/{CANARY}", "/members/Zebulon/since", "/sentAt"], False)
+
+    def report() -> list[str]:
+        content = {"changes": [], "uses": [used | {"fields": fields}]}
+        leaked.pipeline.patch("/v1/schema", json=content).raise_for_status()
+        unread: list[str] = leaked.reader.get("/v1/spec-health").json()["items"][0]["uses"][0]["unread"]
+        return unread
+
+    assert report() == sorted(fields)
+    assert request(leaked, "/members/Ann").status_code == 404
+    answer = request(leaked, "/members/Zebulon")
+    assert answer.json()["weakens"] == ["redacts /members/Zebulon/since"]
+    assert decide(bob, answer.json()["id"], "approve").status_code == 200
+    assert "Zebulon" not in everything(leaked) + leaked.reader.get("/v1/policy-changes").text
+    assert decide(bob, request(leaked, "seen.NAME").json()["id"], "approve").status_code == 200
+    assert report() == ["/sentAt"]
 
 
 def test_nothing_is_left_in_the_files(leaked: Running, bob: httpx.Client) -> None:  # noqa: F811

@@ -6,6 +6,7 @@ from typing import Any
 
 from idgraph.model.spec_use import MOST_FIELDS
 from transforms import compile_spec
+from transforms.schema.value_keys import ValueKeys
 from transforms.spec.input_fields import ENOUGH, MOST_TRIES, InputFields
 
 SHIFT = [
@@ -22,8 +23,9 @@ SHIFT = [
 
 def known(payloads: list[Any], operations: Any = SHIFT) -> dict[str, bool]:
     fields, transform = InputFields(), compile_spec(operations)
+    keys = ValueKeys(operations)
     for payload in payloads:
-        fields.look_at(payload, lambda each: transform(each, {}))
+        fields.look_at(payload, lambda each: transform(each, {}), keys.found_in(payload))
     return fields.known()
 
 
@@ -51,6 +53,18 @@ def test_one_event_that_shows_it_is_enough() -> None:
 
 def test_a_single_event_says_nothing_of_what_is_not_read() -> None:
     assert False not in known([event()]).values()
+
+
+def test_a_key_that_is_a_value_is_not_kept_though_it_looks_like_a_name() -> None:
+    """Found by review: a shop's members, by name, went to the metadata service as unread fields."""
+    members = {"Zebulon": {"since": 2020}}
+    others = [event(members=members)] * ENOUGH
+    assert "/members/Zebulon/since" in known(others)
+    told = event(members=members, winner="zebulon foo")
+    for payloads in ([*others, told], [told, *others, *others]):
+        found = known(payloads)
+        assert not any("Zebulon" in path for path in found)
+        assert found["/user/name"] is False
 
 
 def test_keys_that_may_be_values_are_not_kept() -> None:

@@ -29,6 +29,12 @@ class ValueKeys:
         """The test of keys that come out of these objects."""
         return KeyTest(self._written, events)
 
+    def found_in(self, event: Any) -> KeyTest:
+        """The test of an event's own keys: one that is a value elsewhere in it is none that its designer chose."""
+        test = KeyTest(self._written, ())
+        test.add_values(event)
+        return test
+
 
 class KeyTest:
     """Whether keys were made of the values of one event."""

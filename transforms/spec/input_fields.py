@@ -24,6 +24,7 @@ MOST_KEYS = 40
 LONGEST_KEY = 64
 LONGEST_PATH = 500
 _MOST_DIGITS = 3
+_VALUE = -2
 
 _Keys = tuple[str | int, ...]
 
@@ -33,16 +34,19 @@ class InputFields:
 
     def __init__(self) -> None:
         self._same: dict[str, int] = {}
-        """By path, of how many events it made no difference; -1 once it did."""
+        """By path, of how many events it made no difference; -1 once it did, -2 once a key of it was a value."""
 
-    def look_at(self, payload: Any, transform: Callable[[Any], Any]) -> None:
-        """Try some fields of an event that are not known yet."""
+    def look_at(self, payload: Any, transform: Callable[[Any], Any], is_value: Callable[[str], bool]) -> None:
+        """Try some fields of an event that are not known yet. `is_value` says of a key whether it is made of a value."""
         if not isinstance(payload, dict):
             return
         found: dict[str, list[_Keys]] = {}
         for keys in _places(payload):
             path = pointer(*("*" if isinstance(each, int) else each for each in keys))
-            if len(path) <= LONGEST_PATH:
+            if any(isinstance(each, str) and is_value(each) for each in keys):
+                if path in self._same or len(self._same) < MOST_FIELDS:
+                    self._same[path] = _VALUE
+            elif len(path) <= LONGEST_PATH:
                 found.setdefault(path, []).append(keys)
         tried = [path for path in found if 0 <= self._same.get(path, 0) < ENOUGH]
         tried = [path for path in tried if path in self._same or len(self._same) < MOST_FIELDS]
@@ -58,7 +62,7 @@ class InputFields:
 
     def known(self) -> dict[str, bool]:
         """The paths that are known well enough: whether the spec reads them."""
-        return {path: same < 0 for path, same in self._same.items() if same < 0 or same >= ENOUGH}
+        return {path: same < 0 for path, same in self._same.items() if same == -1 or same >= ENOUGH}
 
 
 def _makes_difference(

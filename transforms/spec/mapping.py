@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from copy import copy
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from idgraph import native
 from idgraph.model import events as kinds
@@ -24,6 +25,7 @@ from transforms.schema.diff import AttributeTree
 from transforms.schema.value_keys import ValueKeys
 from transforms.spec.chain import Transform
 from transforms.spec.compiler import compile_errors, compile_spec
+from transforms.spec.input_fields import InputFields
 
 MAX_IDENTIFIER_LENGTH = 1024
 MAX_EVENT_ID_LENGTH = 1024
@@ -118,6 +120,10 @@ class MappingSpec:
     def is_value_of(self, event: Event) -> Callable[[str], bool]:
         """Whether a key of what an event was mapped to was made of one of its values."""
         return self._value_keys.made_of(event.payload, event.context())
+
+    def is_value_in(self, event: Event) -> Callable[[str], bool]:
+        """Whether a key of an event is made of one of its values."""
+        return self._value_keys.found_in(event.payload)
 
     def identifiers_in(self, event: Event) -> list[Identifier]:
         """The identifiers that stand at the spec's places, whatever else of the event cannot be used. Raises
@@ -215,6 +221,8 @@ class CompiledSnapshot:
         self._specs: dict[SpecRef, MappingSpec | SpecError] = {}
         self._by_operations: dict[str, MappingSpec] = {}
         self._routes: dict[tuple[str, str], MappingSpec | SpecError | None] = {}
+        self.input_fields: WeakKeyDictionary[MappingSpec, InputFields] = WeakKeyDictionary()
+        """What each spec reads. A snapshot that is read whole, as after a redaction, begins anew."""
         if previous is not None:
             self._keep_specs(previous)
 
