@@ -2,11 +2,11 @@
  * syntax tree into a program for the machine below; the function that Python's compiler makes of the same tree says
  * what is right, and tests/transforms/generation hold the two equal. See README.md.
  *
- * Why no program can crash: `Program` checks, before it keeps one, that every operand is a register, constant, counter
- * or cursor that there is, and that every jump leads to the start of an instruction. An instruction looks at the types
+ * Why no program can crash: `Program` checks, before it keeps one, that every operand is a register, constant or
+ * cursor that there is, and that every jump leads to the start of an instruction. An instruction looks at the types
  * of what it gets each time; what is not of the exact type that it is quick for goes to CPython's general function.
  *
- * A register holds a reference of its own; NULL in it is None. Nothing outlives a run but the hints.
+ * A register holds a reference of its own; NULL in it is None. Nothing outlives a run.
  */
 #include "programs/program.h"
 
@@ -31,28 +31,20 @@ static PyObject *call(PyObject *self, PyObject *const *arguments, size_t flags, 
         return NULL;
     }
     PyObject *registers_here[ON_STACK];
-    int64_t counters_here[8];
     Cursor cursors_here[16];
-    Scan scans_here[32];
-    Frame frame = {registers_here, counters_here, cursors_here, scans_here, NULL, false};
+    Frame frame = {registers_here, cursors_here, NULL, false};
     char *borrowed = NULL;
     size_t registers = (size_t)program->registers, cursors = (size_t)program->cursors;
-    size_t scans = (size_t)program->site_count;
-    if (registers > ON_STACK || cursors > 16 || program->counters > 8 || scans > 32) {
-        borrowed = PyMem_Malloc(registers * sizeof(PyObject *) + cursors * sizeof(Cursor) + scans * sizeof(Scan) +
-                                (size_t)program->counters * sizeof(int64_t));
+    if (registers > ON_STACK || cursors > 16) {
+        borrowed = PyMem_Malloc(registers * sizeof(PyObject *) + cursors * sizeof(Cursor));
         if (borrowed == NULL) {
             return PyErr_NoMemory();
         }
-        frame.counters = (int64_t *)borrowed;
-        frame.cursors = (Cursor *)(frame.counters + program->counters);
-        frame.scans = (Scan *)(frame.cursors + cursors);
-        frame.registers = (PyObject **)(frame.scans + scans);
+        frame.cursors = (Cursor *)borrowed;
+        frame.registers = (PyObject **)(frame.cursors + cursors);
     }
     memset(frame.registers, 0, registers * sizeof(PyObject *));
     memset(frame.cursors, 0, cursors * sizeof(Cursor));
-    memset(frame.scans, 0, scans * sizeof(Scan));
-    memset(frame.counters, 0, (size_t)program->counters * sizeof(int64_t));
     for (Py_ssize_t place = 0; place < given; place++) {
         frame.registers[place] = Py_NewRef(arguments[place]);
     }
@@ -104,41 +96,27 @@ static void deallocate(PyObject *self)
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
     drop(self);
-    for (int32_t place = 0; program->hints != NULL && place < program->hint_count; place++) {
-        Py_XDECREF(program->hints[place].key);
-    }
-    for (int32_t place = 0; place < program->site_count; place++) {
-        Py_DECREF(program->sites[place].wanted);
-        for (int number = 0; number < MOST_SHAPES; number++) {
-            if (program->sites[place].shapes[number] != NULL) {
-                free_shape(program->sites[place].shapes[number]);
-            }
-        }
-    }
     PyMem_Free(program->code);
-    PyMem_Free(program->sites);
-    PyMem_Free(program->hints);
     PyMem_Free(program->handlers);
     type->tp_free(self);
     Py_DECREF(type);
 }
 
-PyDoc_STRVAR(program_doc, "Program(code, constants, shape, handlers, sites): a function of `shape[0]` to `shape[1]` arguments.\n\n"
-                          "`shape` continues with how many registers, counters, cursors and hints there are; `handlers`\n"
-                          "are an exception's type, the register that gets it and a place of the code each; `sites`\n"
-                          "the keys that each wants. Raises ValueError for what is no program.");
+PyDoc_STRVAR(program_doc, "Program(code, constants, shape, handlers): a function of `shape[0]` to `shape[1]` arguments.\n\n"
+                          "`shape` continues with how many registers and cursors there are; `handlers` are an\n"
+                          "exception's type, the register that gets it and a place of the code each. Raises\n"
+                          "ValueError for what is no program.");
 
 static PyObject *new_program(PyTypeObject *type, PyObject *arguments, PyObject *Py_UNUSED(names))
 {
-    PyObject *code, *constants, *handlers, *sites;
-    int required, most, registers, counters, cursors, hints;
-    if (!PyArg_ParseTuple(arguments, "O!O!(iiiiii)O!O!", &PyList_Type, &code, &PyTuple_Type, &constants, &required,
-                          &most, &registers, &counters, &cursors, &hints, &PyTuple_Type, &handlers, &PyTuple_Type, &sites)) {
+    PyObject *code, *constants, *handlers;
+    int required, most, registers, cursors;
+    if (!PyArg_ParseTuple(arguments, "O!O!(iiii)O!", &PyList_Type, &code, &PyTuple_Type, &constants, &required, &most,
+                          &registers, &cursors, &PyTuple_Type, &handlers)) {
         return NULL;
     }
-    if (required < 0 || required > most || most > registers || registers > MOST_REGISTERS || counters < 0 ||
-        counters > MOST_REGISTERS || cursors < 0 || cursors > MOST_REGISTERS || hints < 0 ||
-        hints > MOST_REGISTERS * 10) {
+    if (required < 0 || required > most || most > registers || registers > MOST_REGISTERS || cursors < 0 ||
+        cursors > MOST_REGISTERS) {
         PyErr_SetString(PyExc_ValueError, "no shape of a program");
         return NULL;
     }
@@ -151,18 +129,8 @@ static PyObject *new_program(PyTypeObject *type, PyObject *arguments, PyObject *
     made->required = required;
     made->arguments = most;
     made->registers = registers;
-    made->counters = counters;
     made->cursors = cursors;
-    made->hint_count = hints;
-    made->hints = PyMem_Calloc((size_t)hints + 1, sizeof(Hint));
-    if (made->hints == NULL) {
-        Py_DECREF(made);
-        return PyErr_NoMemory();
-    }
-    for (int32_t place = 0; place < hints; place++) {
-        made->hints[place].tries = TRIES;
-    }
-    if (read_code(made, code) || read_handlers(made, handlers) || read_sites(made, sites) || check(made)) {
+    if (read_code(made, code) || read_handlers(made, handlers) || check(made)) {
         Py_DECREF(made);
         return NULL;
     }

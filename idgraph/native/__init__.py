@@ -143,9 +143,8 @@ class Programs(Protocol):
         self,
         code: list[int],
         constants: tuple[Any, ...],
-        shape: tuple[int, int, int, int, int, int],
+        shape: tuple[int, int, int, int],
         handlers: tuple[tuple[type[BaseException], int, int], ...],
-        sites: tuple[tuple[str, ...], ...],
         /,
     ) -> Callable[..., Any]: ...
 

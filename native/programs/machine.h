@@ -7,7 +7,6 @@
 #define R(at) (registers[pc[at]])
 #define V(at) (*((pc[at] >= 0 ? registers : constants) + (pc[at] ^ (pc[at] >> 31))))
 #define REAL(at) real(V(at))
-#define HINT(at) (pc[at] < 0 ? NULL : &hints[pc[at]])
 #define GO(at) (pc = code + pc[at])
 #define STEP(size) (pc += (size))
 #define FAIL_IF(condition)                                                                                        \
@@ -36,25 +35,6 @@
         NEXT_ONE                                                                                                  \
     }
 
-/* `quick` looks into a dict, and lends what it finds; the operand `absent` says where to go on without. */
-#define FIND_BY(quick, absent)                                                                                   \
-    {                                                                                                            \
-        PyObject *owner = REAL(2), *key = REAL(3), *found = NULL;                                                \
-        if (LIKELY(PyDict_CheckExact(owner))) {                                                                  \
-            found = (quick);                                                                                     \
-            FAIL_IF(found == NULL && PyErr_Occurred())                                                           \
-            Py_XINCREF(found);                                                                                   \
-        } else {                                                                                                 \
-            FAIL_IF(find_elsewhere(owner, key, &found) < 0)                                                      \
-        }                                                                                                        \
-        if (found == NULL) {                                                                                     \
-            GO(absent);                                                                                          \
-            NEXT_ONE                                                                                             \
-        }                                                                                                        \
-        put(registers, pc[1], found);                                                                            \
-        STEP((absent) + 1);                                                                                      \
-        NEXT_ONE                                                                                                 \
-    }
 #define NEW_ROW(kind)                                                                                            \
     {                                                                                                            \
         int32_t size = pc[2];                                                                                    \
@@ -117,7 +97,6 @@ static PyObject *run(const Program *program, PyObject *all_constants, Frame *fra
     PyObject **const constants = ((PyTupleObject *)all_constants)->ob_item;
     const int32_t *const code = program->code;
     const int32_t *pc = code;
-    Hint *const hints = program->hints;
     PyObject *gathered[MOST_ARGUMENTS + 1];
 
     for (;;) {
@@ -138,7 +117,6 @@ static PyObject *run(const Program *program, PyObject *all_constants, Frame *fra
             ON(JUMP_UNLESS_TYPE) BRANCH((PyObject *)Py_TYPE(REAL(1)) == V(2), 4)
             ON(JUMP_IF_TRACKED) BRANCH(!is_tracked(V(1)), 3)
             ON(JUMP_UNLESS_TRACKED) BRANCH(is_tracked(V(1)), 3)
-            ON(JUMP_UNLESS_ANY_TRACKED) ASK(any_tracked(REAL(1)), 3, 1)
             ON(JUMP_IF_TRUE) ASK(truth(V(1)), 3, 0)
             ON(JUMP_UNLESS_TRUE) ASK(truth(V(1)), 3, 1)
             ON(JUMP_IF_IS) BRANCH(REAL(1) != REAL(2), 4)
@@ -147,57 +125,28 @@ static PyObject *run(const Program *program, PyObject *all_constants, Frame *fra
             ON(JUMP_UNLESS_EQUAL) ASK(equals(REAL(1), REAL(2)), 4, 1)
             ON(JUMP_IF_LESS) ASK(is_less(REAL(1), REAL(2)), 4, 0)
             ON(JUMP_UNLESS_LESS) ASK(is_less(REAL(1), REAL(2)), 4, 1)
-            ON(JUMP_UNLESS_SHORTER)
-            {
-                Py_ssize_t size = length(REAL(1));
-                FAIL_IF(size < 0)
-                BRANCH(size < pc[2], 4)
-            }
-            ON(JUMP_UNLESS_LONGER)
-            {
-                Py_ssize_t size = length(REAL(1));
-                FAIL_IF(size < 0)
-                BRANCH(size > pc[2], 4)
-            }
             ON(JUMP_IF_IN) ASK(contains(REAL(2), REAL(1)), 4, 0)
             ON(JUMP_UNLESS_IN) ASK(contains(REAL(2), REAL(1)), 4, 1)
-            ON(FIND) FIND_BY(look_up(owner, key, HINT(4)), 5)
-            ON(SCAN) scan_object(&program->sites[pc[1]], &frame->scans[pc[1]], REAL(2));
-            STEP(3);
-            NEXT_ONE
-            ON(FIND_SCANNED) FIND_BY(look_up_scanned(&frame->scans[pc[4]], owner, key, pc[5]), 6)
-            ON(GET_SCANNED)
+            ON(FIND)
             {
-                PyObject *owner = REAL(2);
+                PyObject *owner = REAL(2), *key = REAL(3), *found = NULL;
                 if (LIKELY(PyDict_CheckExact(owner))) {
-                    PyObject *found = look_up_scanned(&frame->scans[pc[5]], owner, REAL(3), pc[6]);
+                    found = PyDict_GetItemWithError(owner, key);
                     FAIL_IF(found == NULL && PyErr_Occurred())
-                    if (found == NULL) {
-                        found = V(4);
-                    }
                     Py_XINCREF(found);
-                    put(registers, pc[1], found);
-                    STEP(7);
+                } else {
+                    FAIL_IF(find_elsewhere(owner, key, &found) < 0)
+                }
+                if (found == NULL) {
+                    GO(4);
                     NEXT_ONE
                 }
-                MAKE(get(owner, REAL(3), V(4), NULL), 7)
+                put(registers, pc[1], found);
+                STEP(5);
+                NEXT_ONE
             }
-            ON(JUMP_UNLESS_NONE_AT)
-            {
-                PyObject *owner = REAL(1);
-                if (LIKELY(PyDict_CheckExact(owner))) {
-                    PyObject *found = PyDict_GetItemWithError(owner, REAL(2));
-                    FAIL_IF(found == NULL && PyErr_Occurred())
-                    BRANCH(is_none(found), 4)
-                }
-                PyObject *found = get(owner, REAL(2), NULL, NULL);
-                FAIL_IF(found == NULL)
-                bool was_none = found == Py_None;
-                Py_DECREF(found);
-                BRANCH(was_none, 4)
-            }
-            ON(GET) MAKE(get(REAL(2), REAL(3), V(4), HINT(5)), 6)
-            ON(ITEM) MAKE(item(REAL(2), REAL(3), HINT(4)), 5)
+            ON(GET) MAKE(get(REAL(2), REAL(3), V(4)), 5)
+            ON(ITEM) MAKE(item(REAL(2), REAL(3)), 4)
             ON(SET_ITEM)
             {
                 PyObject *owner = REAL(1);
@@ -257,20 +206,6 @@ static PyObject *run(const Program *program, PyObject *all_constants, Frame *fra
             }
             ON(SUBTRACT) MAKE(PyNumber_Subtract(REAL(2), REAL(3)), 4)
             ON(MULTIPLY) MAKE(PyNumber_Multiply(REAL(2), REAL(3)), 4)
-            ON(COUNTER) frame->counters[pc[1]] = pc[2];
-            STEP(3);
-            NEXT_ONE
-            ON(TAKE)
-            {
-                Py_ssize_t size = length(REAL(2));
-                FAIL_IF(size < 0)
-                int64_t most = INT64_MAX / 4 / pc[3];
-                frame->counters[pc[1]] -= (size < most ? size : most) * pc[3];
-                STEP(4);
-                NEXT_ONE
-            }
-            ON(JUMP_UNLESS_BELOW) BRANCH(frame->counters[pc[1]] < pc[2], 4)
-            ON(COUNTED) MAKE(PyLong_FromLongLong(frame->counters[pc[2]]), 3)
             ON(ITERATE)
             FAIL_IF(iterate(&frame->cursors[pc[1]], REAL(2)))
             STEP(3);

@@ -5,7 +5,7 @@
 
 typedef struct {
     const Program *program;
-    int32_t registers, counters, cursors, hints, constants;
+    int32_t registers, cursors, constants;
 } Bounds;
 
 static bool is_operand(const Bounds *bounds, char kind, int32_t operand)
@@ -15,14 +15,8 @@ static bool is_operand(const Bounds *bounds, char kind, int32_t operand)
             return operand >= 0 && operand < bounds->registers;
         case 'v':
             return operand >= 0 ? operand < bounds->registers : ~operand < bounds->constants;
-        case 'n':
-            return operand >= 0 && operand < bounds->counters;
         case 'c':
             return operand >= 0 && operand < bounds->cursors;
-        case 'h':
-            return operand >= -1 && operand < bounds->hints;
-        case 's':
-            return operand >= 0 && operand < bounds->program->site_count;
         default:
             return true;
     }
@@ -55,15 +49,7 @@ static Py_ssize_t instruction_size(const Bounds *bounds, Py_ssize_t at)
             return 0;
         }
     }
-    if (code[at] == FIND_SCANNED || code[at] == GET_SCANNED) {
-        const int32_t *operands = &code[at + (code[at] == FIND_SCANNED ? 4 : 5)];
-        int32_t site = operands[0], number = operands[1];
-        if (number < 0 || number >= PyTuple_GET_SIZE(bounds->program->sites[site].wanted)) {
-            return 0;
-        }
-    }
-    bool needs_one = code[at] == CALL_METHOD;
-    return (needs_one && code[at + 3] == 0) || (code[at] == TAKE && code[at + 3] < 1) ? 0 : size;
+    return code[at] == CALL_METHOD && code[at + 3] == 0 ? 0 : size;
 }
 
 static bool ends_here(int32_t instruction)
@@ -97,8 +83,7 @@ static bool jumps_are_right(const Program *program, const char *starts)
 
 static int check(const Program *program)
 {
-    Bounds bounds = {program,          program->registers,  program->counters,
-                     program->cursors, program->hint_count, (int32_t)PyTuple_GET_SIZE(program->constants)};
+    Bounds bounds = {program, program->registers, program->cursors, (int32_t)PyTuple_GET_SIZE(program->constants)};
     char *starts = PyMem_Calloc((size_t)program->length + 1, 1);
     if (starts == NULL) {
         PyErr_NoMemory();
@@ -166,30 +151,6 @@ static int read_handlers(Program *program, PyObject *handlers)
         }
         program->handlers[place] = (Handler){Py_NewRef(type), into, at};
         program->handler_count++;
-    }
-    return 0;
-}
-
-static int read_sites(Program *program, PyObject *sites)
-{
-    Py_ssize_t count = PyTuple_GET_SIZE(sites);
-    program->sites = PyMem_Calloc((size_t)count + 1, sizeof(Site));
-    if (program->sites == NULL) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    for (Py_ssize_t place = 0; place < count; place++) {
-        PyObject *wanted = PyTuple_GET_ITEM(sites, place);
-        bool is_right = PyTuple_CheckExact(wanted);
-        for (Py_ssize_t number = 0; is_right && number < PyTuple_GET_SIZE(wanted); number++) {
-            is_right = PyUnicode_CheckExact(PyTuple_GET_ITEM(wanted, number));
-        }
-        if (!is_right) {
-            PyErr_SetString(PyExc_ValueError, "a site wants a tuple of keys");
-            return -1;
-        }
-        program->sites[place].wanted = Py_NewRef(wanted);
-        program->site_count++;
     }
     return 0;
 }

@@ -1,7 +1,6 @@
 /* What instructions do: values, cursors over containers, exceptions. */
 #pragma once
 
-#include "keys.h"
 #include "program.h"
 
 static int truth(PyObject *value)
@@ -75,10 +74,10 @@ static int contains(PyObject *owner, PyObject *key)
 }
 
 /* A new reference. */
-static PyObject *item(PyObject *owner, PyObject *key, Hint *hint)
+static PyObject *item(PyObject *owner, PyObject *key)
 {
     if (PyDict_CheckExact(owner)) {
-        PyObject *found = look_up(owner, key, hint);
+        PyObject *found = PyDict_GetItemWithError(owner, key);
         if (found != NULL) {
             return Py_NewRef(found);
         }
@@ -103,10 +102,10 @@ static int find_elsewhere(PyObject *owner, PyObject *key, PyObject **found)
 static PyObject *text_get;
 
 /* `owner.get(key, missing)`; without `missing` (NULL) None. A new reference. */
-static PyObject *get(PyObject *owner, PyObject *key, PyObject *missing, Hint *hint)
+static PyObject *get(PyObject *owner, PyObject *key, PyObject *missing)
 {
     if (LIKELY(PyDict_CheckExact(owner))) {
-        PyObject *found = look_up(owner, key, hint);
+        PyObject *found = PyDict_GetItemWithError(owner, key);
         if (found == NULL) {
             if (PyErr_Occurred()) {
                 return NULL;
@@ -117,30 +116,6 @@ static PyObject *get(PyObject *owner, PyObject *key, PyObject *missing, Hint *hi
     }
     PyObject *arguments[] = {owner, key, missing};
     return PyObject_VectorcallMethod(text_get, arguments, missing == NULL ? 2 : 3, NULL);
-}
-
-/* `True in map(is_tracked, over)` */
-static int any_tracked(PyObject *over)
-{
-    if (PyList_CheckExact(over)) {
-        for (Py_ssize_t place = 0; place < PyList_GET_SIZE(over); place++) {
-            if (is_tracked(PyList_GET_ITEM(over, place))) {
-                return 1;
-            }
-        }
-        return 0;
-    }
-    PyObject *walk = PyObject_GetIter(over), *each;
-    if (walk == NULL) {
-        return -1;
-    }
-    bool found = false;
-    while (!found && (each = PyIter_Next(walk)) != NULL) {
-        found = is_tracked(each);
-        Py_DECREF(each);
-    }
-    Py_DECREF(walk);
-    return PyErr_Occurred() ? -1 : found;
 }
 
 static void finish(Cursor *cursor)

@@ -135,7 +135,7 @@ gc.collect()
     [
         (
             "asked = 1; number = native.programs.INSTRUCTIONS['RETURN'][0]\n"
-            "made = native.programs.Program([number, -1], (Last(), cycle), (1, 1, 1, 0, 0, 0), (), ())",
+            "made = native.programs.Program([number, -1], (Last(), cycle), (1, 1, 1, 0), ())",
             "program",
         ),
     ],
@@ -143,21 +143,6 @@ gc.collect()
 )
 def test_what_the_collector_took_apart_says_so(making: str, reported: str) -> None:
     assert alone(CALLED_WHEN_CLEARED % making) == f"the collector has taken this {reported} apart\n"
-
-
-def test_a_key_that_another_name_of_an_object_set_is_found() -> None:
-    assert native.programs is not None
-    numbers = {name: number for name, (number, _) in native.programs.INSTRUCTIONS.items()}
-
-    def swap(value: dict[str, int]) -> None:
-        del value["a"]
-        value["b"] = 2
-
-    # Scans register 0, calls `swap` with it, and gives what stands at "b".
-    code = [numbers["SCAN"], 0, 0, numbers["CALL"], 1, -1, 1, 0]
-    code += [numbers["GET_SCANNED"], 1, 0, -2, -3, 0, 1, numbers["RETURN"], 1]
-    program = native.programs.Program(code, (swap, "b", None), (1, 1, 2, 0, 0, 0), (), (("a", "b", "c"),))
-    assert [program({"a": 1}), program({"a": 1, "z": 3})] == [2, 2]
 
 
 def encoded() -> bytes:

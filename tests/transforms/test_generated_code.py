@@ -126,7 +126,7 @@ def test_hostile_keys_are_keys(key: str) -> None:
     check_tree(*built)
 
 
-def _function(*body: ast.stmt) -> nodes.FunctionDef:
+def _function(*body: ast.stmt) -> ast.FunctionDef:
     arguments = ast.arguments([], [nodes.Argument("v0", None)], None, [], [], None, [])
     return nodes.FunctionDef("f1", arguments, list(body), [], None)
 

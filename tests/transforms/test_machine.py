@@ -335,17 +335,15 @@ def _number(name: str) -> int:
         ["NEW_LIST", 0, 1000, "RETURN", 0],
         ["NEW_LIST", 0, -1, "RETURN", 0],
         ["CALL_METHOD", 0, -1, 0, "RETURN", 0],
-        ["COUNTER", 0, 5, "RETURN", 0],
         ["ITERATE", 0, 0, "RETURN", 0],
-        ["GET", 0, 0, -1, -1, 7, "RETURN", 0],
-        ["SCAN", 0, 0, "RETURN", 0],
+        ["GET", 0, 0, -1, -9, "RETURN", 0],
     ],
 )
 def test_what_is_no_program_is_refused(code: list[Any]) -> None:
     assert native.built_programs is not None
     numbers = [_number(each) if isinstance(each, str) else each for each in code]
     with pytest.raises(ValueError, match=r"no program|out of range"):
-        native.built_programs.Program(numbers, ("a",), (1, 1, 2, 0, 0, 0), (), ())
+        native.built_programs.Program(numbers, ("a",), (1, 1, 2, 0), ())
 
 
 @pytest.mark.parametrize("taken", [["NEXT", 0, 0], ["NEXT_TWO", 0, 0, 0], ["NEXT_THREE", 0, 0, 0, 0]])
@@ -353,7 +351,7 @@ def test_items_of_a_dict_are_taken_as_nothing_else(taken: list[Any]) -> None:
     assert native.built_programs is not None
     code = ["ITERATE_ITEMS", 0, 0, *taken, 4 + len(taken), "RETURN", 0]
     numbers = [_number(each) if isinstance(each, str) else each for each in code]
-    program = native.built_programs.Program(numbers, (), (1, 1, 1, 0, 1, 0), (), ())
+    program = native.built_programs.Program(numbers, (), (1, 1, 1, 1), ())
     with pytest.raises(TypeError, match="two at once"):
         program({"a": 1})
 
@@ -376,8 +374,5 @@ def test_no_program_can_crash(numbers: list[int], seed: int, payload: Any) -> No
     end = len(made)
     code = [end if each is None else each for each in (*made, _number("RETURN"), 1)]
     constants = ("a", [1, {"a": 2}], len, "items")
-    sites = (("a", "b", "c"),) * 3
-    program = native.built_programs.Program(
-        code, constants, (1, 1, 3, 3, 3, 3), ((Exception, 1, end),), sites
-    )
+    program = native.built_programs.Program(code, constants, (1, 1, 3, 3), ((Exception, 1, end),))
     assert program(copy.copy(payload)) is not Ellipsis

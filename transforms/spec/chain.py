@@ -139,7 +139,7 @@ class Chain:
             raise SpecError("the spec is nested too deeply") from None
         return self._made.function
 
-    def _start_over(self, error: str) -> ExceptHandler:
+    def _start_over(self, error: str) -> ast.ExceptHandler:
         """Runs the function again on a copy of the event, which it may change."""
         # Not the chain: the function keeps this, and must not keep all that it was made of.
         code, made = self.code, self._made

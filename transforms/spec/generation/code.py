@@ -7,14 +7,13 @@ built the tree: it walks the finished tree and accepts only what is on the lists
 from __future__ import annotations
 
 import ast
-from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
 from idgraph import native
 from transforms.spec.generation import nodes
 from transforms.spec.generation.lowering import lower
-from transforms.spec.generation.nodes import Argument, Block, FunctionDef, Name, assign, constant, name
+from transforms.spec.generation.nodes import Argument, Block, FunctionDef, assign, constant, name
 
 _SYNTAX: frozenset[type] = frozenset(
     kind
@@ -34,19 +33,19 @@ class VerificationError(Exception):
     """A tree holds what generated code may not hold: a fault of the generator, never of a spec."""
 
 
-def build(function: nodes.FunctionDef, names: frozenset[str], bound: dict[str, Any]) -> Callable[..., Any]:
+def build(function: ast.FunctionDef, names: frozenset[str], bound: dict[str, Any]) -> Callable[..., Any]:
     """The function that the tree stands for.
 
     `names` are all the identifiers it may use; `bound` are the objects behind some of them. The function sees
-    nothing else: not even the builtins. The machine in C runs it if there is one that can. Raises RefusedError.
+    nothing else: not even the builtins. The machine in C runs it if there is one that can. Raises VerificationError.
     """
-    everything = verify(function, names)
+    verify(function, names)
     machine = native.programs
-    lowered = lower(function, everything, bound, machine) if machine is not None else None
+    lowered = lower(function, bound, machine) if machine is not None else None
     return lowered or compiled(function, bound)
 
 
-def compiled(function: nodes.FunctionDef, bound: dict[str, Any]) -> Callable[..., Any]:
+def compiled(function: ast.FunctionDef, bound: dict[str, Any]) -> Callable[..., Any]:
     """The function that Python's compiler makes of a verified tree."""
     scope: dict[str, Any] = {"__builtins__": {}, **bound}
     module = ast.Module([function], [])
@@ -55,9 +54,8 @@ def compiled(function: nodes.FunctionDef, bound: dict[str, Any]) -> Callable[...
     return made
 
 
-def verify(tree: ast.AST, names: frozenset[str]) -> nodes.ByKind:
-    """The nodes of a tree. Raises RefusedError unless it is made of allowed syntax, constants and names only."""
-    found: nodes.ByKind = defaultdict(list)
+def verify(tree: ast.AST, names: frozenset[str]) -> None:
+    """Raises VerificationError unless a tree is made of allowed syntax, constants and names only."""
     waiting: list[Any] = [tree]
     while waiting:
         node = waiting.pop()
@@ -65,7 +63,6 @@ def verify(tree: ast.AST, names: frozenset[str]) -> nodes.ByKind:
         if kind is list:
             waiting += node
         elif kind in _SYNTAX:
-            found[kind].append(node)
             check = _CHECKS.get(kind)
             if check is not None:
                 check(node, names)
@@ -79,7 +76,6 @@ def verify(tree: ast.AST, names: frozenset[str]) -> nodes.ByKind:
                 raise VerificationError("only plain arguments are allowed")
         elif kind not in _MARKS:
             raise VerificationError(f"{kind.__name__} is not allowed")
-    return found
 
 
 _PLAIN = frozenset([str, int, float, bool])
@@ -137,7 +133,7 @@ class Code:
 
     def __init__(self) -> None:
         self._names: set[str] = set()
-        self.payload, self.context, self.borrowed = (self.fresh(dead_letter) for dead_letter in "vcb")
+        self.payload, self.context, self.borrowed = (self.fresh(letter) for letter in "vcb")
         self._bound: dict[str, Any] = {}
         self._by_identity: dict[int, str] = {}
         self._purposes: dict[str, str] = {}
@@ -145,9 +141,9 @@ class Code:
         self.start: Block = []
         """Statements before all others."""
 
-    def fresh(self, dead_letter: str, unset: bool = False) -> str:
+    def fresh(self, letter: str, unset: bool = False) -> str:
         """A new local variable; `unset` ones are None when the function starts."""
-        made = f"{dead_letter}{len(self._names)}"
+        made = f"{letter}{len(self._names)}"
         self._names.add(made)
         if unset:
             self._unset.append(made)
@@ -161,7 +157,7 @@ class Code:
             self.start.append(assign(made, start))
         return made
 
-    def bind(self, value: Any) -> Name:
+    def bind(self, value: Any) -> ast.Name:
         """The name of an object that the code uses."""
         known = self._by_identity.get(id(value))
         if known is None:

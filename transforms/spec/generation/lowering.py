@@ -17,11 +17,11 @@ from transforms.spec.generation.program import Label, Program, UnknownToMachineE
 
 
 def lower(
-    function: nodes.FunctionDef, everything: nodes.ByKind, bound: dict[str, Any], machine: native.Programs
+    function: ast.FunctionDef, bound: dict[str, Any], machine: native.Programs
 ) -> Callable[..., Any] | None:
-    """The function that a verified tree of these nodes stands for, None if the machine cannot run it."""
+    """The function that a verified tree stands for, None if the machine cannot run it."""
     try:
-        return _Lowering(function, everything, bound, machine).made()
+        return _Lowering(function, bound, machine).made()
     except (UnknownToMachineError, RecursionError):
         return None
 
@@ -29,14 +29,8 @@ def lower(
 class _Lowering(Conditions):
     """Goes over one function, statement by statement."""
 
-    def __init__(
-        self,
-        function: nodes.FunctionDef,
-        everything: nodes.ByKind,
-        bound: dict[str, Any],
-        machine: native.Programs,
-    ) -> None:
-        super().__init__(Program(machine), function, everything, bound)
+    def __init__(self, function: ast.FunctionDef, bound: dict[str, Any], machine: native.Programs) -> None:
+        super().__init__(Program(machine), bound)
         self._function = function
 
     def made(self) -> Callable[..., Any]:
@@ -60,7 +54,7 @@ class _Lowering(Conditions):
         most = len(arguments.args)
         return self.program.function(most - len(arguments.defaults), most)
 
-    def _try(self, tried: nodes.Try) -> None:
+    def _try(self, tried: ast.Try) -> None:
         if tried.orelse or tried.finalbody:
             raise UnknownToMachineError
         self.block(tried.body)
@@ -85,9 +79,6 @@ class _Lowering(Conditions):
     def assign(self, node: Any) -> None:
         first, *others = node.targets
         if isinstance(first, nodes.Name):
-            if first.id in self.counters:
-                self.count(first.id, node.value)
-                return
             target = self.program.register(first.id)
             self.into(target, node.value)
             self.has_changed(first.id)

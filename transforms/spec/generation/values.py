@@ -11,14 +11,7 @@ from typing import Any, TypeAlias
 
 from idgraph import native
 from transforms.spec.generation import nodes
-from transforms.spec.generation.program import (
-    Label,
-    Program,
-    UnknownToMachineError,
-    counters_of,
-    counts_down,
-    keys_asked_for,
-)
+from transforms.spec.generation.program import Label, Program, UnknownToMachineError
 from transforms.spec.pointers import strip_zeros
 
 Place: TypeAlias = "tuple[str, object]"
@@ -59,22 +52,9 @@ class Operand:
 class Values(ABC):
     """Lowers what a function of these objects evaluates."""
 
-    def __init__(
-        self,
-        program: Program,
-        function: nodes.FunctionDef,
-        everything: nodes.ByKind,
-        bound: dict[str, Any],
-    ) -> None:
-        """`everything` are the nodes of the function."""
+    def __init__(self, program: Program, bound: dict[str, Any]) -> None:
         self.program = program
         self.bound = bound
-        self.counters = counters_of(function, everything, bound)
-        asked = keys_asked_for(everything)
-        self._sites = {name: program.site(keys) for name, keys in asked.items()}
-        self._numbers = {
-            name: {key: number for number, key in enumerate(keys)} for name, keys in asked.items()
-        }
         self.known: dict[Place, int] = {}
         """Registers that have what stands at a key, as long as no object can have changed."""
         self.held: list[int] = []
@@ -87,7 +67,7 @@ class Values(ABC):
     def at_hand(self, node: ast.expr) -> int | None:
         if isinstance(node, nodes.Constant):
             return self.program.literal(node.value)  # type: ignore[arg-type]
-        if isinstance(node, nodes.Name) and node.id not in self.counters:
+        if isinstance(node, nodes.Name):
             if node.id in self.bound:
                 return self.program.object(native.reference_of(self.bound[node.id]))
             return self.program.register(node.id)
@@ -105,8 +85,6 @@ class Values(ABC):
     def has_changed(self, name: str) -> None:
         """A variable has a new value."""
         register = self.program.register(name)
-        if name in self._sites:
-            self.program.emit("SCAN", self._sites[name], register)
         self.known = {
             place: kept for place, kept in self.known.items() if name not in place and kept != register
         }
@@ -122,19 +100,6 @@ class Values(ABC):
         if make is None:
             raise UnknownToMachineError
         make(self, target, node)
-
-    def counted(self, target: int, node: Any) -> None:
-        """A counter as a value. (All other names are at hand.)"""
-        self.program.emit("COUNTED", target, self.program.counter(node.id))
-
-    def count(self, name: str, value: ast.expr) -> None:
-        counter = self.program.counter(name)
-        over, number = counts_down(name, value, self.bound) or (None, 0)
-        if over is None:
-            self.program.emit("COUNTER", counter, number)
-        else:
-            with self.value(over) as operand:
-                self.program.emit("TAKE", counter, operand, number)
 
     def new_dict(self, target: int, node: Any) -> None:
         if not node.keys:
@@ -161,7 +126,7 @@ class Values(ABC):
 
     def item(self, target: int, node: Any) -> None:
         with self.value(node.value) as owner, self.value(node.slice) as key:
-            self.program.emit("ITEM", target, owner, key, self.program.hint(key))
+            self.program.emit("ITEM", target, owner, key)
 
     def named(self, target: int, node: Any) -> None:
         register = self.program.register(node.target.id)
@@ -221,30 +186,17 @@ class Values(ABC):
     def _call_method(self, target: int, function: Any, arguments: list[ast.expr]) -> None:
         if function.attr == "get" and len(arguments) in (1, 2):
             missing = arguments[1] if len(arguments) == 2 else nodes.NONE
-            site = self.site_of(function.value, arguments[0])
             with (
                 self.value(function.value) as owner,
                 self.value(arguments[0]) as key,
                 self.value(missing) as default,
             ):
-                if site:
-                    self.program.emit("GET_SCANNED", target, owner, key, default, *site)
-                else:
-                    self.program.emit("GET", target, owner, key, default, self.program.hint(key))
+                self.program.emit("GET", target, owner, key, default)
             return
         name = self.program.literal(function.attr)
         self._with_all("CALL_METHOD", (target, name), [function.value, *arguments])
         if function.attr not in ("items", "values"):
             self.known = {}
-
-    def site_of(self, owner: ast.expr, key: ast.expr) -> tuple[int, int] | None:
-        """Where a key of an object is looked up, if with others: the site, and its number there."""
-        if not isinstance(owner, nodes.Name) or owner.id not in self._sites:
-            return None
-        if not isinstance(key, nodes.Constant) or type(key.value) is not str:
-            return None
-        number = self._numbers[owner.id].get(key.value)
-        return None if number is None else (self._sites[owner.id], number)
 
     def called(self, node: ast.expr, function: object, arguments: int = 1) -> bool:
         """Whether an expression is a call of this object with so many arguments."""
@@ -263,7 +215,6 @@ class Values(ABC):
 _PURE: frozenset[Any] = frozenset([is_tracked, strip_zeros, str.lower, str.upper, str.strip, str.split])
 _OPERATORS = {ast.Add: "ADD", ast.Sub: "SUBTRACT", ast.Mult: "MULTIPLY"}
 _EXPRESSIONS: dict[type, Callable[[Values, int, Any], None]] = {
-    nodes.Name: Values.counted,
     nodes.Dict: Values.new_dict,
     nodes.List: Values.new_list,
     nodes.Tuple: Values.new_tuple,
