@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path as FilePath
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Path, Request, Response
 
 from idgraph.client import AsyncProfilesClient, ProfilesClient
+from idgraph.client.records import MembershipRecord
 from idgraph.model import paths
 from idgraph.model.callers import Caller, Scope
 from idgraph.model.errors import ProfileServiceError
@@ -22,6 +26,14 @@ router = APIRouter()
 
 LIST = "/ui/profiles"
 SECONDS = 5.0
+NOTHING_EXPLAINED: dict[str, list[Any]] = {
+    name: [] for name in ("accepted", "refused", "identifiers", "values", "decisions")
+}
+DECIDED: dict[str, Literal["linked", "unlinked", "taken back"]] = {
+    "always": "linked",
+    "never": "unlinked",
+    "none": "taken back",
+}
 
 
 async def _named(request: Request, identifier: Annotated[str, Path()]) -> str:  # noqa: ARG001 - read as it was sent
@@ -52,8 +64,18 @@ class ProfileSource(NamedTuple):
         )
 
 
+class HistoryEntry(NamedTuple):
+    """What happened to a person at a moment: a decision on a pair, or a fragment that came from one profile to another."""
+
+    at: str
+    kind: Literal["linked", "unlinked", "taken back", "merged", "split", "moved"]
+    pair: Sequence[str]
+    who: str = ""
+    why: str = ""
+
+
 class ShownValue(NamedTuple):
-    """A leaf of a profile: its path below the group, and where it came from."""
+    """A leaf of a profile: its path below the group, where it came from, and what lost."""
 
     path: str
     name: str
@@ -61,6 +83,8 @@ class ShownValue(NamedTuple):
     is_sealed: bool
     kind: str
     origin: dict[str, Any] | None
+    lost: list[dict[str, Any]]
+    """Values of the person's other fragments, each with where it came from."""
 
 
 def search_page(request: Request, session: Session, status: int = 200, **context: Any) -> Response:
@@ -91,23 +115,29 @@ def address_of(profile: dict[str, Any], typed: str = "") -> str:
 
 
 @router.get(LIST + "/{identifier}")
-def show(request: Request, session: SignedIn, identifier: Named) -> Response:
-    """One person."""
+def show(
+    request: Request, session: SignedIn, identifier: Named, tab: Literal["values", "json"] = "values"
+) -> Response:
+    """One person; with `tab=json` as the profile service answers."""
     found = look_up(request, session, identifier)
     if isinstance(found, Response):
         return found
     if found is None:
         return search_page(request, session, 404, missing=identifier)
+    rights = profiles_rights(session)
+    is_officer = Scope.PRIVACY in rights.scopes
     with profiles_client(request, session) as client:
         explained = client.explain(identifier)
-        consents = client.call("GET", "profiles", identifier, "consents")["items"]
+        consents = client.consents(identifier)
         history = client.history(identifier)
-    links = explained[0] if explained else {"accepted": [], "refused": [], "identifiers": []}
+        households = _memberships(client, identifier) if is_officer else []
+        answer = client.call("GET", "profiles", identifier) if tab == "json" else None
+    links = explained[0] if explained else NOTHING_EXPLAINED
     own = links["identifiers"]
     root = identifier if identifier in own else own[0] if own else ""
-    rights = profiles_rights(session)
     kind, _, value = (identifier if _is_shown(found, identifier) else found["id"]).partition(":")
     sources = sorted({origin["source"] for origin in found["provenance"].values()})
+    params = {} if answer else {"provenance": "true"}
     return render(
         request,
         "profile.html",
@@ -116,19 +146,49 @@ def show(request: Request, session: SignedIn, identifier: Named) -> Response:
         type=kind,
         value=value,
         profile=found,
-        groups=_groups(found),
+        groups=_groups(found, {each["path"]: each["lost"] for each in links["values"]}),
         sources=sources,
         asked=identifier,
         links=links,
         picture=link_picture(root, own, links["accepted"], links["refused"]) if own else None,
         consents=consents,
-        history=history,
+        households=households,
+        history=_history(history, links["decisions"]),
+        answer=json.dumps(answer, indent=2, ensure_ascii=False) if answer else "",
         may_reveal=rights.may_reveal,
-        may_erase=Scope.PRIVACY in rights.scopes,
-        curl=curl(
-            profiles_source(request).url, f"/v1/profiles/{quote(identifier, safe=':')}", provenance="true"
-        ),
+        may_erase=is_officer,
+        curl=curl(profiles_source(request).url, f"/v1/profiles/{quote(identifier, safe=':')}", **params),
     )
+
+
+def _memberships(client: ProfilesClient, identifier: str) -> list[MembershipRecord]:
+    try:
+        return client.memberships(identifier)
+    except ProfileServiceError as error:
+        if error.status != 422:
+            raise
+        return []  # The profile service keeps none.
+
+
+def _history(parts: list[dict[str, Any]], decisions: list[dict[str, Any]]) -> list[HistoryEntry]:
+    """Decisions, merges and splits, the latest first."""
+    found = [
+        HistoryEntry(
+            each["at"], DECIDED[each["decision"]], each["pair"], each.get("who", ""), each.get("why", "")
+        )
+        for each in decisions
+    ]
+    for part in parts:
+        for before, after in pairwise(part["periods"]):
+            kind: Literal["merged", "split", "moved"] = (
+                "merged"
+                if before["profile"] == part["fragment"]
+                else "split"
+                if after["profile"] == part["fragment"]
+                else "moved"
+            )
+            found.append(HistoryEntry(after["from"], kind, (before["profile"], after["profile"])))
+    return sorted(found, key=lambda each: each.at, reverse=True)
 
 
 def _is_shown(profile: dict[str, Any], name: str) -> bool:
@@ -173,15 +233,17 @@ def look_up(request: Request, session: Session, identifier: str) -> dict[str, An
         raise
 
 
-def _groups(profile: dict[str, Any]) -> list[tuple[str, list[ShownValue]]]:
+def _groups(
+    profile: dict[str, Any], lost: dict[str, list[dict[str, Any]]]
+) -> list[tuple[str, list[ShownValue]]]:
     """The values by their first key."""
     groups: dict[str, list[ShownValue]] = {}
     for path, value in leaves_of(profile["attributes"]):
         keys = paths.split(path)
         is_sealed = isinstance(value, dict)
-        shown = ShownValue(
-            path, paths.join(keys[1:]) or path, value, is_sealed, keys[-1], profile["provenance"].get(path)
-        )
+        origin = profile["provenance"].get(path)
+        name = paths.join(keys[1:]) or path
+        shown = ShownValue(path, name, value, is_sealed, keys[-1], origin, lost.get(path, []))
         groups.setdefault(keys[0], []).append(shown)
     return sorted(groups.items())
 

@@ -215,6 +215,16 @@ class ValueDocument(CandidateDocument):
     lost: list[CandidateDocument]
 
 
+class DecidedPin(BaseModel):
+    """A decision on a pair, and when; who and why are absent without the scope `links`."""
+
+    pair: list[str] = Field(min_length=2, max_length=2)
+    decision: str = Field(description="`always`, `never`, or `none`, which takes the one before back.")
+    who: str | None = None
+    why: str | None = None
+    at: str
+
+
 class ExplanationDocument(BaseModel):
     """Why some identifiers are one person: the accepted links are a forest. Refused ones lead to other persons. And where each
     value came from."""
@@ -228,6 +238,7 @@ class ExplanationDocument(BaseModel):
         description="With `with`: the links between the two, empty where they are not one person.",
     )
     values: list[ValueDocument]
+    decisions: list[DecidedPin] = Field(description="All on these identifiers, the oldest first.")
 
 
 class Explanations(BaseModel):

@@ -16,7 +16,7 @@ from idgraph.web.refusals import PreconditionError, RefusedRequestError, Unknown
 from merge.identity.evidence import Pair
 from merge.identity.persons import Person
 from merge.identity.resolve import Decision, Violation
-from profile_service.api.documents import LinkDocument, answer
+from profile_service.api.documents import DecidedPin, LinkDocument, answer
 from profile_service.api.rights import require_scope, required
 from profile_service.api.routes.profiles import parsed, shown_links
 from profile_service.api.service import LONGEST_PURPOSE, ActingCaller, ProfileService, Service
@@ -81,16 +81,6 @@ class RefusedDocument(BaseModel):
 
     pair: list[str] = Field(min_length=2, max_length=2)
     rule: str
-
-
-class DecidedPin(BaseModel):
-    """A decision, with who, why and when."""
-
-    pair: list[str] = Field(min_length=2, max_length=2)
-    decision: str
-    who: str
-    why: str
-    at: str
 
 
 class LinkChange(BaseModel):

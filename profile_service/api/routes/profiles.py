@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
-from idgraph.model.callers import Caller
+from idgraph.model.callers import Caller, Scope
 from idgraph.model.errors import QueryError
 from idgraph.model.identifiers import Identifier
 from idgraph.web.conditional import IfNoneMatch
@@ -31,7 +31,7 @@ from profile_service.api.service import (
     Wanted,
     WantedParts,
 )
-from profile_service.link_documents import link_document, periods_document
+from profile_service.link_documents import link_document, periods_document, pin_document
 from profile_service.links import Explanation, Links, ShownLink, StoredIdentifier
 from profile_service.reader import Profile, ProfileReader, provenance_of
 
@@ -130,7 +130,7 @@ def explain(
     found = links.explain(identifier) if reader.sees_type(identifier.type) else []
     service.require_found(bool(found))
     _existing(bool(found) or None)
-    items = [_explanation(each, reader) for each in found]
+    items = [_explanation(each, reader, Scope.LINKS in caller.scopes) for each in found]
     if other is not None:
         named = parsed(other)
         ends = [links.stored(each) if reader.sees_type(each.type) else None for each in (identifier, named)]
@@ -163,7 +163,12 @@ def shown_links(some: Iterable[ShownLink], reader: ProfileReader) -> list[dict[s
     return documents
 
 
-def _explanation(found: Explanation, reader: ProfileReader) -> dict[str, Any]:
+def _explanation(found: Explanation, reader: ProfileReader, sees_reasons: bool) -> dict[str, Any]:
+    decisions = [
+        pin_document(each)
+        for each in found.pins
+        if all(reader.sees_type(name.partition(":")[0]) for name in (each.low, each.high))
+    ]
     return {
         "id": reader.shown_name(found.id),
         "identifiers": [str(each) for each in found.identifiers if reader.sees_type(each.type)],
@@ -174,6 +179,9 @@ def _explanation(found: Explanation, reader: ProfileReader) -> dict[str, Any]:
             | {"lost": [{"value": each.value, **provenance_of(each)} for each in lost]}
             for leaf, lost in reader.candidates(found.person)
         ],
+        "decisions": decisions
+        if sees_reasons
+        else [{name: each[name] for name in ("pair", "decision", "at")} for each in decisions],
     }
 
 

@@ -53,6 +53,19 @@ EVENT: dict[str, Any] = {
 """Of the source segment."""
 
 
+def two_fragments() -> list[dict[str, Any]]:
+    """Events of one person before and after signing in: the later platform wins over that of the other fragment."""
+    before = EVENT | {"messageId": "m-lost-1", "anonymousId": "lost-1", "platform": "ios", "traits": {}}
+    after = before | {
+        "messageId": "m-lost-2",
+        "userId": "7301",
+        "platform": "android",
+        "timestamp": "2024-03-16T02:00:00Z",
+        "traits": {"email": "lost@example.com"},
+    }
+    return [{name: value for name, value in before.items() if name != "userId"}, after]
+
+
 class Site(NamedTuple):
     """A running service, its tokens by role, and what makes a browser that is not signed in."""
 

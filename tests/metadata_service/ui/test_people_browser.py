@@ -55,6 +55,12 @@ def test_a_person_is_found_by_values_and_a_filter(page: Page) -> None:
     page.keyboard.press("j")
     page.keyboard.press("Enter")
     page.get_by_role("heading", name="Identifiers").wait_for()
+    page.locator(".leaves summary").first.click()
+    assert axe_violations(page) == []
+    page.get_by_role("link", name="JSON").click()
+    page.get_by_role("region", name="The profile as JSON").wait_for()
+    assert axe_violations(page) == []
+    page.go_back()
     page.go_back()
     page.wait_for_url(address)
     page.get_by_role("status").filter(has_text="profiles").wait_for()

@@ -14,7 +14,7 @@ import httpx
 from idgraph.model.callers import Scope
 from metadata_service.storage.tokens import Role, create_token, revoke_token
 from tests.ingestion.patience import eventually
-from tests.metadata_service.ui.site import EVENT, Person, Whole
+from tests.metadata_service.ui.site import EVENT, Person, Whole, two_fragments
 from tests.retail import raw
 
 SCRIPT = '<script>alert(1)</script>"onload=alert(1)'
@@ -161,6 +161,37 @@ def test_a_search_that_cannot_be_made_keeps_what_was_typed(whole: Whole) -> None
     assert answer.status_code == httpx.codes.SERVICE_UNAVAILABLE
     assert 'value="guitar"' in answer.text
     assert "Nothing was searched" in answer.text
+
+
+def test_a_person_has_what_lost_the_json_and_the_decisions(whole: Whole) -> None:
+    whole.process([raw(each, source="segment") for each in two_fragments()])
+    place = "/ui/profiles/user_id:7301"
+    admin = reader(whole, "deciding", 50, Scope.LINKS)
+    page = admin.get(place)
+    assert re.search(r">lost</span>.*?&#34;ios&#34;.*?m-lost-1", page, re.DOTALL)
+    assert "<b>Merged</b>" in page
+    source = whole.site.app.state.pages.state.profile_source
+    for decision in ("never", "none"):
+        pin = {"pair": ["user_id:7301", "anonymous_id:lost-1"], "decision": decision}
+        body = {"pins": [pin]}
+        reason = {"reason": f"decided {decision}"}
+        with source.client(str(person_key(whole, admin))) as client:
+            preview = client.call("POST", "links", "preview", body=body)
+            client.call("POST", "links", body=body | reason, if_match=preview["etag"])
+    page = admin.get(place)
+    assert page.index("Taken back") < page.index("Unlinked")
+    assert "decided never" in page
+    assert "decided never" not in reader(whole, "reading", 50).get(place)
+    shown = admin.get(f"{place}?tab=json")
+    assert "&#34;$protected&#34;: true" in shown
+    assert "ictoria" not in shown
+    assert "provenance=true" not in shown
+
+
+def test_a_privacy_officer_sees_the_households_of_a_person(whole: Whole) -> None:
+    officer = reader(whole, "household officer", 50, Scope.PRIVACY)
+    assert "member of none" in officer.get(PERSON)
+    assert "Households" not in reader(whole, "no officer", 50).get(PERSON)
 
 
 def test_values_of_events_are_text(whole: Whole) -> None:
