@@ -387,6 +387,10 @@ class ProfileReader:
         """Whether nothing is hidden."""
         return self._visibility.is_total
 
+    def shown_text(self, text: str) -> str:
+        """A message; empty where it names what is hidden."""
+        return "" if self._visibility.names_hidden(text) else text
+
     def sees_type(self, kind: str) -> bool:
         """Whether identifiers of this type may be shown."""
         return self._visibility.sees_type(kind)

@@ -7,6 +7,8 @@ that attribute's level too, since it may hold what the attribute held.
 from __future__ import annotations
 
 import hashlib
+import re
+from functools import cached_property
 
 from idgraph.model import canonical, paths
 from idgraph.model.classification import EncryptionLevel
@@ -36,11 +38,12 @@ class AuthorizationLevels:
     """The levels of attributes and of identifier types under one snapshot. Immutable."""
 
     def __init__(self, snapshot: MetadataSnapshot) -> None:
-        self._own = {
+        self.own = {
             each.path: each.authorization_level for each in snapshot.attributes if each.authorization_level
         }
+        """Those that are declared, but 0."""
         self._below: dict[str, int] = {}
-        for path, level in self._own.items():
+        for path, level in self.own.items():
             for above in paths.ancestors(path):
                 self._below[above] = max(level, self._below.get(above, 0))
         self._of_types: dict[str, int] = {}
@@ -53,12 +56,12 @@ class AuthorizationLevels:
 
     def of(self, path: str) -> int:
         """The level of an attribute, declared or not."""
-        if not self._own:
+        if not self.own:
             return 0
         return max(
-            self._own.get(path, 0),
+            self.own.get(path, 0),
             self._below.get(path, 0),
-            *(self._own.get(above, 0) for above in paths.ancestors(path)),
+            *(self.own.get(above, 0) for above in paths.ancestors(path)),
             0,
         )
 
@@ -70,7 +73,15 @@ class AuthorizationLevels:
     @property
     def highest(self) -> int:
         """The highest level that there is."""
-        return max(self._own.values(), default=0)
+        return max(self.own.values(), default=0)
+
+
+_SPELLING = re.compile(r"[/?+~'\"\\]")
+
+
+def _spelled(found: re.Match[str]) -> str:
+    """A path in a JSON pointer, or with the signs of a Jolt key, as its attribute's is."""
+    return "." if found[0] == "/" else ""
 
 
 class Visibility:
@@ -99,6 +110,17 @@ class Visibility:
             if len(self._known) < MOST_KNOWN:
                 self._known[path] = known
         return known
+
+    def names_hidden(self, text: str) -> bool:
+        """Whether a text, as a message of a spec's error, names an attribute or a type of identifiers that is hidden."""
+        return self._hidden is not None and self._hidden.search(_SPELLING.sub(_spelled, text)) is not None
+
+    @cached_property
+    def _hidden(self) -> re.Pattern[str] | None:
+        hidden = [] if self.is_total else [each for each in self._levels.own if not self.sees(each)]
+        hidden += [] if self.is_total else [each for each in self._levels.places if not self.sees_type(each)]
+        named = "|".join(re.escape(_SPELLING.sub(_spelled, each)) for each in hidden)
+        return re.compile(rf"(?<!\w)(?:{named})(?!\w)", re.IGNORECASE) if named else None
 
     def sees_type(self, kind: str) -> bool:
         """Whether identifiers of this type exist for the caller."""

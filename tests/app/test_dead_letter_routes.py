@@ -124,6 +124,36 @@ def test_only_operators_see_dead_letters(desk: Desk) -> None:
     problem(desk.low.get(f"{PATH}/none"), 404)
 
 
+def test_a_detail_names_no_attribute_above_the_clearance(desk: Desk) -> None:
+    """Found by review: the message of a spec's error has the attribute whose target it is."""
+    details = (
+        "/operations/0: at 'identity.name.first': lower() expects text, not a number",
+        "/1/spec/identity?/name?: unexpected TypeError",
+        "at 'orders.last.total': to_number_exact() expects a number",
+    )
+    with wiring.opened(desk.idgraph.settings()) as resources:
+        (one,) = resources.dead_letters.scan("missing_id")
+        resources.dead_letters.put(
+            [
+                one._replace(id=f"n{number}", stage=f"s{number}", detail=each)
+                for number, each in enumerate(details)
+            ]
+        )
+
+    def shown(client: httpx.Client) -> set[str]:
+        found = listed(client)
+        own = {each["detail"] for each in found["items"]} | {
+            group["detail"] for groups in found["groups"].values() for group in groups
+        }
+        ids = [each["id"] for each in found["items"]]
+        return own | {client.get(f"{PATH}/{each}").json()["detail"] for each in ids}
+
+    assert shown(desk.low) & set(details) == {details[2]}
+    desk.publish(with_levels({"orders.last.total": 50}))
+    assert shown(desk.low) & set(details) == set()
+    assert shown(desk.operator) >= set(details)
+
+
 def test_a_list_groups_and_filters(desk: Desk) -> None:
     put(desk, 30, reason=DeadLetterReason.NOT_JSON, source="segment", stage="decode", spec=None)
     found = listed(desk.operator, limit=3)

@@ -21,6 +21,7 @@ from profile_service.api.routes import jobs
 from profile_service.api.routes.jobs import JobDocument
 from profile_service.api.service import LONGEST_PURPOSE, ActingCaller, ProfileService, Service
 from profile_service.link_documents import time_text
+from profile_service.reader import ProfileReader
 
 MOST_CHOSEN = 1000
 GROUPED = ("reason", "source", "stage", "spec")
@@ -33,7 +34,9 @@ class DeadLetterSummary(BaseModel):
 
     id: str
     reason: str
-    detail: str = Field(description="What is wrong; never a value of the record.")
+    detail: str = Field(
+        description="What is wrong; never a value of the record. Empty where it names what is above the clearance."
+    )
     stage: str
     source: str = Field(description="Empty for changes of a fragment that could not be committed.")
     position: str
@@ -124,9 +127,9 @@ Operator = Annotated[Caller, Depends(_operator)]
 
 
 @router.get("", response_model=DeadLetterList)
-def list_(service: Service, _: Operator, listing: Annotated[DeadLetterListing, Query()]) -> Response:
+def list_(service: Service, caller: Operator, listing: Annotated[DeadLetterListing, Query()]) -> Response:
     """The newest dead letters that match, and all in groups."""
-    desk = _desk(service)
+    desk, reader = _desk(service), service.reader(caller)
     newest = desk.newest(MOST_SCANNED)
     matching = [each for each in newest if listing.takes(each)]
     before = _place(listing.cursor)
@@ -145,13 +148,13 @@ def list_(service: Service, _: Operator, listing: Annotated[DeadLetterListing, Q
         last = window[-1]
     return answer(
         {
-            "items": [_summary(service, each) for each in shown],
+            "items": [_summary(service, reader, each) for each in shown],
             "next": None if last is None else to_cursor(f"{last.set_aside_at}:{last.id}"),
             "scanned": len(newest),
             "scanned_to": time_text(newest[-1].set_aside_at) if newest else None,
             "is_complete": len(newest) < MOST_SCANNED,
             "matching": len(matching),
-            "groups": {name: _groups(matching, name) for name in GROUPED},
+            "groups": {name: _groups(matching, name, reader) for name in GROUPED},
         }
     )
 
@@ -164,9 +167,9 @@ def get(dead_letter: str, service: Service, caller: Operator) -> Response:
     if found is None:
         raise UnknownSubjectError("there is no such dead letter: it may have been replayed or dropped")
     edition = service.following.edition()
-    sees = service.reader(caller).sees
-    record = desk.record(found, edition.snapshot, edition.etag, sees)
-    return answer(_summary(service, found) | record._asdict())
+    reader = service.reader(caller)
+    record = desk.record(found, edition.snapshot, edition.etag, reader.sees)
+    return answer(_summary(service, reader, found) | record._asdict())
 
 
 @router.post("/replay/preview", response_model=ReplayPreview)
@@ -216,7 +219,7 @@ def _chosen(service: ProfileService, choice: ReplayChoice) -> list[DeadLetter]:
     return [each for each in found if each is not None]
 
 
-def _groups(found: list[DeadLetter], name: str) -> list[dict[str, Any]]:
+def _groups(found: list[DeadLetter], name: str, reader: ProfileReader) -> list[dict[str, Any]]:
     """`found` has the newest first."""
     groups: dict[str, list[DeadLetter]] = {}
     for each in found:
@@ -227,15 +230,16 @@ def _groups(found: list[DeadLetter], name: str) -> list[dict[str, Any]]:
             "value": value,
             "count": len(group),
             "since": time_text(group[-1].set_aside_at),
-            "detail": group[0].detail,
+            "detail": reader.shown_text(group[0].detail),
         }
         for value, group in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
     ]
 
 
-def _summary(service: ProfileService, each: DeadLetter) -> dict[str, Any]:
+def _summary(service: ProfileService, reader: ProfileReader, each: DeadLetter) -> dict[str, Any]:
     found = {name: value for name, value in each._asdict().items() if name != "payload"}
     if each.holds_changes():
         # It names somebody, maybe by an identifier that is protected by now.
         found["position"] = FRAGMENT + service.hashed(each.position.removeprefix(FRAGMENT))
+    found["detail"] = reader.shown_text(each.detail)
     return found | {"reason": str(each.reason), "set_aside_at": time_text(each.set_aside_at)}
