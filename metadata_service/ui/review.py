@@ -22,8 +22,6 @@ router = APIRouter()
 LIST = "/ui/review/violations"
 SUGGESTIONS = "/ui/review/suggestions"
 PAGE = 25
-MOST_CALLS = 4
-"""For one page: of most profiles nothing is refused, and a call ends after a second."""
 LONGEST_SECONDS = 30.0
 MOST_CLAIMANTS = 20
 MOST_VALUES = 4
@@ -50,21 +48,19 @@ class Choice(NamedTuple):
 @router.get(LIST)
 def violations(
     request: Request,
-    session: SignedIn,
+    session: Polled,
     cursor: Annotated[str | None, Query(max_length=10_000)] = None,
     sel: Annotated[int, Query(ge=0)] = 0,
+    looked: Annotated[int, Query(ge=0, le=2**53)] = 0,
+    stop: bool = False,
 ) -> Response:
-    """A page of groups, and one of them."""
+    """A page of groups, and one of them. Of most profiles nothing is refused, and a call ends after a second: an empty page
+    goes on by itself until it is stopped. `looked`: so much was looked through before."""
     params = {"limit": PAGE} | ({"cursor": cursor} if cursor else {})
-    items: list[dict[str, Any]] = []
     claimants: list[Claimant] = []
     with profiles_client(request, session, LONGEST_SECONDS) as client:
-        for _ in range(MOST_CALLS):
-            page = client.call("GET", "links", "violations", params=params)
-            items += page["items"]
-            if items or page["next"] is None:
-                break
-            params["cursor"] = page["next"]
+        page = client.call("GET", "links", "violations", params=params)
+        items = page["items"]
         shown = min(sel, len(items) - 1)
         if items:
             claimants = _claimants(client, items[shown])
@@ -73,8 +69,10 @@ def violations(
         "violations.html",
         session,
         title="Review",
-        page={"items": items, "next": page["next"]},
+        page=page,
         sel=shown,
+        looked=looked + page["looked"],
+        stop=stop,
         claimants=claimants,
         choices=_choices(items[shown]) if items else [],
         curl=curl(profiles_source(request).url, "/v1/links/violations", **params),
@@ -87,9 +85,10 @@ def suggestions(
     session: Polled,
     job: Annotated[str, Query(max_length=100)] = "",
     cursor: Annotated[str | None, Query(max_length=1000)] = None,
+    stop: bool = False,
 ) -> Response:
     """A page of pairs that may be one person, of a job; without one, the form that starts it."""
-    return _suggestions(request, session, job, cursor)
+    return _suggestions(request, session, job, cursor, stop=stop)
 
 
 @router.post(SUGGESTIONS)
@@ -124,7 +123,7 @@ def _suggestions(
     if Scope.LINKS not in profiles_rights(session).scopes:
         raise ForbiddenError("reviewing suggestions needs the scope links")
     found: dict[str, Any] | None = None
-    shown = {"typed": {}, "problem": ""} | context
+    shown = {"typed": {}, "problem": "", "stop": False} | context
     if job:
         with profiles_client(request, session, LONGEST_SECONDS) as client:
             found = client.call(

@@ -118,6 +118,7 @@ class RefusedGroups(BaseModel):
 
     items: list[RefusedGroupDocument]
     next: str | None
+    looked: int = Field(description="About how many fragments were looked through for this page.")
 
 
 class SuggestionsBody(BaseModel):
@@ -202,13 +203,14 @@ def violations(
     links = service.links(reader)
     place: str | None = "" if cursor is None else service.cursors.open(cursor, "violations")
     items: list[dict[str, Any]] = []
+    looked = 0
     ends = time.monotonic() + MOST_SECONDS
-    while place is not None and len(items) < limit and time.monotonic() < ends:
+    while place is not None and (not looked or (len(items) < limit and time.monotonic() < ends)):
         groups, place = links.refused(place, LOOKED_AT_ONCE)
+        looked += LOOKED_AT_ONCE
         items += [document for each in groups if (document := _group(each, reader))["refused"]]
-    return answer(
-        {"items": items, "next": None if place is None else service.cursors.seal(place, "violations")}
-    )
+    following = None if place is None else service.cursors.seal(place, "violations")
+    return answer({"items": items, "next": following, "looked": looked})
 
 
 @router.post("/suggestions", response_model=SuggestionPage, status_code=202)

@@ -6,7 +6,10 @@ import html
 import re
 from urllib.parse import quote
 
+import pytest
+
 from idgraph.model.callers import Scope
+from profile_service.api.routes import links
 from tests.metadata_service.ui.site import Whole
 from tests.metadata_service.ui.test_deciding import ANN, BEN, form, shared
 from tests.metadata_service.ui.test_profiles import reader
@@ -40,6 +43,19 @@ def test_refused_links_are_decided_one_cause_after_the_other(shared: Whole) -> N
     assert "Unlink, 1 pin" in effect
     assert "Decided" in person.post("/ui/links", form(effect) | {"act": "decide", "reason": "as it is"})
     assert quote(BEN, safe="") not in person.get(address)
+
+
+def test_an_empty_page_goes_on_until_it_is_stopped(shared: Whole, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links, "LOOKED_AT_ONCE", 1)
+    monkeypatch.setattr(links, "MOST_SECONDS", 0.0)
+    person = reader(shared, "patient reviewer", 50, Scope.LINKS)
+    page = person.get(REVIEW)
+    following = html.unescape(re.findall(r'hx-get="(\?[^"]*cursor=[^"]*)"', page)[0])
+    assert "looked=1" in following
+    assert "About 2 fragments" in person.get(REVIEW + following)
+    stopped = person.get(REVIEW + html.unescape(re.findall(r'id="stop" href="([^"]+)"', page)[0]))
+    assert "Stopped" in stopped
+    assert "hx-trigger" not in stopped
 
 
 def test_who_may_not_decide_has_no_review(shared: Whole) -> None:
