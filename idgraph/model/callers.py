@@ -50,6 +50,16 @@ SCOPES: Mapping[Role, frozenset[Scope]] = {
 }
 """What the profile service lets each role do, besides what was given to one person or token."""
 
+_LADDER = (Role.VIEWER, Role.ANALYST, Role.PUBLISHER, Role.ADMIN)
+
+
+def lesser_role(one: Role, other: Role) -> Role:
+    """The role of people that has no more than either. `privacy` has with each other role no more than a viewer in common."""
+    if one is other:
+        return one
+    return Role.VIEWER if Role.PRIVACY in (one, other) else min(one, other, key=_LADDER.index)
+
+
 SESSION_PREFIX = "idgs_"
 FRESH = timedelta(seconds=3)
 """So long a session may be unknown to the profile service, which asks for its callers each second."""
@@ -78,27 +88,31 @@ class PersonGrant(Grant):
     person: str
 
 
-class Caller(BaseModel):
-    """Somebody with a token. An attribute whose authorization level is above `clearance` does not exist for the caller. What a
-    later metadata service adds is ignored, a right that is not known is none: else nobody's token could be revoked."""
+class CallerRights(BaseModel):
+    """An attribute whose authorization level is above `clearance` does not exist. What a later metadata service adds is ignored,
+    a right that is not known is none: else nobody's token could be revoked."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    name: str
-    digest: str = Field(description="SHA-256 of the token, in hexadecimal digits.")
-    expires: AwareDatetime | None
     clearance: int = Field(ge=0, le=100)
     may_reveal: bool = Field(
         description="Whether protected values may be opened, for a purpose that is recorded."
     )
-
-    scopes: frozenset[Scope] = frozenset()
-    grants: tuple[Grant, ...] = ()
+    scopes: frozenset[Scope] = Field(default=frozenset(), description="With those of the role.")
 
     @field_validator("scopes", mode="before")
     @classmethod
     def _known(cls, given: object) -> object:
         return [each for each in given if each in set(Scope)] if isinstance(given, list) else given
+
+
+class Caller(CallerRights):
+    """Somebody with a token."""
+
+    name: str
+    digest: str = Field(description="SHA-256 of the token, in hexadecimal digits.")
+    expires: AwareDatetime | None
+    grants: tuple[Grant, ...] = ()
 
     @property
     def role(self) -> str:
@@ -121,6 +135,9 @@ class KnownPerson(BaseModel):
     identity: str = Field(description="SHA-256 of issuer and subject.")
     name: str
     is_disabled: bool
+    bound: CallerRights | None = Field(
+        default=None, description="What an admin decided: whatever the claims are, there is no more."
+    )
 
 
 class CallerList(BaseModel):

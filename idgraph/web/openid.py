@@ -105,6 +105,7 @@ class OpenId:
         self._endpoints: dict[str, str] = {}
         self._keys: dict[str | None, jwt.PyJWK] = {}
         self._read = self._tried = float("-inf")
+        self._is_reading = False
 
     def bearer(self, token: str) -> Identity | None:
         """Whose access token this is; None for one that is not valid here, or gives no rights. Raises NotReadyError."""
@@ -205,24 +206,34 @@ class OpenId:
             return None
 
     def _key(self, kid: str | None) -> jwt.PyJWK | None:
-        """The key of a token, read anew where it is not known, or old. Raises NotReadyError."""
+        """The key of a token, read anew where it is not known, or old. Nobody waits for a slow issuer but the call that reads.
+        Raises NotReadyError."""
         with self._lock:
             now = self._clock()
             is_old = now - self._read > KEYS_SECONDS
-            if (kid not in self._keys or is_old) and now - self._tried > LEAST_SECONDS:
-                self._tried = now
-                try:
-                    self._load()
-                    self._read = now
-                except MetadataError as error:
-                    log.warning("single sign-on: %s", error)
-                    if kid not in self._keys:
-                        raise NotReadyError("the issuer of the token does not answer") from None
-            if not self._keys:
-                raise NotReadyError("the issuer of the token does not answer")
-            return self._keys.get(kid)
+            is_due = (
+                (kid not in self._keys or is_old)
+                and now - self._tried > LEAST_SECONDS
+                and not self._is_reading
+            )
+            if is_due:
+                self._tried, self._is_reading = now, True
+        if is_due:
+            try:
+                keys = self._load()
+                with self._lock:
+                    self._keys, self._read = keys, now
+            except MetadataError as error:
+                log.warning("single sign-on: %s", error)
+                if kid not in self._keys:
+                    raise NotReadyError("the issuer of the token does not answer") from None
+            finally:
+                self._is_reading = False
+        if not self._keys or (kid not in self._keys and self._is_reading):
+            raise NotReadyError("the issuer of the token does not answer")
+        return self._keys.get(kid)
 
-    def _load(self) -> None:
+    def _load(self) -> dict[str | None, jwt.PyJWK]:
         import jwt
 
         self._read_endpoints()
@@ -236,9 +247,8 @@ class OpenId:
         except jwt.PyJWTError as error:
             raise MetadataError(f"{self.config.issuer}: its keys cannot be read") from error
         signing = [each for each in found if each.public_key_use in (None, "sig")]
-        self._keys = {each.key_id: each for each in signing}
-        if len(signing) == 1:
-            self._keys[None] = signing[0]
+        keys: dict[str | None, jwt.PyJWK] = {each.key_id: each for each in signing}
+        return keys | ({None: signing[0]} if len(signing) == 1 else {})
 
     def _discover(self) -> None:
         try:

@@ -310,7 +310,7 @@ class TokenRow(Base):
 
 class UserRow(Base):
     """A person. `password` is an argon2id hash, empty without one; `identity` is issuer and subject of who signs in by OpenID
-    Connect. `tries` were wrong since the last right one, the last of them at `tried`. `made_by` made the account."""
+    Connect, and `bound` what an admin lets them do at most, as JSON. `tries` were wrong since the last right one, the last of them at `tried`. `made_by` made the account."""
 
     __tablename__ = "users"
 
@@ -322,6 +322,7 @@ class UserRow(Base):
     scopes: Mapped[str] = mapped_column(Text, default="")
     password: Mapped[str] = mapped_column(Text, default="")
     identity: Mapped[str | None] = mapped_column(Text, unique=True)
+    bound: Mapped[str] = mapped_column(Text, default="")
     made_by: Mapped[str] = mapped_column(Text, default="")
     created: Mapped[datetime] = mapped_column(UtcTime)
     seen: Mapped[datetime | None] = mapped_column(UtcTime)

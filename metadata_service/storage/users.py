@@ -15,11 +15,12 @@ from typing import Literal
 
 from cryptography.exceptions import InvalidKey
 from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_serializer
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from idgraph.model.callers import KnownPerson, Role, Scope, token_digest
+from idgraph.model.callers import SCOPES, CallerRights, KnownPerson, Role, Scope, lesser_role, token_digest
+from idgraph.web.conditional import Check, etag_of
 from idgraph.web.cursors import ListPage, PageRequest
 from idgraph.web.openid import Identity
 from idgraph.web.refusals import ClashError, RefusedRequestError, UnknownSubjectError
@@ -52,6 +53,15 @@ class PersonRights(BaseModel):
         default=frozenset(), description="Rights in the profile service, besides those of the role."
     )
 
+    @field_serializer("scopes")
+    def _in_order(self, scopes: frozenset[Scope]) -> list[Scope]:
+        return sorted(scopes)
+
+    @property
+    def all_scopes(self) -> frozenset[Scope]:
+        """With those of the role."""
+        return self.scopes | SCOPES.get(self.role, frozenset())
+
 
 class UserRecord(PersonRights):
     """A person, as lists show them."""
@@ -62,6 +72,18 @@ class UserRecord(PersonRights):
     seen: datetime | None = Field(description="When they signed in last.")
     disabled: datetime | None
     is_locked: bool = Field(description="Whether wrong passwords lock the account for some minutes.")
+    bound: PersonRights | None = Field(
+        default=None,
+        description="With single sign-on: what an admin decided. The rights are what both this and the claims give.",
+    )
+
+    def etag(self) -> str:
+        """Of what an admin decides."""
+        return etag_of(self.content())
+
+    def content(self) -> str:
+        """What an edit may find changed."""
+        return self.model_dump_json(exclude={"seen", "is_locked"})
 
 
 def add_user(edit: Edit, name: str, rights: PersonRights, made_by: str = "") -> str:
@@ -76,11 +98,24 @@ def add_user(edit: Edit, name: str, rights: PersonRights, made_by: str = "") -> 
     return password
 
 
-def change_user(edit: Edit, name: str, rights: PersonRights | None, is_disabled: bool | None) -> UserRow:
-    """Other rights, at once; disabled ones are signed out and their keys refused. Raises UnknownSubjectError."""
+def change_user(
+    edit: Edit,
+    name: str,
+    rights: PersonRights | None,
+    is_disabled: bool | None,
+    check: Check = lambda _: None,
+) -> UserRow:
+    """Other rights, at once; who has them by an issuer's claims gets no more than those. Disabled ones are signed out and their
+    keys refused. `check` gets what is there. Raises UnknownSubjectError, PreconditionError."""
     row = get_user(edit.session, name)
+    check(record_of(row).content())
     if rights is not None:
-        _give(row, rights)
+        if row.identity is None:
+            _give(row, rights)
+        else:
+            now = _rights_of(row)
+            row.bound = rights.model_dump_json()
+            _give(row, _within(now, rights))
         edit.record("user", name, None, "saved")
     if is_disabled is not None:
         row.disabled = (row.disabled or edit.at) if is_disabled else None
@@ -141,9 +176,9 @@ def sign_in(database: Database, name: str, password: str) -> int | None:
 
 
 def admit(database: Database, found: Identity, is_signing_in: bool = False) -> UserRow | None:
-    """Whoever an issuer says this is, with the rights of now; None for an account that is disabled. At the first time an account is
+    """Whoever an issuer says this is, with the rights of now: those of the claims, but no more than an admin decided; None for an account that is disabled. At the first time an account is
     made, whose name stays. Raises ClashError for a name that somebody else has."""
-    rights = PersonRights.model_validate(
+    claimed = PersonRights.model_validate(
         {
             "role": found.rule.role,
             "clearance": found.rule.clearance,
@@ -154,7 +189,7 @@ def admit(database: Database, found: Identity, is_signing_in: bool = False) -> U
     query = select(UserRow).where(UserRow.identity == found.key)
     with database.read() as session:
         row = session.scalar(query)
-    if row is None or is_signing_in or not _has(row, rights):
+    if row is None or is_signing_in or not _has(row, _bounded(row, claimed)):
         with database.write(f"sso:{found.subject}", "by the claims of the issuer") as edit:
             row = edit.session.scalar(query)
             is_new = row is None
@@ -168,6 +203,7 @@ def admit(database: Database, found: Identity, is_signing_in: bool = False) -> U
                     )
                 row = UserRow(name=name, identity=found.key, created=edit.at, tries=0)
                 edit.session.add(row)
+            rights = _bounded(row, claimed)
             if is_new or not _has(row, rights):
                 _give(row, rights)
                 edit.record("user", row.name, None, "made" if is_new else "saved")
@@ -180,9 +216,13 @@ def known_people(session: Session) -> list[KnownPerson]:
     rows = session.scalars(select(UserRow).where(UserRow.identity.is_not(None)).order_by(UserRow.name))
     return [
         KnownPerson(
-            identity=token_digest(row.identity or ""), name=row.name, is_disabled=row.disabled is not None
+            identity=token_digest(row.identity or ""),
+            name=row.name,
+            is_disabled=row.disabled is not None,
+            bound=None if bound is None else CallerRights(**dict(bound) | {"scopes": bound.all_scopes}),
         )
         for row in rows
+        for bound in [_bound_of(row)]
     ]
 
 
@@ -221,6 +261,7 @@ def record_of(row: UserRow) -> UserRecord:
             "disabled": row.disabled,
             "sign_in": "password" if row.identity is None else "single sign-on",
             "is_locked": _is_locked(row, datetime.now(UTC)),
+            "bound": _bound_of(row),
         }
     )
 
@@ -252,6 +293,34 @@ def _has(row: UserRow, rights: PersonRights) -> bool:
     scopes = " ".join(sorted(rights.scopes))
     given = (rights.role, rights.clearance, rights.may_reveal, scopes)
     return (row.role, row.clearance, row.may_reveal, row.scopes) == given
+
+
+def _bound_of(row: UserRow) -> PersonRights | None:
+    return PersonRights.model_validate_json(row.bound) if row.bound else None
+
+
+def _bounded(row: UserRow, claimed: PersonRights) -> PersonRights:
+    bound = _bound_of(row)
+    return claimed if bound is None else _within(claimed, bound)
+
+
+def _within(rights: PersonRights, bound: PersonRights) -> PersonRights:
+    """What both give."""
+    return PersonRights.model_validate(
+        {
+            "role": lesser_role(rights.role, bound.role),
+            "clearance": min(rights.clearance, bound.clearance),
+            "may_reveal": rights.may_reveal and bound.may_reveal,
+            "scopes": rights.all_scopes & bound.all_scopes,
+        }
+    )
+
+
+def _rights_of(row: UserRow) -> PersonRights:
+    return PersonRights.model_validate(
+        {each: getattr(row, each) for each in ("role", "clearance", "may_reveal")}
+        | {"scopes": row.scopes.split()}
+    )
 
 
 def _give(row: UserRow, rights: PersonRights) -> None:

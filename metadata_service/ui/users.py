@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from idgraph.model.callers import PEOPLE, Scope
 from idgraph.model.errors import MetadataError
+from idgraph.web.conditional import precondition
 from idgraph.web.cursors import PageRequest
 from idgraph.web.problems import STATUS
 from metadata_service.api.routes import keys as key_routes
@@ -61,7 +62,7 @@ def _users(
     } | context
     wanted = next((each for each in get_args(PersonRole) if each == shown["role"]), None)
     page = api.list_(service, PageRequest(shown.pop("cursor"), ROWS), shown["q"], wanted)
-    chosen = api.get(shown["sel"], service) if shown["sel"] else None
+    chosen = api.get(shown["sel"], service, Response()) if shown["sel"] else None
     return render(
         request,
         "users.html",
@@ -112,7 +113,8 @@ def change_user(
         stated: dict[str, Any] = {"is_disabled": act == "disable"}
         if act == "save":
             stated = {"rights": _rights(fields)}
-        api.change(name, api.UserEdit.model_validate(stated), service, session.caller, reason)
+        edit, known = api.UserEdit.model_validate(stated), precondition(fields.get("etag"))
+        api.change(name, edit, service, session.caller, known, reason)
     except (ValidationError, MetadataError) as error:
         return _users(request, session, service, status_of(error), problem=said(error), sel=name)
     return see_other(USERS, sel=name, done={"save": "saved"}.get(act, f"{act}d"))

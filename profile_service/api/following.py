@@ -9,7 +9,16 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import NamedTuple, Protocol
 
-from idgraph.model.callers import Caller, CallerList, Grant, KnownPerson, is_fresh_session, token_digest
+from idgraph.model.callers import (
+    Caller,
+    CallerList,
+    CallerRights,
+    Grant,
+    KnownPerson,
+    Scope,
+    is_fresh_session,
+    token_digest,
+)
 from idgraph.model.errors import MetadataError, SnapshotSignatureError
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.projection.outages import Outage
@@ -21,6 +30,7 @@ CALLERS_SECONDS = 1.0
 """How soon a new token works, and a revoked one no longer does."""
 FIRST_RETRY_SECONDS = 0.2
 LAST_RETRY_SECONDS = 5.0
+_UNBOUND = CallerRights(clearance=100, may_reveal=True, scopes=frozenset(Scope))
 
 
 class MetadataSource(Protocol):
@@ -95,14 +105,15 @@ class Following:
         known = self._people.get(token_digest(found.key))
         if known is not None and known.is_disabled:
             return None
+        bound = (known and known.bound) or _UNBOUND
         return SignedCaller(
             # Somebody new has no name of ours yet, and takes none of anybody.
             name=known.name if known is not None else f"sso:{found.subject}",
             digest="",
             expires=found.expires,
-            clearance=found.rule.clearance,
-            may_reveal=found.rule.may_reveal,
-            scopes=found.all_scopes,
+            clearance=min(found.rule.clearance, bound.clearance),
+            may_reveal=found.rule.may_reveal and bound.may_reveal,
+            scopes=found.all_scopes & bound.scopes,
             grants=self._grants.get(known.name, ()) if known is not None else (),
             identity=found.key,
         )
@@ -112,7 +123,9 @@ class Following:
         if isinstance(caller, SignedCaller):
             known = self._people.get(token_digest(caller.identity))
             is_out = caller.is_expired(datetime.now(UTC)) or (known is not None and known.is_disabled)
-            return None if is_out else caller
+            bound = (known and known.bound) or _UNBOUND
+            has_more = caller.clearance > bound.clearance or (caller.may_reveal and not bound.may_reveal)
+            return None if is_out or has_more or caller.scopes - bound.scopes else caller
         return self._live(caller.digest)
 
     def _live(self, digest: str) -> Caller | None:

@@ -164,6 +164,19 @@ def test_an_admin_makes_changes_and_resets_accounts(house: House) -> None:
     assert "argon2" not in str(listed)
 
 
+def test_two_admins_overwrite_no_decision_of_each_other(house: House) -> None:
+    """Found by review: of two edits of one account the last one won, unseen."""
+    made(house.database, "ann", role="publisher", clearance=20)
+    etag = house.admin.get("/v1/users/ann").headers["ETag"]
+    given, taken = {"role": "publisher", "clearance": 40}, {"role": "viewer"}
+    first = house.admin.patch("/v1/users/ann", json={"rights": taken}, headers={"If-Match": etag})
+    assert first.status_code == 200
+    second = house.admin.patch("/v1/users/ann", json={"rights": given}, headers={"If-Match": etag})
+    assert_problem(second, 412)
+    assert house.admin.get("/v1/users/ann").json()["role"] == "viewer"
+    assert house.admin.get("/v1/users/ann").headers["ETag"] != etag
+
+
 def test_nobody_gives_more_than_they_have(house: House) -> None:
     made(house.database, "officer", role="privacy", clearance=100, may_reveal=True)
     for rights in ({"clearance": 51}, {"may_reveal": True}, {"scopes": ["privacy"]}):

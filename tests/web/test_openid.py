@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import hmac
 import json
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -249,3 +251,41 @@ def test_who_signs_in_without_a_rule_is_told(openid: OpenId, issuer: LocalIssuer
     issuer.claims["groups"] = ["strangers"]
     with pytest.raises(NoRightsError):
         openid.signed_in("s", returned(openid, "s"), REDIRECT)
+
+
+class SlowIssuer(HttpIssuer):
+    """The issuer, which answers when it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_answer, self.is_asked = threading.Event(), threading.Event()
+        self.may_answer.set()
+
+    def get(self, url: str) -> dict[str, Any]:
+        self.is_asked.set()
+        assert self.may_answer.wait(60)
+        return super().get(url)
+
+
+def test_a_slow_issuer_holds_up_no_call_whose_key_is_known(issuer: LocalIssuer, clock: Clock) -> None:
+    """Found by review: keys were read under the lock that every call takes."""
+    slow = SlowIssuer()
+    openid = OpenId(OpenIdConfig(issuer.url, CLIENT, RULES, AUDIENCE, SECRET), slow, clock)
+    known = issuer.token(AUDIENCE)
+    assert openid.bearer(known)
+    issuer.keys["later"] = generate_private_key(65537, 2048)
+    unknown = issuer.token(AUDIENCE, kid="later")
+    slow.may_answer.clear()
+    slow.is_asked.clear()
+    clock.now = LEAST_SECONDS + 1
+    with ThreadPoolExecutor(2) as pool:
+        reading = pool.submit(openid.bearer, unknown)
+        assert slow.is_asked.wait(60)
+        try:
+            assert pool.submit(openid.bearer, known).result(60)
+            with pytest.raises(NotReadyError):
+                pool.submit(openid.bearer, unknown).result(60)
+        finally:
+            slow.may_answer.set()
+            del issuer.keys["later"]
+        assert reading.result(60) is None, "the issuer took the key back before it answered"

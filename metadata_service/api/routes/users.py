@@ -7,7 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from idgraph.model.callers import SCOPES, Scope
+from idgraph.model.callers import Scope
+from idgraph.web.conditional import Precondition
 from idgraph.web.cursors import ListPage
 from metadata_service.api.service import Acting, Paging, Reason, Service
 from metadata_service.storage import users
@@ -76,10 +77,12 @@ def list_(
 
 
 @router.get("/{name}")
-def get(name: UserName, service: Service) -> UserRecord:
-    """One person."""
+def get(name: UserName, service: Service, response: Response) -> UserRecord:
+    """One person. The ETag is of what an admin decides."""
     with service.database.read() as session:
-        return users.record_of(users.get_user(session, name))
+        found = users.record_of(users.get_user(session, name))
+    response.headers["ETag"] = found.etag()
+    return found
 
 
 @router.post("", status_code=201, responses=NOT_MORE)
@@ -97,14 +100,20 @@ def add(person: NewUser, service: Service, caller: Acting, reason: Reason = "") 
 
 @router.patch("/{name}", responses=NOT_MORE)
 def change(
-    name: UserName, wanted: UserEdit, service: Service, caller: Acting, reason: Reason = ""
+    name: UserName,
+    wanted: UserEdit,
+    service: Service,
+    caller: Acting,
+    precondition: Precondition,
+    reason: Reason = "",
 ) -> UserRecord:
-    """Change rights, at once; or disable the account, which ends its sessions and keys."""
+    """Change rights, at once; or disable the account, which ends its sessions and keys. Who signs in by an issuer has no more than
+    its claims give, whatever is given here."""
     with service.database.write(caller.name, reason) as edit:
         if wanted.rights is not None:
             _require_within(caller, users.record_of(users.get_user(edit.session, name)))
             _require_within(caller, wanted.rights)
-        return users.record_of(users.change_user(edit, name, wanted.rights, wanted.is_disabled))
+        return users.record_of(users.change_user(edit, name, wanted.rights, wanted.is_disabled, precondition))
 
 
 @router.post("/{name}/reset", responses=NOT_MORE)
@@ -138,5 +147,4 @@ def change_password(wanted: PasswordChange, service: Service, caller: Acting) ->
 
 def _require_within(caller: TokenRecord, rights: PersonRights) -> None:
     # The scopes of the role too: else an admin made an officer, and read by that account what no admin reads.
-    scopes = rights.scopes | SCOPES.get(rights.role, frozenset())
-    require_within(caller, rights.clearance, rights.may_reveal, scopes)
+    require_within(caller, rights.clearance, rights.may_reveal, rights.all_scopes)

@@ -155,6 +155,35 @@ def test_a_bearer_token_has_the_rights_of_its_claims(signing: Signing) -> None:
     assert signing.call(unknown, "/v1/specs").status_code == 200, "known keys stay in force"
 
 
+def lower(signing: Signing, name: str = "ann", **rights: object) -> users.UserRecord:
+    with signing.database.write("root") as edit:
+        wanted = users.PersonRights.model_validate({"role": "viewer"} | rights)
+        return users.record_of(users.change_user(edit, name, wanted, None))
+
+
+def test_what_an_admin_takes_away_no_sign_in_gives_back(signing: Signing) -> None:
+    """Found by review: the claims overwrote an admin's decision at the next call."""
+    browser, token = signing.browser(), signing.issuer.token(AUDIENCE)
+    browser.get("/ui/sign-in/sso")
+    lower(signing, clearance=5)
+    for _ in range(2):
+        signing.browser().get("/ui/sign-in/sso")
+        found = signing.call(token).json()
+        assert (found["role"], found["clearance"], found["scopes"]) == ("viewer", 5, [])
+    # The claims are the most that there is, and less of them is in force at once.
+    lower(signing, role="admin", clearance=90, may_reveal=True)
+    found = signing.call(token).json()
+    assert (found["role"], found["clearance"], found["may_reveal"]) == ("publisher", 20, False)
+    lower(signing, role="publisher", clearance=60)
+    officer = signing.call(signing.issuer.token(AUDIENCE, groups=["officers"])).json()
+    assert (officer["role"], officer["clearance"], officer["may_reveal"]) == ("viewer", 60, False)
+    assert officer["scopes"] == ["links", "rules"]
+    with signing.database.read() as session:
+        stored = users.record_of(users.get_user(session, "ann"))
+    assert stored.bound
+    assert stored.bound.clearance == 60
+
+
 def test_an_issuer_that_is_away_says_so(signing: Signing) -> None:
     signing.issuer.is_away = True
     assert signing.browser().get("/ui/sign-in/sso").status_code == 503
@@ -180,6 +209,17 @@ def test_the_profile_service_takes_the_same_tokens(signing: Signing, tmp_path: P
         # The text that is digested for a person is nobody's token.
         assert served.client(f"{signing.issuer.url} 7").get("/v1/search/count").status_code == 401
         assert signing.call(signing.issuer.token(AUDIENCE)).status_code == 200
+
+        def clearance() -> int:
+            identity = signing.openid.bearer(signing.issuer.token(AUDIENCE))
+            assert identity
+            caller = following.admitted(identity)
+            assert caller
+            return caller.clearance
+
+        assert clearance() == 20
+        lower(signing, clearance=5)
+        eventually(lambda: clearance() == 5)
         with signing.database.write() as edit:
             users.change_user(edit, "ann", None, is_disabled=True)
         eventually(lambda: client.get("/v1/search/count").status_code == 401)
