@@ -1,15 +1,17 @@
-"""Dead letters as the profile service shows them: listed without their records, and a record as policy lets it be seen."""
+"""Dead letters and the newest events as the profile service shows them: a record as policy lets it be seen."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import Any
 
 from idgraph.app.adapters.inputs import formats_config, open_formats
 from idgraph.app.adapters.key_providers import provider_of
 from idgraph.app.adapters.stores import open_dead_letters, worker_config
+from idgraph.app.newest_records import newest_records
 from idgraph.app.settings.document import Settings
 from idgraph.model import canonical, paths
 from idgraph.model.dead_letters import DeadLetter, DeadLetterReason, DeadLetters
@@ -21,7 +23,7 @@ from idgraph.model.specs import SpecDocument
 from ingestion.sources.kafka.envelope import envelope_reader
 from ingestion.sources.payload_formats import PayloadFormats
 from ingestion.stages.dead_letters import PayloadSealer
-from profile_service.api.dead_letters import ShownRecord
+from profile_service.api.dead_letters import ShownEvent, ShownRecord
 from transforms.privacy.record_sealing import DeadLetterSealer
 from transforms.spec.mapping import CompiledSnapshot, MappingSpec
 from transforms.spec.masking import mask
@@ -44,7 +46,8 @@ def dead_letter_desk(settings: Settings) -> Iterator[LocalDeadLetterDesk]:
     provider = provider_of(settings)
     with closing(open_dead_letters(worker_config(settings), provider)) as store, closing(formats):
         sealer = DeadLetterSealer(provider)
-        yield LocalDeadLetterDesk(store, sealer, settings.sources_by_name(), formats)
+        newest = partial(newest_records, settings)
+        yield LocalDeadLetterDesk(store, sealer, settings.sources_by_name(), formats, newest)
 
 
 class LocalDeadLetterDesk:
@@ -56,7 +59,10 @@ class LocalDeadLetterDesk:
         sealer: PayloadSealer,
         sources: dict[str, Any],
         formats: PayloadFormats,
+        newest: Callable[[SourceConfig, int], list[RawRecord]],
     ) -> None:
+        """`newest` reads records of a source again, as `newest_records`."""
+        self._newest_records = newest
         self.newest = store.newest
         self.get = store.get
         self._sealer = sealer
@@ -77,12 +83,43 @@ class LocalDeadLetterDesk:
             value = self._sealer.open(dead_letter.payload, dead_letter.id, dead_letter.position)
         except SealError:
             return _nothing("it cannot be opened by this keyring")
-        if len(value) > MOST_BYTES:
-            return _nothing(f"it has {len(value):,} bytes, and records of up to {MOST_BYTES:,} are shown")
-        event = self._event(RawRecord(dead_letter.source, dead_letter.position, value))
-        payload = _body(value) if event is None else event.payload
+        record = RawRecord(dead_letter.source, dead_letter.position, value)
+        event, spec, shown = self._shown(record, snapshot, etag, sees)
+        wrong = _wrong_paths(dead_letter.reason, spec)
+        cause = shown.cause + [
+            place for place, becomes in shown.becomes.items() if wrong.intersection(becomes)
+        ]
+        is_unread = event is None and shown.payload is not None and dead_letter.reason in _ORDINALS
+        if is_unread and config is not None and config.ordinal:
+            cause += [pointer(*paths.split(config.ordinal.path))] if config.ordinal.path else []
+        return shown._replace(cause=cause)
+
+    def newest_events(
+        self, source: str, most: int, snapshot: MetadataSnapshot, etag: str, sees: Callable[[str], bool]
+    ) -> list[ShownEvent] | None:
+        """Records read from the source again, the newest first, as `record` shows them; None for a source that is not
+        configured. Raises ConfigError, SourceUnavailableError."""
+        config = self._sources.get(source)
+        if config is None:
+            return None
+        found = []
+        for record in self._newest_records(config, most):
+            event, spec, shown = self._shown(record, snapshot, etag, sees)
+            name = f"{spec.name}@{spec.version}" if spec else None
+            found.append(ShownEvent(event.type if event else None, name, *shown[:3]))
+        return found
+
+    def _shown(
+        self, record: RawRecord, snapshot: MetadataSnapshot, etag: str, sees: Callable[[str], bool]
+    ) -> tuple[Event | None, SpecDocument | None, ShownRecord]:
+        size = len(record.value)
+        if size > MOST_BYTES:
+            problem = f"it has {size:,} bytes, and records of up to {MOST_BYTES:,} are shown"
+            return None, None, _nothing(problem)
+        event = self._event(record)
+        payload = _body(record.value) if event is None else event.payload
         if not isinstance(payload, dict | list):
-            return _nothing(f"it has {len(value):,} bytes, which cannot be read as an event")
+            return event, None, _nothing(f"it has {size:,} bytes, which cannot be read as an event")
         with self._lock:
             if self._compiled is None or self._compiled[0] != etag:
                 known = None if self._compiled is None else self._compiled[1]
@@ -91,12 +128,9 @@ class LocalDeadLetterDesk:
             spec = None if event is None else _spec(compiled, event)
             context = {} if event is None else event.context()
             masked = mask(payload, spec, context, compiled.attributes, sees)
-        wrong = _wrong_paths(dead_letter.reason, spec.document if spec else None)
-        cause = masked.culprits + [place for place, becomes in masked.becomes.items() if becomes & wrong]
-        if event is None and config is not None and config.ordinal and dead_letter.reason in _ORDINALS:
-            cause += [pointer(*paths.split(config.ordinal.path))] if config.ordinal.path else []
         becomes = {place: sorted(found) for place, found in masked.becomes.items()}
-        return ShownRecord(masked.document, None, becomes, cause)
+        shown = ShownRecord(masked.document, None, becomes, masked.culprits)
+        return event, spec.document if spec else None, shown
 
     def _event(self, record: RawRecord) -> Event | None:
         reader = self._readers.get(record.source)

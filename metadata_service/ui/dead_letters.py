@@ -159,10 +159,33 @@ def show(request: Request, session: SignedIn, dead_letter: str) -> Response:
         title=found["position"],
         letter=found,
         spec=name,
-        lines=list(_lines(found["payload"], set(found["cause"]), found["becomes"])),
+        lines=record_lines(found),
         editor=f"/ui/specs/{name}/edit?{urlencode({'dead_letter': dead_letter})}" if is_sample else None,
         curl=curl(profiles_source(request).url, f"/v1/dead-letters/{quote(dead_letter, safe='')}"),
     )
+
+
+def record_lines(found: dict[str, Any]) -> list[Line]:
+    """A record as it is shown."""
+    return list(_lines(found["payload"], set(found.get("cause", ())), found["becomes"]))
+
+
+def newest_of(request: Request, session: Session, source: str, event_type: str) -> str:
+    """The newest event of a source, as `sample_of`; empty where there is none. Raises ProfileServiceError."""
+    found = newest_events(request, session, source, event_type, 1)
+    if found and found[0]["payload"] is not None:
+        return json.dumps(stood_in(found[0]["payload"]), indent=2, ensure_ascii=False)
+    return ""
+
+
+def newest_events(
+    request: Request, session: Session, source: str, event_type: str, most: int
+) -> list[dict[str, Any]]:
+    """As policy and the reader's clearance show them. Raises ProfileServiceError."""
+    params = {"limit": most} | ({"event_type": event_type} if event_type else {})
+    with profiles_client(request, session, SCAN_SECONDS) as client:
+        found: list[dict[str, Any]] = client.call("GET", "sources", source, "events", params=params)["items"]
+    return found
 
 
 def sample_of(request: Request, session: Session, dead_letter: str) -> str:

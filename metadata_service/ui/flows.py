@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 
 from idgraph.model.errors import ProfileServiceError
 from idgraph.model.sources import FLOW_NAME
 from metadata_service.storage.sessions import Session
+from metadata_service.ui.dead_letters import newest_events, record_lines
 from metadata_service.ui.page import OwnFields, Polled, SignedIn, curl, render, see_other
 from metadata_service.ui.profiles import profiles_client, profiles_source
 
@@ -18,6 +19,7 @@ router = APIRouter()
 LIST = "/ui/flows"
 Name = Annotated[str, Path(pattern=FLOW_NAME)]
 Act = Literal["pause", "resume"]
+SAMPLED = 5
 
 
 @router.get(LIST)
@@ -39,6 +41,39 @@ def show_list(request: Request, session: Polled) -> Response:
 def show(request: Request, session: Polled, name: Name, done: Act | Literal[""] = "") -> Response:
     """One flow, whose figures the page asks for again every two seconds."""
     return _page(request, session, name, done=done)
+
+
+@router.get(LIST + "/{name}/sources/{source}")
+def watch(
+    request: Request,
+    session: Polled,
+    name: Name,
+    source: Annotated[str, Path(max_length=64)],
+    event_type: Annotated[str, Query(max_length=200)] = "",
+    watched: bool = False,
+) -> Response:
+    """The newest events of a source; while they are watched, the page asks again every three seconds."""
+    problem, events = None, []
+    try:
+        events = newest_events(request, session, source, event_type, SAMPLED)
+    except ProfileServiceError as error:
+        if error.status not in (400, 404, 422):
+            raise
+        problem = str(error)
+    params = {"limit": SAMPLED} | ({"event_type": event_type} if event_type else {})
+    return render(
+        request,
+        "sample.html",
+        session,
+        title=f"Newest events of {source}",
+        flow=name,
+        source=source,
+        event_type=event_type,
+        watched=watched,
+        events=[(each, record_lines(each)) for each in events],
+        problem=problem,
+        curl=curl(profiles_source(request).url, f"/v1/sources/{source}/events", **params),
+    )
 
 
 @router.post(LIST + "/{name}/{act}")

@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from idgraph.model import canonical
-from idgraph.model.errors import SpecError
+from idgraph.model.callers import Scope
+from idgraph.model.errors import ProfileServiceError, SpecError
 from idgraph.model.records import SpecCaseRecord, SpecRecord
 from idgraph.model.specs import NAME_PATTERN, SpecCase, SpecDefinition, SpecStatus
 from idgraph.web.conditional import etag_of, precondition
@@ -25,7 +26,7 @@ from metadata_service.specs import catalogue
 from metadata_service.specs.health import unmapped, uses_of
 from metadata_service.specs.preview import PreviewRecord
 from metadata_service.specs.vocabulary import CompletionList, WordKind
-from metadata_service.ui.dead_letters import sample_of
+from metadata_service.ui.dead_letters import newest_of, sample_of
 from metadata_service.ui.page import OwnFields, SignedIn, curl, may, render, require, see_other
 
 router = APIRouter()
@@ -109,7 +110,8 @@ def edit(
 def edit_again(
     request: Request, session: SignedIn, service: Service, name: Name, fields: OwnFields
 ) -> Response:
-    """The editor, with a draft that is not saved; a test case of the sample is added to it where that is asked for."""
+    """The editor, with a draft that is not saved. By `act` the sample becomes a test case of it, or the newest event that the
+    source has becomes the sample."""
     require(session, "PUT", f"/v1/specs/{name}")
     with service.database.read() as reading:
         record = catalogue.get_spec(reading, name)
@@ -120,12 +122,16 @@ def edit_again(
         sample = json.dumps(first[0], indent=2, ensure_ascii=False) if first else ""
         kept |= {"sample": sample, "is_saved": True}
     text = fields.get("text", spec_text(record.document, "status"))
-    if fields.get("act") == "case":
-        try:
-            text, made = _with_case(service, name, text, kept["sample"])
-        except (DocumentError, SpecError, RefusedRequestError) as error:
-            return show_editor(request, session, record, text, 422, refusal=f"No test case: {error}", **kept)
-        kept["made"] = made
+    try:
+        match fields.get("act"):
+            case "case":
+                text, kept["made"] = _with_case(service, name, text, kept["sample"])
+            case "newest":
+                definition, _ = read_definition_of(name, text)
+                event_type = "" if "*" in definition.event_type else definition.event_type
+                kept["sample"] = newest_of(request, session, definition.source, event_type)
+    except (DocumentError, SpecError, RefusedRequestError, ProfileServiceError) as error:
+        return show_editor(request, session, record, text, 422, refusal=str(error), **kept)
     return show_editor(request, session, record, text, **kept)
 
 
@@ -134,7 +140,7 @@ def _with_case(service: MetadataService, name: str, text: str, sample: str) -> t
     definition, _ = read_definition_of(name, text)
     payload = read_payload(sample)
     if payload is None:
-        raise RefusedRequestError("there is no sample event")
+        raise RefusedRequestError("a test case is made of a sample event, and there is no sample event")
     known = {each.name for each in definition.cases}
     number = next(each for each in count(len(known) + 1) if f"case {each}" not in known)
     wish = api.CaseWish(definition=definition, payload=payload, name=f"case {number}")
@@ -161,6 +167,8 @@ def show_editor(
         title=f"Edit {record.name}",
         record=record,
         text=text,
+        may_sample=request.app.state.profile_source is not None
+        and Scope.OPERATE in session.caller.caller("", None).scopes,
         may_publish=may(session, "POST", f"/v1/specs/{record.name}/status"),
         is_rail=True,
         curl=None,

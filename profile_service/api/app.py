@@ -64,6 +64,7 @@ def create_app(service: ProfileService, rate: RateLimit | None = None) -> FastAP
         contacts.router,
         dead_letters.router,
         flows.router,
+        flows.sources_router,
         health.router,
         households.issuing,
         households.reading,

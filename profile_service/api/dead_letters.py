@@ -24,6 +24,16 @@ class ShownRecord(NamedTuple):
     cause: list[str]
 
 
+class ShownEvent(NamedTuple):
+    """An event as its reader may see it: its type, the spec in force that maps it, and the same as of a dead letter."""
+
+    type: str | None
+    spec: str | None
+    payload: Any
+    problem: str | None
+    becomes: dict[str, list[str]]
+
+
 class DeadLetterDesk(Protocol):
     """The dead letters of the flows on this machine. Safe for several threads; raises StoreError."""
 
@@ -36,6 +46,9 @@ class DeadLetterDesk(Protocol):
         etag: str,
         sees: Callable[[str], bool],
     ) -> ShownRecord: ...
+    def newest_events(
+        self, source: str, most: int, snapshot: MetadataSnapshot, etag: str, sees: Callable[[str], bool]
+    ) -> list[ShownEvent] | None: ...
 
 
 class DeadLetterFilter(BaseModel):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -46,10 +46,7 @@ def ends(
         "group.id": "idgraph-lag",
         "enable.auto.commit": False,
     }
-    try:
-        consumer = Consumer(settings)
-    except KafkaException as error:
-        raise ConfigError(f"[kafka] producer: librdkafka refuses it ({error.args[0].name()})") from None
+    consumer = _consumer(settings)
     try:
         return _ends(consumer, partitions)
     finally:
@@ -78,6 +75,7 @@ SILENT_SECONDS = 60.0
 """How long nothing may come before the cluster counts as away."""
 
 _AT_ONCE = 1000
+MOST_PARTITIONS = 32
 _GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError.UNKNOWN_TOPIC_OR_PART)
 
 
@@ -115,16 +113,49 @@ class KafkaRanges:
         Raises FlowStoppedError for those that are gone, SourceUnavailableError when the cluster is away, ConfigError
         for options that librdkafka refuses.
         """
-        try:
-            consumer = Consumer(self._settings)
-        except KafkaException as error:
-            raise ConfigError(f"[kafka] producer: librdkafka refuses it ({error.args[0].name()})") from None
+        consumer = _consumer(self._settings)
         try:
             first = OFFSET_BEGINNING if since is None else since
             consumer.assign([TopicPartition(topic, partition, first)])
             yield from _until(consumer, until, f"topic {topic}, partition {partition}")
         finally:
             consumer.close()
+
+    def newest(self, is_meant: Callable[[str], bool], most: int) -> list[tuple[str, int, ReadRecord]]:
+        """The last `most` records of each partition, of at most `MOST_PARTITIONS`, with topic and partition. Raises
+        SourceUnavailableError when the cluster is away, ConfigError."""
+        consumer = _consumer(self._settings)
+        found: list[tuple[str, int, ReadRecord]] = []
+        try:
+            known = consumer.list_topics(timeout=ANSWER_SECONDS).topics
+            places = [
+                TopicPartition(name, n) for name in known if is_meant(name) for n in known[name].partitions
+            ]
+            starts = []
+            for place in places[:MOST_PARTITIONS]:
+                low, end = consumer.get_watermark_offsets(place, ANSWER_SECONDS) or (0, 0)
+                if low < end:
+                    starts.append(TopicPartition(place.topic, place.partition, max(low, end - most)))
+            consumer.assign(starts)
+            waited, deadline = len(starts), time.monotonic() + ANSWER_SECONDS
+            while waited and time.monotonic() < deadline:
+                for each in _arrived(consumer):
+                    error = each.error()
+                    waited -= error is not None and error.code() == KafkaError._PARTITION_EOF
+                    if error is None:
+                        found.append((each.topic(), each.partition(), _record(each)))
+        except KafkaException as error:
+            raise SourceUnavailableError(f"Kafka does not answer ({error.args[0].name()})") from None
+        finally:
+            consumer.close()
+        return found
+
+
+def _consumer(settings: dict[str, str | int | float | bool]) -> Consumer:
+    try:
+        return Consumer(settings)
+    except KafkaException as error:
+        raise ConfigError(f"[kafka] producer: librdkafka refuses it ({error.args[0].name()})") from None
 
 
 def _until(consumer: Consumer, until: int, place: str) -> Iterator[ReadRecord]:

@@ -12,7 +12,10 @@ from urllib.request import urlopen
 
 import pytest
 
+from idgraph.app.newest_records import newest_records
+from idgraph.app.settings.document import load
 from idgraph.model.errors import FlowStoppedError, SourceUnavailableError
+from ingestion.sources.kafka.envelope import payload_of
 from sinks.http.metadata import MetadataClient
 from tests.docs.test_identity_doc import tombstone_specs
 from tests.installation import Installation, Shop, kill_tree, retail, until
@@ -46,6 +49,25 @@ def publish(installation: Installation) -> None:
         file.write_bytes(b"".join(retail(source)[:events]))
         done = installation.command("publish", source, str(file), "--key", KEYS[source])
         assert f"published {events} events" in done.stderr.decode()
+
+
+def test_the_newest_records_of_topics_are_read_for_somebody_who_looks(tmp_path: Path, kafka: Kafka) -> None:
+    kafka.create("clicks", "other", partitions=3)
+    for number in range(20):
+        kafka.produce(
+            "clicks", b'{"n": %d}' % number, partition=number % 2, timestamp=1_700_000_000_000 + number
+        )
+    kafka.produce_in_transactions("clicks", b'{"n": "last"}')
+    kafka.produce("other", b"{}")
+    file = tmp_path / "idgraph.toml"
+    source = '[[sources]]\nkind = "kafka"\nname = "web"\ntopic_pattern = "cl.*"\n'
+    file.write_text(f'[kafka]\nbootstrap_servers = "{kafka.bootstrap_servers}"\n{source}')
+    settings = load(file)
+    found = newest_records(settings, settings.sources_by_name()["web"], 4)
+    assert [payload_of(each.value) for each in found] == [
+        b'{"n": "last"}',
+        *(b'{"n": %d}' % n for n in (19, 18, 17)),
+    ]
 
 
 def test_the_same_export_as_from_files(

@@ -64,7 +64,7 @@ def profiles(folder: Path) -> Iterator[str]:
     with closing(SqliteDeadLetters(folder / "dead-letters.db")) as store:
         store.put(pipeline.map(order(order_id=None), raw(b"{")).dead_letters)
         flows = reported_flow(folder)
-        desk = LocalDeadLetterDesk(store, pipeline.sealer, pipeline.sources, pipeline.formats)
+        desk = LocalDeadLetterDesk(store, pipeline.sealer, pipeline.sources, pipeline.formats, lambda *_: [])
         rights = Rights(dead_letters=desk, flows=flows, operations=ScriptedOperations(snapshot))
         with served_here(pipeline, callers, rights=rights) as served:
             yield served.url

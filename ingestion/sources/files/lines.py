@@ -110,6 +110,23 @@ def read_records(
         yield DamagedRecord(record, DeadLetterReason.CORRUPT_SOURCE, detail, file=str(path))
 
 
+def last_lines(
+    path: Path, root: Path, follow_links: bool, closed: Sequence[Path], most_bytes: int
+) -> list[bytes]:
+    """The last whole lines of a file, as far as they are in so many bytes at its end; of a compressed one, in so many at its
+    beginning. None where `read_records` would give damage."""
+    try:
+        with _open(path, root, follow_links, closed) as file, _unpacked(path, file) as stream:
+            skipped = 0 if path.suffix == ".gz" else max(0, size_of(path) - most_bytes)
+            file.seek(skipped)
+            content = stream.read(most_bytes)
+    except (_Damage, OSError, EOFError, zlib.error):
+        return []
+    is_cut = path.suffix == ".gz" and len(content) == most_bytes
+    lines = content.removeprefix(_BOM).split(b"\n")[bool(skipped) : -1 if is_cut else None]
+    return [each for each in lines if each and not each.isspace()]
+
+
 def unread(path: Path, source: str, root: Path, shown: Callable[[str], str], reason: str) -> DamagedRecord:
     """A file of which nothing was read, since `reason`; the others as for `read_records`."""
     record = RawRecord(source, _position(_name(path, root, shown), 1), b"")

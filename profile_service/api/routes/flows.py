@@ -5,17 +5,19 @@ from __future__ import annotations
 import time
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Response
+from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from idgraph.model.errors import ConfigError, SourceUnavailableError
 from idgraph.model.flows import FlowPause, FlowReport, FlowState
 from idgraph.model.sources import FLOW_NAME
-from idgraph.web.refusals import ClashError, UnknownSubjectError
+from idgraph.web.refusals import ClashError, RefusedRequestError, UnknownSubjectError
 from profile_service.api.documents import answer
 from profile_service.api.rights import required
 from profile_service.api.routes.dead_letters import Operator
 from profile_service.api.service import LONGEST_PURPOSE, ProfileService, Service
 
+MOST_SAMPLED = 50
 STALE_SECONDS = 10.0
 """A flow reports each second."""
 
@@ -84,6 +86,41 @@ def resume(name: Name, body: FlowAct, service: Service, caller: Operator) -> Res
     if not required(service.rights.flows).resume(name):
         raise ClashError("the flow is not paused")
     return answer(_document(service, name))
+
+
+class SourceEvents(BaseModel):
+    """The newest events of a source as the flow takes them, as far as policy and the caller's clearance show them: each payload
+    as of a dead letter, with the spec in force that maps it, and the attributes that its values become."""
+
+    items: list[dict[str, Any]]
+
+
+sources_router = APIRouter(prefix="/v1/sources", tags=["flows"])
+
+
+@sources_router.get("/{source}/events", response_model=SourceEvents)
+def newest_events(
+    source: Annotated[str, Path(max_length=64)],
+    service: Service,
+    caller: Operator,
+    event_type: Annotated[str | None, Query(max_length=200, description="Only of this type.")] = None,
+    limit: Annotated[int, Query(ge=1, le=MOST_SAMPLED)] = 5,
+) -> Response:
+    """The newest events of a source, read from its files or topics again: flows are not slowed. Of one type, it looks at the
+    newest 200. 404 for a source that is not configured here."""
+    edition = service.following.edition()
+    most = limit if event_type is None else 200
+    sees = service.reader(caller).sees
+    try:
+        found = required(service.rights.dead_letters).newest_events(
+            source, most, edition.snapshot, edition.etag, sees
+        )
+    except (ConfigError, SourceUnavailableError) as error:
+        raise RefusedRequestError(f"no event of {source} can be shown: {error}") from None
+    if found is None:
+        raise UnknownSubjectError("no source has this name in the configuration of this service")
+    chosen = [each for each in found if event_type in (None, each.type)]
+    return answer({"items": [each._asdict() for each in chosen[:limit]]})
 
 
 def _document(service: ProfileService, name: str) -> dict[str, Any]:

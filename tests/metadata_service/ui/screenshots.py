@@ -36,6 +36,7 @@ SHOWN = {
     "rules": "/ui/rules?from=0",
     "explain": "/ui/profiles/user_id:3474/explain?with=anonymous_id:609db510",
     "flow": "/ui/flows/shop",
+    "sample": "/ui/flows/shop/sources/segment",
     "dead-letters": "/ui/dead-letters",
     "dead-letter": "/ui/dead-letters?reason=transform_failed",
     "users": "/ui/users",

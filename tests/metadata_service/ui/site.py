@@ -19,6 +19,7 @@ from idgraph.app.flow_folders import FlowFolders
 from idgraph.model.events import RawRecord
 from idgraph.model.identifiers import Identifier
 from idgraph.model.schema_changes import SchemaChange
+from idgraph.model.sources import SourceConfig
 from idgraph.web.audit import PURPOSE, AuditLog
 from idgraph.web.server import serving
 from metadata_service.api.app import create_app
@@ -190,7 +191,11 @@ def whole_site(folder: Path) -> Iterator[Whole]:
 
         operations = ScriptedOperations(lambda: following.edition().snapshot)
         letters = stack.enter_context(closing(SqliteDeadLetters(folder / "dead-letters.db")))
-        desk = LocalDeadLetterDesk(letters, pipeline.sealer, pipeline.sources, pipeline.formats)
+
+        def newest(source: SourceConfig, most: int) -> list[RawRecord]:
+            return [raw(EVENT, source="segment")][:most] if source.name == "segment" else []
+
+        desk = LocalDeadLetterDesk(letters, pipeline.sealer, pipeline.sources, pipeline.formats, newest)
         service = ProfileService(
             pipeline,
             following,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import json
 import time
 from typing import Any
 
@@ -76,6 +78,35 @@ def test_pause_and_resume_with_a_reason(whole: Whole, operator: Person) -> None:
     operator.post(f"{LIST}/shop/pause", {"reason": "again"}, 409)
     assert "Resumed" in operator.post(f"{LIST}/shop/resume", {"reason": "done"})
     assert not folders.is_paused("shop")
+
+
+def test_the_newest_events_of_a_source_are_shown_masked(whole: Whole, operator: Person) -> None:
+    report_of(whole)
+    page = operator.get(f"{LIST}/shop/sources/segment")
+    assert "shop-segment@1" in page
+    assert "ictoria" not in page
+    assert "is sealed" in page
+    assert "every 3s" not in page
+    assert "every 3s" in operator.get(f"{LIST}/shop/sources/segment?watched=true")
+    assert "No event" in operator.get(f"{LIST}/shop/sources/orders")
+    assert "of this type" in operator.get(f"{LIST}/shop/sources/segment?event_type=none")
+    assert "no source has this name" in operator.get(f"{LIST}/shop/sources/nowhere")
+    viewer = whole.site.signed_in(Role.VIEWER)
+    viewer.get(f"{LIST}/shop/sources/segment", 403)
+
+
+def test_the_editor_takes_the_newest_event_as_its_sample(whole: Whole, operator: Person) -> None:
+    edit = "/ui/specs/shop-segment/edit"
+    text = json.dumps(whole.site.api().get("/v1/specs/shop-segment").json()["document"])
+    definition = {
+        name: value for name, value in json.loads(text).items() if name not in ("version", "created")
+    }
+    fields = {"act": "newest", "text": json.dumps(definition), "sample": "", "etag": ""}
+    page = html.unescape(operator.post(edit, fields))
+    assert '"event": "Purchase"' in page
+    assert "ictoria" not in page
+    elsewhere = fields | {"text": json.dumps(definition | {"source": "nowhere"})}
+    assert "no source has this name" in operator.post(edit, elsewhere, 422)
 
 
 def test_without_the_scope_a_page_says_how_to_get_it(whole: Whole) -> None:

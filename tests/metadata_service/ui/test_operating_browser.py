@@ -67,6 +67,14 @@ def test_a_flow_is_paused_and_resumed(page: Page, whole: Whole) -> None:
     page.get_by_role("link", name="shop").click()
     page.get_by_text("taken to readable").wait_for()
     assert axe_violations(page) == []
+    page.get_by_role("link", name="Newest events of").first.click()
+    page.get_by_role("link", name="Watch").click()
+    page.get_by_role("link", name="Stop watching").wait_for()
+    assert axe_violations(page) == []
+    page.goto("/ui/flows/shop/sources/segment?watched=true")
+    page.get_by_text("is sealed").first.wait_for()
+    assert axe_violations(page) == []
+    page.goto("/ui/flows/shop")
     page.get_by_label("Reason").fill("the store moves")
     page.get_by_role("button", name="Pause shop").click()
     page.get_by_text("Paused by").wait_for()

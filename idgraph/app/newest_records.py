@@ -1,0 +1,66 @@
+"""The newest records of a source, read again from its files or topics for somebody who looks; the flow is not asked."""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections.abc import Iterator
+from itertools import islice
+
+from idgraph.app.settings.document import Settings
+from idgraph.jobs.archive import archive_files
+from idgraph.model.errors import ConfigError
+from idgraph.model.events import RawRecord
+from idgraph.model.kafka import KafkaSource
+from idgraph.model.sources import FileSource, SourceConfig
+from ingestion.sources.files.lines import last_lines
+from ingestion.sources.files.taken import folder_of, path_below
+
+MOST_FILES = 5
+MOST_BYTES = 4 << 20
+"""Of each file."""
+
+
+def newest_records(settings: Settings, source: SourceConfig, most: int) -> list[RawRecord]:
+    """At most so many, the newest first. Raises ConfigError where they cannot be read, SourceUnavailableError."""
+    if source.decryptor is not None:
+        raise ConfigError(
+            "its records are encrypted, and a sample does not ask the service that decrypts them"
+        )
+    found = (
+        _in_files(settings, source) if isinstance(source, FileSource) else _in_topics(settings, source, most)
+    )
+    return list(islice(found, most))
+
+
+def _in_files(settings: Settings, source: FileSource) -> Iterator[RawRecord]:
+    folder = folder_of(source)
+    own = (settings.directory, settings.keyring_file())
+    closed = [each for each in own if path_below(each, folder) is None]
+    newest = heapq.nlargest(MOST_FILES, archive_files(source), key=lambda each: each.stat().st_mtime_ns)
+    for file in newest:
+        for line in reversed(last_lines(file, folder, source.follow_links, closed, MOST_BYTES)):
+            # Names of files may be personal data, and the number of a line read from the end is not known.
+            yield RawRecord(source.name, f"file:{folder.name}", line)
+
+
+def _in_topics(settings: Settings, source: SourceConfig, most: int) -> Iterator[RawRecord]:
+    try:
+        from sinks.kafka.topics import KafkaRanges
+    except ModuleNotFoundError:
+        raise ConfigError("it needs confluent-kafka beside this service (the extra `kafka`)") from None
+    from ingestion.sources.kafka.records import KafkaRecords
+
+    assert isinstance(source, KafkaSource)  # noqa: S101 - the other kind has files
+    topics, pattern = source.topics, re.compile(source.topic_pattern or "(?!)")
+    ranges = KafkaRanges(settings.kafka.bootstrap_servers, settings.kafka.producer_options())
+    found = ranges.newest(lambda topic: topic in topics or pattern.fullmatch(topic) is not None, most)
+    found.sort(key=lambda each: each[2].timestamp, reverse=True)
+    rows = [(topic, partition, number, 0) for number, (topic, partition, _) in enumerate(found)]
+    reader = KafkaRecords(
+        {source.name: source},
+        settings.flow.max_event_bytes,
+        rows,
+        lambda _, __, number, ___: [found[number or 0][2]],
+    )
+    return (each for each in reader.records() if isinstance(each, RawRecord))
