@@ -79,6 +79,8 @@ def worker_plan(settings: Settings) -> WorkerPlan:
         **decryptors_config(settings),
         **ranges_config(settings),
     }
+    if settings.production is not None:
+        reported["production"] = worker_config(settings.production) | keys_config(settings.production)
     return WorkerPlan(
         settings.flow,
         settings.sources_by_name(),
@@ -93,6 +95,7 @@ def worker_plan(settings: Settings) -> WorkerPlan:
 def open_resources(settings: str) -> WorkerResources:
     """Open the adapters; runs in workers as well as in commands."""
     from idgraph.app.adapters.inputs import open_decryptors, open_formats, open_ranges
+    from idgraph.app.adapters.production import ErasedInProduction, SandboxBlindIndex
     from ingestion.spark.workers import WorkerResources
     from transforms.privacy.blind_index import BlindIndex
     from transforms.privacy.protected_names import TombstoneNames
@@ -103,18 +106,20 @@ def open_resources(settings: str) -> WorkerResources:
     provider = open_provider(reported)
     names = TombstoneNames(provider)
     store, key_store = open_profiles(reported, names), open_data_keys(reported)
+    erased = ErasedInProduction(reported["production"]) if "production" in reported else None
     return WorkerResources(
         store=store,
         index=open_index(reported, names),
         dead_letters=open_dead_letters(reported, provider),
         data_keys=DataKeys(provider, key_store),
-        blind_index=BlindIndex(provider),
+        blind_index=SandboxBlindIndex(provider, erased) if erased else BlindIndex(provider),
         sealer=DeadLetterSealer(provider),
         block_keys=ShuffleBlockKeys(provider),
         formats=open_formats(reported),
         decryptors=open_decryptors(reported),
         read_range=open_ranges(reported),
         consumed=charged(store, key_store),
+        elsewhere=erased,
     )
 
 
@@ -132,6 +137,8 @@ def opened(settings: Settings) -> Iterator[WorkerResources]:
             resources.decryptors,
         ):
             stack.callback(opened_one.close)
+        if resources.elsewhere is not None:
+            stack.callback(resources.elsewhere.close)
         with closing(open_data_keys(worker_config(settings))) as key_store:
             require_whole(worker_config(settings), resources.store, key_store)
         yield resources

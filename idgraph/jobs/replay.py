@@ -97,7 +97,7 @@ class Replay(PagedJob):
             resources.blind_index,
             self._writer,
             time.time,
-            resources.store.tombstones,
+            resources.tombstones,
             resources.formats,
         )
         self._store = resources.store

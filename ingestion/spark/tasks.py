@@ -164,7 +164,7 @@ def _mapped(
         tools.data_keys,
         tools.blind_index,
         DeadLetterWriter(tools.sealer),
-        tombstones=tools.store.tombstones,
+        tombstones=tools.tombstones,
         formats=tools.formats,
     )
     read = record_reader(plan, tools, rows, order.is_last)

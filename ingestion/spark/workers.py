@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from idgraph.model.counts import BatchCounts
 from idgraph.model.dead_letters import DeadLetters
 from idgraph.model.index import IndexRules, ProfileIndex
 from idgraph.model.sources import FlowConfig, SourceConfig
 from idgraph.model.store import ProfileStore
+from idgraph.model.tombstones import Tombstone
 from idgraph.projection.projection import Projection
 from ingestion.sources.payload_formats import PayloadFormats
 from ingestion.stages.dead_letters import PayloadSealer
@@ -23,6 +24,13 @@ from ingestion.stages.orphaned_keys import KeyGuard, OrphanedKeys
 from transforms.privacy.blind_index import BlindIndex
 from transforms.privacy.record_sealing import ShuffleBlockKeys
 from transforms.privacy.sealing import DataKeys
+
+
+class OtherTombstones(Protocol):
+    """The tombstones of another store, by the ids that events have here."""
+
+    def tombstones(self, ids: Iterable[str]) -> Mapping[str, Tombstone]: ...
+    def close(self) -> None: ...
 
 
 @dataclass(slots=True)
@@ -42,6 +50,18 @@ class WorkerResources:
     """As `ingestion.sources.kafka.records.ReadRange`; None where nothing can."""
     consumed: Callable[[], BatchCounts] = BatchCounts
     """Read and write units that the stores have charged for since this was last asked."""
+    elsewhere: OtherTombstones | None = None
+    """Those that refuse events beside the store's: in a sandbox, production's."""
+
+    def tombstones(self, ids: Iterable[str]) -> Mapping[str, Tombstone]:
+        """What refuses the events of these fragments, which were named just now."""
+        if self.elsewhere is None:
+            return self.store.tombstones(ids)
+        wanted = list(ids)
+        own, others = self.store.tombstones(wanted), self.elsewhere.tombstones(wanted)
+        # Only when they end: the version is that of the other store's fragment.
+        ends = {name: Tombstone(each.until, 0) for name, each in others.items()}
+        return own | {name: each.joined(own.get(name, each)) for name, each in ends.items()}
 
     def projection(self, rules: Callable[[], IndexRules]) -> Projection:
         """Of the store and its index; `rules` returns those of the newest snapshot."""

@@ -38,7 +38,12 @@ Copied = TypeVar("Copied")
 def create_sandbox(
     database: Database, folder: SandboxFolder, name: str, actor: str, reason: str
 ) -> SandboxRecord:
-    """Copy what is in force now. Raises ClashError for a name that is taken."""
+    """Copy what is in force now. Raises ClashError for a name that is taken, StoreError."""
+    with folder.lock():
+        return _created(database, folder, name, actor, reason)
+
+
+def _created(database: Database, folder: SandboxFolder, name: str, actor: str, reason: str) -> SandboxRecord:
     others = folder.list()
     if any(each.name == name for each in others):
         raise ClashError(f"there is a sandbox {name} already")

@@ -6,12 +6,13 @@ import builtins
 import json
 import re
 import shutil
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from idgraph.files import write_atomically
+from idgraph.files import file_lock, write_atomically
 from idgraph.model.errors import StoreError
 from idgraph.model.sandboxes import NAME_OF_SANDBOX, SandboxRecord
 from idgraph.web.refusals import UnknownSubjectError
@@ -54,6 +55,13 @@ class SandboxFolder:
     def base(self, name: str) -> dict[str, str]:
         """The digests of what was copied, by item."""
         return dict(json.loads((self.place(name) / _BASE).read_bytes()))
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """While a sandbox is made or deleted: two makers would share a name, or ports."""
+        self._folder.parent.mkdir(0o700, parents=True, exist_ok=True)
+        with file_lock(self._folder.with_suffix(".lock")):
+            yield
 
     def begin(self, name: str) -> Path:
         """An empty folder for a sandbox that `finish` completes; what an interrupted copy left is removed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -244,3 +245,16 @@ def test_an_interrupted_copy_is_no_sandbox(site: Site) -> None:
     (site.folder / "try" / "metadata.db").write_text("half")
     assert site.admin.get("/v1/sandboxes").json() == {"items": []}
     assert made(site.admin)["name"] == "try"
+
+
+def test_two_who_make_one_at_once_share_neither_name_nor_ports(site: Site) -> None:
+    """Found by review: the second removed the folder that the first was writing."""
+    names = ["one", "one", "two", "one", "three"]
+    with ThreadPoolExecutor(len(names)) as pool:
+        made = list(pool.map(lambda name: site.admin.post("/v1/sandboxes", json={"name": name}), names))
+    assert sorted(each.status_code for each in made) == [201, 201, 201, 409, 409]
+    known = site.admin.get("/v1/sandboxes").json()["items"]
+    assert [each["name"] for each in known] == ["one", "three", "two"]
+    assert len({each["number"] for each in known}) == 3
+    for each in known:
+        assert site.admin.get(f"/v1/sandboxes/{each['name']}/comparison").json()["items"] == []

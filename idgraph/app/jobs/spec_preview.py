@@ -122,7 +122,7 @@ def spec_preview(
             StoredNames(snapshot, resources.blind_index).identifier,
             StoredNames(changed, resources.blind_index).identifier,
         ),
-        resources.store.tombstones,
+        resources.tombstones,
         sample,
         reveals,
         keep,

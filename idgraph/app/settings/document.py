@@ -216,6 +216,12 @@ class Settings(BaseModel):
     sources: tuple[Source, ...] = Field(default=(), description="Sources of the flow, as [[sources]].")
     _file: Path | None = PrivateAttr(default=None)
     _sandbox: str = PrivateAttr(default="")
+    _production: Settings | None = PrivateAttr(default=None)
+
+    @property
+    def production(self) -> Settings | None:
+        """Those of production, in a sandbox."""
+        return self._production
 
     @property
     def file(self) -> Path | None:

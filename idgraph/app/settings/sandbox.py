@@ -47,7 +47,7 @@ def in_sandbox(settings: Settings, name: str) -> Settings:
             "metrics": MetricsSettings(),
         }
     )
-    found._sandbox = name
+    found._sandbox, found._production = name, settings
     return found
 
 

@@ -107,7 +107,9 @@ def promote(name: Name, wanted: SandboxPromotion, service: Service, caller: Acti
 @router.delete("/{name}", status_code=204)
 def delete(name: Name, service: Service, actor: Actor, reason: Reason = "") -> Response:
     """Remove a sandbox with all its profiles, keys first."""
-    folder_of(service).delete(name)
+    folder = folder_of(service)
+    with folder.lock():
+        folder.delete(name)
     _note(service, actor, reason, name, "deleted")
     return Response(status_code=204)
 
