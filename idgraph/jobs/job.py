@@ -188,7 +188,8 @@ class JobRunner:
                 progress.notes = kept.get("notes", {})
             else:
                 point, progress = {}, Progress()
-            progress.total, progress.unit, progress.resumed = plan.total, plan.unit, plan.resumes
+            progress.total = max(plan.total, progress.done)
+            progress.unit, progress.resumed = plan.unit, plan.resumes
             progress.begun_at, progress.begun_done = int(time.time() * 1000), progress.done
             run = Run(job, record.id, plan, progress, point, pace or Pace(), self._keep)
             self._keep(run)

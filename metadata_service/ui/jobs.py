@@ -13,7 +13,7 @@ from idgraph.client import AsyncProfilesClient
 from idgraph.model.errors import ProfileServiceError
 from idgraph.model.jobs import JobKind, JobState
 from metadata_service.storage.sessions import Session
-from metadata_service.ui.page import OwnFields, Polled, SignedIn, curl, render, see_other
+from metadata_service.ui.page import OwnFields, Polled, SignedIn, curl, in_words, render, see_other
 from metadata_service.ui.profiles import profiles_client, profiles_source
 
 router = APIRouter()
@@ -130,7 +130,8 @@ class _Download(Response):
 
 def subject(job: dict[str, Any]) -> str:
     """What a job works on, in words."""
-    what = {name.replace("_", " "): value for name, value in job["what"].items() if value}
+    digests = ("protection", "definition")
+    what = {in_words(name): value for name, value in job["what"].items() if value and name not in digests}
     return ", ".join(name if value is True else f"{name} {value}" for name, value in what.items())
 
 

@@ -142,6 +142,12 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
 
 
+def in_words(name: str) -> str:
+    """The name of a count as people read it: `drift/different` is `drift: different`."""
+    what, _, part = name.partition("/")
+    return what.replace("_", " ") + (f": {part}" if part else "")
+
+
 def mark(source: str) -> str:
     """The two characters that stand for a source."""
     return (source[:2] or "?").upper()
@@ -169,7 +175,16 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=lambda value: visible(value) if type(value) is str else value,
     )
-    made: tuple[Callable[..., Any], ...] = (as_json, as_time, as_typed, duration, mark, ordinal_time, tint)
+    made: tuple[Callable[..., Any], ...] = (
+        as_json,
+        as_time,
+        as_typed,
+        duration,
+        in_words,
+        mark,
+        ordinal_time,
+        tint,
+    )
     found.filters.update({each.__name__: each for each in made}, segment=lambda text: quote(text, safe=""))
     found.globals.update(static=static_url)
     return found

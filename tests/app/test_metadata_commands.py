@@ -224,14 +224,29 @@ def test_of_several_attributes_it_is_said_which_are_not_applied_and_where_the_mi
     result = served("attributes", "apply", file, more)
 
     assert (result.exit_code, result.stdout) == (1, "")
-    reported, where = result.stderr.splitlines()
-    assert reported == "1 of 3 applied; not applied: tags, zz.ok2"
+    where, reported = result.stderr.splitlines()
+    assert reported == "2 of 3 applied; not applied: tags"
     column = 2 + tags.index('"searchable"')
     assert where == (
         f"error: {file}:2:{column}: /1/encryption: an array has no "
         "blind index: searchable attributes are found by one whole value (take protected)"
     )
-    assert [each["path"] for each in served.json("attributes", "search", "--json")] == ["zz.ok1"]
+    assert [each["path"] for each in served.json("attributes", "search", "--json")] == ["zz.ok1", "zz.ok2"]
+
+
+def test_all_refused_attributes_are_reported_at_once(served: CommandLine) -> None:
+    file = served.folder / "some.json"
+    wrong = {"data_type": "array", "encryption": "searchable"}
+    file.write_text(
+        json.dumps([{"path": "a", **wrong}, {"path": "b", "data_type": "string"}, {"path": "c", **wrong}])
+    )
+
+    result = served("attributes", "apply", file)
+
+    first, second, reported = result.stderr.splitlines()
+    assert (result.exit_code, "/0/encryption" in first, "/2/encryption" in second) == (1, True, True)
+    assert reported == "1 of 3 applied; not applied: a, c"
+    assert [each["path"] for each in served.json("attributes", "search", "--json")] == ["b"]
 
 
 def test_an_attribute_that_a_file_defines_twice_is_refused_with_both_places(served: CommandLine) -> None:
@@ -255,7 +270,7 @@ def test_an_attribute_that_waits_for_a_second_person_is_reported_also_when_a_lat
     wrong = {**sealed, "path": "b", "encryption": "searchable"}
     file.write_text(json.dumps([{**sealed, "path": "c"}, {**sealed, "encryption": "none"}, wrong]))
 
-    waits, reported, where = served("attributes", "apply", file).stderr.splitlines()
+    waits, where, reported = served("attributes", "apply", file).stderr.splitlines()
 
     assert "idgraph attributes approve 1" in waits
     assert reported == "1 of 3 applied; not applied: b"

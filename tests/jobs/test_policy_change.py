@@ -22,6 +22,7 @@ from idgraph.model.jobs import JobState
 from idgraph.model.queries import FullText, Query
 from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
 from idgraph.model.store import FragmentWrite, ProfileStore, StoredFragment
+from idgraph.projection.projection import Projected, Projection
 from idgraph.snapshot_file import PinnedSnapshot
 from ingestion.spark.sent_snapshots import BatchPins
 from sinks.sqlite.jobs import SqliteJobLog
@@ -285,6 +286,26 @@ def test_a_failure_is_reported_and_tried_again(
         eventually(lambda: beside.kept() == protection_of(AFTER))
     assert "not sealed yet" in caplog.text
     assert "canary" not in caplog.text
+
+
+def test_a_page_that_failed_is_counted_once(beside: Beside, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = itertools.count(1)
+    sweep = Projection.sweep
+
+    def failing(projection: Projection) -> Projected:
+        if next(calls) in (2, 4):
+            raise StoreError("the disk is full")
+        return sweep(projection)
+
+    monkeypatch.setattr(Projection, "sweep", failing)
+    with beside.sealing():
+        eventually(lambda: beside.kept() == protection_of(AFTER))
+    states = [(each.state, each.progress) for each in beside.jobs.scan()]
+    assert all(progress.done <= progress.total for _, progress in states), states
+    (last, *_) = states
+    assert last[0] is JobState.DONE
+    assert last[1].done == last[1].total
+    assert last[1].counts["fragments"] == MANY - 1
 
 
 CHANGES: list[tuple[str, MetadataSnapshot, bool]] = [

@@ -22,7 +22,7 @@ from idgraph.app.terminal import (
     report_warnings,
     visible_lines,
 )
-from idgraph.model.errors import ApprovalNeededError, MetadataError, RefusedError
+from idgraph.model.errors import ApprovalNeededError, RefusedError
 
 if TYPE_CHECKING:
     from idgraph.model.attributes import AttributeMetadata
@@ -123,8 +123,8 @@ def apply_attributes(
 ) -> None:
     """Declare or change attributes. An unchanged definition makes no new version.
 
-    It stops at the first refused definition and lists those not applied. An edit that weakens protection waits
-    for a second person (exit code 1). New values of a newly protected attribute are sealed within seconds;
+    Definitions that the service refuses are listed, and the others applied (exit code 1). An edit that weakens protection
+    waits for a second person (exit code 1). New values of a newly protected attribute are sealed within seconds;
     `idgraph seal` seals stored ones.
     """
     from metadata_service.documents.reading import read_attributes
@@ -133,34 +133,32 @@ def apply_attributes(
         given = [placed for file in files for placed in read_attributes(file)]
         for placed in given:
             report_warnings(placed.file.file, placed.warnings())
-        waiting: list[ApprovalNeededError] = []
-        with wiring.metadata_client(settings_of(context)) as client:
-            for number, placed in enumerate(given):
-                try:
-                    client.put_attribute(placed.definition, reason)
-                except ApprovalNeededError as error:
-                    waiting.append(error)
-                except MetadataError as error:
-                    _report_stopped(given, number, waiting)
-                    problem = error.problem if isinstance(error, RefusedError) else None
-                    raise placed.refused(problem) if problem else error from None
-        print(f"{counted(len(given) - len(waiting), 'attribute')} applied")
-        for each in waiting:
-            print(visible_lines(str(each)), file=sys.stderr)
-        if waiting:
+        left = list(given)
+        waiting: list[str] = []
+        refused: list[tuple[PlacedAttribute, str]] = []
+        try:
+            with wiring.metadata_client(settings_of(context)) as client:
+                for placed in given:
+                    try:
+                        client.put_attribute(placed.definition, reason)
+                    except ApprovalNeededError as error:
+                        waiting.append(str(error))
+                    except RefusedError as error:
+                        shown = placed.refused(error.problem) if error.problem else error
+                        refused.append((placed, f"error: {shown}"))
+                    left.remove(placed)
+        finally:
+            for message in (*waiting, *(message for _, message in refused)):
+                print(visible_lines(message), file=sys.stderr)
+            missing = ", ".join(each.definition.path for each in (*(each for each, _ in refused), *left))
+            if missing and len(given) > 1:
+                done = len(given) - len(waiting) - len(refused) - len(left)
+                rest = escape_control_chars(missing)
+                print(f"{done} of {len(given)} applied; not applied: {rest}", file=sys.stderr)
+        if not refused:
+            print(f"{counted(len(given) - len(waiting), 'attribute')} applied")
+        if waiting or refused:
             raise typer.Exit(Exit.FAILED)
-
-
-def _report_stopped(given: list[PlacedAttribute], done: int, waiting: list[ApprovalNeededError]) -> None:
-    """Report the result of several definitions, of which the one after the first `done` failed."""
-    for each in waiting:
-        print(visible_lines(str(each)), file=sys.stderr)
-    if len(given) > 1:
-        left = ", ".join(placed.definition.path for placed in given[done:])
-        print(
-            f"{done - len(waiting)} of {len(given)} applied; not applied: {escape_control_chars(left)}",
-            file=sys.stderr,
-        )
 
 
 @commands.command("confirm")

@@ -84,11 +84,7 @@ class StoredSealing:
         """
         # Before fragments: what a dead letter holds is opened by the data key that goes with its fragment's old name.
         progress.counts["dead_letters"] = self._dead_letters.run()
-        for last in self._pages(progress, page, self._seal, after):
-            # Where the index is away, `finish` does it, the flow, or the next run.
-            with suppress(ProfileIndexError):
-                self._projection.sweep()
-            yield last
+        yield from self._pages(progress, page, self._seal_page, after)
 
     def seal_change(self, fragment_id: str, change: FragmentState) -> tuple[str, FragmentState]:
         """A change that is yet to be written as today's events would ask for it, with the fragment that it is for:
@@ -134,7 +130,9 @@ class StoredSealing:
     ) -> Iterator[str]:
         for found in scan_pages(self._store, page, after):
             take(self._search.find(found, progress), progress)
+            # Of a page that failed nothing is counted: it is taken up again. Fragments that got another name come again.
             progress.done += len(found)
+            progress.total = max(progress.total, progress.done)
             yield found[-1].id
 
     def _count(self, stale: Sequence[StaleFragment], progress: Progress) -> None:
@@ -148,6 +146,12 @@ class StoredSealing:
             progress.counts["fragments"] += bool(found or each.types)
             progress.count("values", found)
             progress.count("renamed", each.types)
+
+    def _seal_page(self, stale: Sequence[StaleFragment], progress: Progress) -> None:
+        self._seal(stale, progress)
+        # Where the index is away, `finish` does it, the flow, or the next run.
+        with suppress(ProfileIndexError):
+            self._projection.sweep()
 
     def _seal(self, stale: Sequence[StaleFragment], progress: Progress) -> None:
         for attempt in range(self._backoff.retries + 1):

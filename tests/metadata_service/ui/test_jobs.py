@@ -8,6 +8,8 @@ import pytest
 
 from idgraph.model.jobs import JobState
 from metadata_service.storage.tokens import Role, create_token
+from metadata_service.ui.jobs import subject
+from metadata_service.ui.page import in_words
 from tests.ingestion.patience import eventually
 from tests.metadata_service.ui.operations import CONTENT
 from tests.metadata_service.ui.site import Person, Whole
@@ -95,3 +97,13 @@ def test_without_access_a_page_says_how_to_get_it(whole: Whole) -> None:
     assert "Ask for access" in reader.get("/ui/jobs", 403)
     assert whole.site.browser().get("/ui/jobs").url.path == "/ui/sign-in"
     assert reader.client.post("/ui/jobs", data={"kind": "reindex", "reason": "x"}).status_code == 403
+
+
+def test_counts_and_subjects_are_written_in_words() -> None:
+    job = {"what": {"flow": "shop", "keep_replaced": True, "protection": "0f" * 32, "repair": False}}
+    assert subject(job) == "flow shop, keep replaced"
+    assert [in_words(each) for each in ("drift/different", "values/shop.cart_id", "dead_letters")] == [
+        "drift: different",
+        "values: shop.cart_id",
+        "dead letters",
+    ]
