@@ -213,9 +213,10 @@ def count_attributes(session: Session, wanted: AttributeFilter) -> AttributeFace
     return AttributeFacets(total=total_attributes(session, wanted), facets=facets)
 
 
-def total_attributes(session: Session, wanted: AttributeFilter) -> int:
-    """How many match."""
-    return session.scalar(select(func.count()).select_from(AttributeRow).where(*wanted.conditions())) or 0
+def total_attributes(session: Session, wanted: AttributeFilter, most: int | None = None) -> int:
+    """How many match; counted up to `most`, if it is given."""
+    found = select(AttributeRow.path).where(*wanted.conditions()).limit(most).subquery()
+    return session.scalar(select(func.count()).select_from(found)) or 0
 
 
 def attribute_versions(session: Session, path: str, paging: PageRequest) -> ListPage[AttributeVersionRecord]:

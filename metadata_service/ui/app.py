@@ -28,6 +28,7 @@ from metadata_service.ui import (
     governing,
     jobs,
     overview,
+    palette,
     profile_search,
     profiles,
     requests,
@@ -41,6 +42,7 @@ from metadata_service.ui import (
     spec_versions,
     specs,
     users,
+    waiting,
 )
 from metadata_service.ui.page import (
     ROOT,
@@ -103,9 +105,12 @@ def create_pages(
     app.state.sessions = Sessions(service.database)
     app.state.profile_source = profile_source
     app.state.openid = openid
+    app.state.waiting = waiting.KnownCounts()
     for module in (
         signing_in,
         overview,
+        palette,
+        waiting,
         attributes,
         specs,
         spec_effect,

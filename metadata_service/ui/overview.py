@@ -90,7 +90,7 @@ def show(request: Request, session: SignedIn, service: Service, beside: bool = F
         known = {each.path: each for each in find_attributes(reading, {each.subject for each in found})}
         changes = list_changes(reading, PageRequest(None, SHOWN), actions=DECIDED).items
         has_specs = count_active_specs(reading) > 0
-        waiting = [*known_beside.waiting, *_waiting(reading, session)]
+        waiting = [*known_beside.waiting, *decisions(reading, session)]
     return render(
         request,
         "overview.html",
@@ -108,7 +108,8 @@ def show(request: Request, session: SignedIn, service: Service, beside: bool = F
     )
 
 
-def _waiting(reading: Reading, session: Session) -> Iterator[WaitingDecision]:
+def decisions(reading: Reading, session: Session) -> Iterator[WaitingDecision]:
+    """What of the metadata waits for this person."""
     if may(session, "POST", "/v1/policy-changes/1/approve"):
         pending = list_policy_changes(reading, PageRequest(None, MOST_PENDING), "pending").items
         others = [each for each in pending if each.requested.actor != session.caller.name]

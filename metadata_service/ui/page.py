@@ -278,6 +278,11 @@ def may(session: Session, method: str, path: str) -> bool:
     return is_allowed(session.caller.role, method, path)
 
 
+def pages_of(session: Session) -> list[NavigationItem]:
+    """The pages that a person may use, in their order."""
+    return [each for _, items in NAVIGATION for each in items if _is_usable(each, session)]
+
+
 def _is_usable(item: NavigationItem, session: Session) -> bool:
     method, _, path = item.api.rpartition(" ")
     is_allowed_here = not path or may(session, method or "GET", path)

@@ -135,7 +135,7 @@ def _results(
             page = client.call("POST", "search", body=asked)
             typed = page["q"] or ""
             count = client.count(typed)
-            named = [] if cursor else _named(client, typed, service)
+            named = [] if cursor else named_profiles(client, typed, service)
             facets = _facets(client, typed, page["items"])
     except ProfileServiceError as error:
         return _failed(request, session, typed, error)
@@ -170,12 +170,13 @@ def _identifier_types(database: Database, _revision: Revision) -> tuple[str, ...
     return tuple(kind for kind, _ in often.most_common(MOST_TYPES))
 
 
-def _named(client: ProfilesClient, typed: str, service: MetadataService) -> list[dict[str, Any]]:
-    """The profiles of a word alone as an identifier of any known type."""
-    if not typed or any(each.isspace() or each in '=<>:"()*' for each in typed):
+def named_profiles(client: ProfilesClient, typed: str, service: MetadataService) -> list[dict[str, Any]]:
+    """The profiles of an identifier; of a word alone those of which it is an identifier of any known type."""
+    if not typed or any(each.isspace() or each in '=<>"()*' for each in typed):
         return []
-    types = _identifier_types(service.database, service.database.revision())
-    names = [str(Identifier(kind, typed)) for kind in types]
+    kind, colon, value = typed.partition(":")
+    types = _identifier_types(service.database, service.database.revision()) if not colon else ()
+    names = [typed] if kind and value else [str(Identifier(each, typed)) for each in types]
     found = client.lookup_many(names) if names else []
     return list({each["id"]: dict(each) for each in found if each is not None}.values())
 

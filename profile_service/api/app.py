@@ -32,6 +32,7 @@ from profile_service.api.routes import (
     search,
     segments,
     views,
+    waiting,
 )
 from profile_service.api.service import ProfileService
 
@@ -78,6 +79,7 @@ def create_app(service: ProfileService, rate: RateLimit | None = None) -> FastAP
         search.router,
         segments.router,
         views.router,
+        waiting.router,
     )
     gauges = {"revision": Gauge("Version of the snapshot in force.", version)}
 

@@ -23,9 +23,11 @@ document.addEventListener("click", (event) => {
 
 document.addEventListener("keydown", (event) => {
   const isTyping = event.target.closest?.("input, textarea, select");
-  if (event.key === "/" && !isTyping && !event.ctrlKey && !event.metaKey) {
-    const field = find("[data-key='/']");
-    if (field) { event.preventDefault(); field.focus(); }
+  const slash = event.key === "/" && !isTyping && !event.ctrlKey && !event.metaKey;
+  const field = slash && find("[data-key='/']");
+  if (field) { event.preventDefault(); field.focus(); }
+  else if (slash || (event.key.toLowerCase() === "k" && (event.ctrlKey || event.metaKey))) {
+    if (find("#palette")) { event.preventDefault(); openPalette(); }
   } else if ((event.key === "j" || event.key === "k") && !isTyping && !event.ctrlKey && !event.metaKey && find("[data-keys]")) {
     // Moves along a list; Enter opens, as it does for every link.
     const links = [...document.querySelectorAll("[data-keys] a")];
@@ -40,6 +42,42 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
+// The palette: one field over pages, attributes, specs and profiles. The focus stays in it; arrows choose.
+function openPalette() {
+  const palette = find("#palette");
+  if (palette.open) return;
+  palette.showModal();
+  find("#palette-q").select();
+  find("#palette-q").dispatchEvent(new Event("open"));
+}
+
+function choose(options, number) {
+  options.forEach((each, place) => each.setAttribute("aria-selected", String(place === number)));
+  find("#palette-q").setAttribute("aria-activedescendant", options[number]?.id ?? "");
+  options[number]?.scrollIntoView({ block: "nearest" });
+}
+
+function follow(option, isNewTab) {
+  if (!option?.dataset.href) find("#palette form").requestSubmit();
+  else if (isNewTab) open(option.dataset.href, "_blank", "noopener");
+  else location.assign(option.dataset.href);
+}
+
+find("[data-palette]")?.removeAttribute("hidden");
+document.addEventListener("click", (event) => {
+  if (event.target.closest?.("[data-palette]")) openPalette();
+  else if (event.target.id === "palette") event.target.close();
+  else if (event.target.closest?.("#palette [role=option]")) follow(event.target.closest("[role=option]"), event.ctrlKey || event.metaKey);
+});
+find("#palette")?.addEventListener("keydown", (event) => {
+  const options = [...document.querySelectorAll("#palette [role=option]")];
+  const here = options.findIndex((each) => each.getAttribute("aria-selected") === "true");
+  const steps = { ArrowDown: 1, ArrowUp: -1 };
+  if (event.key in steps) { event.preventDefault(); choose(options, (here + steps[event.key] + options.length) % options.length); }
+  else if (event.key === "Enter") { event.preventDefault(); follow(options[here], event.ctrlKey || event.metaKey); }
+});
+document.addEventListener("htmx:afterSwap", (event) => { if (event.target.id === "palette-found") choose([...document.querySelectorAll("#palette [role=option]")], 0); });
+
 // A search that takes its time: the old content stays, dimmed.
 document.addEventListener("submit", (event) => { if (event.target.matches("[data-busy]")) find("#main").setAttribute("aria-busy", "true"); });
 addEventListener("pageshow", () => find("#main").removeAttribute("aria-busy"));
@@ -51,7 +89,7 @@ document.addEventListener("change", (event) => { if (event.target.name?.startsWi
 // New attributes: the list is read again in place, unless somebody is at work in it. Nobody asks while nobody looks.
 const refresh = () => find("#again")?.dispatchEvent(new Event("refresh"));
 document.addEventListener("click", (event) => { if (event.target.closest?.("[data-refresh]")) refresh(); });
-document.addEventListener("htmx:beforeRequest", (event) => { if (event.target.id === "news" && document.hidden) event.preventDefault(); });
+document.addEventListener("htmx:beforeRequest", (event) => { if (["news", "waiting"].includes(event.target.id) && document.hidden) event.preventDefault(); });
 document.addEventListener("htmx:afterSwap", () => {
   const isBusy = scrollY > 120 || find("[name^='chosen:']:checked") || document.activeElement?.closest("#filter, #bulk");
   if (find("#news[data-news]") && !isBusy) refresh();

@@ -240,10 +240,20 @@ def suggestions(
 def _suggestions(
     service: ProfileService, caller: Caller, job: JobRecord, cursor: str | None, limit: int
 ) -> dict[str, Any]:
-    reader = service.reader(caller)
-    links = service.links(reader)
     found = (required(service.rights.jobs).preview(job.id) or {"items": []})["items"]
     place = 0 if cursor is None else int(service.cursors.open(cursor, "suggestions"))
+    items, place = undecided(service, caller, found, place, limit)
+    following = service.cursors.seal(str(place), "suggestions") if place < len(found) else None
+    progress = {"done": job.progress.done, "total": job.progress.total}
+    return {"id": job.id, "state": str(job.state), **progress, "items": items, "next": following}
+
+
+def undecided(
+    service: ProfileService, caller: Caller, found: list[dict[str, Any]], place: int, limit: int
+) -> tuple[list[dict[str, Any]], int]:
+    """Up to `limit` pairs from a place on that the caller may see and nobody decided on, and where the next ones begin."""
+    reader = service.reader(caller)
+    links = service.links(reader)
     items: list[dict[str, Any]] = []
     end = min(len(found), place + 10 * limit)
     decided = links.decided(name for each in found[place:end] for name in each["pair"])
@@ -255,9 +265,7 @@ def _suggestions(
         ):
             items.append(found[place])
         place += 1
-    following = service.cursors.seal(str(place), "suggestions") if place < len(found) else None
-    progress = {"done": job.progress.done, "total": job.progress.total}
-    return {"id": job.id, "state": str(job.state), **progress, "items": items, "next": following}
+    return items, place
 
 
 def _group(group: RefusedGroup, reader: ProfileReader) -> dict[str, Any]:

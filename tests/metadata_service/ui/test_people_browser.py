@@ -67,6 +67,31 @@ def test_a_person_is_found_by_values_and_a_filter(page: Page) -> None:
     page.get_by_role("status").filter(has_text="profiles").wait_for()
 
 
+def test_the_palette_leads_to_pages_attributes_and_persons(page: Page) -> None:
+    page.goto("/ui/specs")
+    page.keyboard.press("Control+k")
+    field = page.get_by_role("combobox", name="Page, attribute, spec, profile")
+    field.wait_for()
+    page.get_by_role("option", name="Overview").wait_for()
+    field.fill("lastEvent")
+    page.get_by_role("option", name="activity.lastEvent").wait_for()
+    assert axe_violations(page) == []
+    field.fill("3474")
+    page.get_by_role("option", name="user_id 3474").wait_for()
+    page.keyboard.press("ArrowDown")
+    assert field.get_attribute("aria-activedescendant") == "palette-search"
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="Identifiers").wait_for()
+    page.keyboard.press("/")
+    field.fill("no such thing")
+    page.get_by_role("option", name="Search profiles for no such thing").click()
+    page.get_by_role("heading", name="No profile matches").wait_for()
+    page.get_by_role("button", name="Find").click()
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.activeElement.matches('[data-palette]')")
+
+
 def test_a_refused_link_is_decided_by_keyboard(
     page: Page, whole: Whole, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -55,7 +55,7 @@ def test_an_empty_page_goes_on_until_it_is_stopped(shared: Whole, monkeypatch: p
     assert "About 2 fragments" in person.get(REVIEW + following)
     stopped = person.get(REVIEW + html.unescape(re.findall(r'id="stop" href="([^"]+)"', page)[0]))
     assert "Stopped" in stopped
-    assert "hx-trigger" not in stopped
+    assert "hx-replace-url" not in stopped
 
 
 def test_who_may_not_decide_has_no_review(shared: Whole) -> None:
