@@ -9,8 +9,6 @@
 #define SMALL_INDEXES 64
 #define LONG_KEY 128
 #define LONGEST_INDEX 9
-#define LONGEST_INTEGER 9
-#define LONGEST_NUMBER 18
 
 static PyObject *small_indexes[SMALL_INDEXES];
 
@@ -131,29 +129,6 @@ static PyObject *epoch_milliseconds(PyObject *reference, PyObject *const *argume
 
 /* ---- transforms.spec.jolt.functions.numeric, transforms.spec.jmespath.functions ---- */
 
-static PyObject *read_whole(PyObject *reference, PyObject *const *arguments, Py_ssize_t given, int longest)
-{
-    Py_ssize_t size;
-    const char *text = given == 1 ? ascii(arguments[0], &size) : NULL;
-    if (text != NULL && size > 0 && size <= longest) {
-        long number = digits(text, (int)size);
-        if (number >= 0) {
-            return PyLong_FromLong(number);
-        }
-    }
-    return by_reference(reference, arguments, given);
-}
-
-static PyObject *read_integer(PyObject *reference, PyObject *const *arguments, Py_ssize_t given)
-{
-    return read_whole(reference, arguments, given, LONGEST_INTEGER);
-}
-
-static PyObject *read_long(PyObject *reference, PyObject *const *arguments, Py_ssize_t given)
-{
-    return read_whole(reference, arguments, given, sizeof(long) > 4 ? LONGEST_NUMBER : LONGEST_INTEGER);
-}
-
 /* Digits with one point among or behind them, or with none. So few of them that a division is exact: both numbers are
  * doubles without rounding, and the quotient is rounded once, as in reading. */
 static bool read_decimal(const char *text, Py_ssize_t size, Py_ssize_t *point, double *number)
@@ -267,8 +242,7 @@ static PyObject *checked_index(PyObject *reference, PyObject *const *arguments, 
 
 #define REFERENCE(name) {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, NULL}
 static PyMethodDef references[] = {
-    REFERENCE(epoch_milliseconds), REFERENCE(read_integer), REFERENCE(read_long),
-    REFERENCE(read_double),        REFERENCE(to_number_exact), REFERENCE(members),
+    REFERENCE(epoch_milliseconds), REFERENCE(read_double),  REFERENCE(to_number_exact), REFERENCE(members),
     REFERENCE(is_long_key),        REFERENCE(has_long_key), REFERENCE(checked_index),
     {NULL, NULL, 0, NULL},
 };

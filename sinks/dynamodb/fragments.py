@@ -1,4 +1,4 @@
-"""One fragment's item in DynamoDB at a time: read, changed if it is still what was seen, and its tombstone."""
+"""The tables of fragments and links in DynamoDB: one fragment's item at a time, read, and changed if it is still what was seen."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from idgraph.model.store import NEW
 from idgraph.model.tombstones import NO_EPOCH, Tombstone, TombstoneNames
 from sinks.dynamodb import items
 from sinks.dynamodb.client import REFUSED, DynamoClient, Item
-from sinks.dynamodb.connection import DynamoRefusedError
+from sinks.dynamodb.connection import DynamoRefusedError, TablesLocation
 from sinks.dynamodb.schema import ERASED, FRAGMENTS, LINKS, SHARDS
 
 _ANY = b"there are tombstones"
@@ -47,13 +47,14 @@ def values_of(tombstone: Tombstone) -> Item:
     return {":b": items.number(tombstone.until), ":v": items.number(tombstone.version)}
 
 
-class DynamoFragments:
-    """The items of one fragments table, and the links to them."""
+class DynamoTables:
+    """The fragments table and the links table of one place. `names` hashes ids and identifiers: the keys of all items.
+    Nothing is opened before the first use."""
 
-    def __init__(self, client: DynamoClient, names: TombstoneNames) -> None:
-        self.client = client
-        self.names = names
-        self.table = client.table(FRAGMENTS)
+    def __init__(self, place: TablesLocation, names: TombstoneNames) -> None:
+        self.client = DynamoClient(place)
+        self.names = items.checked(names)
+        self.table = self.client.table(FRAGMENTS)
         self._seen_any = False
 
     def any_tombstones(self) -> bool:

@@ -18,9 +18,9 @@ from itertools import chain, islice
 
 from idgraph.model.errors import QueryError
 from idgraph.model.ledger import Crossing, LedgerEntry
-from idgraph.model.tombstones import TombstoneNames
 from sinks.dynamodb import items
-from sinks.dynamodb.client import DynamoClient, Item, Statement
+from sinks.dynamodb.client import Item, Statement
+from sinks.dynamodb.fragments import DynamoTables
 from sinks.dynamodb.leases import now_ms
 from sinks.dynamodb.schema import LINKS, SHARDS
 
@@ -30,49 +30,46 @@ _CROSSED = b"the segments of a profile beside links: "
 _HELD_BACK_MS = 60_000
 
 
-class DynamoLedger:
-    """Of one links table. What the methods promise stands in `Ledger`."""
+class DynamoLedger(DynamoTables):
+    """What the methods promise stands in `Ledger`."""
 
-    def __init__(self, client: DynamoClient, names: TombstoneNames) -> None:
-        self._client = client
-        self._names = names
-        self._table = client.table(LINKS)
-
-    def statements(self, entry: LedgerEntry) -> list[Statement]:
+    def ledger_statements(self, entry: LedgerEntry) -> list[Statement]:
         """What appends an entry."""
         at_ms, name, epoch, previous, profile, _ = entry
         sort_key = at_ms.to_bytes(8, "big") + name + epoch.to_bytes(4, "big")
-        text = f"INSERT INTO \"{self._table}\" VALUE {{'pk': ?, 'sk': ?, 'profiles': ?}}"
+        text = f"INSERT INTO \"{self.client.table(LINKS)}\" VALUE {{'pk': ?, 'sk': ?, 'profiles': ?}}"
         keys = (_OF_FRAGMENT + name, _LIST + items.shard(name)["N"].encode())
         return [Statement(text, [{"B": each}, {"B": sort_key}, {"B": previous + profile}]) for each in keys]
 
     def cross(self, crossings: Sequence[Crossing]) -> None:
         def statements(each: Crossing) -> list[Statement]:
-            name, segment = self._names(str(each.profile)), each.segment.encode()
+            name, segment = self.names(str(each.profile)), each.segment.encode()
             number = each.number.to_bytes(4, "big")
             shard = _LIST + items.shard(name)["N"].encode()
-            text = f"INSERT INTO \"{self._table}\" VALUE {{'pk': ?, 'sk': ?, 'segment': ?}}"
+            text = f"INSERT INTO \"{self.client.table(LINKS)}\" VALUE {{'pk': ?, 'sk': ?, 'segment': ?}}"
             places = [(_CROSSED + name, segment + number)]
             places.append((shard, each.at_ms.to_bytes(8, "big") + name + number + segment))
             return [Statement(text, [{"B": pk}, {"B": sk}, {"S": each.segment}]) for pk, sk in places]
 
         # One that is refused was there.
-        self._client.each(partial(self._client.execute_whole, LINKS), list(map(statements, crossings)))
+        self.client.each(partial(self.client.execute_whole, LINKS), list(map(statements, crossings)))
 
     def crossed(self, fragment_ids: Sequence[str]) -> dict[str, dict[str, int]]:
         def numbers(fragment_id: str) -> dict[str, int]:
-            found = self._items(_CROSSED + self._names(fragment_id))
+            found = self._ledger_items(_CROSSED + self.names(fragment_id))
             # Sorted by number within a segment: the last one stays.
             return {
                 each["segment"]["S"]: int.from_bytes(bytes(each["sk"]["B"])[-4:], "big") for each in found
             }
 
-        found = zip(fragment_ids, self._client.each(numbers, fragment_ids), strict=True)
+        found = zip(fragment_ids, self.client.each(numbers, fragment_ids), strict=True)
         return {name: each for name, each in found if each}
 
-    def after(self, cursor: str, limit: int, segment: str | None) -> list[LedgerEntry | Crossing]:
+    def ledger(
+        self, after: str = "", limit: int = 1000, segment: str | None = None
+    ) -> list[LedgerEntry | Crossing]:
         try:
-            begin = bytes.fromhex(cursor) + b"\0"
+            begin = bytes.fromhex(after) + b"\0"
         except ValueError:
             raise QueryError("this is no cursor of the ledger") from None
         end = (now_ms() - _HELD_BACK_MS).to_bytes(8, "big")
@@ -88,21 +85,21 @@ class DynamoLedger:
 
         def part(shard: int) -> list[LedgerEntry | Crossing]:
             key, condition = _LIST + b"%d" % shard, " AND sk BETWEEN :begin AND :end"
-            return list(islice(map(_entry, self._items(key, condition, bounds, **only)), limit))
+            return list(islice(map(_entry, self._ledger_items(key, condition, bounds, **only)), limit))
 
-        found = chain.from_iterable(self._client.each(part, range(SHARDS)))
+        found = chain.from_iterable(self.client.each(part, range(SHARDS)))
         return sorted(found, key=lambda entry: entry.cursor)[:limit]
 
-    def of(self, fragment_ids: Sequence[str]) -> list[LedgerEntry]:
-        keys = [_OF_FRAGMENT + self._names(each) for each in fragment_ids]
-        found = self._client.each(lambda key: list(map(_entry, self._items(key))), keys)
+    def ledger_of(self, fragment_ids: Sequence[str]) -> list[LedgerEntry]:
+        keys = [_OF_FRAGMENT + self.names(each) for each in fragment_ids]
+        found = self.client.each(lambda key: list(map(_entry, self._ledger_items(key))), keys)
         entries = (each for each in chain.from_iterable(found) if isinstance(each, LedgerEntry))
         return sorted(entries, key=lambda entry: entry.cursor)
 
-    def _items(
+    def _ledger_items(
         self, key: bytes, condition: str = "", bounds: Item | None = None, **request: object
     ) -> Iterator[Item]:
-        return self._client.query(
+        return self.client.query(
             "query",
             LINKS,
             KeyConditionExpression=f"pk = :pk{condition}",

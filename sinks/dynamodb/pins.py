@@ -11,57 +11,55 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 
 from idgraph.model.pins import PinRecord
-from idgraph.model.tombstones import TombstoneNames
-from sinks.dynamodb.client import DynamoClient, Item
+from sinks.dynamodb.client import Item
+from sinks.dynamodb.fragments import DynamoTables
 from sinks.dynamodb.schema import LINKS
 
 _LIST = b"all pins beside links: "
 """Key of the list: longer than a keyed hash, hence no identifier's."""
 
 
-class DynamoPins:
-    """Of one links table. What the methods promise stands in `Pins`."""
+class DynamoPins(DynamoTables):
+    """What the methods promise stands in `Pins`."""
 
-    def __init__(self, client: DynamoClient, names: TombstoneNames) -> None:
-        self._client = client
-        self._names = names
-
-    def add(self, pins: Sequence[PinRecord]) -> None:
+    def add_pins(self, pins: Sequence[PinRecord]) -> None:
         of_identifiers = [
-            self._item(self._key(identifier), each) for each in pins for identifier in (each.low, each.high)
+            self._pin_item(self._pin_key(identifier), each)
+            for each in pins
+            for identifier in (each.low, each.high)
         ]
-        self._client.put(LINKS, [{"PutRequest": {"Item": item}} for item in of_identifiers])
-        self._client.put(LINKS, [{"PutRequest": {"Item": self._item(_LIST, each)}} for each in pins])
+        self.client.put(LINKS, [{"PutRequest": {"Item": item}} for item in of_identifiers])
+        self.client.put(LINKS, [{"PutRequest": {"Item": self._pin_item(_LIST, each)}} for each in pins])
 
-    def of(self, identifiers: Sequence[str]) -> list[PinRecord]:
-        if not any(True for _ in self._query(_LIST, 1)):
+    def pins_of(self, identifiers: Sequence[str]) -> list[PinRecord]:
+        if not any(True for _ in self._query_pins(_LIST, 1)):
             return []
-        found = self._client.each(lambda each: list(self._query(self._key(each))), identifiers)
+        found = self.client.each(lambda each: list(self._query_pins(self._pin_key(each))), identifiers)
         return list({pin for some in found for pin in some})
 
-    def all(self) -> Iterator[PinRecord]:
-        return self._query(_LIST)
+    def pins(self) -> Iterator[PinRecord]:
+        return self._query_pins(_LIST)
 
-    def drop(self, identifiers: Sequence[str]) -> None:
+    def drop_pins(self, identifiers: Sequence[str]) -> None:
         named = set(identifiers)
-        listed = (pin for pin in self.all() if not named.isdisjoint(pin[:2]))
-        found = sorted({*self.of(identifiers), *listed})
-        self._delete((self._key(name), pin) for pin in found for name in (pin.low, pin.high))
+        listed = (pin for pin in self.pins() if not named.isdisjoint(pin[:2]))
+        found = sorted({*self.pins_of(identifiers), *listed})
+        self._delete_pins((self._pin_key(name), pin) for pin in found for name in (pin.low, pin.high))
         # Last: what a crash leaves is found by it.
-        self._delete((_LIST, pin) for pin in found)
+        self._delete_pins((_LIST, pin) for pin in found)
 
-    def _delete(self, found: Iterable[tuple[bytes, PinRecord]]) -> None:
+    def _delete_pins(self, found: Iterable[tuple[bytes, PinRecord]]) -> None:
         keys = [{"pk": {"B": name}, "sk": {"B": _sort_key(pin)}} for name, pin in found]
-        self._client.put(LINKS, [{"DeleteRequest": {"Key": key}} for key in keys])
+        self.client.put(LINKS, [{"DeleteRequest": {"Key": key}} for key in keys])
 
-    def _key(self, identifier: str) -> bytes:
-        return b"pins: " + self._names(identifier)
+    def _pin_key(self, identifier: str) -> bytes:
+        return b"pins: " + self.names(identifier)
 
-    def _item(self, name: bytes, pin: PinRecord) -> Item:
+    def _pin_item(self, name: bytes, pin: PinRecord) -> Item:
         return {"pk": {"B": name}, "sk": {"B": _sort_key(pin)}, "pin": {"S": json.dumps(pin)}}
 
-    def _query(self, name: bytes, limit: int | None = None) -> Iterator[PinRecord]:
-        found = self._client.query(
+    def _query_pins(self, name: bytes, limit: int | None = None) -> Iterator[PinRecord]:
+        found = self.client.query(
             "query",
             LINKS,
             KeyConditionExpression="pk = :pk",

@@ -8,25 +8,22 @@ in the fragment's own item, by the statement that writes it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import chain, islice
 
 from idgraph.model.errors import UnstorableError
-from idgraph.model.ledger import Crossing, LedgerEntry
-from idgraph.model.pins import PinRecord
 from idgraph.model.store import NEW, Assignment, FragmentWrite, OutboxEntry, StoredFragment
-from idgraph.model.tombstones import FragmentSummary, Tombstone, TombstoneNames
+from idgraph.model.tombstones import Tombstone
 from sinks.dynamodb import items
-from sinks.dynamodb.client import REFUSED, TOO_LARGE, DynamoClient, Item, Statement
-from sinks.dynamodb.connection import Capacity, TablesLocation
+from sinks.dynamodb.client import REFUSED, TOO_LARGE, Item, Statement
+from sinks.dynamodb.connection import Capacity
 from sinks.dynamodb.erasure import DynamoErasure
-from sinks.dynamodb.fragments import DynamoFragments, raise_refused, tombstone_of
+from sinks.dynamodb.fragments import raise_refused, tombstone_of
 from sinks.dynamodb.ledger import DynamoLedger
 from sinks.dynamodb.pins import DynamoPins
 from sinks.dynamodb.schema import FRAGMENTS, LINKS, OUTBOX, SHARDS
-from sinks.dynamodb.withdrawal import DynamoWithdrawal, RefusedLinks
 
 _LINKS_AT_ONCE = 1000
 
@@ -35,24 +32,12 @@ _LEAST_SCANNED = 100
 each of them. An answer has 1 MB at most however many they are."""
 
 
-class DynamoProfileStore:
-    """A `ProfileStore` in tables that `create_tables` made. `names` hashes fragments' ids and identifiers: the
-    keys of all items. Nothing is opened before the first use."""
-
-    def __init__(self, place: TablesLocation, names: TombstoneNames) -> None:
-        self._client = DynamoClient(place)
-        self._names = items.checked(names)
-        self._table = self._client.table(FRAGMENTS)
-        self._fragments = DynamoFragments(self._client, self._names)
-        self._pins = DynamoPins(self._client, self._names)
-        self._ledger = DynamoLedger(self._client, self._names)
-        self._erasure = DynamoErasure(self._fragments)
-        self._withdrawal = DynamoWithdrawal(self._fragments)
-        self._links_of_refused = RefusedLinks(self._fragments)
+class DynamoProfileStore(DynamoErasure, DynamoPins, DynamoLedger):
+    """A `ProfileStore` in tables that `create_tables` made."""
 
     def consumed(self) -> Capacity:
         """Read and write capacity units that this store has consumed."""
-        return self._client.consumed()
+        return self.client.consumed()
 
     def read(self, ids: Sequence[str]) -> dict[str, StoredFragment]:
         found = self._items(ids, "fragment, revision, body, profile, epoch")
@@ -61,8 +46,8 @@ class DynamoProfileStore:
     def read_with_tombstones(
         self, ids: Sequence[str]
     ) -> tuple[dict[str, StoredFragment], dict[str, Tombstone]]:
-        ids_of = {self._names(each): each for each in ids}
-        found = self._client.get(
+        ids_of = {self.names(each): each for each in ids}
+        found = self.client.get(
             FRAGMENTS,
             [items.key(name) for name in ids_of],
             "pk, fragment, revision, body, profile, epoch, tombstone_until, tombstone_version",
@@ -76,13 +61,13 @@ class DynamoProfileStore:
         return nullcontext()
 
     def write(self, writes: Sequence[FragmentWrite]) -> set[str]:
-        named = {write.id: self._names(write.id) for write in writes}
+        named = {write.id: self.names(write.id) for write in writes}
         # Before the first is put: what cannot be stored is reported now.
         links = list(self._links(writes, named))
         carried = {write.id: self.identifiers(write.id) for write in writes if write.dropped}
         statements = [
             items.statement(
-                self._table,
+                self.table,
                 named[write.id],
                 write,
                 not items.is_new(write),
@@ -90,12 +75,12 @@ class DynamoProfileStore:
             )
             for write in writes
         ]
-        self._client.put(LINKS, links)
+        self.client.put(LINKS, links)
         refused, oversized = self._run(writes, statements)
         # Nothing but a tombstone may be there.
         new = [write for write in writes if write.id in refused and items.is_new(write)]
-        if new and self._fragments.any_tombstones():
-            again = [items.statement(self._table, named[write.id], write, True) for write in new]
+        if new and self.any_tombstones():
+            again = [items.statement(self.table, named[write.id], write, True) for write in new]
             still_refused, too_large = self._run(new, again)
             refused -= {write.id for write in new} - still_refused
             oversized |= too_large
@@ -103,9 +88,7 @@ class DynamoProfileStore:
         for write in writes:
             if write.id not in left:
                 for identifier in write.dropped:
-                    self._fragments.unlink(identifier, named[write.id], write.expected_version)
-        if left:
-            self._links_of_refused.remove([write for write in writes if write.id in left])
+                    self.unlink(identifier, named[write.id], write.expected_version)
         if oversized:
             # With the identifiers that the item has already, which were not known before.
             raise UnstorableError(items.OVERSIZED, frozenset(oversized), frozenset(refused))
@@ -115,8 +98,8 @@ class DynamoProfileStore:
         return sorted(self._find(identifier, sys.maxsize))
 
     def _find(self, identifier: str, limit: int) -> list[str]:
-        name = self._names(identifier)
-        links = self._client.query(
+        name = self.names(identifier)
+        links = self.client.query(
             "query",
             LINKS,
             KeyConditionExpression="pk = :pk",
@@ -127,48 +110,34 @@ class DynamoProfileStore:
         candidates = chain([name], (bytes(link["sk"]["B"][:-8]) for link in links))
         found: dict[str, None] = {}
         while len(found) < limit and (some := set(islice(candidates, min(limit + 1, _LINKS_AT_ONCE)))):
-            there = self._client.get(
+            there = self.client.get(
                 FRAGMENTS, [items.key(each) for each in sorted(some)], "fragment, identifiers"
             )
             found |= {i["fragment"]["S"]: None for i in there if identifier in items.identifiers(i)}
         return list(islice(found, limit))
 
     def find_all(self, identifiers: Sequence[str], limit: int) -> dict[str, list[str]]:
-        found = self._client.each(lambda each: self._find(each, limit), identifiers)
+        found = self.client.each(lambda each: self._find(each, limit), identifiers)
         return dict(zip(identifiers, found, strict=True))
 
     def assign(self, assignments: Sequence[Assignment]) -> set[str]:
         staying: dict[str, Statement] = {}
         leaving: dict[str, list[Statement]] = {}
         for each in assignments:
-            update = items.assignment(self._table, self._names(each.fragment_id), each)
-            if (entry := each.entry(self._names)) is None:
+            update = items.assignment(self.table, self.names(each.fragment_id), each)
+            if (entry := each.entry(self.names)) is None:
                 staying[each.fragment_id] = update
             else:
-                leaving[each.fragment_id] = [update, *self._ledger.statements(entry)]
-        refusals = self._client.execute(FRAGMENTS, list(staying.values()))
-        refusals += self._client.each(partial(self._client.execute_whole, FRAGMENTS), list(leaving.values()))
-        raise_refused(self._table, refusals)
+                leaving[each.fragment_id] = [update, *self.ledger_statements(entry)]
+        refusals = self.client.execute(FRAGMENTS, list(staying.values()))
+        refusals += self.client.each(partial(self.client.execute_whole, FRAGMENTS), list(leaving.values()))
+        raise_refused(self.table, refusals)
         return {
             name for name, refusal in zip([*staying, *leaving], refusals, strict=True) if refusal is not None
         }
 
-    def ledger(
-        self, after: str = "", limit: int = 1000, segment: str | None = None
-    ) -> list[LedgerEntry | Crossing]:
-        return self._ledger.after(after, limit, segment)
-
-    def cross(self, crossings: Sequence[Crossing]) -> None:
-        self._ledger.cross(crossings)
-
-    def crossed(self, fragment_ids: Sequence[str]) -> dict[str, dict[str, int]]:
-        return self._ledger.crossed(fragment_ids)
-
-    def ledger_of(self, fragment_ids: Sequence[str]) -> list[LedgerEntry]:
-        return self._ledger.of(fragment_ids)
-
     def fragments_named(self, names: Collection[bytes]) -> dict[bytes, str]:
-        found = self._client.get(FRAGMENTS, [items.key(each) for each in names], "pk, fragment, revision")
+        found = self.client.get(FRAGMENTS, [items.key(each) for each in names], "pk, fragment, revision")
         return {bytes(item["pk"]["B"]): item["fragment"]["S"] for item in found if "revision" in item}
 
     def identifiers(self, fragment_id: str) -> frozenset[str]:
@@ -176,7 +145,7 @@ class DynamoProfileStore:
         return items.identifiers(found)
 
     def scan(self, after: str = "", limit: int = 1000) -> list[StoredFragment]:
-        start = {"ExclusiveStartKey": items.key(self._names(after))} if after else {}
+        start = {"ExclusiveStartKey": items.key(self.names(after))} if after else {}
         page: list[StoredFragment] = []
         for item in self._scan(
             "fragment, revision, body, profile, epoch", Limit=max(limit, _LEAST_SCANNED), **start
@@ -196,96 +165,51 @@ class DynamoProfileStore:
 
     def outbox(self, limit: int = 1000, after: str = "") -> list[OutboxEntry]:
         """From an index of the table, which follows it within a second or so; in the order of the keyed hashes."""
-        behind = self._names(after) if after else b"\0"
-        parts = self._client.each(partial(self._waiting, limit, behind), range(SHARDS))
+        behind = self.names(after) if after else b"\0"
+        parts = self.client.each(partial(self._waiting, limit, behind), range(SHARDS))
         waiting = sorted((item for part in parts for item in part), key=lambda item: bytes(item["pk"]["B"]))
         return [items.entry(item) for item in waiting[:limit]]
 
     def enqueue(self, ids: Sequence[str]) -> None:
-        text = f'UPDATE "{self._table}" SET waiting=? SET revision=revision+1 WHERE pk=? AND revision>?'  # noqa: S608 - a table's name
-        names = sorted({self._names(each) for each in ids})
-        refusals = self._client.execute(
+        text = f'UPDATE "{self.table}" SET waiting=? SET revision=revision+1 WHERE pk=? AND revision>?'  # noqa: S608 - a table's name
+        names = sorted({self.names(each) for each in ids})
+        refusals = self.client.execute(
             FRAGMENTS,
             [Statement(text, [items.shard(name), {"B": name}, items.number(NEW)]) for name in names],
         )
-        raise_refused(self._table, refusals)
-
-    def add_pins(self, pins: Sequence[PinRecord]) -> None:
-        self._pins.add(pins)
-
-    def pins_of(self, identifiers: Sequence[str]) -> list[PinRecord]:
-        return self._pins.of(identifiers)
-
-    def pins(self) -> Iterator[PinRecord]:
-        return self._pins.all()
-
-    def drop_pins(self, identifiers: Sequence[str]) -> None:
-        self._pins.drop(identifiers)
+        raise_refused(self.table, refusals)
 
     def settle(self, entries: Sequence[OutboxEntry]) -> None:
         # The same fragment twice in one request is an error.
-        newest = {self._names(each.fragment_id): each.version for each in sorted(entries)}
+        newest = {self.names(each.fragment_id): each.version for each in sorted(entries)}
         refused = self._settle(newest, "REMOVE waiting WHERE pk=? AND revision<=?")
         # Those that are gone, or were written since.
         gone = "REMOVE waiting REMOVE fragment WHERE pk=? AND revision IS MISSING AND tombstone_version<=?"
         self._settle({name: newest[name] for name in refused}, gone)
 
-    def tombstones(self, ids: Iterable[str]) -> dict[str, Tombstone]:
-        return self._erasure.tombstones(ids)
-
-    def summaries(self, ids: Sequence[str]) -> list[FragmentSummary]:
-        return self._erasure.summaries(ids)
-
-    def erase(self, ids: Sequence[str], until: int) -> list[FragmentSummary]:
-        return self._erasure.erase(ids, until)
-
-    def unfinished(self) -> list[FragmentSummary]:
-        return self._erasure.unfinished()
-
-    def finish(self, ids: Sequence[str]) -> None:
-        self._erasure.finish(ids)
-
-    def withdraw(self, versions: Mapping[str, int]) -> set[str]:
-        return self._withdrawal.withdraw(versions)
-
-    def withdrawn(self) -> dict[str, int]:
-        return self._withdrawal.withdrawn()
-
-    def forget_withdrawn(self, ids: Sequence[str]) -> None:
-        self._withdrawal.forget(ids)
-
-    def all_tombstones(self) -> dict[bytes, Tombstone]:
-        return self._erasure.all_tombstones()
-
-    def reinstate(self, tombstones: Mapping[bytes, Tombstone]) -> int:
-        return self._erasure.reinstate(tombstones)
-
-    def cancel(self, ids: Sequence[str]) -> int:
-        return self._erasure.cancel(ids)
-
     def remember(self, mark: str, instead_of: str = "") -> None:
         # First: interrupted in between there is one too many, and never one too few.
-        self._client.put(FRAGMENTS, [{"PutRequest": {"Item": items.mark_key(mark)}}])
+        self.client.put(FRAGMENTS, [{"PutRequest": {"Item": items.mark_key(mark)}}])
         if instead_of:
-            self._client.put(FRAGMENTS, [{"DeleteRequest": {"Key": items.mark_key(instead_of)}}])
+            self.client.put(FRAGMENTS, [{"DeleteRequest": {"Key": items.mark_key(instead_of)}}])
 
     def remembers(self, mark: str) -> bool:
-        return bool(self._client.get(FRAGMENTS, [items.mark_key(mark)], "pk"))
+        return bool(self.client.get(FRAGMENTS, [items.mark_key(mark)], "pk"))
 
     def name(self, text: str) -> bytes:
-        return self._names(text)
+        return self.names(text)
 
     def close(self) -> None:
-        self._client.close()
+        self.client.close()
 
     def _items(self, ids: Sequence[str], attributes: str) -> list[Item]:
-        keys = [items.key(name) for name in {self._names(each) for each in ids}]
-        return self._client.get(FRAGMENTS, keys, attributes)
+        keys = [items.key(name) for name in {self.names(each) for each in ids}]
+        return self.client.get(FRAGMENTS, keys, attributes)
 
     def _links(self, writes: Sequence[FragmentWrite], named: Mapping[str, bytes]) -> Iterator[Item]:
         for write in writes:
             for identifier in write.identifiers - {write.id}:
-                link = items.link(self._names, identifier, named[write.id], write.expected_version + 1)
+                link = items.link(self.names, identifier, named[write.id], write.expected_version + 1)
                 yield {"PutRequest": {"Item": link}}
 
     def _run(
@@ -293,14 +217,14 @@ class DynamoProfileStore:
     ) -> tuple[set[str], set[str]]:
         """Gives those that were refused, and those too large for an item; the others are written."""
         refusals = dict(
-            zip((write.id for write in writes), self._client.execute(FRAGMENTS, statements), strict=True)
+            zip((write.id for write in writes), self.client.execute(FRAGMENTS, statements), strict=True)
         )
-        raise_refused(self._table, (each for each in refusals.values() if each != TOO_LARGE))
+        raise_refused(self.table, (each for each in refusals.values() if each != TOO_LARGE))
         refused = {each for each, refusal in refusals.items() if refusal == REFUSED}
         return refused, {each for each, refusal in refusals.items() if refusal == TOO_LARGE}
 
     def _scan(self, attributes: str, **request: object) -> Iterator[Item]:
-        return self._client.query(
+        return self.client.query(
             "scan",
             FRAGMENTS,
             ConsistentRead=True,
@@ -311,16 +235,16 @@ class DynamoProfileStore:
 
     def _settle(self, versions: Mapping[bytes, int], change: str) -> list[bytes]:
         """Gives those whose condition did not hold."""
-        text = f'UPDATE "{self._table}" {change}'
+        text = f'UPDATE "{self.table}" {change}'
         statements = [
             Statement(text, [{"B": name}, items.number(version)]) for name, version in versions.items()
         ]
-        refusals = self._client.execute(FRAGMENTS, statements)
-        raise_refused(self._table, refusals)
+        refusals = self.client.execute(FRAGMENTS, statements)
+        raise_refused(self.table, refusals)
         return [name for name, refusal in zip(versions, refusals, strict=True) if refusal]
 
     def _waiting(self, limit: int, behind: bytes, shard: int) -> list[Item]:
-        found = self._client.query(
+        found = self.client.query(
             "query",
             FRAGMENTS,
             IndexName=OUTBOX,

@@ -64,23 +64,6 @@ def test_identifiers_that_no_longer_fit_beside_the_state_are_reported(store: Dyn
     assert not any(store.find(each) for each in sorted(many[1])[:3])
 
 
-def test_links_of_a_refused_write_are_taken_away_where_nobody_can_need_them(
-    store: DynamoProfileStore, client: DynamoClient
-) -> None:
-    def links() -> set[bytes]:
-        return {bytes(link["pk"]["B"]) for link in client.query("scan", LINKS)}
-
-    store.write([FragmentWrite("a:1", NEW, b"s", frozenset({"mail:winner", "mail:both"}))])
-    late = FragmentWrite("a:1", NEW, b"t", frozenset({"mail:loser", "mail:both"}))
-    assert store.write([late]) == {"a:1"}
-    assert links() == {hashed_name("mail:winner"), hashed_name("mail:both")}
-    assert store.find("mail:both") == ["a:1"]
-    # Another writer's of the same version may be on its way.
-    early = FragmentWrite("a:1", 4, b"t", frozenset({"mail:early"}))
-    assert store.write([early]) == {"a:1"}
-    assert hashed_name("mail:early") in links()
-
-
 def state(name: str, value: str) -> FragmentState:
     made = FragmentState()
     origin = Origin(Stamp(0, 1, "shop", "e1"), SpecRef("spec", 1))

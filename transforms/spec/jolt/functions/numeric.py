@@ -159,12 +159,10 @@ def _to_double(value: Any) -> Any:
     return MISSING if double is None else double
 
 
-@native.reference("read_integer")
 def _read_integer(text: str) -> Any:
     return int(text) if len(text) <= _SURE_INT and text.isascii() and text.isdigit() else _to_integer(text)
 
 
-@native.reference("read_long")
 def _read_long(text: str) -> Any:
     if len(text) <= _SHORT_NUMBER and text.isascii() and text.isdigit():
         return int(text)
