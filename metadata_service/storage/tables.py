@@ -310,7 +310,7 @@ class TokenRow(Base):
 
 class UserRow(Base):
     """A person. `password` is an argon2id hash, empty without one; `identity` is issuer and subject of who signs in by OpenID
-    Connect, and `bound` what an admin lets them do at most, as JSON. `tries` were wrong since the last right one, the last of them at `tried`. `made_by` made the account."""
+    Connect, and `bound` what an admin lets them do at most, as JSON. `tries` were wrong since the last right one, the last of them at `tried`. Those of `made_by` made the account or reset its password, one a line."""
 
     __tablename__ = "users"
 

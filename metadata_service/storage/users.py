@@ -131,7 +131,8 @@ def reset_password(edit: Edit, name: str, made_by: str = "") -> str:
     if row.identity is not None:
         raise RefusedRequestError(f"{name} signs in by single sign-on, and has no password here")
     end_sessions(edit, row.id)
-    row.made_by, row.tries = person_of(made_by), 0
+    row.made_by = "\n".join(sorted({*row.made_by.split("\n"), person_of(made_by)} - {""}))
+    row.tries = 0
     edit.record("user", name, None, "reset")
     return _new_password(row)
 
@@ -267,20 +268,19 @@ def record_of(row: UserRow) -> UserRecord:
 
 
 def are_one_person(session: Session, one: str, other: str) -> bool:
-    """Whether two names of the history may be the same person: also where one of them made the account of the other, or of
-    its maker, and so may know its password."""
+    """Whether two names of the history may be the same person: also where one of them made the account of the other or reset its
+    password, or that of its maker, and so on. Two whose accounts a third one made are two."""
     first, second = person_of(one), person_of(other)
     return second in _with_makers(session, first) or first in _with_makers(session, second)
 
 
 def _with_makers(session: Session, name: str) -> set[str]:
-    """A person, who made the account, who made that one's, and so on."""
-    found: set[str] = set()
-    above: str | None = name
-    while above is not None and above not in found:
-        found.add(above)
-        maker = session.scalar(select(UserRow.made_by).where(UserRow.name == above))
-        above = person_of(maker) if maker else None
+    """A person, who made the account or reset its password, who did so with that one's, and so on."""
+    found, waiting = set[str](), {name}
+    while waiting:
+        found |= waiting
+        makers = session.scalars(select(UserRow.made_by).where(UserRow.name.in_(waiting)))
+        waiting = {each for made_by in makers for each in made_by.split("\n")} - found
     return found
 
 

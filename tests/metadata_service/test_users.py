@@ -300,6 +300,34 @@ def test_two_keys_are_one_person(house: House) -> None:
     assert house.admin.post(place, json={}).status_code == 200
 
 
+def test_no_circle_of_resets_makes_an_account_somebody_elses(house: House) -> None:
+    """Found by review: the last one who reset a password was taken for the maker, so two accounts of one maker freed each other
+    of that one."""
+    ann = house.person("ann", role="admin", clearance=50)
+    friend, far = (
+        house.client(create_token(house.database, "k", Role.ADMIN, owner=name))
+        for name, maker in (("friend", "ann/first"), ("far", "friend/k"))
+        if users_made(house, name, maker)
+    )
+    assert far.post("/v1/users/friend/reset").status_code == 200
+    attribute = {"path": "a.b", "data_type": "string", "encryption": "protected"}
+    ann.put("/v1/attributes/a.b", json=attribute).raise_for_status()
+    number = ann.put("/v1/attributes/a.b", json=attribute | {"encryption": "none"}).json()["id"]
+    for each in (friend, far):
+        assert_problem(each.post(f"/v1/policy-changes/{number}/approve", json={}), 409)
+    # Two of one maker are two: else nobody could approve where one admin made all accounts.
+    users_made(house, "sister", "ann")
+    sister = house.client(create_token(house.database, "k", Role.ADMIN, owner="sister"))
+    mine = friend.put("/v1/attributes/a.b", json=attribute | {"encryption": "searchable"})
+    assert mine.status_code == 202
+    assert sister.post(f"/v1/policy-changes/{mine.json()['id']}/approve", json={}).status_code == 200
+
+
+def users_made(house: House, name: str, maker: str) -> str:
+    with house.database.write(maker) as edit:
+        return add_user(edit, name, PersonRights(role=Role.ADMIN), maker)
+
+
 def test_a_person_is_told_of_themselves_and_changes_the_password(house: House) -> None:
     ann = house.person("ann", role="analyst", clearance=7)
     assert ann.get("/v1/me").json() == {
