@@ -199,7 +199,11 @@ class FragmentState:
     def shown_together(self) -> Iterator[tuple[ShownTogether, Origin, Origin]]:
         """What events showed together that are not taken back, with the oldest and the newest of them."""
         read = [(read_key(key), span) for key, span in self.evidence().sightings.items()]
-        taken_back = {(each.source, each.event_id) for each, _ in read if each.is_retraction}
+        taken_back = {
+            (each.source, each.event_id)
+            for each, _ in read
+            if each.event_id is not None and each.is_retraction
+        }
         for each, (oldest, newest) in read:
             if (each.source, each.event_id) not in taken_back:
                 yield each, oldest, newest

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -69,17 +69,27 @@ def _resolve_rate() -> float:
     return len(evidence) / seconds
 
 
+def state_of(own: Identifier, other: Identifier, number: int) -> FragmentState:
+    """What one event of a fragment leaves in it, that shows another identifier beside its own."""
+    origin = Origin(Stamp(0, 1_709_251_200_000 + number, "bench", f"{number}"), _SPEC)
+    state = FragmentState()
+    values = {"activity.platform": Register(origin, Kind.PLAIN, "web")}
+    state.apply(FragmentChange(str(own), origin, values, (own, other), None, {}))
+    state.normalise()
+    return state
+
+
 def fill(store: ProfileStore, persons: int) -> None:
     """Write the fragments of so many persons, none projected."""
+    write(store, events(persons))
+
+
+def write(store: ProfileStore, shown: Iterable[tuple[Identifier, Identifier]]) -> None:
+    """Write new fragments, each with what its event shows."""
     writes: list[FragmentWrite] = []
-    for number, (own, email) in enumerate(events(persons)):
-        origin = Origin(Stamp(0, 1_709_251_200_000 + number, "bench", f"{number}"), _SPEC)
-        state = FragmentState()
-        values = {"activity.platform": Register(origin, Kind.PLAIN, "web")}
-        state.apply(FragmentChange(str(own), origin, values, (own, email), None, {}))
-        state.normalise()
-        names = frozenset((str(own), str(email)))
-        writes.append(FragmentWrite(str(own), NEW, state.encode(), names))
+    for number, (own, other) in enumerate(shown):
+        names = frozenset((str(own), str(other)))
+        writes.append(FragmentWrite(str(own), NEW, state_of(own, other, number).encode(), names))
         if len(writes) == BATCH:
             store.write(writes)
             writes = []

@@ -31,4 +31,5 @@ class Identifier(NamedTuple):
         kind, colon, value = text.partition(":")
         if not (kind and colon and value):
             raise ValueError("an identifier is written type:value, for instance user_id:480")
-        return cls(kind, value)
+        # As a NamedTuple's constructor does, without its call: there are several for each fragment.
+        return tuple.__new__(cls, (kind, value))

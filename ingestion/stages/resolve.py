@@ -61,13 +61,20 @@ class ResolvedProfile(NamedTuple):
 
 def carried(store: PersonStore, ids: Iterable[str], rules: Rules) -> Iterator[CarriedName]:
     """All identifiers that some fragments carry. Raises StoreError."""
+    # By namespace.
+    counts: dict[str, int] = {}
+    limits: dict[str, int] = {}
     for _, found in read_pages(store, ids, BatchSize(AT_ONCE)):
         for each in found.values():
             member = _member(each)
             # Its own id, too, where all its events are taken back.
-            counts = rules.counted([Identifier.parse(each.id)])
             for name in {each.id, *member.state.names()} if member else ():
-                yield CarriedName(each.id, name, too_many(rules, name), counts)
+                kind, own = name.partition(":")[0], each.id.partition(":")[0]
+                if kind not in limits:
+                    limits[kind] = too_many(rules, name)
+                if own not in counts:
+                    counts[own] = rules.counted([Identifier.parse(each.id)])
+                yield CarriedName(each.id, name, limits[kind], counts[own])
 
 
 def pinned_together(store: PersonStore) -> Iterator[tuple[str, str]]:

@@ -128,6 +128,8 @@ class ShownTogether(NamedTuple):
     def pairs(self, primary: Identifier, others: Sequence[Identifier]) -> tuple[Class, list[Pair]]:
         """What may be told apart of these events, and the pairs that are evidence. `primary` names the fragment, `others`
         are those shown beside it, in the form in which they are compared."""
+        if len(others) == 1 and not self.options and others[0].type != primary.type:
+            return Class(self.source), [Pair.of(primary, others[0])]
         identifiers = sorted({primary, *others})
         names = [each.type for each in identifiers]
         repeated = tuple(sorted({name for name in names if names.count(name) > 1}))
@@ -148,7 +150,9 @@ def shown_key(source: str, identifiers: Sequence[Identifier], options: str = "")
 
 def read_key(key: str) -> ShownTogether:
     """What `shown_key` made a key of."""
-    fields = list(map(_unescaped, key.split("|")))
+    fields = key.split("|")
+    if "%" in key:
+        fields = list(map(_unescaped, fields))
     event_id = None
     if is_of_one_event(key):
         _, event_id, *fields = fields
@@ -200,7 +204,7 @@ def _escaped(text: str) -> str:
 
 
 def _unescaped(text: str) -> str:
-    return text.replace("%7C", "|").replace("%25", "%") if "%" in text else text
+    return text.replace("%7C", "|").replace("%25", "%")
 
 
 def links(sightings: Iterable[tuple[Pair, Sighting]]) -> list[Link]:

@@ -242,6 +242,9 @@ class Persons:
             size.weighed(len(some), sum(map(Person.bytes, found.persons)))
             yield found
 
+    def _parse(self, text: str) -> Identifier:
+        return Identifier.parse(self._name(text))
+
     def fragments(self, page: int = 1000) -> Iterator[Named]:
         """All fragments in the order of their ids, each as if it were a person of its own. Raises StoreError."""
         for ids, stored in read_pages(self._store, self._store.ids(), BatchSize(page)):
@@ -252,8 +255,8 @@ class Persons:
                 except DamagedStateError:
                     found.unreadable[each.id] = "its stored state is damaged"
                     continue
-                own = Identifier.parse(self._name(each.id))
-                identifiers = tuple(sorted({own, *_shown(member, self._name)}))
+                own, shown = self._parse(each.id), _shown(member, self._parse)
+                identifiers = tuple(sorted({own, *shown}))
                 found.persons.append(Person(each.id, (member,), identifiers))
             yield found
 
@@ -267,21 +270,34 @@ def resolved(
 ) -> Component:
     """The persons of all fragments of a component. `pins` are by the lower identifier. `hubs` are identifiers that more
     fragments carry than their hub limit allows. Those of other components do no harm. `name` as of `Persons`."""
-    shown = {each.stored.id: _shown(each, name) for each in members}
+    identifiers: dict[str, Identifier] = {}
+
+    def parse(text: str) -> Identifier:
+        if text not in identifiers:
+            identifiers[text] = Identifier.parse(name(text))
+        return identifiers[text]
+
+    shown = {each.stored.id: _shown(each, parse) for each in members}
     first: dict[Identifier, int] = {}
-    links: dict[Pair, dict[Class, Span]] = {}
     for origins in shown.values():
         for identifier, origin in origins.items():
             ordinal = origin.stamp.ordinal
-            first[identifier] = min(first.get(identifier, ordinal), ordinal)
+            if ordinal <= first.get(identifier, ordinal):
+                first[identifier] = ordinal
+    known: dict[Pair, dict[Class, list[tuple[Origin, Origin]]]] = defaultdict(dict)
     for each in members:
-        _add_links(links, each, name)
-    known = [Link(pair, classes) for pair, classes in links.items()]
-    pinned = [pin for each in first for pin in pins.get(each, ())]
+        for kind, pairs, *span in _sightings(each, parse):
+            for pair in pairs:
+                known[pair].setdefault(kind, []).append((span[0], span[1]))
+    pinned = [pin for each in first for pin in pins.get(each, ())] if pins else []
     of_hubs = [each for each in first if each in hubs] if hubs else []
 
     def ordered() -> Resolution:
-        return resolve(known, first, pinned, rules, of_hubs)
+        links = [
+            Link(pair, {kind: _span(spans) for kind, spans in classes.items()})
+            for pair, classes in known.items()
+        ]
+        return resolve(links, first, pinned, rules, of_hubs)
 
     partition = None if pinned or of_hubs else uncontested(known, first, rules)
     violations: tuple[Violation, ...] = ()
@@ -289,7 +305,7 @@ def resolved(
         partition, _, violations = ordered()
     by_identifier: dict[Identifier, list[Member]] = defaultdict(list)
     for each in members:
-        by_identifier[Identifier.parse(name(each.stored.id))].append(each)
+        by_identifier[parse(each.stored.id)].append(each)
     persons = []
     # What no event shows any more joins nothing.
     alone = [(each,) for each in sorted(by_identifier.keys() - first.keys())]
@@ -301,20 +317,17 @@ def resolved(
     return Component(tuple(persons), violations, lambda: ordered().accepted)
 
 
-def _add_links(links: dict[Pair, dict[Class, Span]], member: Member, name: Callable[[str], str]) -> None:
-    for kind, pairs, oldest, newest in sightings(member, name):
-        span = Span(moment_of(oldest), moment_of(newest))
-        for pair in pairs:
-            classes = links.setdefault(pair, {})
-            classes[kind] = classes[kind].join(span) if kind in classes else span
+def _span(spans: Sequence[tuple[Origin, Origin]]) -> Span:
+    return Span(min(moment_of(oldest) for oldest, _ in spans), max(moment_of(newest) for _, newest in spans))
 
 
-def _shown(member: Member, name: Callable[[str], str]) -> dict[Identifier, Origin]:
+def _shown(member: Member, parse: Callable[[str], Identifier]) -> dict[Identifier, Origin]:
     """The identifiers that a fragment's events showed, with the earliest event of each."""
     found: dict[Identifier, Origin] = {}
     for text, origin in member.state.shown().items():
-        identifier = Identifier.parse(name(text))
-        found[identifier] = min(origin, found.get(identifier, origin))
+        identifier = parse(text)
+        if identifier not in found or origin < found[identifier]:
+            found[identifier] = origin
     return found
 
 
@@ -348,9 +361,15 @@ def sightings(
     member: Member, name: Callable[[str], str]
 ) -> Iterator[tuple[Class, list[Pair], Origin, Origin]]:
     """What a fragment's events showed together, with the oldest and the newest of these events. `name` as of `Persons`."""
-    own = Identifier.parse(name(member.stored.id))
+    return _sightings(member, lambda text: Identifier.parse(name(text)))
+
+
+def _sightings(
+    member: Member, parse: Callable[[str], Identifier]
+) -> Iterator[tuple[Class, list[Pair], Origin, Origin]]:
+    own = parse(member.stored.id)
     for shown, oldest, newest in member.state.shown_together():
-        kind, pairs = shown.pairs(own, [Identifier.parse(name(text)) for text in shown.others])
+        kind, pairs = shown.pairs(own, [parse(text) for text in shown.others])
         yield kind, pairs, oldest, newest
 
 
@@ -360,11 +379,12 @@ def moment_of(origin: Origin) -> Moment:
     return Moment(ordinal, source, event_id)
 
 
-def _age(member: Member, shown: Mapping[Identifier, Origin]) -> tuple[Moment, str]:
-    return min(map(moment_of, shown.values()), default=_NEVER), member.stored.id
+def _age(member: Member, shown: Mapping[Identifier, Origin]) -> tuple[tuple[object, ...], str]:
+    # A moment, not made as one.
+    return min((origin.stamp[1:] for origin in shown.values()), default=_NEVER), member.stored.id
 
 
-_NEVER = Moment(ORDINAL_MAX, "", "")
+_NEVER = (ORDINAL_MAX, "", "")
 
 
 class _Outline(NamedTuple):

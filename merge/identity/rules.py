@@ -191,7 +191,7 @@ class Rules:
 
     def order(self, link: Link) -> Order | None:
         """When the link's turn is; None where all its evidence contradicts itself."""
-        counted = [each for each in link.classes.items() if not self._contradicts(each[0], link)]
+        counted = [each for each in link.classes.items() if not self._contradicts(each[0], link.pair)]
         if not counted:
             return None
         low, high = link.pair
@@ -210,22 +210,23 @@ class Rules:
             high=high,
         )
 
-    def joins(self, link: Link) -> bool:
-        """Whether a link has a turn and is strong enough."""
+    def joins(self, pair: Pair, kinds: Iterable[Class]) -> bool:
+        """Whether a link with sightings of these classes has a turn and is strong enough."""
         least = self.document.least_strength
-        return any(
-            (least <= 0 or self.strength(kind) >= least)
-            and not (kind.repeated and self._contradicts(kind, link))
-            for kind in link.classes
-        )
+        for kind in kinds:
+            if (least <= 0 or self.strength(kind) >= least) and not self._contradicts(kind, pair):
+                return True
+        return False
 
     def strength(self, kind: Class) -> float:
         """How strong sightings of a class are."""
         return self.document.strength.get(kind.source, 1.0) if kind.strength is None else kind.strength
 
-    def _contradicts(self, kind: Class, link: Link) -> bool:
+    def _contradicts(self, kind: Class, pair: Pair) -> bool:
         """Whether the events carried two values of a namespace of this pair that a person has one value of."""
-        return any(each.type in kind.repeated and each.type in self._unique for each in link.pair)
+        return bool(kind.repeated) and any(
+            each.type in kind.repeated and each.type in self._unique for each in pair
+        )
 
     def is_hashed(self, identifier: Identifier) -> bool:
         """Whether only the keyed hash of its value is known."""

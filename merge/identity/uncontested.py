@@ -7,23 +7,23 @@ in whatever order they are tried, and their order need not be known.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from idgraph.model.identifiers import Identifier
-from merge.identity.evidence import Link, Pair
+from merge.identity.evidence import Class, Pair
 from merge.identity.rules import Rules, peak
 
 Partition = tuple[tuple[Identifier, ...], ...]
 
 
 def uncontested(
-    links: Sequence[Link], first_seen: Mapping[Identifier, int], rules: Rules
+    links: Mapping[Pair, Iterable[Class]], first_seen: Mapping[Identifier, int], rules: Rules
 ) -> Partition | None:
-    """`resolve(links, first_seen, (), rules).partition` where that has no violations; None where it may have some. O(n)
-    but for sorting each part."""
+    """`resolve(links, first_seen, (), rules).partition` where that has no violations; None where it may have some. Of a
+    link it needs the classes of its sightings alone. O(n) but for sorting each part."""
     if _may_have_hubs(links, rules):
         return None
-    joining = [each.pair for each in links if rules.joins(each)]
+    joining = [pair for pair, kinds in links.items() if rules.joins(pair, kinds)]
     if rules.connecting and _exceeds_connects(joining, rules):
         return None
     parts = _parts(joining, first_seen)
@@ -32,11 +32,11 @@ def uncontested(
     return tuple(sorted(tuple(sorted(part)) for part in parts))
 
 
-def _may_have_hubs(links: Sequence[Link], rules: Rules) -> bool:
+def _may_have_hubs(links: Collection[Pair], rules: Rules) -> bool:
     # Nobody has more neighbours than there are links.
     if rules.least_hub_limit is None or len(links) <= rules.least_hub_limit:
         return False
-    return bool(rules.hubs(link.pair for link in links))
+    return bool(rules.hubs(links))
 
 
 def _exceeds_connects(joining: Sequence[Pair], rules: Rules) -> bool:

@@ -9,6 +9,7 @@ import json
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import cache
 from pathlib import Path
 
 from idgraph.model.errors import StoreError, UnstorableError
@@ -301,6 +302,8 @@ def _find_all(connection: sqlite3.Connection, identifiers: Sequence[str], limit:
 def _assign(
     connection: sqlite3.Connection, names: TombstoneNames, assignments: Sequence[Assignment]
 ) -> set[str]:
+    # Most names are asked for several times.
+    names = cache(names)
     query = """
         UPDATE fragments SET profile = ?, epoch = epoch + 1, version = version + 1, name = ? WHERE id = ? AND epoch = ?
         RETURNING version"""

@@ -47,7 +47,7 @@ def test_the_short_way_is_the_ordered_way(rules: Any, events: Any, shuffled: Any
     resolution = resolve(known, first, (), ready)
     if shuffled is not None:
         shuffled.shuffle(known)
-    quickly = uncontested(known, first, ready)
+    quickly = uncontested(dict(known), first, ready)
     event("contested" if quickly is None else "uncontested")
     assert quickly is None or (quickly == resolution.partition and not resolution.violations)
 
@@ -57,17 +57,17 @@ def test_the_short_way_is_the_ordered_way(rules: Any, events: Any, shuffled: Any
 def test_without_rules_nothing_is_contested(events: Any, shuffled: Any) -> None:
     ready, known, first = evidence({}, events)
     shuffled.shuffle(known)
-    assert uncontested(known, first, ready) == resolve(known, first, (), ready).partition
+    assert uncontested(dict(known), first, ready) == resolve(known, first, (), ready).partition
 
 
 def test_what_a_rule_refuses_is_left_to_the_ordered_way() -> None:
     for rules in LIMITS:
         ready, known, first = evidence(rules, SHARED)
         assert resolve(known, first, (), ready).violations
-        assert uncontested(known, first, ready) is None
+        assert uncontested(dict(known), first, ready) is None
 
 
 def test_what_no_rule_refuses_is_not() -> None:
     for rules in LIMITS[:-2]:
         ready, known, first = evidence(rules, SHARED[:1] + shown("device:d email:a"))
-        assert uncontested(known, first, ready) == resolve(known, first, (), ready).partition
+        assert uncontested(dict(known), first, ready) == resolve(known, first, (), ready).partition
