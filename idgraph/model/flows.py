@@ -53,6 +53,18 @@ class LastBatch(BaseModel):
     ended_ms: int
 
 
+class FlowMoment(BaseModel):
+    """The figures of a flow as they stood at a moment; `waiting` is of all sources."""
+
+    model_config = ConfigDict(frozen=True)
+
+    at_ms: int
+    events_per_second: float
+    set_aside_per_second: float
+    commit_seconds_p99: float | None
+    waiting: int | None
+
+
 class FlowReport(BaseModel):
     """What a flow wrote of itself, each second while it runs. Rates are of the latest `window_seconds`. No value of an event is
     in it."""
@@ -82,6 +94,9 @@ class FlowReport(BaseModel):
     last_batch: LastBatch | None
     stages: list[StageRate]
     sources: list[FlowSource]
+    history: list[FlowMoment] = Field(
+        default=[], description="Of the latest 20 minutes, one for 15 seconds, the oldest first."
+    )
     problem: str | None = Field(default=None, description="The kind of the error that ended a failed flow.")
 
 

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from idgraph.model.errors import ProfileServiceError
 from idgraph.model.sources import FLOW_NAME
 from metadata_service.storage.sessions import Session
+from metadata_service.ui.charts import Chart, chart
 from metadata_service.ui.dead_letters import newest_events, record_lines
 from metadata_service.ui.page import OwnFields, Polled, SignedIn, curl, render, see_other
 from metadata_service.ui.profiles import profiles_client, profiles_source
@@ -17,6 +18,7 @@ from metadata_service.ui.profiles import profiles_client, profiles_source
 router = APIRouter()
 
 LIST = "/ui/flows"
+CHARTED = ("events_per_second", "waiting", "commit_seconds_p99", "set_aside_per_second")
 Name = Annotated[str, Path(pattern=FLOW_NAME)]
 Act = Literal["pause", "resume"]
 SAMPLED = 5
@@ -101,7 +103,15 @@ def _page(request: Request, session: Session, name: str, status: int = 200, **co
         title=name,
         flow=flow,
         report=flow["report"],
+        charts=_charts(flow["report"]),
         now_ms=time.time() * 1000,
         curl=curl(profiles_source(request).url, f"/v1/flows/{name}"),
         **{"done": "", "problem": None, "reason": ""} | context,
     )
+
+
+def _charts(report: dict[str, Any]) -> dict[str, Chart | None]:
+    """By the name of the figure."""
+    history = report.get("history", [])
+    moments = [each["at_ms"] for each in history]
+    return {name: chart(moments, [each[name] for each in history]) for name in CHARTED}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import threading
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -162,3 +163,19 @@ def test_the_commands(with_keys: CommandLine) -> None:
     assert with_keys("audit", "verify").exit_code == 0
     # The flow's sources are files: it has no offsets.
     assert with_keys("flows").exit_code == 2
+
+
+def test_a_report_has_the_figures_of_the_last_minutes(tmp_path: Path) -> None:
+    file = tmp_path / "idgraph.toml"
+    file.write_text(f'[flow]\nname = "shop"\n{KAFKA}')
+    now = [1_000_000.0]
+    reporter = FlowReporter(load(file), SNAPSHOTS, None, lambda: {"clicks/0": 5}, None, lambda: now[0])
+    for _ in range(3000):
+        now[0] += 1
+        report = reporter.report(FlowState.RUNNING)
+    steps = [after.at_ms - before.at_ms for before, after in pairwise(report.history)]
+    assert set(steps) == {15_000}
+    assert 78 <= len(report.history) <= 80
+    assert report.history[-1].waiting == 5
+    again = FlowReporter(load(file), SNAPSHOTS, None, dict, report, lambda: now[0] + 900)
+    assert len(again.report(FlowState.RUNNING).history) < len(report.history)

@@ -16,7 +16,7 @@ from idgraph.app.flow_folders import FlowFolders
 from idgraph.app.observation.flow_observation import LAG_SECONDS, Watch
 from idgraph.app.settings.document import Settings
 from idgraph.model.errors import IdgraphError
-from idgraph.model.flows import FlowReport, FlowSource, FlowState, LastBatch, StageRate
+from idgraph.model.flows import FlowMoment, FlowReport, FlowSource, FlowState, LastBatch, StageRate
 from idgraph.model.kafka import KafkaSource, kafka_sources
 from idgraph.projection.outages import Outage
 from idgraph.projection.runner import ProjectionRunner
@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 
 WINDOW_SECONDS = 60.0
 WRITE_SECONDS = 1.0
+MOMENT_SECONDS = 15.0
+MOST_MOMENTS = 80
 
 
 class _Ended(NamedTuple):
@@ -56,6 +58,7 @@ class FlowReporter:
         self._ended: deque[_Ended] = deque()
         self._last = before.last_batch if before else None
         self._seen = {each.name: each.last_event_ms for each in before.sources} if before else {}
+        self._history = deque(before.history if before else (), MOST_MOMENTS)
         self._lock = threading.Lock()
 
     def add(self, report: BatchReport) -> None:
@@ -83,7 +86,7 @@ class FlowReporter:
             total.count(each.counts)
             sources.update(each.counts.sources)
             dead.update(each.counts.dead)
-        return FlowReport(
+        found = FlowReport(
             name=self._settings.flow.name,
             state=state,
             started_ms=int(self._started * 1000),
@@ -103,6 +106,13 @@ class FlowReporter:
             sources=self._sources(sources, seen, window),
             problem=problem,
         )
+        with self._lock:
+            oldest = found.written_ms - MOST_MOMENTS * MOMENT_SECONDS * 1000
+            while self._history and self._history[0].at_ms < oldest:
+                self._history.popleft()
+            if not self._history or found.written_ms - self._history[-1].at_ms >= MOMENT_SECONDS * 1000:
+                self._history.append(_moment(found))
+            return found.model_copy(update={"history": list(self._history)})
 
     def _sources(
         self, counts: Mapping[str, int], seen: Mapping[str, int | None], window: float
@@ -120,6 +130,17 @@ class FlowReporter:
             )
             for name, source in self._settings.sources_by_name().items()
         ]
+
+
+def _moment(report: FlowReport) -> FlowMoment:
+    known = [each.waiting for each in report.sources if each.waiting is not None]
+    return FlowMoment(
+        at_ms=report.written_ms,
+        events_per_second=round(report.events_per_second, 3),
+        set_aside_per_second=round(report.set_aside_per_second, 3),
+        commit_seconds_p99=report.commit_seconds_p99,
+        waiting=sum(known) if known else None,
+    )
 
 
 def _waiting_of(source: KafkaSource, waiting: Mapping[str, int]) -> int:

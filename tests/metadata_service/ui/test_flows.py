@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import math
 import time
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from idgraph.app.flow_folders import FlowFolders
 from idgraph.app.observation.flow_report import FlowReporter
 from idgraph.app.settings.document import load
-from idgraph.model.flows import FlowState
+from idgraph.model.flows import FlowMoment, FlowState
 from metadata_service.storage.tokens import Role
 from tests.app.test_flow_report import KAFKA, SNAPSHOTS, batch
 from tests.ingestion.patience import eventually
@@ -32,8 +33,18 @@ def report_of(whole: Whole, state: FlowState = FlowState.RUNNING, age: float = -
     done: dict[str, Any] = {"written": 40, "unchanged": 2, "commit_seconds": 0.04, "map_seconds": 0.01}
     reporter.add(batch(3, 70, 0.5, protected=12, dead={"no_spec": 7}, sources={"web": 70}, **done))
     folders = FlowFolders(whole.pipeline.folder)
+    history = [
+        FlowMoment(
+            at_ms=int((time.time() - age) * 1000) - 15_000 * (40 - n),
+            events_per_second=800 + 300 * math.sin(n / 4),
+            set_aside_per_second=max(0, n - 30),
+            commit_seconds_p99=0.2 + (n % 7) / 20 if n != 20 else None,
+            waiting=1200 - 10 * n,
+        )
+        for n in range(40)
+    ]
     (whole.pipeline.folder / "flows/shop").mkdir(parents=True, exist_ok=True)
-    folders.write(reporter.report(state))
+    folders.write(reporter.report(state).model_copy(update={"history": history}))
     return folders
 
 
@@ -56,6 +67,7 @@ def test_a_flow_shows_its_figures_stages_and_sources(whole: Whole, operator: Per
     for found in ("1,234", "10.00%", "no_spec 7", "web", "shops"):
         assert found in page
     assert "the newest is" in page
+    assert "events taken over 10 min" in operator.get(f"{LIST}/shop")
     operator.get(f"{LIST}/none", 404)
 
 
