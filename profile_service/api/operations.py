@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 from idgraph.model.callers import Caller, Scope
 from idgraph.model.jobs import JobKind, JobRecord, JobState, Requester
 from profile_service.link_documents import time_text
+from profile_service.reader import ProfileReader
 
 OPERATED = (JobKind.REINDEX, JobKind.RECONCILE, JobKind.REENCRYPT)
 """What the scope `operate` starts; every caller may export what it sees."""
@@ -79,9 +80,9 @@ def work_of(caller: Caller, record: JobRecord) -> Work | None:
     return Work(record.kind, repair=what.get("repair", False))
 
 
-def described(caller: Caller, record: JobRecord, is_total: bool) -> dict[str, Any]:
-    """A job as this caller sees it. Unless the caller sees everything, parts of counts, which may name attributes, are left
-    out."""
+def described(caller: Caller, record: JobRecord, reader: ProfileReader) -> dict[str, Any]:
+    """A job as this caller sees it. Parameters that name what is hidden are left out, and unless the caller sees everything,
+    parts of counts, which may name attributes."""
     progress = record.progress
     is_running = record.state is JobState.RUNNING
     rate = progress.per_second(record.updated)
@@ -95,7 +96,11 @@ def described(caller: Caller, record: JobRecord, is_total: bool) -> dict[str, An
         "is_ending": is_running and record.is_cancel_requested,
         "who": record.origin.who,
         "why": record.origin.why,
-        "what": {name: value for name, value in record.what.items() if name not in hidden},
+        "what": {
+            name: value
+            for name, value in record.what.items()
+            if name not in hidden and reader.shown_text(str(value)) == str(value)
+        },
         "started": time_text(record.started),
         "updated": time_text(record.updated),
         "done": progress.done,
@@ -104,7 +109,9 @@ def described(caller: Caller, record: JobRecord, is_total: bool) -> dict[str, An
         "per_second": rate,
         "seconds_left": max(0, progress.total - progress.done) / rate if is_running and rate else None,
         "counts": {
-            name: number for name, number in sorted(progress.counts.items()) if is_total or "/" not in name
+            name: number
+            for name, number in sorted(progress.counts.items())
+            if reader.sees_all or "/" not in name
         },
         "acts": acts,
         **dict.fromkeys(("expires", "notes", "error")),

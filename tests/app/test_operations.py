@@ -217,6 +217,28 @@ def test_a_job_is_cancelled_and_resumed(operating: Operating) -> None:
     assert (job["id"], job["state"], job["who"]) == (found["id"], "done", "operator")
 
 
+class Compared(Endless):
+    """A job whose parameters name attributes."""
+
+    kind = JobKind.SUGGEST
+
+    def __init__(self) -> None:
+        self.what = {"attributes": ["demographics.age", "shop.persona"], "sample": 5}
+
+    def pages(self, _progress: Progress, _point: Point) -> Iterator[Point]:
+        yield {}
+
+
+def test_no_job_names_an_attribute_above_the_clearance(operating: Operating) -> None:
+    """Found by review: what another caller's job compares was listed with its parameters."""
+    with job_runner(operating.idgraph.settings()) as runner:
+        runner.run(Compared(), Requester("somebody"))
+    (hidden,) = operating.operator.get("/v1/jobs?kind=suggest").json()["items"]
+    (shown,) = operating.seeing.get("/v1/jobs?kind=suggest").json()["items"]
+    assert hidden["what"] == {"sample": 5}
+    assert shown["what"] == {"attributes": ["demographics.age", "shop.persona"], "sample": 5}
+
+
 def test_a_service_that_stops_interrupts_its_jobs(filled: CommandLine) -> None:  # noqa: F811
     settings = filled.settings()
     snapshot = PinnedSnapshot("1", with_levels({}))

@@ -191,7 +191,7 @@ def replay(body: ReplayBody, service: Service, caller: Operator) -> Response:
     service.note_job(caller, "start", JobKind.REPLAY, f"{len(chosen)} dead letters", body.reason)
     work = Work(JobKind.REPLAY, dead_letters=chosen)
     started = required(service.rights.operations).start(work, Requester(caller.name, body.reason))
-    found = answer(described(caller, started, service.reader(caller).sees_all), status=202)
+    found = answer(described(caller, started, service.reader(caller)), status=202)
     found.headers["Location"] = f"{jobs.router.prefix}/{started.id}"
     return found
 

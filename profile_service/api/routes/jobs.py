@@ -247,14 +247,14 @@ def _own_download(caller: Caller, operations: Operations, record: JobRecord) -> 
 def _document(
     service: ProfileService, caller: Caller, operations: Operations, record: JobRecord, is_whole: bool = False
 ) -> dict[str, Any]:
-    is_total = service.reader(caller).sees_all
-    document = described(caller, record, is_total)
+    reader = service.reader(caller)
+    document = described(caller, record, reader)
     if not is_whole:
         return document
     found = _own_download(caller, operations, record)
     if found is not None:
         document |= {"expires": time_text(found.expires_ms), "acts": [*document["acts"], "download"]}
-    if is_total:
+    if reader.sees_all:
         private = operations.private(record)
         document |= {"notes": private.get("notes", {}), "error": private.get("error", "")}
     return document
