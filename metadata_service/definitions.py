@@ -47,6 +47,11 @@ class Definitions(Generic[Stated, Stored]):
             raise UnknownSubjectError(f"no {self.kind} is named {name}")
         return found
 
+    def get_version(self, session: Session, name: str, version: int) -> Stored:
+        """A version that there is."""
+        row = session.get_one(_Row, (self.kind, name, version))
+        return self.stored.model_validate_json(row.document)
+
     def list(
         self, session: Session, wanted: PageRequest, words: str = "", is_reversed: bool = False
     ) -> ListPage[Stored]:

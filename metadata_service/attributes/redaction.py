@@ -77,7 +77,11 @@ def redact(edit: Edit, row: PolicyChangeRow) -> None:
             )
             session.expunge(version)
         session.execute(update(ChangeRow).where(ChangeRow.subject == path).values(subject=name))
-        session.execute(update(GrantRequestRow).where(GrantRequestRow.subject == path).values(subject=name))
+        session.execute(
+            update(GrantRequestRow)
+            .where(GrantRequestRow.subject == path, GrantRequestRow.view_version.is_(None))
+            .values(subject=name)
+        )
         for change in session.scalars(select(PolicyChangeRow).where(PolicyChangeRow.subject == path)):
             stated = json.loads(change.document) | {"path": name}
             stated |= dict.fromkeys({"name", "description"} & stated.keys(), "")

@@ -1,16 +1,18 @@
-"""Requests for access: a person asks to see an attribute above their clearance, another one grants it until a day, refuses, or asks
-back. Rows are never changed, and the newest answer holds.
+"""Requests for access: a person asks to see an attribute above their clearance, or what a view shows; another one grants it until
+a day, refuses, or asks back. Rows are never changed, and the newest answer holds.
 
-A grant is of the levels that there were: what is above them later, it does not show.
+A grant is of the version of a view that was asked for, and of the levels that there were: what is above them later, it does not
+show.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 from sqlalchemy import Select, func, or_, select
 from sqlalchemy.orm import Session
 
@@ -27,12 +29,14 @@ from idgraph.web.refusals import (
 )
 from metadata_service.attributes.catalogue import find_attributes
 from metadata_service.attributes.policies import attributes_around, policies_of
+from metadata_service.definitions import VIEWS, view_sources
 from metadata_service.storage.edits import Action, Edit
 from metadata_service.storage.tables import GrantAnswerRow, GrantRequestRow, SnapshotRow
 from metadata_service.storage.tokens import TokenRecord, person_of
 from metadata_service.storage.users import are_one_person
 
 LONGEST = timedelta(days=180)
+REMINDER = timedelta(days=7)
 ANSWERING = (Role.PUBLISHER, Role.ADMIN, Role.PRIVACY)
 
 Step = Literal["granted", "refused", "asked", "replied", "ended"]
@@ -40,13 +44,20 @@ State = Literal["waits", "asked", "granted", "refused", "ended"]
 
 
 class GrantWish(BaseModel):
-    """What is asked for: to see an attribute, and what is below it, for a purpose."""
+    """What is asked for: to see an attribute, or those that a view shows, and what is below them, for a purpose."""
 
     model_config = ConfigDict(extra="forbid")
 
-    path: str = Field(min_length=1, max_length=1024)
+    path: str = Field(default="", max_length=1024)
+    view: str = Field(default="", max_length=100, description="The name of a view, in place of a path.")
     purpose: str = Field(min_length=1, max_length=1000)
     until: AwareDatetime = Field(description="At most 180 days ahead.")
+
+    @model_validator(mode="after")
+    def _one_subject(self) -> Self:
+        if bool(self.path) is bool(self.view):
+            raise ValueError("ask for a path or for a view")
+        return self
 
 
 class GrantStep(ProvenanceRecord):
@@ -60,7 +71,10 @@ class GrantRecord(BaseModel):
     """A request with everything that was answered, the newest last."""
 
     id: int
-    path: str
+    path: str = Field(description="Of the attribute; empty for a view.")
+    view: str
+    view_version: int | None = Field(description="The version of the view that is shown.")
+    shows: list[str] = Field(description="The paths that a grant shows, with what is below them.")
     person: str
     purpose: str
     asked: datetime
@@ -68,9 +82,14 @@ class GrantRecord(BaseModel):
     state: State
     ends: datetime | None = Field(description="When a grant that is in force ends.")
     level: int = Field(
-        description="The clearance that the attribute, and what is below it, needs without a grant."
+        description="The clearance that what it shows, and what is below that, needs without a grant."
     )
     steps: list[GrantStep]
+
+    @property
+    def again(self) -> dict[str, str]:
+        """What a new request would ask for."""
+        return {"path": self.path} if self.path else {"view": self.view}
 
 
 class _Found(NamedTuple):
@@ -80,14 +99,26 @@ class _Found(NamedTuple):
 
 def ask(edit: Edit, wish: GrantWish) -> int:
     """Keep a request; gives its number. Raises UnknownSubjectError, RefusedRequestError."""
-    if not list(find_attributes(edit.session, [wish.path])):
+    version = None
+    if wish.view:
+        view = VIEWS.get(edit.session, wish.view)
+        version = view.version
+        if "" in view_sources(view):
+            hint = "ask for its attributes"
+            raise RefusedRequestError("this view may show anything of a profile", "/view", hint)
+    elif not list(find_attributes(edit.session, [wish.path])):
         raise UnknownSubjectError("no attribute has this path")
     _require_end(wish.until, edit.at)
+    subject = wish.path or wish.view
     row = GrantRequestRow(
-        snapshot_version=edit.version, subject=wish.path, purpose=wish.purpose, until=wish.until
+        snapshot_version=edit.version,
+        subject=subject,
+        view_version=version,
+        purpose=wish.purpose,
+        until=wish.until,
     )
     edit.session.add(row)
-    edit.record("grant", wish.path, None, "requested")
+    edit.record("grant", subject, None, "requested")
     edit.session.flush()
     return row.id
 
@@ -184,10 +215,37 @@ def grants_in_force(session: Session, now: datetime) -> list[PersonGrant]:
         .order_by(GrantRequestRow.id)
     )
     return [
-        PersonGrant(person=person_of(edit.actor), path=row.subject, level=given.level, until=given.until)
+        PersonGrant(person=person_of(edit.actor), path=path, level=level, until=given.until)
         for row, edit, given in session.execute(query)
         if given.until is not None
+        for path, level in zip(_shows(session, row), json.loads(given.levels), strict=True)
     ]
+
+
+def ending(session: Session, now: datetime, person: str) -> list[GrantRecord]:
+    """The grants of a person that end soon, without those for which a later end is granted or asked for."""
+    own = list_grants(session, PageRequest(None, 200), now, person).items
+    latest = {
+        _subject(each): each.ends or each.until
+        for each in sorted(own, key=lambda each: each.ends or each.until)
+        if each.state not in ("refused", "ended")
+    }
+    return [
+        each
+        for each in own
+        if each.ends and each.ends <= now + REMINDER and each.ends == latest[_subject(each)]
+    ]
+
+
+def _subject(grant: GrantRecord) -> tuple[str, str]:
+    return grant.path, grant.view
+
+
+def _shows(session: Session, row: GrantRequestRow) -> list[str]:
+    if row.view_version is None:
+        return [row.subject]
+    view = VIEWS.get_version(session, row.subject, row.view_version)
+    return sorted(view_sources(view))
 
 
 def _own(edit: Edit, number: int) -> GrantRecord:
@@ -203,10 +261,10 @@ def _step(
         action=action,
         reason=reason,
         until=until,
-        level=found.level,
+        levels=json.dumps([_level(edit.session, path) for path in found.shows]),
     )
     edit.session.add(row)
-    edit.record("grant", found.path, None, recorded)
+    edit.record("grant", found.path or found.view, None, recorded)
 
 
 def _require_end(until: datetime, now: datetime) -> None:
@@ -239,17 +297,21 @@ def _records(
         own = steps[each.row.id]
         is_ = _state(own, now)
         if state in (None, is_):
+            shows, is_view = _shows(session, each.row), each.row.view_version is not None
             records.append(
                 GrantRecord(
                     id=each.row.id,
-                    path=each.row.subject,
+                    path="" if is_view else each.row.subject,
+                    view=each.row.subject if is_view else "",
+                    view_version=each.row.view_version,
+                    shows=shows,
                     person=person_of(each.edit.actor),
                     purpose=each.row.purpose,
                     asked=each.edit.at,
                     until=each.row.until,
                     state=is_,
                     ends=own[-1].until if is_ == "granted" else None,
-                    level=_level(session, each.row.subject),
+                    level=max((_level(session, path) for path in shows), default=0),
                     steps=own,
                 )
             )

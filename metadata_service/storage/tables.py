@@ -264,19 +264,22 @@ class SpecUseRow(Base):
 
 
 class GrantRequestRow(Base):
-    """Somebody asks to see an attribute; who and when is with the version. The purpose is not: every reader sees that."""
+    """Somebody asks to see an attribute, or what a version of a view shows; who and when is with the version. The purpose is not:
+    every reader sees that."""
 
     __tablename__ = "grant_requests"
 
     id: Mapped[int] = mapped_column(Counter, primary_key=True)
     snapshot_version: Mapped[int] = mapped_column(ForeignKey("snapshots.version"), index=True)
     subject: Mapped[str] = mapped_column(Ordered)
+    view_version: Mapped[int | None]
     purpose: Mapped[str] = mapped_column(Text)
     until: Mapped[datetime] = mapped_column(UtcTime)
 
 
 class GrantAnswerRow(Base):
-    """An answer to such a request; the newest holds. A grant shows what needs at most `level`, until a moment."""
+    """An answer to such a request; the newest holds. A grant shows, until a moment, what needs at most these levels: one for each
+    path that is asked for, in their order, as JSON."""
 
     __tablename__ = "grant_answers"
 
@@ -285,7 +288,7 @@ class GrantAnswerRow(Base):
     snapshot_version: Mapped[int] = mapped_column(ForeignKey("snapshots.version"), index=True)
     action: Mapped[str] = mapped_column(String(20))
     reason: Mapped[str] = mapped_column(Text)
-    level: Mapped[int]
+    levels: Mapped[str] = mapped_column(Text)
     until: Mapped[datetime | None] = mapped_column(UtcTime)
 
 

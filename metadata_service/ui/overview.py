@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request, Response
 from sqlalchemy.orm import Session as Reading
@@ -19,7 +20,7 @@ from metadata_service.attributes.catalogue import AttributeFilter, find_attribut
 from metadata_service.attributes.policy_changes import list_policy_changes
 from metadata_service.specs.catalogue import count_active_specs
 from metadata_service.storage.edits import list_changes
-from metadata_service.storage.grants import list_grants
+from metadata_service.storage.grants import ending, list_grants
 from metadata_service.storage.sessions import Session
 from metadata_service.storage.tokens import person_of
 from metadata_service.ui.jobs import subject
@@ -125,8 +126,12 @@ def decisions(reading: Reading, session: Session) -> Iterator[WaitingDecision]:
         asked = list_grants(reading, PageRequest(None, MOST_PENDING), datetime.now(UTC), state="waits").items
         asked = [each for each in asked if each.person != person_of(session.caller.name)]
         if asked:
-            says = f"{asked[0].person} asks to see {asked[0].path}"
+            says = f"{asked[0].person} asks to see {asked[0].path or f'the view {asked[0].view}'}"
             yield WaitingDecision(f"{len(asked)}", "Requests for access", says, "Answer", "/ui/requests")
+    for each in ending(reading, datetime.now(UTC), person_of(session.caller.name)):
+        what, url = each.path or f"the view {each.view}", f"/ui/requests?{urlencode(each.again)}"
+        says = f"You see {what} until {as_time(each.ends or each.until)}"
+        yield WaitingDecision("1", "Your access ends", says, "Ask again", url)
     if may(session, "POST", "/v1/attributes/a/proposal"):
         proposed = total_attributes(reading, AttributeFilter(proposed=True))
         if proposed:

@@ -12,7 +12,8 @@ from idgraph.model.errors import MetadataError
 from idgraph.web.cursors import PageRequest
 from metadata_service.api.routes import requests as api
 from metadata_service.api.service import Service
-from metadata_service.storage.grants import LONGEST, GrantWish, State
+from metadata_service.definitions import VIEWS
+from metadata_service.storage.grants import LONGEST, GrantWish, State, ending
 from metadata_service.storage.sessions import Session
 from metadata_service.storage.tokens import person_of
 from metadata_service.ui.page import OwnFields, SignedIn, curl, may, render, require, see_other
@@ -34,13 +35,13 @@ def show(
     show: Shown | None = None,
     sel: Annotated[int | None, Query(ge=1, lt=2**31)] = None,
     path: Annotated[str, Query(max_length=1024)] = "",
+    view: Annotated[str, Query(max_length=100)] = "",
     cursor: Annotated[str | None, Query(max_length=1000)] = None,
     done: Annotated[str, Query(max_length=20)] = "",
 ) -> Response:
     """Those that wait for this person, their own, or all; and one of them, or a form for a new one."""
-    return _page(
-        request, session, service, shown=show, sel=sel, cursor=cursor, done=done, typed={"path": path}
-    )
+    typed = {"path": path, "view": view}
+    return _page(request, session, service, shown=show, sel=sel, cursor=cursor, done=done, typed=typed)
 
 
 def _page(
@@ -53,7 +54,19 @@ def _page(
     state: State | None = next((each for each in get_args(State) if each == shown), None)
     paging = PageRequest(given.pop("cursor"), ROWS)
     sel = given.pop("sel")
-    usual = {"path": "", "purpose": "", "until": f"{datetime.now(UTC) + USUAL:%Y-%m-%d}", "reason": ""}
+    usual = {
+        "path": "",
+        "view": "",
+        "purpose": "",
+        "until": f"{datetime.now(UTC) + USUAL:%Y-%m-%d}",
+        "reason": "",
+    }
+    me, now = person_of(session.caller.name), datetime.now(UTC)
+    with service.database.read() as reading:
+        views = [
+            each.name for each in VIEWS.list(reading, PageRequest(None, 500)).items if each.status == "active"
+        ]
+        soon = ending(reading, now, me)
     return render(
         request,
         "requests.html",
@@ -64,8 +77,10 @@ def _page(
         page=api.list_(service, paging, session.caller, state, mine=shown == "mine"),
         chosen=None if sel is None else api.get(sel, service, session.caller),
         may_answer=may_answer,
-        me=person_of(session.caller.name),
-        latest=f"{datetime.now(UTC) + LONGEST:%Y-%m-%d}",
+        me=me,
+        views=views,
+        soon=soon,
+        latest=f"{now + LONGEST:%Y-%m-%d}",
         curl=curl(str(request.base_url), "/v1/requests" if sel is None else f"/v1/requests/{sel}"),
         **given | {"typed": usual | given["typed"]},
     )
@@ -73,9 +88,9 @@ def _page(
 
 @router.post(LIST)
 def ask(request: Request, session: SignedIn, service: Service, fields: OwnFields) -> Response:
-    """Ask to see an attribute."""
+    """Ask to see an attribute, or what a view shows."""
     require(session, "POST", "/v1/requests")
-    typed = {each: fields.get(each, "").strip() for each in ("path", "purpose", "until")}
+    typed = {each: fields.get(each, "").strip() for each in ("path", "view", "purpose", "until")}
     try:
         made = api.ask(
             GrantWish.model_validate(typed | {"until": _end(typed["until"])}), service, session.caller

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from metadata_service.storage.grants import LONGEST, grants_in_force
+from metadata_service.storage.grants import LONGEST, ending, grants_in_force
 from tests.metadata_service.test_access import assert_problem
 from tests.metadata_service.test_users import House
 
@@ -116,6 +116,62 @@ def test_a_grant_is_of_all_that_is_below_and_its_level(office: Office) -> None:
         json=AGE | {"path": "demographics.income", "authorization_level": 50},
     ).raise_for_status()
     assert office.in_force() == [("growth", "demographics", 30)], "not what came later"
+
+
+def test_a_view_is_asked_for_as_its_version_is(office: Office) -> None:
+    salary = {"path": "pay.salary", "data_type": "integer", "authorization_level": 50}
+    office.admin.put("/v1/attributes/pay.salary", json=salary).raise_for_status()
+    view: dict[str, Any] = {"name": "card", "attributes": {"age": "demographics.age", "pay": "pay.salary"}}
+    office.admin.put("/v1/views/card", json=view).raise_for_status()
+    request = office.asked(path="", view="card")
+    assert (request["path"], request["view"], request["view_version"]) == ("", "card", 1)
+    assert (request["shows"], request["level"]) == (["demographics.age", "pay.salary"], 50)
+    wider = view | {"attributes": view["attributes"] | {"name": "name.first"}}
+    office.admin.put("/v1/views/card", json=wider).raise_for_status()
+    place = f"/v1/requests/{request['id']}"
+    assert office.officer.post(f"{place}/answer", json=GRANT).json()["state"] == "granted"
+    assert office.in_force() == [("growth", "demographics.age", 30), ("growth", "pay.salary", 50)]
+    office.admin.put(
+        "/v1/attributes/pay.salary", json=salary | {"authorization_level": 60}
+    ).raise_for_status()
+    assert office.in_force()[1] == ("growth", "pay.salary", 50)
+    assert office.growth.post(f"{place}/end", json={"reason": "done"}).json()["state"] == "ended"
+    assert office.in_force() == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "status"),
+    [
+        ({"view": "card"}, 422),
+        ({"path": ""}, 422),
+        ({"path": "", "view": "none"}, 404),
+        ({"path": "", "view": "whole"}, 422),
+    ],
+)
+def test_a_request_is_for_a_path_or_a_view_with_named_attributes(
+    office: Office, changed: dict[str, Any], status: int
+) -> None:
+    view = {"name": "whole", "attributes": {"all": "@"}}
+    office.admin.put("/v1/views/whole", json=view).raise_for_status()
+    body = {"path": AGE["path"], "purpose": "campaign", "until": days(30)} | changed
+    assert_problem(office.growth.post("/v1/requests", json=body), status)
+
+
+def test_the_end_of_a_grant_is_reminded_of_until_a_later_one_is_asked_for(office: Office) -> None:
+    def soon(after: float = 0) -> list[int]:
+        now = datetime.now(UTC) + timedelta(days=after)
+        with office.database.read() as session:
+            return [each.id for each in ending(session, now, "growth")]
+
+    request = office.asked()
+    office.officer.post(f"/v1/requests/{request['id']}/answer", json=GRANT | {"until": days(20)})
+    assert soon() == []
+    assert soon(14) == [request["id"]]
+    assert soon(21) == []
+    again = office.asked(until=days(40))
+    assert soon(14) == [], "it waits for an answer"
+    office.officer.post(f"/v1/requests/{again['id']}/answer", json=GRANT | {"action": "refused"})
+    assert soon(14) == [request["id"]]
 
 
 def test_one_sees_ones_own_requests_only(office: Office) -> None:

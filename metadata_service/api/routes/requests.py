@@ -1,4 +1,4 @@
-"""Requests for access to attributes above somebody's clearance."""
+"""Requests for access to attributes above somebody's clearance, by path or by view."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def get(number: Number, service: Service, caller: Acting) -> GrantRecord:
 
 @router.post("", status_code=201)
 def ask(wish: GrantWish, service: Service, caller: Acting) -> GrantRecord:
-    """Ask to see an attribute, and what is below it."""
+    """Ask to see an attribute, or those that a view shows, and what is below them."""
     with service.database.write(caller.name) as edit:
         number = grants.ask(edit, wish)
     return get(number, service, caller)

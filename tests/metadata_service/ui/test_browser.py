@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import httpx
@@ -227,6 +228,33 @@ def test_a_person_is_found_by_an_identifier_which_stays_out_of_the_address(page:
     assert leaf.get_by_text("shop-segment").first.is_visible()
     page.get_by_label("Filter the values").fill("platform")
     assert leaf.is_hidden()
+
+
+def test_a_view_is_asked_for_and_its_end_reminded_of(browser: Browser, page: Page, whole: Whole) -> None:
+    admin = whole.site.api()
+    view = {"name": "letters", "attributes": {"mail": "identity.email"}}
+    admin.put("/v1/views/letters", json=view).raise_for_status()
+    token = create_token(whole.site.app.state.service.database, "campaigns", Role.VIEWER)
+    with signed_in(browser, whole.site, token, viewport={"width": 1280, "height": 800}) as own:
+        own.goto("/ui/views/letters")
+        own.get_by_role("link", name="Ask for access").click()
+        own.get_by_label("Purpose").fill("the autumn letter")
+        own.get_by_label("Until").fill(f"{datetime.now(UTC) + timedelta(days=4):%Y-%m-%d}")
+        own.get_by_role("button", name="Ask").click()
+        own.get_by_text("Asked.").wait_for()
+        assert axe_violations(own) == []
+        page.goto("/ui/requests")
+        page.get_by_role("link", name="View letters").click()
+        page.get_by_label("Reason").fill("until it is sent")
+        page.get_by_role("button", name="Grant").click()
+        page.get_by_text("Granted.").wait_for()
+        assert axe_violations(page) == []
+        own.goto("/ui/")
+        own.get_by_text("Your access ends").wait_for()
+        assert axe_violations(own) == []
+        own.get_by_role("link", name="Ask again").click()
+        own.get_by_text("can be seen by you until").wait_for()
+        assert axe_violations(own) == []
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -59,6 +59,27 @@ def test_a_viewer_asks_and_an_officer_grants(site: Site) -> None:
     officer.post(place, {"act": "granted", "reason": "again"}, 409)
 
 
+def test_a_view_is_granted_and_its_end_reminded_of(site: Site) -> None:
+    view = {"name": "contact", "attributes": {"mail": PATH}}
+    site.api().put("/v1/views/contact", json=view).raise_for_status()
+    asking, officer = person(site, "viewing", Role.VIEWER, 10), person(site, "granting", Role.PRIVACY, 90)
+    assert "/ui/requests?view=contact" in asking.get("/ui/views/contact")
+    assert "<option selected>contact</option>" in asking.get("/ui/requests?view=contact")
+    fields = {"path": "", "view": "contact", "purpose": "letters", "until": day(5)}
+    assert "the view" in asking.post("/ui/requests", fields)
+    assert "asks to see the view contact" in officer.get("/ui/")
+    number = asking.client.get("/ui/requests").text.partition("sel=")[2].partition('"')[0].partition("&")[0]
+    shown = officer.get(f"/ui/requests?sel={number}")
+    assert f"<code>{PATH}</code>" in shown
+    assert "Your access ends" not in asking.get("/ui/")
+    officer.post(f"/ui/requests/{number}", {"act": "granted", "reason": "five days", "until": day(5)})
+    assert "Your access ends" in asking.get("/ui/")
+    assert "can be seen by you until" in asking.get("/ui/requests")
+    assert "can be seen by you until" not in officer.get("/ui/requests")
+    asking.post("/ui/requests", fields | {"until": day(90)})
+    assert "Your access ends" not in asking.get("/ui/")
+
+
 def test_what_is_wrong_is_said_and_what_was_typed_stays(site: Site) -> None:
     asking = person(site, "mistyping", Role.ANALYST, 10)
     for fields, status in (
