@@ -1,7 +1,7 @@
 /* merge.codec.encode, of what AttributeTree.leaves gives of one event. */
 #pragma once
 
-#include "shapes.h"
+#include "walking.h"
 
 #define MOST_TO_SEAL 1024
 #define MOST_IDENTIFIERS 16
@@ -46,24 +46,32 @@ static int has_policies(const struct walk *walk, PyObject *policies)
     return found;
 }
 
+static int leaves_in_order(const void *one, const void *other)
+{
+    return in_order(&(*(const struct leaf *const *)one)->of, &(*(const struct leaf *const *)other)->of);
+}
+
+static int put_leaf(struct output *output, const struct leaf *leaf, char before, PyObject *encode)
+{
+    if (put_key(output, &leaf->of, before, encode) || put(output, leaf->kind == deleted ? "[0,0," : "[0,1,", 5) ||
+        put_value(output, leaf->of.value, encode)) {
+        return -1;
+    }
+    return put_character(output, ']');
+}
+
 static int put_leaves(struct output *output, const struct collected *collected, PyObject *encode)
 {
-    struct shape *shape = shape_of(collected);
-    if (shape != NULL) {
-        shape->users++;
-        int failed = put_as_before(output, collected, shape, encode);
-        shape->users--;
-        return failed;
-    }
     const struct leaf *sorted[MOST_COLLECTED];
-    sort_leaves(collected, sorted);
+    for (int each = 0; each < collected->size; each++) {
+        sorted[each] = &collected->leaves[each];
+    }
+    qsort(sorted, (size_t)collected->size, sizeof *sorted, leaves_in_order);
     if (!collected->size && put_character(output, '{')) {
         return -1;
     }
     for (int each = 0; each < collected->size; each++) {
-        const struct leaf *leaf = sorted[each];
-        if (put_key(output, &leaf->of, each ? ',' : '{', encode) || put(output, "[0", 2) ||
-            put_kind_and_value(output, leaf, encode)) {
+        if (put_leaf(output, sorted[each], each ? ',' : '{', encode)) {
             return -1;
         }
     }
