@@ -180,8 +180,10 @@ class Projection:
                     # Read inside: another process has projected what it could.
                     size = self._size.present
                     entries = self._store.outbox(size, after)
-                    some = [name for name, version in entries if waiting.get(name) != version]
-                    total.postponed += len(entries) - len(some)
+                    # Of persons of earlier pages much is projected already.
+                    left = [each for each in entries if settled.get(each.fragment_id) != each.version]
+                    some = [name for name, version in left if waiting.get(name) != version]
+                    total.postponed += len(left) - len(some)
                     if some:
                         total.add(self._take(some, settled))
                     total.is_whole = len(entries) < size

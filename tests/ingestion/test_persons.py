@@ -313,6 +313,25 @@ class Interrupted(MemoryProfileIndex):
         return super().put(documents)
 
 
+class Counting(MemoryProfileIndex):
+    """Counts the documents that it is given."""
+
+    given = 0
+
+    def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:
+        self.given += len(documents)
+        return super().put(documents)
+
+
+def test_a_person_whose_fragments_join_over_pages_of_the_outbox_is_projected_once() -> None:
+    installation = Installation({"rules": {}})
+    installation.index = index = Counting()
+    installation.projection = Projection(installation.store, index, lambda: installation.index_rules, 3)
+    installation.take([shared(number, f"{number % 2}@x.example") for number in range(10)])
+    installation.check_index()
+    assert index.given == len(installation.persons()) == 2
+
+
 def test_a_decision_beside_a_projection_is_projected() -> None:
     """Found by a reader: the projection settled the decision's entries with its own."""
     installation = Installation(HUB)
