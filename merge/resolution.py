@@ -42,7 +42,7 @@ class Shown(NamedTuple):
 
     @property
     def is_sealed(self) -> bool:
-        return any(part.kind is Kind.SEALED for part in self.parts)
+        return Kind.SEALED in [part.kind for part in self.parts]
 
     def named(self, origin: Callable[[Origin], Origin]) -> Shown:
         """The same with the origins of its parts as they may be determined."""

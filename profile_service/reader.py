@@ -11,6 +11,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from idgraph.model import paths
@@ -39,7 +40,14 @@ from merge.documents import document
 from merge.identity.persons import Member, Owners, Person, Persons, PersonStore
 from merge.identity.rules import Rules
 from merge.resolution import Shown, shown, tree
-from profile_service.visibility import HIGHEST, NOTHING_GRANTED, AuthorizationLevels, Granted, Visibility
+from profile_service.visibility import (
+    HIGHEST,
+    MOST_KNOWN,
+    NOTHING_GRANTED,
+    AuthorizationLevels,
+    Granted,
+    Visibility,
+)
 from transforms.privacy.blind_index import BlindIndex
 from transforms.privacy.protected_names import StoredNames
 from transforms.privacy.sealing import DataKeys, UnusableKey
@@ -138,6 +146,7 @@ class ProfileReader:
         self._data_keys = data_keys
         self._blind_index = blind_index
         self._attributes = PolicyTree(snapshot)
+        self._is_protected = lru_cache(MOST_KNOWN)(lambda path: self._attributes.policy(path).is_protected)
         self.names = StoredNames(snapshot, blind_index)
         self.damaged: list[str] = []
         """Ids of fragments that were left out because their stored state cannot be read."""
@@ -192,13 +201,18 @@ class ProfileReader:
     def lookup(self, identifier: Identifier, reveal: bool = False) -> list[Profile]:
         """The profile of an identifier, or of a fragment of this id. Of an identifier that the rules give to nobody, because
         too many share it, some of the profiles whose events showed it."""
-        if not self._visibility.sees_type(identifier.type):
-            return []
-        found = self.owning(self.stored_forms(identifier))
-        self._report(found.unreadable)
-        if found.sharing:
-            self.shared.append(identifier)
-        return list(self._profiles(found.persons or found.sharing, reveal))
+        return next(self.lookup_each([identifier], reveal))
+
+    def lookup_each(self, identifiers: Sequence[Identifier], reveal: bool = False) -> Iterator[list[Profile]]:
+        """`lookup` of each, read together; `damaged` and `shared` are of those that were taken so far."""
+        asked = [
+            self.stored_forms(each) if self._visibility.sees_type(each.type) else () for each in identifiers
+        ]
+        for identifier, found in zip(identifiers, self._persons.owning_each(asked), strict=True):
+            self._report(found.unreadable)
+            if found.sharing:
+                self.shared.append(identifier)
+            yield list(self._profiles(found.persons or found.sharing, reveal))
 
     def profile_of(self, person: Person, reveal: bool = False) -> Profile:
         """The profile of a person as this reader shows it. Raises DamagedStateError."""
@@ -461,13 +475,13 @@ class ProfileReader:
         for key in keys.values():
             if isinstance(key, UnusableKey) and (away := key.service_error()):
                 raise away
+        origin = self.names.origin
         for each in leaves:
             # Protected and not sealed means: stored before policy protected it, or a count.
-            protected = each.is_sealed or self._attributes.policy(each.path).is_protected
-            masked = protected and not reveal
-            value = MASK if masked else self._value(keys, each)
+            protected = each.is_sealed or self._is_protected(each.path)
+            value = MASK if protected and not reveal else self._value(keys, each)
             self.unreadable += value is UNREADABLE
-            yield ProfileLeaf(each.path, value, protected, each, self.names.origin)
+            yield ProfileLeaf(each.path, value, protected, each, origin)
 
     def _value(self, keys: Mapping[str, Any], each: Shown) -> Any:
         values: list[Any] = []

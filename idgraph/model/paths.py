@@ -23,6 +23,7 @@ def join(keys: Iterable[str]) -> str:
     return ".".join(map(escape, keys))
 
 
+@lru_cache(maxsize=65_536)
 def split(path: str) -> tuple[str, ...]:
     """Path to keys; `split(join(keys)) == keys` for every non-empty tuple of keys."""
     if "\\" not in path:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from idgraph.model.batch_size import BatchSize
@@ -25,6 +26,7 @@ from merge.identity.rules import Rules
 from merge.identity.uncontested import uncontested
 
 UNLIMITED = 1 << 31
+NOTHING_KNOWN: Mapping[str, list[str]] = MappingProxyType({})
 MOST_SHARING = 100
 """Persons that are named of those that share an identifier."""
 _READ_AT_ONCE = 10_000
@@ -153,15 +155,19 @@ class Persons:
         self._ahead: dict[str, _Outline] = {}
 
     def around(
-        self, ids: Iterable[str], resolves_all: bool = True, supposed: Sequence[PinRecord] = ()
+        self,
+        ids: Iterable[str],
+        resolves_all: bool = True,
+        supposed: Sequence[PinRecord] = (),
+        known: Mapping[str, list[str]] = NOTHING_KNOWN,
     ) -> Found:
         """The persons of these fragments, with all others that the rules compared them with. Fragments that are gone are
         left out. Raises StoreError.
 
         Without `resolves_all` the identifiers of a fragment that shares none are not resolved. `supposed` decisions count as
-        if they were stored.
+        if they were stored. `known` are identifiers with all fragments that carry them: these are not asked for again.
         """
-        read = _Neighbourhood(self._store, self._rules, self._name, self._size, supposed)
+        read = _Neighbourhood(self._store, self._rules, self._name, self._size, supposed, known)
         with self._store.consistent_read():
             read.extend(ids)
         components = [
@@ -219,19 +225,32 @@ class Persons:
     def owning(self, names: Collection[str]) -> Owners:
         """Whose an identifier is, given in all forms in which it may be stored; also of a fragment of this id. Raises
         StoreError."""
+        return self.owning_each([names])[0]
+
+    def owning_each(self, asked: Sequence[Collection[str]]) -> list[Owners]:
+        """`owning` of each, read together."""
+        names = sorted(set().union(*asked))
         with self._store.consistent_read():
-            carriers = self._store.find_all(sorted(names), MOST_SHARING)
-            carrying = set(names).union(*carriers.values())
-            found = self.around(carrying)
-        persons = found.persons()
-        owners = [
-            person
-            for person in persons
-            if not {str(each) for each in person.identifiers}.isdisjoint(names)
-            or any(each.stored.id in names for each in person.members)
-        ]
-        sharing = [person for person in persons if any(each.stored.id in carrying for each in person.members)]
-        return Owners(owners, [] if owners else sharing, found.unreadable)
+            carriers = self._store.find_all(names, MOST_SHARING)
+            known = {each: some for each in names if len(some := carriers.get(each, [])) < MOST_SHARING}
+            found = self.around(dict.fromkeys([*names, *chain(*carriers.values())]), known=known)
+            if found.unreadable and len(asked) > 1:
+                # Each with what is unreadable of its own.
+                return [owners for each in asked for owners in self.owning_each([each])]
+        having: dict[str, dict[str, Person]] = defaultdict(dict)
+        of_fragment: dict[str, Person] = {}
+        for person in (person for each in found.components for person in each.persons):
+            fragments = [each.stored.id for each in person.members]
+            of_fragment.update(dict.fromkeys(fragments, person))
+            for name in (*fragments, *map(str, person.identifiers)):
+                having[name][person.id] = person
+        owners = []
+        for forms in asked:
+            persons = {name: person for form in forms for name, person in having[form].items()}
+            carrying = [] if persons else [each for form in forms for each in carriers.get(form, ())]
+            sharing = {of_fragment[each].id: of_fragment[each] for each in carrying if each in of_fragment}
+            owners.append(Owners(sorted(persons.values()), sorted(sharing.values()), found.unreadable))
+        return owners
 
     def scan(self, resolves_all: bool = True, page: int = 1000) -> Iterator[Named]:
         """All persons in the order of their ids, a page in memory at a time. Raises StoreError."""
@@ -312,7 +331,8 @@ def resolved(
     for part in (*partition, *alone):
         of_part = [member for identifier in part for member in by_identifier.get(identifier, ())]
         if of_part:
-            of_part.sort(key=lambda member: _age(member, shown[member.stored.id]))
+            if len(of_part) > 1:
+                of_part.sort(key=lambda member: _age(member, shown[member.stored.id]))
             persons.append(Person(of_part[0].stored.id, tuple(of_part), part))
     return Component(tuple(persons), violations, lambda: ordered().accepted)
 
@@ -337,14 +357,21 @@ def too_many(rules: Rules, identifier: str) -> int:
     return UNLIMITED if limit is None else limit + 2
 
 
-def carriers_of(store: FragmentStore, rules: Rules, identifiers: Iterable[str]) -> Carriers:
-    """The fragments that carry some identifiers, as they are stored. Raises StoreError."""
+def carriers_of(
+    store: FragmentStore,
+    rules: Rules,
+    identifiers: Iterable[str],
+    known: Mapping[str, list[str]] = NOTHING_KNOWN,
+) -> Carriers:
+    """The fragments that carry some identifiers, as they are stored. Raises StoreError. `known` as of `Persons.around`."""
     by_limit: dict[int, list[str]] = defaultdict(list)
     for text in identifiers:
         by_limit[too_many(rules, text)].append(text)
     found = Carriers({}, {})
     for limit, some in by_limit.items():
-        found.carriers.update(store.find_all(some, limit))
+        found.carriers.update({each: known[each] for each in some if each in known})
+        if asked := [each for each in some if each not in known]:
+            found.carriers.update(store.find_all(asked, limit))
         for text in [each for each in some if len(found.carriers.get(each, ())) >= limit]:
             if _counted(found.carriers[text], rules) < limit:
                 found.carriers.update(store.find_all([text], UNLIMITED))
@@ -405,9 +432,11 @@ class _Neighbourhood:
         name: Callable[[str], str],
         size: BatchSize,
         supposed: Sequence[PinRecord],
+        known: Mapping[str, list[str]],
     ) -> None:
         self._store = store
         self._supposed = supposed
+        self._known_carriers = known
         self._rules = rules
         self._name = name
         self._size = size
@@ -482,7 +511,7 @@ class _Neighbourhood:
         return [*sorted(found), *self._pinned(sorted(found))] if found else []
 
     def _carriers(self, identifiers: Sequence[str]) -> dict[str, list[str]]:
-        found = carriers_of(self._store, self._rules, identifiers)
+        found = carriers_of(self._store, self._rules, identifiers, self._known_carriers)
         self.hubs.update(Identifier.parse(self._name(text)) for text in found.hubs)
         self.stored_hubs.update(found.hubs)
         return {text: carriers for text, carriers in found.carriers.items() if text not in found.hubs}

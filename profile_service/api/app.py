@@ -60,6 +60,7 @@ def create_app(service: ProfileService, rate: RateLimit | None = None) -> FastAP
 
     access = Access(service.caller, _permits, FREE, MOST_BODY_BYTES, rate, blocks=False)
     routers = (
+        profiles.router,  # First, as routes are tried in their order.
         changes.router,
         consents.router,
         contacts.router,
@@ -75,7 +76,6 @@ def create_app(service: ProfileService, rate: RateLimit | None = None) -> FastAP
         links.router,
         jobs.router,
         privacy.router,
-        profiles.router,
         search.router,
         segments.router,
         views.router,
@@ -88,6 +88,7 @@ def create_app(service: ProfileService, rate: RateLimit | None = None) -> FastAP
 
     app = Application("profiles", access, routers, lifespan, gauges, before_shutdown=stop)
     app.state.service = service
+    app.router.routes.insert(0, profiles.PlainRoute())
     return app
 
 

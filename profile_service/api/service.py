@@ -127,11 +127,18 @@ class ProfileService:
 
     def lookup(self, caller: Caller, identifier: Identifier, wanted: Wanted) -> Looked:
         """The profiles of an identifier as they may be shown; what is revealed is recorded first."""
+        return self.lookup_each(caller, [identifier], wanted)[0]
+
+    def lookup_each(self, caller: Caller, identifiers: Sequence[Identifier], wanted: Wanted) -> list[Looked]:
+        """`lookup` of each, read together."""
         reader = wanted.reading(self.reader(caller))
-        found = reader.lookup(identifier, wanted.reveal)
-        if reader.shared:
-            return Looked([], is_shared=True)
-        return Looked(wanted.read(self, caller, found, reader), is_shared=False)
+        looked = []
+        for found in reader.lookup_each(identifiers, wanted.reveal):
+            is_shared = bool(reader.shared)
+            looked.append(Looked([] if is_shared else wanted.read(self, caller, found, reader), is_shared))
+            reader.damaged.clear()
+            reader.shared.clear()
+        return looked
 
     def views(self) -> Views:
         """The views of the newest snapshot. Raises NotReadyError."""
@@ -141,7 +148,7 @@ class ProfileService:
         return self._views[1]
 
     async def answer(self, wanted: Wanted, work: Callable[[], T]) -> T:
-        """Do the work of one look-up. A local store needs a millisecond for one, and threads that read it at once wait for
+        """Do the work of a few look-ups. A local store needs a millisecond for one, and threads that read it at once wait for
         the interpreter at each read: there it is done on the event loop. What waits for a network is done in a thread."""
         if not self._is_local or wanted.reveal or wanted.view is not None:
             return await run_in_threadpool(work)

@@ -5,7 +5,6 @@ See docs/adr/0002-profile-store.md for the tables and what they cost.
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -274,29 +273,14 @@ def _read(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str, Store
 
 
 _CARRIERS = """
-SELECT value, (
-  SELECT json_group_array(id)
-  FROM (SELECT id FROM identifiers JOIN fragments ON number = fragment WHERE identifier = value LIMIT ?)
-) FROM json_each(?)
-"""
+SELECT id FROM fragments WHERE id = ?1 AND named
+UNION ALL SELECT id FROM identifiers JOIN fragments ON number = fragment WHERE identifier = ?1
+LIMIT ?2"""
 
 
 def _find_all(connection: sqlite3.Connection, identifiers: Sequence[str], limit: int) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {
-        name: [name]
-        for chunk in chunks(identifiers)
-        for (name,) in connection.execute(
-            f"SELECT id FROM fragments WHERE named AND id IN ({marks(len(chunk))})",  # noqa: S608 - marks only
-            chunk,
-        )
-    }
-    # One statement: most identifiers that are asked for have no fragment but their own.
-    carriers = connection.execute(_CARRIERS, (limit, json.dumps(identifiers)))
-    for name, others in carriers:
-        if others != "[]":
-            own = found.get(name, [])
-            found[name] = own + json.loads(others)[: limit - len(own)]
-    return found
+    found = ((each, connection.execute(_CARRIERS, (each, limit)).fetchall()) for each in identifiers)
+    return {each: [row[0] for row in rows] for each, rows in found if rows}
 
 
 def _assign(

@@ -127,6 +127,9 @@ class TombstoneNames(NotPicklable):
         return keyed.digest()[:NAME_BYTES]
 
 
+MOST_NAMES = 10_000
+"""Of identifiers, remembered as they are written today."""
+
 EVENT = "event"
 """Stands for ids of events where types of identifiers are reported."""
 
@@ -143,9 +146,10 @@ class StoredNames(NotPicklable):
         for spec in (each for each in snapshot.specs if each.mode == "snapshot"):
             self._scopes.setdefault(spec.scope, set()).add(spec.id)
         self._blind_index = blind_index
-
-    def identifier(self, text: str) -> str:
+        self.identifier = lru_cache(maxsize=MOST_NAMES)(self._identifier)
         """An identifier, or a fragment's id, as it is written today."""
+
+    def _identifier(self, text: str) -> str:
         name = Identifier.parse(text)
         if is_hashed(name.value) or not self._protected.protects(name):
             return text

@@ -7,6 +7,9 @@ from functools import partial
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from starlette.routing import Match, Route
+from starlette.types import Receive, Send
+from starlette.types import Scope as RequestScope
 
 from idgraph.model.callers import Caller, Scope
 from idgraph.model.errors import QueryError
@@ -24,6 +27,7 @@ from profile_service.api.documents import (
 )
 from profile_service.api.service import (
     AFTER_COMMIT,
+    MASKED,
     ActingCaller,
     Looked,
     ProfileService,
@@ -38,6 +42,9 @@ from profile_service.reader import Profile, ProfileReader, provenance_of
 router = APIRouter(prefix="/v1/profiles", tags=["profiles"])
 
 T = TypeVar("T")
+
+READ_TOGETHER = 10
+"""Identifiers of one request, between which others have their turn."""
 
 
 def parsed(text: str) -> Identifier:
@@ -99,16 +106,49 @@ async def get(
     return answer(wanted.document(_existing(profile)), if_none_match)
 
 
+class PlainRoute(Route):
+    """`GET /v1/profiles/{identifier}` without parameters, as most look-ups are: spared what FastAPI needs to read some."""
+
+    def __init__(self) -> None:
+        super().__init__(f"{router.prefix}/{{identifier}}", _PlainLookup(), include_in_schema=False)
+
+    def matches(self, scope: RequestScope) -> tuple[Match, RequestScope]:
+        if scope["type"] != "http" or scope["method"] != "GET" or scope["query_string"]:
+            return Match.NONE, {}
+        match, found = super().matches(scope)
+        return match, {**found, "route": self}
+
+
+class _PlainLookup:
+    async def __call__(self, scope: RequestScope, receive: Receive, send: Send) -> None:
+        request = Request(scope)
+        response = await get(
+            parsed(path_value(request, 3)),
+            request.app.state.service,
+            request.state.caller,
+            MASKED,
+            request.headers.get("If-None-Match"),
+        )
+        await response(scope, receive, send)
+
+
 @router.post("/lookup", response_model=LookupResults, dependencies=[AFTER_COMMIT])
 async def lookup(body: LookupBody, service: Service, caller: ActingCaller) -> Response:
     """The profiles of up to 100 identifiers, in their order."""
     wanted = body.wanted(service, caller)
-    items: list[dict[str, Any]] = []
-    for text in body.identifiers:
-        found = partial(service.lookup, caller, parsed(text), wanted)
-        profiles, is_shared = await service.answer(wanted, found)
-        profile = wanted.document(profiles[0]) if profiles else None
-        items.append({"identifier": text, "profile": profile, "is_shared": is_shared})
+    asked = [parsed(text) for text in body.identifiers]
+    looked: list[Looked] = []
+    for start in range(0, len(asked), READ_TOGETHER):
+        some = asked[start : start + READ_TOGETHER]
+        looked += await service.answer(wanted, partial(service.lookup_each, caller, some, wanted))
+    items = [
+        {
+            "identifier": text,
+            "profile": wanted.document(each.profiles[0]) if each.profiles else None,
+            "is_shared": each.is_shared,
+        }
+        for text, each in zip(body.identifiers, looked, strict=True)
+    ]
     await service.require_any(any(item["profile"] for item in items))
     return answer({"items": items})
 

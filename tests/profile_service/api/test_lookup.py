@@ -54,6 +54,24 @@ def test_nobody_and_nonsense(everything: httpx.Client) -> None:
     assert "canary" not in answer.text
 
 
+def test_parameters_that_ask_for_nothing_change_nothing(everything: httpx.Client, half: httpx.Client) -> None:
+    for client in (everything, half):
+        for asked in (f"email:{EMAIL}", USER, "email:nobody@example.com", "nonsense", "email:%ff"):
+            plain = client.get(f"/v1/profiles/{asked}")
+            stated = client.get(f"/v1/profiles/{asked}?provenance=false")
+            assert (plain.status_code, plain.content) == (stated.status_code, stated.content)
+            moving = ("date", "ratelimit-remaining", "ratelimit-reset")
+            for header in moving:
+                plain.headers.pop(header, None)
+                stated.headers.pop(header, None)
+            assert plain.headers == stated.headers
+    tag = {"If-None-Match": everything.get(f"/v1/profiles/{USER}").headers["ETag"]}
+    assert everything.get(f"/v1/profiles/{USER}", headers=tag).status_code == 304
+    assert everything.head(f"/v1/profiles/{USER}").status_code == 405
+    counted = everything.get("/metrics").text
+    assert 'route="/v1/profiles/{identifier}",status="304"' in counted
+
+
 def test_fields(everything: httpx.Client) -> None:
     whole = everything.get(f"/v1/profiles/{USER}").json()
     some = everything.get(f"/v1/profiles/{USER}?fields=demographics,identity.email,nothing").json()
