@@ -45,22 +45,22 @@ def opened_by_spec(session: Session, name: str, version: int) -> list[str]:
 
 def opened_by_definition(session: Session, definition: SpecDefinition) -> list[str]:
     """What a spec that compiles would show if it mapped events; empty if nothing that none in force shows."""
-    others = [each for each in active_specs(session) if _share_events(each, definition)]
+    others = [each for each in active_specs(session) if share_events(each, definition)]
     return [*_value_keys(session, definition, others), *_moved(session, definition, others)][:MOST_REPORTED]
 
 
 def _value_keys(session: Session, definition: SpecDefinition, others: list[SpecDocument]) -> list[str]:
     allowed = discovery_defaults(session).value_keys
-    known = {above for each in others for _, above in _flow(each).value_keys}
+    known = {above for each in others for _, above in flow_of(each).value_keys}
     return [
         f"{definition.name}: /operations{pointer} makes keys of values below {above or 'the root'}"
-        for pointer, above in _flow(definition).value_keys
+        for pointer, above in flow_of(definition).value_keys
         if above not in known and not any(paths.is_within(above, each) for each in allowed)
     ]
 
 
 def _moved(session: Session, definition: SpecDefinition, others: list[SpecDocument]) -> list[str]:
-    read = {place for each in others for place in _flow(each).reads()}
+    read = {place for each in others for place in flow_of(each).reads()}
     ways = []
     for place in sorted(read, key=str):
         before = {path for each in others for path in _stored(each, place)}
@@ -86,7 +86,7 @@ def _tree(session: Session, touched: set[str]) -> PolicyTree:
 def _stored(spec: SpecDefinition, place: Any) -> set[str]:
     """Where a spec puts what events have at a place, but what serves for the event alone."""
     identifiers = {each.path for each in spec.identifiers}
-    found = {_path(each) for each in _flow(spec).outputs(place)}
+    found = {_path(each) for each in flow_of(spec).outputs(place)}
     return {each for each in found if not paths.is_within(each, RESERVED_KEY) or each in identifiers}
 
 
@@ -95,7 +95,7 @@ def _path(place: tuple[str | None, ...]) -> str:
     return paths.join("*" if key is None else key for key in place)
 
 
-def _share_events(one: SpecDefinition, other: SpecDefinition) -> bool:
+def share_events(one: SpecDefinition, other: SpecDefinition) -> bool:
     """Whether an event may be mapped by either, as far as a pattern and a name, or two equal patterns, show it."""
     return all(
         pattern_matches(a, b) or pattern_matches(b, a)
@@ -103,7 +103,8 @@ def _share_events(one: SpecDefinition, other: SpecDefinition) -> bool:
     )
 
 
-def _flow(spec: SpecDefinition) -> Any:
+def flow_of(spec: SpecDefinition) -> Any:
+    """Its `ValueFlow`."""
     return _flow_of(canonical.encode(spec.operations))
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.orm import Session
@@ -16,13 +17,12 @@ from idgraph.model.errors import EventError, SpecError, TransformError
 from idgraph.model.events import Event, kind
 from idgraph.model.records import SpecCaseRecord
 from idgraph.model.specs import SpecCase, SpecDefinition, SpecDocument
-from metadata_service.attributes.catalogue import find_attributes
 from metadata_service.attributes.policies import attributes_around, policies_of
+from metadata_service.specs.approval import flow_of, share_events
+from metadata_service.specs.catalogue import active_specs
 from transforms.spec.pointers import pointer
-from transforms.spec.value_flow import ValueFlow
 
 if TYPE_CHECKING:
-    from transforms.schema.diff import AttributeTree
     from transforms.spec.mapping import MappingSpec
 
 STAND_INS: dict[str, Any] = {"text": "sealed", "number": 0, "true or false": False, "null": None}
@@ -57,25 +57,21 @@ def require_cases(definition: SpecDefinition, *, are_allowed_to_fail: bool) -> N
 
 
 def check_made_up(session: Session, definition: SpecDefinition) -> None:
-    """Raises SpecError for a value of a case that becomes a protected attribute, or one that needs a clearance."""
+    """Raises SpecError for a value of a case that becomes a protected attribute, or one that needs a clearance, by the spec or by
+    one in force for the same events."""
     from transforms.schema.detection import shaped_key
 
     if not definition.cases:
         return
-    flow = ValueFlow(definition.operations)
-    leaves = [
-        (pointer("cases", number, "payload", *keys), keys, value, flow.outputs(tuple(map(str, keys))))
-        for number, case in enumerate(definition.cases)
-        for keys, value in _leaves(case.payload)
-    ]
-    tree = _policies(session, (each for *_, outputs in leaves for each in outputs))
-    for place, keys, value, outputs in leaves:
-        if any(isinstance(key, str) and shaped_key(key) for key in keys):
-            raise SpecError("a key looks like somebody's: write one that is made up", place)
-        is_made_up = "sealed" in value.casefold() if isinstance(value, str) else not value
-        for path in () if is_made_up else map(_path, outputs):
-            policy = tree.policy_of_value(path, value)
-            if policy.is_protected or policy.authorization_level:
+    ways = _Ways(session, definition, [each.payload for each in definition.cases])
+    for number, case in enumerate(definition.cases):
+        for keys, value in _leaves(case.payload):
+            place = pointer("cases", number, "payload", *keys)
+            if any(isinstance(key, str) and shaped_key(key) for key in keys):
+                raise SpecError("a key looks like somebody's: write one that is made up", place)
+            is_made_up = "sealed" in value.casefold() if isinstance(value, str) else not value
+            path = None if is_made_up else ways.restricted(keys, value)
+            if path is not None:
                 hint = 'write a text with the word "sealed", 0, false or null'
                 raise SpecError(f"it becomes {path}, which not everybody sees", place, hint)
 
@@ -84,46 +80,68 @@ def make_case(session: Session, definition: SpecDefinition, payload: dict[str, A
     """A case of an event: only what everybody sees, and what names nobody, stays as it is; with the result of that."""
     from transforms.spec.masking import mask
 
-    spec, flow = _compiled(definition), ValueFlow(definition.operations)
-    found = (each for keys, _ in _leaves(payload) for each in flow.outputs(tuple(map(str, keys))))
-    tree = _policies(session, found)
-    masked = mask(payload, spec, _event(definition, payload).context(), tree, lambda _: True)
-    places = {each.path for each in definition.identifiers} | {definition.id}
-    hidden = {
-        each
-        for found in masked.becomes.values()
-        for each in found
-        if each in places or "*" in each or tree.policy(each).authorization_level
-    }
-    hidden |= {
-        each.path
-        for each in find_attributes(session, set().union(*masked.becomes.values()))
-        if each.identifiable
-    }
-    pointers = {place for place, found in masked.becomes.items() if found & hidden}
-    made = SpecCase(name=name, payload=stood_in(masked.document, pointers))
+    spec, ways = _compiled(definition), _Ways(session, definition, [payload])
+    made_up = copy.deepcopy(payload)
+    for keys, value in _leaves(payload):
+        if ways.restricted(keys, value) is not None or ways.names_somebody(keys):
+            at: Any = made_up
+            for key in keys[:-1]:
+                at = at[key]
+            at[keys[-1]] = STAND_INS.get(kind(value).removeprefix("a ").removeprefix("an "))
+    masked = mask(made_up, spec, _event(definition, made_up).context(), ways.tree, lambda _: True)
+    made = SpecCase(name=name, payload=stood_in(masked.document))
     output, _ = _result(spec, definition, made)
     return made.model_copy(update={"output": output and json.loads(canonical.encode(output))})
 
 
-def stood_in(value: Any, hidden: Collection[str] = (), place: str = "") -> Any:
-    """A masked payload, with something of the same type for each sealed value, and for those at the hidden places."""
+def stood_in(value: Any) -> Any:
+    """A masked payload with something of the same type for each sealed value."""
     if isinstance(value, dict) and value.get("$protected") is True:
         return STAND_INS.get(str(value.get("type")))
     if isinstance(value, dict):
-        return {key: stood_in(below, hidden, place + pointer(key)) for key, below in value.items()}
-    if isinstance(value, list):
-        return [stood_in(below, hidden, place + pointer(at)) for at, below in enumerate(value)]
-    return STAND_INS.get(kind(value).removeprefix("a ").removeprefix("an ")) if place in hidden else value
+        return {key: stood_in(below) for key, below in value.items()}
+    return [stood_in(below) for below in value] if isinstance(value, list) else value
 
 
-def _policies(session: Session, places: Iterable[tuple[str | None, ...]]) -> AttributeTree:
-    touched = {_path(each) for each in places}
-    return policies_of(session, attributes_around(session, touched).values())
+_Keys = tuple[str | int, ...]
 
 
-def _path(place: tuple[str | None, ...]) -> str:
-    return paths.join("*" if key is None else key for key in place)
+class _Ways:
+    """What values of payloads become by a spec, and by those in force for the same events."""
+
+    def __init__(
+        self, session: Session, definition: SpecDefinition, payloads: Iterable[dict[str, Any]]
+    ) -> None:
+        specs = [definition, *(each for each in active_specs(session) if share_events(each, definition))]
+        self._flows = [flow_of(each) for each in specs]
+        self._named = {place.path for each in specs for place in each.identifiers}
+        self._named |= {each.id for each in specs if each.id}
+        ends = {path for payload in payloads for keys, _ in _leaves(payload) for path, _ in self._ends(keys)}
+        self._around = attributes_around(session, ends)
+        self.tree = policies_of(session, self._around.values())
+
+    def restricted(self, keys: _Keys, value: Any) -> str | None:
+        """The path of an attribute that the value becomes and that not everybody sees."""
+        for path, is_known in sorted(self._ends(keys)):
+            if not path:
+                return "any attribute"
+            # Behind keys that are not known there may be any attribute that is below.
+            below = () if is_known else (each for each in self._around if paths.is_within(each, path))
+            policies = [self.tree.policy_of_value(path, value), *map(self.tree.policy, below)]
+            if any(each.is_protected or each.authorization_level for each in policies):
+                return path
+        return None
+
+    def names_somebody(self, keys: _Keys) -> bool:
+        """Whether the value becomes an identifier, or what can single out a person."""
+        named = self._named | {path for path, each in self._around.items() if each.identifiable}
+        return any(paths.is_within(path, each) for path, _ in self._ends(keys) for each in named)
+
+    def _ends(self, keys: _Keys) -> set[tuple[str, bool]]:
+        """Paths of the output, each as far as its keys are known, and whether that is all of it."""
+        places = {place for flow in self._flows for place in flow.outputs(tuple(map(str, keys)))}
+        known = {place: tuple(takewhile(lambda key: key is not None, place)) for place in places}
+        return {(paths.join(each), each == place) for place, each in known.items()}
 
 
 def _leaves(value: Any, above: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], Any]]:

@@ -105,3 +105,18 @@ def test_a_case_of_an_event_has_something_made_up_for_what_is_somebodys(clinic: 
     }
     assert made["output"]["address"] == {"city": "Oslo", "street": "sealed"}
     assert put(clinic, SHIFT | {"street": "address.street"}, cases=[made]).status_code == 200
+
+
+def test_a_draft_lets_no_case_hold_what_the_spec_in_force_protects(clinic: Running) -> None:
+    open_shift = FIRST | {"diagnosis": "notes.d"}
+    held = case(diagnosis="flu")
+    refused = put(clinic, open_shift, "draft", cases=[held])
+    assert refused.status_code == 422
+    assert refused.json()["pointer"] == "/cases/0/payload/diagnosis"
+    wish = {"definition": definition(open_shift), "payload": held["payload"], "name": "c"}
+    made = clinic.admin.post("/v1/specs/cases", json=wish).json()
+    assert made["payload"]["diagnosis"] == "sealed"
+    unknown = FIRST | {"diagnosis": {"*": {"$": "health.@(2,patient)"}}}
+    assert put(clinic, unknown, "draft", cases=[held]).status_code == 422
+    anywhere = FIRST | {"diagnosis": {"*": {"$": "@(2,patient)"}}}
+    assert put(clinic, anywhere, "draft", cases=[held]).status_code == 422
