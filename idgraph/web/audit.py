@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -22,6 +22,8 @@ PURPOSE = "audit-log"
 _MAC = "mac"
 _FIRST = ""
 _TAIL_BYTES = 1 << 16
+MOST_LOOKED_BYTES = 8 << 20
+"""One page of a log looks at so much."""
 
 
 class AuditReport(NamedTuple):
@@ -56,6 +58,35 @@ class AuditLog:
                     os.fsync(stream.fileno())
         except OSError as error:
             raise StoreError(f"{self._file}: {error.strerror}") from None
+
+    def verify(self) -> AuditReport:
+        """Check all of it. Raises StoreError."""
+        return verify(self._file, self._key)
+
+    def newest(
+        self, limit: int, before: int | None = None, takes: Callable[[dict[str, Any]], bool] = lambda _: True
+    ) -> tuple[list[dict[str, Any]], int | None]:
+        """Up to `limit` entries that are wanted, the newest first, from a place in the file backward; and the place to go on
+        at, None at the beginning of the file. Raises StoreError."""
+        found: list[dict[str, Any]] = []
+        try:
+            with self._file.open("rb") as stream:
+                end = stream.seek(0, os.SEEK_END)
+                place = end = end if before is None else max(0, min(end, before))
+                while place > 0 and len(found) < limit and end - place < MOST_LOOKED_BYTES:
+                    for line in reversed(_lines_before(stream, place)):
+                        place -= len(line)
+                        entry = _decoded(line)
+                        if entry is not None and takes(entry):
+                            entry.pop(_MAC, None)
+                            found.append(entry)
+                            if len(found) == limit:
+                                break
+        except FileNotFoundError:
+            return [], None
+        except OSError as error:
+            raise StoreError(f"{self._file}: {error.strerror}") from None
+        return found, place or None
 
     def _lines(self, head: str, entries: Iterable[Mapping[str, Any]]) -> bytes:
         lines, at = [], datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -96,6 +127,19 @@ def _tail(stream: BinaryIO) -> tuple[int, bytes]:
         rest = stream.read()
         if start == 0 or rest.count(b"\n") > 1:
             return start, rest
+        size *= 2
+
+
+def _lines_before(stream: BinaryIO, place: int) -> list[bytes]:
+    """Some whole lines that end at a place, at least one."""
+    size = _TAIL_BYTES
+    while True:
+        start = max(0, place - size)
+        stream.seek(start)
+        content = stream.read(place - start)
+        first = content.find(b"\n", 0, -1) + 1 if start else 0
+        if first or not start:
+            return content[first:].splitlines(keepends=True)
         size *= 2
 
 

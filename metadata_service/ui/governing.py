@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from fastapi import APIRouter, Query, Request, Response
 
+from idgraph.model.callers import Scope
 from idgraph.model.records import PolicyChangeRecord
 from idgraph.web.cursors import PageRequest
 from idgraph.web.refusals import ClashError, SamePersonError
@@ -15,6 +16,7 @@ from metadata_service.attributes.policy_changes import Status
 from metadata_service.storage.edits import Kind
 from metadata_service.storage.sessions import Session
 from metadata_service.ui.page import OwnFields, SignedIn, curl, may, render, require, see_other
+from metadata_service.ui.profiles import profiles_rights
 
 router = APIRouter()
 
@@ -145,6 +147,7 @@ def _audit(
         kinds=get_args(Kind),
         asked=asked,
         is_filtered=bool(params),
+        sees_reveals=Scope.PRIVACY in profiles_rights(session).scopes,
         report=report,
         may_verify=may(session, "POST", "/v1/changes/verify"),
         curl=curl(str(request.base_url), "/v1/changes", **params),

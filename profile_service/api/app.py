@@ -17,6 +17,7 @@ from idgraph.web.metrics import Gauge
 from idgraph.web.refusals import NotReadyError
 from profile_service.api.person_tokens import ActingPerson
 from profile_service.api.routes import (
+    audit,
     changes,
     consents,
     contacts,
@@ -61,6 +62,7 @@ def create_app(service: ProfileService, rate: RateLimit | None = None) -> FastAP
     access = Access(service.caller, _permits, FREE, MOST_BODY_BYTES, rate, blocks=False)
     routers = (
         profiles.router,  # First, as routes are tried in their order.
+        audit.router,
         changes.router,
         consents.router,
         contacts.router,

@@ -99,7 +99,7 @@ class ProfileService:
         self.cursors = SealedCursors(cursor_key or os.urandom(64))
         self.rights = rights
         self._adapters = adapters
-        self._audit = audit
+        self.audit = audit
         self._require_keys = require_keys
         self._project = project
         self._keys_known = -math.inf
@@ -231,7 +231,7 @@ class ProfileService:
     def record(self, caller: Caller, purpose: str, profiles: list[Profile]) -> None:
         """Note what is about to be revealed: profiles by their keyed hash. Raises StoreError; then nothing may be shown."""
         entry = {"action": "reveal", "caller": caller.name, "purpose": purpose}
-        self._audit.append(
+        self.audit.append(
             *(
                 entry | {"profile": self.hashed(profile.id), "attributes": revealed}
                 for profile in profiles
@@ -245,22 +245,22 @@ class ProfileService:
             wanted.require_rights(caller)
         except ForbiddenError:
             entry = {"action": "refused reveal", "caller": caller.name, "purpose": wanted.purpose}
-            self._audit.append(entry)
+            self.audit.append(entry)
             raise
 
     def note(self, caller: Caller, action: str, subject: Identifier | str, **details: Any) -> None:
         """Note what is about to be done to the profile of an identifier. Raises StoreError; then it may not be done."""
         named = self.hashed(str(subject))
-        self._audit.append({"action": action, "caller": caller.name, "profile": named, **details})
+        self.audit.append({"action": action, "caller": caller.name, "profile": named, **details})
 
     def note_job(self, caller: Caller, action: str, kind: JobKind, subject: str | None, purpose: str) -> None:
         """Note what is about to be done to a job: its id, or at its start the segment that it exports. Raises StoreError."""
         entry = {"action": f"{action} {kind}", "caller": caller.name, "subject": subject, "purpose": purpose}
-        self._audit.append(entry)
+        self.audit.append(entry)
 
     def note_act(self, caller: Caller, action: str, subject: str, purpose: str) -> None:
         """Note what an operator is about to do to something that is no person's. Raises StoreError."""
-        self._audit.append({"action": action, "caller": caller.name, "subject": subject, "purpose": purpose})
+        self.audit.append({"action": action, "caller": caller.name, "subject": subject, "purpose": purpose})
 
     def hashed(self, name: str) -> str:
         """The keyed hash of an identifier or id."""

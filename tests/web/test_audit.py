@@ -94,3 +94,20 @@ def test_several_writers(file: Path) -> None:
 def test_a_log_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(StoreError):
         AuditLog(tmp_path / "no folder" / "audit.jsonl", KEY).append({})
+
+
+def test_the_newest_are_read_backward_in_pages(tmp_path: Path) -> None:
+    log = AuditLog(tmp_path / "audit.jsonl", b"k" * 32)
+    assert log.newest(5) == ([], None)
+    for number in range(50):
+        log.append({"action": "a" if number % 2 else "b", "number": number, "long": "x" * (number * 2000)})
+    seen: list[int] = []
+    place = None
+    while True:
+        found, place = log.newest(7, place, lambda entry: entry["action"] == "a")
+        seen += [each["number"] for each in found]
+        assert all("mac" not in each for each in found)
+        if place is None:
+            break
+    assert seen == list(range(49, 0, -2))
+    assert log.verify().entries == 50

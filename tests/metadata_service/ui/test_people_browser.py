@@ -156,6 +156,13 @@ def test_one_value_is_revealed_and_a_request_is_answered(officer: Page) -> None:
     officer.evaluate("dispatchEvent(new Event('pagehide'))")
     leaf.get_by_text("Sealed again").wait_for()
     assert "victoria@" not in officer.content()
+    officer.goto("/ui/audit")
+    officer.get_by_role("link", name="Profiles").last.click()
+    officer.get_by_label("Of whom").fill("anonymous_id:609db510")
+    officer.get_by_role("button", name="Acts on this person").click()
+    officer.get_by_text("Support: ticket 4711").wait_for()
+    assert axe_violations(officer) == []
+    officer.goto("/ui/profiles/user_id:3474")
     officer.get_by_role("link", name="Rights of the person…").click()
     officer.get_by_role("button", name="Erase for good").wait_for()
     assert axe_violations(officer) == []
