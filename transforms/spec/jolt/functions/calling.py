@@ -37,7 +37,6 @@ from transforms.spec.jolt.views import MISSING
 _FEW = 8
 """So many texts may be put together before their length is looked at."""
 _SHORT = 10_000
-_SMALL = 2**30
 
 
 def short_text(apply: Callable[..., Any], *constants: Any) -> Callable[..., Block]:
@@ -107,35 +106,6 @@ def short_split(code: Code, arguments: list[ast.expr], made: str, long_way: Bloc
     if not isinstance(text, ast.Constant):
         of_others = when(is_(text, missing), [assign(made, missing)], long_way)
     return when(_is_short(code, text), split, of_others)
-
-
-def short_spelling(code: Code, arguments: list[ast.expr], made: str, long_way: Block) -> Block:
-    """`toString` of a text: the text."""
-    if len(arguments) != 1 or isinstance(arguments[0], ast.Constant):
-        return long_way
-    is_text = is_(call(code.bind(type), arguments[0]), code.bind(str))
-    return when(is_text, [assign(made, arguments[0])], long_way)
-
-
-def short_size(code: Code, arguments: list[ast.expr], made: str, long_way: Block) -> Block:
-    """`size` of an array, or of nothing."""
-    if len(arguments) != 1 or isinstance(arguments[0], ast.Constant):
-        return long_way
-    is_list = is_(call(code.bind(type), arguments[0]), code.bind(list))
-    missing = code.bind(MISSING)
-    of_others = when(is_(arguments[0], missing), [assign(made, missing)], long_way)
-    return when(is_list, [assign(made, call(code.bind(len), arguments[0]))], of_others)
-
-
-def short_sum(code: Code, arguments: list[ast.expr], made: str, long_way: Block) -> Block:
-    """`intSum` of two integers that are so small that the sum is one of Java's too."""
-    if len(arguments) != 2:
-        return long_way
-    tests: list[ast.expr] = []
-    for argument in arguments:
-        tests.append(is_(call(code.bind(type), argument), code.bind(int)))
-        tests += [less(constant(-_SMALL), argument), less(argument, constant(_SMALL))]
-    return when(reduce(both, tests), [assign(made, plus(*arguments))], long_way)
 
 
 def _is_short(code: Code, text: ast.expr) -> ast.expr:

@@ -9,7 +9,7 @@ from typing import Any
 
 from idgraph import native
 from transforms.spec.budget import pay
-from transforms.spec.jolt.functions.calling import Function, after, for_each, on_array, short_sum, short_text
+from transforms.spec.jolt.functions.calling import Function, after, for_each, on_array, short_text
 from transforms.spec.jolt.scalars import (
     INT_MAX,
     INT_MIN,
@@ -181,7 +181,7 @@ NUMERIC_FUNCTIONS: dict[str, Function] = {
     "max": on_array(lambda values: _extreme(values, highest=True), _number_only),
     "abs": for_each(_absolute),
     "avg": on_array(_average),
-    "intSum": on_array(_int_sum)._replace(shorten=short_sum),
+    "intSum": on_array(_int_sum),
     "longSum": on_array(_long_sum),
     "doubleSum": on_array(_double_sum),
     "intSubtract": _subtract("Integer"),

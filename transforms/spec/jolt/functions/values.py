@@ -16,8 +16,6 @@ from transforms.spec.jolt.functions.calling import (
     on_array,
     short_concat,
     short_join,
-    short_size,
-    short_spelling,
     short_split,
 )
 from transforms.spec.jolt.functions.patterns import check_separator, split
@@ -212,8 +210,8 @@ def _same(value: Any) -> Any:
 
 VALUE_FUNCTIONS: dict[str, Function] = {
     "toBoolean": for_each(_to_boolean),
-    "toString": for_each(text_of)._replace(shorten=short_spelling),
-    "size": Function(_size, _size_of, short_size),
+    "toString": for_each(text_of),
+    "size": Function(_size, _size_of),
     "squashNulls": _squashing(_squash_nulls),
     "recursivelySquashNulls": _squashing(_squash_all_nulls),
     "squashDuplicates": on_array(lambda values: _squash_duplicates(list(values)), _same),
