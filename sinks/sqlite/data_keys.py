@@ -25,9 +25,9 @@ _SCHEMA = Schema(
                 fragment TEXT PRIMARY KEY,
                 kek_version INTEGER NOT NULL,
                 wrapped BLOB NOT NULL) WITHOUT ROWID""",
+            # In this file, because one file has one writer: what was counted after a version was closed stays.
+            "CREATE TABLE closed_versions (kek_version INTEGER PRIMARY KEY)",
         ),
-        # In this file, because one file has one writer: what was counted after a version was closed stays.
-        ("CREATE TABLE closed_versions (kek_version INTEGER PRIMARY KEY)",),
     ),
 )
 

@@ -1,30 +1,123 @@
-"""Removing fragments from the profile store's file, each function within one transaction of the caller's."""
+"""Removing fragments from the profile store's file."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from idgraph.model.store import NEW
-from idgraph.model.tombstones import NO_EPOCH, FragmentSummary
-from sinks.sqlite import outbox as sqlite_outbox
-from sinks.sqlite.tombstones import SqliteTombstones
+from idgraph.model.tombstones import NO_EPOCH, FragmentSummary, Tombstone
+from sinks.sqlite import outbox
+from sinks.sqlite.tombstones import SqliteTables, all_by_name, are_there, join_by_name
 
-UNFINISHED_TABLE = """CREATE TABLE erasures (
+TABLES = (
+    """CREATE TABLE erasures (
     fragment TEXT PRIMARY KEY,
     version INTEGER NOT NULL,
-    identifiers TEXT NOT NULL) WITHOUT ROWID"""
-
-WITHDRAWN_TABLE = """CREATE TABLE withdrawn (
+    identifiers TEXT NOT NULL) WITHOUT ROWID""",
+    """CREATE TABLE withdrawn (
     fragment TEXT PRIMARY KEY,
-    version INTEGER NOT NULL) WITHOUT ROWID"""
+    version INTEGER NOT NULL) WITHOUT ROWID""",
+)
 
 
-def summary(connection: sqlite3.Connection, fragment_id: str) -> FragmentSummary:
-    """A fragment in the file."""
-    waits = sqlite_outbox.waits(connection, fragment_id)
+class SqliteErasure(SqliteTables):
+    """What the methods promise stands in `Tombstones` and `Withdrawals`."""
+
+    def tombstones(self, ids: Iterable[str]) -> dict[str, Tombstone]:
+        if not self._file.read(are_there):
+            return {}
+        # A generator would be used up, should the work have to run again.
+        wanted = list(ids)
+        return self._file.read(lambda connection: self._tombstones.find(connection, wanted))
+
+    def summaries(self, ids: Sequence[str]) -> list[FragmentSummary]:
+        return self._file.read(lambda connection: [_summary(connection, each) for each in ids])
+
+    def erase(self, ids: Sequence[str], until: int) -> list[FragmentSummary]:
+        def work(connection: sqlite3.Connection) -> list[FragmentSummary]:
+            found = [_summary(connection, each) for each in ids]
+            self._tombstones.join(connection, {each.fragment_id: each.tombstone(until) for each in found})
+            kept = self._tombstones.find(connection, ids)
+            erased = [
+                each._replace(
+                    version=kept[each.fragment_id].version,
+                    # Of what an erasure that was interrupted had taken, the rows are gone by now.
+                    identifiers=each.identifiers | _noted(connection, each.fragment_id),
+                )
+                for each in found
+            ]
+            for each in erased:
+                _remove(connection, each.fragment_id)
+                _note(connection, each)
+            outbox.add(connection, [(each.fragment_id, each.version) for each in erased])
+            return erased
+
+        return self._file.write(work)
+
+    def unfinished(self) -> list[FragmentSummary]:
+        query = "SELECT fragment, version, identifiers FROM erasures ORDER BY fragment"
+        rows = self._file.read(lambda connection: connection.execute(query).fetchall())
+        return [FragmentSummary(row[0], row[1], frozenset(json.loads(row[2])), False) for row in rows]
+
+    def finish(self, ids: Sequence[str]) -> None:
+        # First: should that fail, the erasure is still noted as unfinished.
+        self._file.rewrite()
+        self._forget("DELETE FROM erasures WHERE fragment = ?", ids)
+        self._file.truncate_log()
+
+    def withdraw(self, versions: Mapping[str, int]) -> set[str]:
+        def work(connection: sqlite3.Connection) -> set[str]:
+            present = {each: _summary(connection, each) for each in versions}
+            gone = {each: version for each, version in versions.items() if present[each].version == version}
+            self._tombstones.join(connection, {each: present[each].tombstone() for each in gone})
+            for each in gone:
+                _remove(connection, each)
+            removed = self._tombstones.find(connection, gone).items()
+            outbox.add(connection, [(name, tombstone.version) for name, tombstone in removed])
+            connection.executemany("INSERT OR REPLACE INTO withdrawn VALUES (?, ?)", sorted(gone.items()))
+            return {each for each in versions if each not in gone and present[each].version != NEW}
+
+        return self._file.write(work) if versions else set()
+
+    def withdrawn(self) -> dict[str, int]:
+        return dict(
+            self._file.read(lambda c: c.execute("SELECT fragment, version FROM withdrawn").fetchall())
+        )
+
+    def forget_withdrawn(self, ids: Sequence[str]) -> None:
+        if ids:
+            self._forget("DELETE FROM withdrawn WHERE fragment = ?", ids)
+
+    def all_tombstones(self) -> dict[bytes, Tombstone]:
+        return self._file.read(all_by_name)
+
+    def reinstate(self, tombstones: Mapping[bytes, Tombstone]) -> int:
+        def work(connection: sqlite3.Connection) -> int:
+            lost = tombstones.keys() - all_by_name(connection).keys()
+            join_by_name(connection, tombstones)
+            return len(lost)
+
+        return self._file.write(work) if tombstones else 0
+
+    def cancel(self, ids: Sequence[str]) -> int:
+        query = (
+            "UPDATE tombstones SET until = ? WHERE name = ? AND until > ? "
+            "AND NOT EXISTS (SELECT 1 FROM erasures WHERE fragment = ?)"
+        )
+        names = sorted({self._tombstones.name(each): each for each in ids}.items())
+        rows = [(NO_EPOCH, name, NO_EPOCH, fragment) for name, fragment in names]
+        return self._file.write(lambda connection: connection.executemany(query, rows).rowcount)
+
+    def _forget(self, statement: str, ids: Sequence[str]) -> None:
+        rows = [(each,) for each in ids]
+        self._file.write(lambda connection: connection.executemany(statement, rows))
+
+
+def _summary(connection: sqlite3.Connection, fragment_id: str) -> FragmentSummary:
+    waits = outbox.waits(connection, fragment_id)
     query = "SELECT number, version, named, epoch FROM fragments WHERE id = ?"
     row = connection.execute(query, (fragment_id,)).fetchone()
     if row is None:
@@ -34,60 +127,6 @@ def summary(connection: sqlite3.Connection, fragment_id: str) -> FragmentSummary
     return FragmentSummary(
         fragment_id, version, frozenset(carried) | ({fragment_id} if named else set()), waits, epoch
     )
-
-
-def erase(
-    connection: sqlite3.Connection, tombstones: SqliteTombstones, ids: Sequence[str], until: int
-) -> list[FragmentSummary]:
-    """Remove fragments, set their tombstones, note them as unfinished; gives what there was, and what was noted."""
-    found = [summary(connection, each) for each in ids]
-    tombstones.join(connection, {each.fragment_id: each.tombstone(until) for each in found})
-    kept = tombstones.find(connection, ids)
-    erased = [
-        each._replace(
-            version=kept[each.fragment_id].version,
-            # Of what an erasure that was interrupted had taken, the rows are gone by now.
-            identifiers=each.identifiers | _noted(connection, each.fragment_id),
-        )
-        for each in found
-    ]
-    for each in erased:
-        _remove(connection, each.fragment_id)
-        _note(connection, each)
-    sqlite_outbox.add(connection, [(each.fragment_id, each.version) for each in erased])
-    return erased
-
-
-def unfinished(connection: sqlite3.Connection) -> list[FragmentSummary]:
-    """Erasures that are not finished everywhere."""
-    rows = connection.execute("SELECT fragment, version, identifiers FROM erasures ORDER BY fragment")
-    return [FragmentSummary(row[0], row[1], frozenset(json.loads(row[2])), False) for row in rows]
-
-
-def cancel(connection: sqlite3.Connection, names: Mapping[bytes, str]) -> int:
-    """Let tombstones forbid nothing, by name with the fragment, but of those that are unfinished; gives how many did.
-    Their versions stay."""
-    query = (
-        "UPDATE tombstones SET until = ? WHERE name = ? AND until > ? "
-        "AND NOT EXISTS (SELECT 1 FROM erasures WHERE fragment = ?)"
-    )
-    rows = [(NO_EPOCH, name, NO_EPOCH, fragment) for name, fragment in sorted(names.items())]
-    return connection.executemany(query, rows).rowcount
-
-
-def withdraw(
-    connection: sqlite3.Connection, tombstones: SqliteTombstones, versions: Mapping[str, int]
-) -> set[str]:
-    """Remove fragments that have these versions, and note them; gives those that have another."""
-    present = {each: summary(connection, each) for each in versions}
-    gone = {each: version for each, version in versions.items() if present[each].version == version}
-    tombstones.join(connection, {each: present[each].tombstone() for each in gone})
-    for each in gone:
-        _remove(connection, each)
-    removed = tombstones.find(connection, gone).items()
-    sqlite_outbox.add(connection, [(name, tombstone.version) for name, tombstone in removed])
-    connection.executemany("INSERT OR REPLACE INTO withdrawn VALUES (?, ?)", sorted(gone.items()))
-    return {each for each in versions if each not in gone and present[each].version != NEW}
 
 
 def _remove(connection: sqlite3.Connection, fragment_id: str) -> None:

@@ -1,4 +1,4 @@
-"""The ledger in the profile store's file, each function within one transaction of the caller's.
+"""The ledger in the profile store's file.
 
 A fragment that was assigned has its name beside it, so that a name leads back to the fragment as long as that exists.
 """
@@ -6,12 +6,13 @@ A fragment that was assigned has its name beside it, so that a name leads back t
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from idgraph.model.errors import QueryError
 from idgraph.model.ledger import Crossing, LedgerEntry
 from sinks.sqlite.database import chunks, marks
+from sinks.sqlite.tombstones import SqliteTables
 
 TABLES = (
     """CREATE TABLE ledger (
@@ -20,13 +21,9 @@ TABLES = (
         fragment BLOB NOT NULL,
         epoch INTEGER NOT NULL,
         previous BLOB NOT NULL,
-        profile BLOB NOT NULL)""",
+        profile BLOB NOT NULL,
+        segment TEXT)""",
     "CREATE INDEX ledger_by_fragment ON ledger (fragment)",
-    "ALTER TABLE fragments ADD COLUMN name BLOB",
-    "CREATE INDEX fragments_by_name ON fragments (name) WHERE name IS NOT NULL",
-)
-CROSSINGS = (
-    "ALTER TABLE ledger ADD COLUMN segment TEXT",
     "CREATE UNIQUE INDEX crossings ON ledger (fragment, segment, epoch) WHERE segment IS NOT NULL",
     "CREATE INDEX ledger_by_segment ON ledger (segment, position) WHERE segment IS NOT NULL",
 )
@@ -35,68 +32,74 @@ _COLUMNS = "at_ms, fragment, epoch, previous, profile, CAST(position AS TEXT)"
 
 
 def add(connection: sqlite3.Connection, entries: Iterable[LedgerEntry]) -> None:
-    """Append entries."""
+    """Append entries, within a transaction of the caller's."""
     connection.executemany(
         "INSERT INTO ledger (at_ms, fragment, epoch, previous, profile) VALUES (?, ?, ?, ?, ?)",
         [each[:5] for each in entries],
     )
 
 
-def after(
-    connection: sqlite3.Connection, cursor: str, limit: int, segment: str | None
-) -> list[LedgerEntry | Crossing]:
-    """A page of all entries. Raises QueryError."""
-    if not (cursor or "0").isdecimal():
-        raise QueryError("this is no cursor of the ledger")
-    which = "" if segment is None else " AND segment = :segment"
-    query = (
-        f"SELECT {_COLUMNS}, segment FROM ledger WHERE position > :after{which} "  # noqa: S608 - ours
-        "ORDER BY position LIMIT :limit"
-    )
-    given = {"after": int(cursor or "0"), "limit": limit, "segment": segment}
-    return [
-        LedgerEntry._make(row) if name is None else Crossing(row[0], row[1], name, row[2], row[5])
-        for *row, name in connection.execute(query, given)
-    ]
+class SqliteLedger(SqliteTables):
+    """What the methods promise stands in `Ledger`."""
 
-
-def cross(
-    connection: sqlite3.Connection, name: Callable[[str], bytes], crossings: Iterable[Crossing]
-) -> None:
-    """Append crossings, and let the names of their profiles lead back."""
-    for at_ms, profile, segment, number, _ in crossings:
-        given = {"name": name(str(profile)), "id": profile, "at": at_ms, "segment": segment, "number": number}
-        connection.execute(
-            "INSERT OR IGNORE INTO ledger (at_ms, fragment, epoch, previous, profile, segment) "
-            "VALUES (:at, :name, :number, x'', x'', :segment)",
-            given,
+    def ledger(
+        self, after: str = "", limit: int = 1000, segment: str | None = None
+    ) -> list[LedgerEntry | Crossing]:
+        if not (after or "0").isdecimal():
+            raise QueryError("this is no cursor of the ledger")
+        which = "" if segment is None else " AND segment = :segment"
+        query = (
+            f"SELECT {_COLUMNS}, segment FROM ledger WHERE position > :after{which} "  # noqa: S608 - ours
+            "ORDER BY position LIMIT :limit"
         )
-        connection.execute("UPDATE fragments SET name = :name WHERE id = :id AND name IS NULL", given)
+        given = {"after": int(after or "0"), "limit": limit, "segment": segment}
+        return [
+            LedgerEntry._make(row) if name is None else Crossing(row[0], row[1], name, row[2], row[5])
+            for *row, name in self._file.read(lambda connection: list(connection.execute(query, given)))
+        ]
 
+    def cross(self, crossings: Sequence[Crossing]) -> None:
+        def work(connection: sqlite3.Connection) -> None:
+            for at_ms, profile, segment, number, _ in crossings:
+                given = {
+                    "name": self._tombstones.name(str(profile)),
+                    "id": profile,
+                    "at": at_ms,
+                    "segment": segment,
+                    "number": number,
+                }
+                connection.execute(
+                    "INSERT OR IGNORE INTO ledger (at_ms, fragment, epoch, previous, profile, segment) "
+                    "VALUES (:at, :name, :number, x'', x'', :segment)",
+                    given,
+                )
+                # Of the profile too the name leads back.
+                connection.execute("UPDATE fragments SET name = :name WHERE id = :id AND name IS NULL", given)
 
-def crossed(connection: sqlite3.Connection, ids: Mapping[bytes, str]) -> dict[str, dict[str, int]]:
-    """The last crossings of profiles, given by name."""
-    query = "SELECT fragment, segment, MAX(epoch) FROM ledger WHERE segment IS NOT NULL AND fragment"
-    found: dict[str, dict[str, int]] = {}
-    for name, segment, number in _among(connection, query, list(ids), " GROUP BY fragment, segment"):
-        found.setdefault(ids[name], {})[segment] = number
-    return found
+        self._file.write(work)
 
+    def crossed(self, fragment_ids: Sequence[str]) -> dict[str, dict[str, int]]:
+        ids = {self._tombstones.name(each): each for each in fragment_ids}
+        query = "SELECT fragment, segment, MAX(epoch) FROM ledger WHERE segment IS NOT NULL AND fragment"
+        found: dict[str, dict[str, int]] = {}
+        for name, segment, number in self._among(query, list(ids), " GROUP BY fragment, segment"):
+            found.setdefault(ids[name], {})[segment] = number
+        return found
 
-def of(connection: sqlite3.Connection, names: Sequence[bytes]) -> list[LedgerEntry]:
-    """The entries of these fragments."""
-    query = f"SELECT {_COLUMNS} FROM ledger WHERE segment IS NULL AND fragment"  # noqa: S608 - ours
-    found = sorted(_among(connection, query, names), key=lambda row: int(row[5]))
-    return [LedgerEntry._make(row) for row in found]
+    def ledger_of(self, fragment_ids: Sequence[str]) -> list[LedgerEntry]:
+        query = f"SELECT {_COLUMNS} FROM ledger WHERE segment IS NULL AND fragment"  # noqa: S608 - ours
+        found = self._among(query, list(map(self._tombstones.name, fragment_ids)))
+        return [LedgerEntry._make(row) for row in sorted(found, key=lambda row: int(row[5]))]
 
+    def fragments_named(self, names: Collection[bytes]) -> dict[bytes, str]:
+        return dict(self._among("SELECT name, id FROM fragments WHERE name", list(names)))
 
-def named(connection: sqlite3.Connection, names: Sequence[bytes]) -> dict[bytes, str]:
-    """The ids of fragments with these names."""
-    return dict(_among(connection, "SELECT name, id FROM fragments WHERE name", names))
-
-
-def _among(
-    connection: sqlite3.Connection, query: str, names: Sequence[bytes], rest: str = ""
-) -> Iterator[Any]:
-    for chunk in chunks(names):
-        yield from connection.execute(f"{query} IN ({marks(len(chunk))}){rest}", chunk)
+    def _among(self, query: str, names: Sequence[bytes], rest: str = "") -> list[Any]:
+        """The rows whose name, by which the query ends, is one of these."""
+        return self._file.read(
+            lambda connection: [
+                row
+                for chunk in chunks(names)
+                for row in connection.execute(f"{query} IN ({marks(len(chunk))}){rest}", chunk)
+            ]
+        )

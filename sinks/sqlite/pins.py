@@ -1,12 +1,14 @@
-"""Pins in the profile store's file, each function within one transaction of the caller's."""
+"""Pins in the profile store's file."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 from idgraph.model.pins import PinRecord
 from sinks.sqlite.database import chunks, marks
+from sinks.sqlite.tombstones import SqliteTables
 
 TABLES = (
     """CREATE TABLE pins (
@@ -21,13 +23,38 @@ TABLES = (
 )
 
 
-def add(connection: sqlite3.Connection, pins: Sequence[PinRecord]) -> None:
-    """Keep decisions."""
-    connection.executemany("INSERT OR IGNORE INTO pins VALUES (?, ?, ?, ?, ?, ?)", pins)
+class SqlitePins(SqliteTables):
+    """What the methods promise stands in `Pins`."""
+
+    def add_pins(self, pins: Sequence[PinRecord]) -> None:
+        if pins:
+            statement = "INSERT OR IGNORE INTO pins VALUES (?, ?, ?, ?, ?, ?)"
+            self._file.write(lambda connection: connection.executemany(statement, pins))
+
+    def pins_of(self, identifiers: Sequence[str]) -> list[PinRecord]:
+        return self._file.read(lambda connection: _of(connection, identifiers))
+
+    def pins(self) -> Iterator[PinRecord]:
+        query = (
+            "SELECT * FROM pins WHERE (low, high, at_ms, decision, who, why) > (?, ?, ?, ?, ?, ?) "
+            "ORDER BY low, high, at_ms, decision, who, why LIMIT 1000"
+        )
+        last = PinRecord("", "", -(2**63), "")
+        while page := self._file.read(partial(_page, query, last)):
+            yield from page
+            last = page[-1]
+
+    def drop_pins(self, identifiers: Sequence[str]) -> None:
+        def work(connection: sqlite3.Connection) -> None:
+            rows = [(each,) for each in identifiers]
+            connection.executemany("DELETE FROM pins WHERE low = ?", rows)
+            connection.executemany("DELETE FROM pins WHERE high = ?", rows)
+
+        if identifiers:
+            self._file.write(work)
 
 
-def of(connection: sqlite3.Connection, identifiers: Sequence[str]) -> list[PinRecord]:
-    """Decisions on pairs with one of these identifiers."""
+def _of(connection: sqlite3.Connection, identifiers: Sequence[str]) -> list[PinRecord]:
     # Mostly there are none at all.
     if connection.execute("SELECT 1 FROM pins LIMIT 1").fetchone() is None:
         return []
@@ -43,18 +70,5 @@ def of(connection: sqlite3.Connection, identifiers: Sequence[str]) -> list[PinRe
     return list(found)
 
 
-def after(connection: sqlite3.Connection, last: PinRecord | None, limit: int) -> list[PinRecord]:
-    """A page of all decisions."""
-    query = (
-        "SELECT * FROM pins WHERE (low, high, at_ms, decision, who, why) > (?, ?, ?, ?, ?, ?) "
-        "ORDER BY low, high, at_ms, decision, who, why LIMIT ?"
-    )
-    begin = last or PinRecord("", "", -(2**63), "")
-    return [PinRecord._make(row) for row in connection.execute(query, (*begin, limit))]
-
-
-def drop(connection: sqlite3.Connection, identifiers: Sequence[str]) -> None:
-    """Forget decisions on pairs with one of these identifiers."""
-    rows = [(each,) for each in identifiers]
-    connection.executemany("DELETE FROM pins WHERE low = ?", rows)
-    connection.executemany("DELETE FROM pins WHERE high = ?", rows)
+def _page(query: str, last: PinRecord, connection: sqlite3.Connection) -> list[PinRecord]:
+    return [PinRecord._make(row) for row in connection.execute(query, last)]

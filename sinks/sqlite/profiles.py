@@ -6,22 +6,19 @@ See docs/adr/0002-profile-store.md for the tables and what they cost.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
 from pathlib import Path
 
 from idgraph.model.errors import StoreError, UnstorableError
-from idgraph.model.ledger import Crossing, LedgerEntry
-from idgraph.model.pins import PinRecord
 from idgraph.model.store import NEW, Assignment, FragmentWrite, OutboxEntry, StoredFragment
-from idgraph.model.tombstones import NO_EPOCH, FragmentSummary, Tombstone, TombstoneNames
-from sinks.sqlite import erasure as sqlite_erasure
-from sinks.sqlite import ledger as sqlite_ledger
-from sinks.sqlite import outbox as sqlite_outbox
-from sinks.sqlite import pins as sqlite_pins
-from sinks.sqlite import tombstones as sqlite_tombstones
+from idgraph.model.tombstones import NO_EPOCH, Tombstone, TombstoneNames
+from sinks.sqlite import erasure, ledger, outbox, pins, tombstones
 from sinks.sqlite.database import SqliteFile, chunks, marks
+from sinks.sqlite.erasure import SqliteErasure
+from sinks.sqlite.ledger import SqliteLedger
+from sinks.sqlite.pins import SqlitePins
 from sinks.sqlite.schema import Schema
 from sinks.sqlite.tombstones import SqliteTombstones
 
@@ -35,39 +32,38 @@ _SCHEMA = Schema(
                 id TEXT NOT NULL UNIQUE,
                 version INTEGER NOT NULL,
                 named INTEGER NOT NULL,
-                state BLOB NOT NULL)""",
+                state BLOB NOT NULL,
+                profile TEXT NOT NULL DEFAULT '',
+                epoch INTEGER NOT NULL DEFAULT 0,
+                name BLOB)""",
+            "CREATE INDEX fragments_by_name ON fragments (name) WHERE name IS NOT NULL",
             """CREATE TABLE identifiers (
                 identifier TEXT NOT NULL,
                 fragment INTEGER NOT NULL,
                 PRIMARY KEY (identifier, fragment)) WITHOUT ROWID""",
             "CREATE INDEX identifiers_of_fragment ON identifiers (fragment)",
-            sqlite_outbox.TABLE,
+            "CREATE TABLE marks (mark TEXT PRIMARY KEY) WITHOUT ROWID",
+            outbox.TABLE,
+            tombstones.TABLE,
+            *erasure.TABLES,
+            *pins.TABLES,
+            *ledger.TABLES,
         ),
-        (sqlite_tombstones.TABLE, sqlite_erasure.UNFINISHED_TABLE),
-        (sqlite_erasure.WITHDRAWN_TABLE,),
-        ("CREATE TABLE marks (mark TEXT PRIMARY KEY) WITHOUT ROWID",),
-        (
-            "ALTER TABLE fragments ADD COLUMN profile TEXT NOT NULL DEFAULT ''",
-            "ALTER TABLE fragments ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0",
-            *sqlite_pins.TABLES,
-        ),
-        sqlite_ledger.TABLES,
-        sqlite_ledger.CROSSINGS,
     ),
     # Megabytes of log between checkpoints (pages of 8 KiB): a page written often is moved home once.
     settings=("PRAGMA wal_autocheckpoint = 4000", "PRAGMA cache_size = -32768"),
 )
 
 
-class SqliteProfileStore:
+class SqliteProfileStore(SqlitePins, SqliteLedger, SqliteErasure):
     """A `ProfileStore` in one file. `path` and its folder are made when first used, for the owner only.
 
     `names` hashes the ids of erased fragments; a store that has tombstones takes no writes without it.
     """
 
     def __init__(self, path: str | Path, names: TombstoneNames | None = None) -> None:
-        self._file = SqliteFile(path, _SCHEMA, StoreError, UnstorableError)
-        self._tombstones = SqliteTombstones(names, StoreError)
+        file = SqliteFile(path, _SCHEMA, StoreError, UnstorableError)
+        super().__init__(file, SqliteTombstones(names, StoreError))
 
     def read(self, ids: Sequence[str]) -> dict[str, StoredFragment]:
         return self._file.read(lambda connection: _read(connection, ids)) if ids else {}
@@ -102,26 +98,6 @@ class SqliteProfileStore:
             return set()
         return self._file.write(lambda connection: _assign(connection, self._tombstones.name, assignments))
 
-    def ledger(
-        self, after: str = "", limit: int = 1000, segment: str | None = None
-    ) -> list[LedgerEntry | Crossing]:
-        return self._file.read(lambda connection: sqlite_ledger.after(connection, after, limit, segment))
-
-    def cross(self, crossings: Sequence[Crossing]) -> None:
-        name = self._tombstones.name
-        self._file.write(lambda connection: sqlite_ledger.cross(connection, name, crossings))
-
-    def crossed(self, fragment_ids: Sequence[str]) -> dict[str, dict[str, int]]:
-        names = {self._tombstones.name(each): each for each in fragment_ids}
-        return self._file.read(lambda connection: sqlite_ledger.crossed(connection, names))
-
-    def ledger_of(self, fragment_ids: Sequence[str]) -> list[LedgerEntry]:
-        names = list(map(self._tombstones.name, fragment_ids))
-        return self._file.read(lambda connection: sqlite_ledger.of(connection, names))
-
-    def fragments_named(self, names: Collection[bytes]) -> dict[bytes, str]:
-        return self._file.read(lambda connection: sqlite_ledger.named(connection, list(names)))
-
     def identifiers(self, fragment_id: str) -> frozenset[str]:
         query = """
             SELECT id FROM fragments WHERE id = :name AND named
@@ -142,104 +118,21 @@ class SqliteProfileStore:
         return int(self._rows("SELECT count(*) FROM fragments", ())[0][0])
 
     def outbox(self, limit: int = 1000, after: str = "") -> list[OutboxEntry]:
-        return self._file.read(lambda connection: sqlite_outbox.entries(connection, limit, after))
+        return self._file.read(lambda connection: outbox.entries(connection, limit, after))
 
     def enqueue(self, ids: Sequence[str]) -> None:
         def work(connection: sqlite3.Connection) -> None:
             query = "UPDATE fragments SET version = version + 1 WHERE id = ? RETURNING id, version"
             found = [connection.execute(query, (each,)).fetchone() for each in ids]
-            sqlite_outbox.add(connection, [row for row in found if row is not None])
+            outbox.add(connection, [row for row in found if row is not None])
 
         if ids:
             self._file.write(work)
 
-    def add_pins(self, pins: Sequence[PinRecord]) -> None:
-        if pins:
-            self._file.write(lambda connection: sqlite_pins.add(connection, pins))
-
-    def pins_of(self, identifiers: Sequence[str]) -> list[PinRecord]:
-        return self._file.read(lambda connection: sqlite_pins.of(connection, identifiers))
-
-    def pins(self) -> Iterator[PinRecord]:
-        last: PinRecord | None = None
-        while page := self._page_of_pins(last):
-            yield from page
-            last = page[-1]
-
-    def _page_of_pins(self, last: PinRecord | None) -> list[PinRecord]:
-        return self._file.read(lambda connection: sqlite_pins.after(connection, last, 1000))
-
-    def drop_pins(self, identifiers: Sequence[str]) -> None:
-        if identifiers:
-            self._file.write(lambda connection: sqlite_pins.drop(connection, identifiers))
-
     def settle(self, entries: Sequence[OutboxEntry]) -> None:
         if entries:
             # What a power cut takes back is projected again, without effect.
-            self._file.write_unflushed(lambda connection: sqlite_outbox.settle(connection, entries))
-
-    def tombstones(self, ids: Iterable[str]) -> dict[str, Tombstone]:
-        if not self._file.read(sqlite_tombstones.are_there):
-            return {}
-        # A generator would be used up, should the work have to run again.
-        wanted = list(ids)
-        return self._file.read(lambda connection: self._tombstones.find(connection, wanted))
-
-    def summaries(self, ids: Sequence[str]) -> list[FragmentSummary]:
-        return self._file.read(lambda connection: [sqlite_erasure.summary(connection, each) for each in ids])
-
-    def erase(self, ids: Sequence[str], until: int) -> list[FragmentSummary]:
-        return self._file.write(
-            lambda connection: sqlite_erasure.erase(connection, self._tombstones, ids, until)
-        )
-
-    def unfinished(self) -> list[FragmentSummary]:
-        return self._file.read(sqlite_erasure.unfinished)
-
-    def finish(self, ids: Sequence[str]) -> None:
-        # First: should that fail, the erasure is still noted as unfinished.
-        self._file.rewrite()
-        self._file.write(
-            lambda connection: connection.executemany(
-                "DELETE FROM erasures WHERE fragment = ?", [(each,) for each in ids]
-            )
-        )
-        self._file.truncate_log()
-
-    def withdraw(self, versions: Mapping[str, int]) -> set[str]:
-        if not versions:
-            return set()
-        return self._file.write(
-            lambda connection: sqlite_erasure.withdraw(connection, self._tombstones, versions)
-        )
-
-    def withdrawn(self) -> dict[str, int]:
-        return dict(
-            self._file.read(lambda c: c.execute("SELECT fragment, version FROM withdrawn").fetchall())
-        )
-
-    def forget_withdrawn(self, ids: Sequence[str]) -> None:
-        if ids:
-            self._file.write(
-                lambda connection: connection.executemany(
-                    "DELETE FROM withdrawn WHERE fragment = ?", [(each,) for each in ids]
-                )
-            )
-
-    def all_tombstones(self) -> dict[bytes, Tombstone]:
-        return self._file.read(sqlite_tombstones.all_by_name)
-
-    def reinstate(self, tombstones: Mapping[bytes, Tombstone]) -> int:
-        def work(connection: sqlite3.Connection) -> int:
-            lost = tombstones.keys() - sqlite_tombstones.all_by_name(connection).keys()
-            sqlite_tombstones.join_by_name(connection, tombstones)
-            return len(lost)
-
-        return self._file.write(work) if tombstones else 0
-
-    def cancel(self, ids: Sequence[str]) -> int:
-        names = {self._tombstones.name(each): each for each in ids}
-        return self._file.write(lambda connection: sqlite_erasure.cancel(connection, names))
+            self._file.write_unflushed(lambda connection: outbox.settle(connection, entries))
 
     def remember(self, mark: str, instead_of: str = "") -> None:
         def work(connection: sqlite3.Connection) -> None:
@@ -296,17 +189,17 @@ def _assign(
         for name, epoch, profile, _, _ in assignments
     }
     entries = [each.entry(names) for each in assignments if found[each.fragment_id] is not None]
-    sqlite_ledger.add(connection, [each for each in entries if each is not None])
-    sqlite_outbox.add(connection, [(name, row[0]) for name, row in found.items() if row is not None])
+    ledger.add(connection, [each for each in entries if each is not None])
+    outbox.add(connection, [(name, row[0]) for name, row in found.items() if row is not None])
     return {name for name, row in found.items() if row is None}
 
 
 def _write(
-    connection: sqlite3.Connection, tombstones: SqliteTombstones, writes: Sequence[FragmentWrite]
+    connection: sqlite3.Connection, known: SqliteTombstones, writes: Sequence[FragmentWrite]
 ) -> set[str]:
     stored = _versions(connection, [write.id for write in writes])
     number = connection.execute("SELECT coalesce(max(number), 0) + 1 FROM fragments").fetchone()[0]
-    tombstoned = tombstones.find(connection, (write.id for write in writes))
+    tombstoned = known.find(connection, (write.id for write in writes))
     inserts: list[tuple[int, str, int, bool, bytes]] = []
     updates: list[tuple[bytes, bool, bool, int]] = []
     carried: list[tuple[str, int]] = []
@@ -345,7 +238,7 @@ def _write(
     )
     connection.executemany("INSERT OR IGNORE INTO identifiers VALUES (?, ?)", sorted(carried))
     connection.executemany("DELETE FROM identifiers WHERE identifier = ? AND fragment = ?", dropped)
-    sqlite_outbox.add(connection, waiting)
+    outbox.add(connection, waiting)
     return refused
 
 

@@ -10,10 +10,9 @@ from collections.abc import Iterable, Mapping
 
 from idgraph.model.errors import IdgraphError
 from idgraph.model.tombstones import Tombstone, TombstoneNames
-from sinks.sqlite.database import chunks, marks
+from sinks.sqlite.database import SqliteFile, chunks, marks
 
-NAME = "tombstones"
-TABLE = f"""CREATE TABLE {NAME} (
+TABLE = """CREATE TABLE tombstones (
     name BLOB PRIMARY KEY,
     until INTEGER NOT NULL,
     version INTEGER NOT NULL) WITHOUT ROWID"""
@@ -23,14 +22,9 @@ class SqliteTombstones:
     """The tombstones of one file. Without `names` none can be set or matched: a file that has some is
     refused with `refusal`, rather than used as if it had none."""
 
-    def __init__(self, names: TombstoneNames | None, refusal: type[IdgraphError], table: str = NAME) -> None:
+    def __init__(self, names: TombstoneNames | None, refusal: type[IdgraphError]) -> None:
         self._names = names
         self._refusal = refusal
-        self._table = table
-
-    def of(self, table: str) -> SqliteTombstones:
-        """Those of another table of the file."""
-        return SqliteTombstones(self._names, self._refusal, table)
 
     def name(self, fragment_id: str) -> bytes:
         """Raises `refusal` without `names`."""
@@ -42,14 +36,14 @@ class SqliteTombstones:
 
     def find(self, connection: sqlite3.Connection, ids: Iterable[str]) -> dict[str, Tombstone]:
         """Those of these ids. One look when there is none at all: `ids` is not touched then."""
-        if not are_there(connection, self._table):
+        if not are_there(connection):
             return {}
         ids_of = {self.name(each): each for each in ids}
         return {
             ids_of[row[0]]: Tombstone(row[1], row[2])
             for chunk in chunks(list(ids_of))
             for row in connection.execute(
-                f"SELECT name, until, version FROM {self._table} WHERE name IN ({marks(len(chunk))})",  # noqa: S608 - ours
+                f"SELECT name, until, version FROM tombstones WHERE name IN ({marks(len(chunk))})",  # noqa: S608 - ours
                 chunk,
             )
         }
@@ -57,21 +51,18 @@ class SqliteTombstones:
     def join(self, connection: sqlite3.Connection, tombstones: Mapping[str, Tombstone]) -> None:
         """Set tombstones by fragment id; of two the later `until` and the higher version stay."""
         by_name = {self.name(each): value for each, value in tombstones.items()}
-        join_by_name(connection, by_name, self._table)
+        join_by_name(connection, by_name)
 
 
-def are_there(connection: sqlite3.Connection, table: str = NAME) -> bool:
+def are_there(connection: sqlite3.Connection) -> bool:
     """Whether there is any."""
-    query = f"SELECT 1 FROM {table} LIMIT 1"  # noqa: S608 - ours
-    return connection.execute(query).fetchone() is not None
+    return connection.execute("SELECT 1 FROM tombstones LIMIT 1").fetchone() is not None
 
 
-def join_by_name(
-    connection: sqlite3.Connection, tombstones: Mapping[bytes, Tombstone], table: str = NAME
-) -> None:
+def join_by_name(connection: sqlite3.Connection, tombstones: Mapping[bytes, Tombstone]) -> None:
     """The same, by name."""
     connection.executemany(
-        f"INSERT INTO {table} VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE "  # noqa: S608 - ours
+        "INSERT INTO tombstones VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE "
         "SET until = max(until, excluded.until), version = max(version, excluded.version)",
         [(name, *tombstone) for name, tombstone in sorted(tombstones.items())],
     )
@@ -81,3 +72,11 @@ def all_by_name(connection: sqlite3.Connection) -> dict[bytes, Tombstone]:
     """All tombstones."""
     rows = connection.execute("SELECT name, until, version FROM tombstones")
     return {row[0]: Tombstone(row[1], row[2]) for row in rows}
+
+
+class SqliteTables:
+    """The file of a profile store, and its tombstones."""
+
+    def __init__(self, file: SqliteFile, tombstones: SqliteTombstones) -> None:
+        self._file = file
+        self._tombstones = tombstones
