@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from urllib.parse import urlsplit
 
 from fastapi import FastAPI
 
 from idgraph.app import wiring
 from idgraph.app.observation.json_logs import say
+from idgraph.app.sandbox_activity import sandbox_activity
 from idgraph.app.settings.document import ADMIN_TOKEN, Settings
 from idgraph.files import write_atomically
 from idgraph.signatures import ServiceKey
@@ -97,7 +99,11 @@ def application(settings: Settings) -> FastAPI:
     source = ProfileSource(url, metadata.ca_file, profiles.allow_plain_http)
     app = create_app(
         ServiceSettings(
-            settings.database_url(), key, sandboxes=settings.sandboxes(), sandbox=settings.sandbox
+            settings.database_url(),
+            key,
+            sandboxes=settings.sandboxes(),
+            sandbox=settings.sandbox,
+            sandbox_activity=partial(sandbox_activity, settings),
         ),
         profile_source=source,
         openid=wiring.single_sign_on(settings),

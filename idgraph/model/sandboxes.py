@@ -83,6 +83,30 @@ class SandboxComparison(BaseModel):
     items: list[SandboxDifference]
 
 
+class SandboxFlow(BaseModel):
+    """A flow as it last reported; `is_running` if that was just now."""
+
+    name: str
+    state: str
+    is_running: bool
+    events_per_second: float
+
+
+class SandboxSide(BaseModel):
+    """What is stored on one side, and what fills it."""
+
+    fragments: int
+    dead_letters: int
+    flows: list[SandboxFlow]
+
+
+class SandboxActivity(BaseModel):
+    """Both sides; null for one that has no profiles on this machine yet."""
+
+    production: SandboxSide | None
+    sandbox: SandboxSide | None
+
+
 class SandboxPromotion(BaseModel):
     """The differences to publish; without `items` all edits of the sandbox that weaken no protection."""
 

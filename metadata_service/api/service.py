@@ -12,6 +12,7 @@ from typing import Annotated, cast
 from fastapi import Depends, Query, Request
 
 from idgraph.model.errors import ConfigError
+from idgraph.model.sandboxes import SandboxActivity
 from idgraph.signatures import ServiceKey
 from idgraph.web.cursors import PageRequest
 from metadata_service.specs.rules import CompileSpec
@@ -93,7 +94,8 @@ class ServiceSettings:
     """`database_url` is `sqlite:///FILE` or `postgresql+psycopg://...` (needs the extra `postgresql`).
 
     `key` signs snapshots and the history. `poll_seconds` is how soon a waiting reader sees what another process wrote.
-    `sandboxes` is where sandboxes are made, None where there can be none; `sandbox` is the one that this service is of.
+    `sandboxes` is where sandboxes are made, None where there can be none; `sandbox` is the one that this service is of. `sandbox_activity` says of
+    a sandbox's name what is stored and runs, and raises StoreError.
     """
 
     database_url: str
@@ -102,6 +104,7 @@ class ServiceSettings:
     max_body_bytes: int = 16 * 1024 * 1024
     sandboxes: Path | None = None
     sandbox: str = ""
+    sandbox_activity: Callable[[str], SandboxActivity] | None = None
 
     def __post_init__(self) -> None:
         if self.poll_seconds <= 0:

@@ -21,7 +21,7 @@ from metadata_service.api.routes import sandboxes as api
 from metadata_service.api.service import Service
 from metadata_service.documents.writing import Row, difference
 from metadata_service.storage.sessions import Session
-from metadata_service.ui.page import OwnFields, SignedIn, curl, may, render, require, see_other
+from metadata_service.ui.page import OwnFields, SignedIn, Watching, curl, may, render, require, see_other
 
 router = APIRouter()
 
@@ -43,6 +43,14 @@ def show(
 ) -> Response:
     """All, and one of them compared with production."""
     return _page(request, session, service, q=q, sort=sort, sel=sel, done=done)
+
+
+@router.get(PAGE + "/{name}/activity")
+def show_activity(request: Request, session: Watching, service: Service, name: Name) -> Response:
+    """What is stored and runs on both sides, which the page asks for by itself."""
+    require(session, "GET", f"{API}/{name}/activity")
+    found = api.activity(name, service)
+    return render(request, "sandbox_activity.html", session, name=name, activity=found)
 
 
 @router.post(PAGE)

@@ -12,6 +12,7 @@ import pytest
 
 from idgraph.app import wiring
 from idgraph.app.metadata_server import serving_here
+from idgraph.app.sandbox_activity import sandbox_activity
 from idgraph.app.settings.document import Settings
 from idgraph.app.settings.sandbox import in_sandbox
 from idgraph.model.events import RawRecord
@@ -64,6 +65,11 @@ def test_a_spec_is_tried_in_a_sandbox_and_promoted(
     shown = served("sandboxes", "compare", "try").stdout
     assert edited["name"] in shown
     assert str(stored) in shown
+    (served.settings().directory / "sandboxes/try/keyring.json").rename(served.folder / "kept.json")
+    active = sandbox_activity(served.settings(), "try").sandbox  # Without a key.
+    assert active is not None
+    assert (active.fragments, active.dead_letters, active.flows) == (stored, 0, [])
+    (served.folder / "kept.json").rename(served.settings().directory / "sandboxes/try/keyring.json")
     (planned,) = served.json("sandboxes", "promote", "try", "--dry-run", "--json")
     assert planned["outcome"] == "planned"
     (done,) = served.json(

@@ -17,6 +17,7 @@ from idgraph.model.sandboxes import (
     NewSandbox,
     PromotedItem,
     PromotedList,
+    SandboxActivity,
     SandboxComparison,
     SandboxDifference,
     SandboxItem,
@@ -80,6 +81,14 @@ def create(wanted: NewSandbox, service: Service, actor: Actor) -> SandboxRecord:
 def comparison(name: Name, service: Service) -> SandboxComparison:
     """What was edited in the sandbox or in production since the copy, and differs. Contents are without versions."""
     return compare(service.database, folder_of(service), name)
+
+
+@router.get("/{name}/activity")
+def activity(name: Name, service: Service) -> SandboxActivity:
+    """How much is stored in the sandbox and in production on this machine, and which flows run there."""
+    folder_of(service).get(name)
+    read = service.settings.sandbox_activity
+    return SandboxActivity(production=None, sandbox=None) if read is None else read(name)
 
 
 @router.post("/{name}/promote")

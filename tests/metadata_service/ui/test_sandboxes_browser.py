@@ -27,6 +27,7 @@ def test_an_edit_is_promoted_from_a_sandbox_and_the_sandbox_deleted(browser: Bro
         page.get_by_text("try is made").wait_for()
         edit(site.app, "try", "tried.in.a.browser")
         page.goto(f"{PAGE}?sel=try")
+        page.get_by_text("No profiles yet").wait_for()
         page.get_by_text("Difference to production").click()
         assert axe_violations(page) == []
         page.set_viewport_size({"width": 320, "height": 700})
