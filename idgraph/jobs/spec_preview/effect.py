@@ -97,11 +97,10 @@ class Effect:
         counts["events"] += 1
         if values.computed and self.withholds:
             counts["withheld"] += 1
-            counts["exposed"] += bool(values.exposes)
+            counts["exposed"] += any(values.stated.values())
             self.computed |= values.computed
-            for path, sources in values.exposes.items():
-                known = self._see(path, None, None)
-                if known is not None:
+            for path, sources in values.stated.items():
+                if sources and (known := self._see(path, None, None)) is not None:
                     known.counts["exposes"] += 1
                     known.exposed_paths |= sources
             return False

@@ -65,6 +65,8 @@ class ProtectedValues:
     def __init__(self, payload: Any, before: VersionFlow, after: VersionFlow, leaves: set[str]) -> None:
         self.exposes: dict[str, set[str]] = {}
         """By attribute of the new version that policy does not protect, the protected ones whose value it may have."""
+        self.stated: dict[str, set[str]] = {}
+        """The same as far as the specs' text says it: other attributes are named by values, or are there by them."""
         self.computed: set[str] = set()
         """Places of the new version that do more with a protected value than put it elsewhere, and are not in force."""
         self._ways: tuple[dict[str, set[Any]], dict[str, set[Any]]] = ({}, {})
@@ -97,6 +99,16 @@ class ProtectedValues:
         for ways, own in zip(self._ways, reached, strict=True):
             for path, trail in own.items():
                 ways.setdefault(path, set()).add((place, trail))
+        stated = [
+            {paths.join(filter(None, keys)): trail for keys, trail in each.outputs if None not in keys}
+            for each in found
+        ]
+        sealed = [
+            {path for path, trail in own.items() if _is_stored(path) and version.protects(path, value, trail)}
+            for version, own in zip(versions, stated, strict=True)
+        ]
+        for path in filter(_is_stored, stated[1].keys() - sealed[1]):
+            self.stated.setdefault(path, set()).update(sealed[0] | sealed[1])
         for path in is_open[1]:
             self.exposes.setdefault(path, set()).update(sources - {path})
         self.computed |= {by.place for _, by in found[1].computed - found[0].computed}
