@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Literal, NamedTuple, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
-from sqlalchemy import Select, func, or_, select
+from sqlalchemy import ColumnElement, Select, and_, func, or_, select
 from sqlalchemy.orm import Session
 
 from idgraph.model import paths
@@ -90,6 +90,10 @@ class GrantRecord(BaseModel):
     def again(self) -> dict[str, str]:
         """What a new request would ask for."""
         return {"path": self.path} if self.path else {"view": self.view}
+
+
+_NEWEST = select(func.max(GrantAnswerRow.id)).group_by(GrantAnswerRow.request_id)
+"""The last answer to each request."""
 
 
 class _Found(NamedTuple):
@@ -196,22 +200,20 @@ def list_grants(
         query = query.where(
             or_(SnapshotRow.actor == person, SnapshotRow.actor.startswith(f"{person}/", autoescape=True))
         )
-    found: list[GrantRecord] = []
-    for rows in session.execute(query).partitions(100):
-        found += _records(session, [_Found(*row) for row in rows], now, state)
-        if len(found) >= wanted.one_more:
-            break
-    return wanted.page(found[: wanted.one_more], lambda each: each.id)
+    if state is not None:
+        newest = and_(GrantAnswerRow.request_id == GrantRequestRow.id, GrantAnswerRow.id.in_(_NEWEST))
+        query = query.outerjoin(GrantAnswerRow, newest).where(_is_in(state, now))
+    found = [_Found(*row) for row in session.execute(query.limit(wanted.one_more))]
+    return wanted.page(_records(session, found, now), lambda each: each.id)
 
 
 def grants_in_force(session: Session, now: datetime) -> list[PersonGrant]:
     """What persons see besides their clearance."""
-    newest = select(func.max(GrantAnswerRow.id)).group_by(GrantAnswerRow.request_id)
     query = (
         select(GrantRequestRow, SnapshotRow, GrantAnswerRow)
         .join(SnapshotRow, SnapshotRow.version == GrantRequestRow.snapshot_version)
         .join(GrantAnswerRow, GrantAnswerRow.request_id == GrantRequestRow.id)
-        .where(GrantAnswerRow.id.in_(newest), GrantAnswerRow.action == "granted", GrantAnswerRow.until > now)
+        .where(GrantAnswerRow.id.in_(_NEWEST), GrantAnswerRow.action == "granted", GrantAnswerRow.until > now)
         .order_by(GrantRequestRow.id)
     )
     return [
@@ -261,7 +263,7 @@ def _step(
         action=action,
         reason=reason,
         until=until,
-        levels=json.dumps([_level(edit.session, path) for path in found.shows]),
+        levels=json.dumps(_levels(edit.session, found.shows)),
     )
     edit.session.add(row)
     edit.record("grant", found.path or found.view, None, recorded)
@@ -278,10 +280,7 @@ def _requests() -> Select[GrantRequestRow, SnapshotRow]:
     )
 
 
-def _records(
-    session: Session, found: Sequence[_Found], now: datetime, state: State | None = None
-) -> list[GrantRecord]:
-    """Those in this state, if one is named."""
+def _records(session: Session, found: Sequence[_Found], now: datetime) -> list[GrantRecord]:
     steps: dict[int, list[GrantStep]] = {each.row.id: [] for each in found}
     query = (
         select(GrantAnswerRow, SnapshotRow)
@@ -292,29 +291,30 @@ def _records(
     for row, edit in session.execute(query):
         stated = {**edit.provenance(), "action": row.action, "until": row.until, "reason": row.reason}
         steps[row.request_id].append(GrantStep.model_validate(stated))
+    shown = {each.row.id: _shows(session, each.row) for each in found}
+    every = sorted({path for shows in shown.values() for path in shows})
+    levels = dict(zip(every, _levels(session, every), strict=True))
     records = []
     for each in found:
-        own = steps[each.row.id]
-        is_ = _state(own, now)
-        if state in (None, is_):
-            shows, is_view = _shows(session, each.row), each.row.view_version is not None
-            records.append(
-                GrantRecord(
-                    id=each.row.id,
-                    path="" if is_view else each.row.subject,
-                    view=each.row.subject if is_view else "",
-                    view_version=each.row.view_version,
-                    shows=shows,
-                    person=person_of(each.edit.actor),
-                    purpose=each.row.purpose,
-                    asked=each.edit.at,
-                    until=each.row.until,
-                    state=is_,
-                    ends=own[-1].until if is_ == "granted" else None,
-                    level=max((_level(session, path) for path in shows), default=0),
-                    steps=own,
-                )
+        own, shows = steps[each.row.id], shown[each.row.id]
+        state, is_view = _state(own, now), each.row.view_version is not None
+        records.append(
+            GrantRecord(
+                id=each.row.id,
+                path="" if is_view else each.row.subject,
+                view=each.row.subject if is_view else "",
+                view_version=each.row.view_version,
+                shows=shows,
+                person=person_of(each.edit.actor),
+                purpose=each.row.purpose,
+                asked=each.edit.at,
+                until=each.row.until,
+                state=state,
+                ends=own[-1].until if state == "granted" else None,
+                level=max((levels[path] for path in shows), default=0),
+                steps=own,
             )
+        )
     return records
 
 
@@ -326,8 +326,26 @@ def _state(steps: Sequence[GrantStep], now: datetime) -> State:
     return "ended" if is_over else last.action
 
 
-def _level(session: Session, path: str) -> int:
-    around = attributes_around(session, [path])
+def _is_in(state: State, now: datetime) -> ColumnElement[bool]:
+    """`_state` of the newest answer, in SQL."""
+    action, until = GrantAnswerRow.action, GrantAnswerRow.until
+    if state == "waits":
+        return or_(action.is_(None), action == "replied")
+    if state == "granted":
+        return and_(action == state, until > now)
+    if state == "ended":
+        return or_(action == state, and_(action == "granted", until <= now))
+    return action == state
+
+
+def _levels(session: Session, subjects: Sequence[str]) -> list[int]:
+    """Of each path the highest level at it and below it."""
+    around = attributes_around(session, subjects)
     tree = policies_of(session, around.values())
-    within = {path, *(each for each in around if paths.is_within(each, path))}
-    return max(tree.policy(each).authorization_level for each in within)
+    return [
+        max(
+            tree.policy(each).authorization_level
+            for each in (path, *(each for each in around if paths.is_within(each, path)))
+        )
+        for path in subjects
+    ]

@@ -43,7 +43,7 @@ def test_only_operators_see_and_pause_flows(desk: Desk) -> None:  # noqa: F811
 
 
 def test_a_flow_says_what_it_does_and_that_it_is_silent(desk: Desk) -> None:  # noqa: F811
-    assert desk.operator.get(PATH).json() == {"items": []}
+    assert desk.operator.get(PATH).json() == {"items": [], "damaged": []}
     write(desk)
     (flow,) = desk.operator.get(PATH).json()["items"]
     assert (flow["is_stale"], flow["pause"], flow["newest_snapshot"]) == (False, None, 1)
@@ -66,3 +66,16 @@ def test_pause_and_resume_are_kept_with_who_and_why(desk: Desk) -> None:  # noqa
     assert desk.low.post(f"{PATH}/{name}/resume", json={"reason": "it moved"}).json()["pause"] is None
     assert not folders.is_paused(name)
     assert "it moved" in desk.audited()
+
+
+def test_damaged_files_of_a_flow_hide_no_other(desk: Desk) -> None:  # noqa: F811
+    folders = write(desk)
+    (name,) = folders.names()
+    for damaged, file in (("cut", "report.json"), ("pausing", "paused.json")):
+        folder = desk.idgraph.settings().directory / "flows" / damaged
+        folder.mkdir()
+        (folder / "report.json").write_text(folders.report(name).model_dump_json())  # type: ignore[union-attr]
+        (folder / file).write_text('{"name": ')
+    found = desk.operator.get(PATH).json()
+    assert ([each["name"] for each in found["items"]], found["damaged"]) == ([name], ["cut", "pausing"])
+    problem(desk.operator.get(f"{PATH}/cut"), 503)

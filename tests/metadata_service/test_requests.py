@@ -10,8 +10,10 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import event
 
-from metadata_service.storage.grants import LONGEST, ending, grants_in_force
+from idgraph.web.cursors import PageRequest
+from metadata_service.storage.grants import LONGEST, State, ending, grants_in_force, list_grants
 from tests.metadata_service.test_access import assert_problem
 from tests.metadata_service.test_users import House
 
@@ -216,3 +218,35 @@ def test_a_redacted_path_goes_from_requests_too(office: Office) -> None:
     approved = office.officer.post(f"/v1/policy-changes/{change.json()['id']}/approve", json={})
     assert approved.status_code == 200, approved.text
     assert str(AGE["path"]) not in office.growth.get("/v1/requests").text
+
+
+def test_requests_are_listed_by_state_with_as_many_queries_for_many_as_for_few(office: Office) -> None:
+    states = ("waits", "asked", "granted", "refused", "ended")
+    numbers = {state: office.asked()["id"] for state in states}
+    for state, action in (("asked", "asked"), ("granted", "granted"), ("refused", "refused")):
+        body = GRANT | {"action": action}
+        office.officer.post(f"/v1/requests/{numbers[state]}/answer", json=body).raise_for_status()
+    office.growth.post(f"/v1/requests/{numbers['ended']}/end", json={"reason": "done"}).raise_for_status()
+
+    def listed(state: State | None, at: datetime, limit: int = 10) -> list[int]:
+        with office.database.read() as session:
+            return [each.id for each in list_grants(session, PageRequest(None, limit), at, state=state).items]
+
+    now = datetime.now(UTC)
+    assert {state: listed(state, now) for state in states} == {state: [numbers[state]] for state in states}
+    later = now + timedelta(days=31)
+    assert listed("granted", later) == []
+    assert listed("ended", later) == sorted((numbers["ended"], numbers["granted"]), reverse=True)
+    for _ in range(5):
+        office.asked()
+    executed: list[str] = []
+    with office.database.read() as session:
+        engine = session.get_bind()
+        listening = (engine, "before_cursor_execute", lambda *given: executed.append(given[2]))
+        event.listen(*listening)
+        list_grants(session, PageRequest(None, 1), now)
+        few = len(executed)
+        executed.clear()
+        assert len(list_grants(session, PageRequest(None, 10), now).items) == 10
+        event.remove(*listening)
+    assert len(executed) <= few

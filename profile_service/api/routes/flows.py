@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from idgraph.model.errors import ConfigError, SourceUnavailableError
+from idgraph.model.errors import ConfigError, SourceUnavailableError, StoreError
 from idgraph.model.flows import FlowPause, FlowReport, FlowState
 from idgraph.model.sources import FLOW_NAME
 from idgraph.web.refusals import ClashError, RefusedRequestError, UnknownSubjectError
@@ -16,6 +17,8 @@ from profile_service.api.documents import answer
 from profile_service.api.rights import required
 from profile_service.api.routes.dead_letters import Operator
 from profile_service.api.service import LONGEST_PURPOSE, ProfileService, Service
+
+log = logging.getLogger(__name__)
 
 MOST_SAMPLED = 50
 STALE_SECONDS = 10.0
@@ -43,6 +46,7 @@ class FlowList(BaseModel):
     """Flows, by name."""
 
     items: list[FlowDocument]
+    damaged: list[str] = Field(description="Names of flows whose files cannot be read.")
 
 
 class FlowAct(BaseModel):
@@ -56,8 +60,14 @@ class FlowAct(BaseModel):
 @router.get("", response_model=FlowList)
 def list_(service: Service, _: Operator) -> Response:
     """All flows that have run on this machine, as they last reported."""
-    names = required(service.rights.flows).names()
-    return answer({"items": [_document(service, each) for each in names]})
+    items, damaged = [], []
+    for name in required(service.rights.flows).names():
+        try:
+            items.append(_document(service, name))
+        except StoreError as error:
+            log.warning("%s; the other flows are shown", error)
+            damaged.append(name)
+    return answer({"items": items, "damaged": damaged})
 
 
 @router.get("/{name}", response_model=FlowDocument)
