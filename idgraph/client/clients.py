@@ -10,24 +10,19 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import (
-    Any,
-    Self,
-)
-from urllib.parse import quote
+from typing import Any, Self, Unpack
 
 import httpx
 
 from idgraph.client.methods import Methods
 from idgraph.client.records import Profile
-from idgraph.client.requests import Request, T, path_of, query_body
+from idgraph.client.requests import Follow, Reading, Request, T, path_of
 from idgraph.model.errors import ConfigError, ProfileServiceError
 from idgraph.model.transport import PLAIN_HTTP, is_private
 
 MOST_TRIES = 4
 FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 10.0
-MOST_AT_ONCE = 100
 _RETRIED = (429, 503)
 
 
@@ -62,14 +57,6 @@ class _Calls(Methods):
     def __reduce__(self) -> str:
         raise TypeError("a client holds a token, and is not pickled")
 
-    @staticmethod
-    def _lookup(identifiers: Sequence[str], reading: dict[str, Any]) -> Request:
-        return Request("POST", "/v1/profiles/lookup", {"identifiers": list(identifiers), **reading})
-
-    @staticmethod
-    def _search(query: Any, more: dict[str, Any]) -> Request:
-        return Request("POST", "/v1/search", query_body(query) | more)
-
 
 class ProfilesClient(_Calls):
     """Blocks. Safe to share between threads. Every method raises ProfileServiceError when the service refuses, or does not
@@ -78,82 +65,15 @@ class ProfilesClient(_Calls):
     def _open(self, **options: Any) -> None:
         self._http = httpx.Client(**options)
 
-    def lookup(
-        self,
-        identifier: str,
-        *,
-        fields: Sequence[str] | None = None,
-        view: str | None = None,
-        provenance: bool = False,
-        purpose: str | None = None,
-    ) -> Profile | None:
-        """The profile of an identifier, `type:value`; None where there is none, or where several share it. With `purpose`
-        protected values are revealed."""
-        return self.lookup_many(
-            [identifier], fields=fields, view=view, provenance=provenance, purpose=purpose
-        )[0]
+    def lookup_many(self, identifiers: Sequence[str], **reading: Unpack[Reading]) -> list[Profile | None]:
+        """`lookups` as a list."""
+        return list(self.lookups(identifiers, **reading))
 
-    def lookup_many(
-        self,
-        identifiers: Sequence[str],
-        *,
-        fields: Sequence[str] | None = None,
-        view: str | None = None,
-        provenance: bool = False,
-        purpose: str | None = None,
-    ) -> list[Profile | None]:
-        """The profiles of any number of identifiers, in their order."""
-        found: list[Profile | None] = []
-        reading = _reading(fields, view, provenance, purpose)
-        for start in range(0, len(identifiers), MOST_AT_ONCE):
-            answer = self._call(self._lookup(identifiers[start : start + MOST_AT_ONCE], reading))
-            found += [item["profile"] for item in answer["items"]]
-        return found
-
-    def search(
-        self,
-        query: str | list[Any] = "",
-        *,
-        sort: str | None = None,
-        page: int = 100,
-        fields: Sequence[str] | None = None,
-        view: str | None = None,
-        provenance: bool = False,
-        purpose: str | None = None,
-    ) -> Iterator[Profile]:
-        """All profiles that match, in the search language or as JSON conditions, fetched page by page."""
-        more = {"sort": sort, "limit": page, **_reading(fields, view, provenance, purpose)}
-        cursor: str | None = None
-        while True:
-            answer = self._call(self._search(query, more | {"cursor": cursor}))
-            yield from answer["items"]
-            cursor = answer["next"]
-            if cursor is None:
-                return
-
-    def members(self, segment: str, *, view: str | None = None, page: int = 100) -> Iterator[Profile]:
-        """The profiles of a segment, fetched page by page."""
-        params: dict[str, Any] = {"limit": page} | ({} if view is None else {"view": view})
-        while True:
-            answer = self._call(
-                Request("GET", f"/v1/segments/{quote(segment, safe='')}/members", params=params)
-            )
-            yield from answer["items"]
-            if answer["next"] is None:
-                return
-            params["cursor"] = answer["next"]
-
-    def changes(self, cursor: str = "", segment: str | None = None) -> Iterator[dict[str, Any]]:
-        """Merges, splits and crossings of segments behind a cursor, until now, or the crossings of one segment; each has the
-        cursor to continue with."""
-        which = {} if segment is None else {"segment": segment}
-        while True:
-            params = {"cursor": cursor, "limit": 1000} | which
-            answer = self._call(Request("GET", "/v1/changes", params=params))
-            if not answer["items"]:
-                return
-            yield from answer["items"]
-            cursor = answer["next"]
+    def pages(self, request: Request | None, follow: Follow[T]) -> Iterator[T]:
+        """The items of all pages."""
+        while request is not None:
+            items, request = follow(self._call(request))
+            yield from items
 
     def ask(self, request: Request, read: Callable[[Any], T]) -> T:
         """Send a request, and read its answer."""
@@ -190,60 +110,18 @@ class AsyncProfilesClient(_Calls):
     def _open(self, **options: Any) -> None:
         self._http = httpx.AsyncClient(**options)
 
-    async def lookup(
-        self,
-        identifier: str,
-        *,
-        fields: Sequence[str] | None = None,
-        view: str | None = None,
-        provenance: bool = False,
-        purpose: str | None = None,
-    ) -> Profile | None:
-        """The profile of an identifier, `type:value`; None where there is none, or where several share it. With `purpose`
-        protected values are revealed."""
-        found = await self.lookup_many(
-            [identifier], fields=fields, view=view, provenance=provenance, purpose=purpose
-        )
-        return found[0]
-
     async def lookup_many(
-        self,
-        identifiers: Sequence[str],
-        *,
-        fields: Sequence[str] | None = None,
-        view: str | None = None,
-        provenance: bool = False,
-        purpose: str | None = None,
+        self, identifiers: Sequence[str], **reading: Unpack[Reading]
     ) -> list[Profile | None]:
-        """The profiles of any number of identifiers, in their order."""
-        found: list[Profile | None] = []
-        reading = _reading(fields, view, provenance, purpose)
-        for start in range(0, len(identifiers), MOST_AT_ONCE):
-            answer = await self._call(self._lookup(identifiers[start : start + MOST_AT_ONCE], reading))
-            found += [item["profile"] for item in answer["items"]]
-        return found
+        """`lookups` as a list."""
+        return [each async for each in self.lookups(identifiers, **reading)]
 
-    async def search(
-        self,
-        query: str | list[Any] = "",
-        *,
-        sort: str | None = None,
-        page: int = 100,
-        fields: Sequence[str] | None = None,
-        view: str | None = None,
-        provenance: bool = False,
-        purpose: str | None = None,
-    ) -> AsyncIterator[Profile]:
-        """All profiles that match, fetched page by page."""
-        more = {"sort": sort, "limit": page, **_reading(fields, view, provenance, purpose)}
-        cursor: str | None = None
-        while True:
-            answer = await self._call(self._search(query, more | {"cursor": cursor}))
-            for each in answer["items"]:
+    async def pages(self, request: Request | None, follow: Follow[T]) -> AsyncIterator[T]:
+        """The items of all pages."""
+        while request is not None:
+            items, request = follow(await self._call(request))
+            for each in items:
                 yield each
-            cursor = answer["next"]
-            if cursor is None:
-                return
 
     @asynccontextmanager
     async def download(self, *path: str) -> AsyncIterator[tuple[Mapping[str, str], AsyncIterator[bytes]]]:
@@ -289,14 +167,6 @@ class AsyncProfilesClient(_Calls):
 
 def _may_repeat(request: Request, error: httpx.TransportError) -> bool:
     return request.is_repeatable or isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
-
-
-def _reading(
-    fields: Sequence[str] | None, view: str | None, provenance: bool, purpose: str | None
-) -> dict[str, Any]:
-    reading: dict[str, Any] = {"provenance": provenance, "reveal": purpose is not None, "purpose": purpose}
-    reading |= {} if view is None else {"view": view}
-    return reading | ({} if fields is None else {"fields": list(fields)})
 
 
 def _give_up(tried: int, error: httpx.TransportError) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Unpack
 
 from idgraph.client.records import (
     ConsentRecord,
@@ -14,24 +14,81 @@ from idgraph.client.records import (
     HouseholdRecord,
     MembershipRecord,
     PersonJobRecord,
+    Profile,
     SharedAttribute,
 )
 from idgraph.client.requests import (
     ITEMS,
     Asked,
     Method,
+    Paged,
+    Pages,
+    Reading,
     Request,
     as_it_is,
+    by_cursor,
     consent_request,
     field,
+    lookup_request,
     of_profile,
     path_of,
     query_body,
+    reading_body,
 )
+
+MOST_AT_ONCE = 100
 
 
 class Methods:
     """Each raises ProfileServiceError when the service refuses, or does not answer after some retries."""
+
+    @Method
+    def lookup(self, identifier: str, **reading: Unpack[Reading]) -> Asked[Profile | None]:
+        """The profile of an identifier, `type:value`; None where there is none, or where several share it. With `purpose`
+        protected values are revealed."""
+        return lookup_request([identifier], reading), lambda answer: answer["items"][0]["profile"]
+
+    @Paged
+    def lookups(self, identifiers: Sequence[str], **reading: Unpack[Reading]) -> Pages[Profile | None]:
+        """The profiles of any number of identifiers, in their order, as of `lookup`."""
+        places = iter(range(0, len(identifiers), MOST_AT_ONCE))
+
+        def following() -> Request | None:
+            start = next(places, None)
+            return (
+                None if start is None else lookup_request(identifiers[start : start + MOST_AT_ONCE], reading)
+            )
+
+        return following(), lambda answer: ([item["profile"] for item in answer["items"]], following())
+
+    @Paged
+    def search(
+        self,
+        query: str | list[Any] = "",
+        *,
+        sort: str | None = None,
+        page: int = 100,
+        **reading: Unpack[Reading],
+    ) -> Pages[Profile]:
+        """All profiles that match, in the search language or as JSON conditions."""
+        more = {"sort": sort, "limit": page, **reading_body(reading)}
+        return by_cursor(Request("POST", "/v1/search", query_body(query) | more), "body")
+
+    @Paged
+    def members(self, segment: str, *, view: str | None = None, page: int = 100) -> Pages[Profile]:
+        """The profiles of a segment."""
+        params: dict[str, Any] = {"limit": page} | ({} if view is None else {"view": view})
+        request = Request("GET", path_of(("segments", segment, "members")), params=params)
+        return by_cursor(request, "params")
+
+    @Paged
+    def changes(self, cursor: str = "", segment: str | None = None) -> Pages[dict[str, Any]]:
+        """Merges, splits and crossings of segments behind a cursor, until now, or the crossings of one segment; each has the
+        cursor to continue with."""
+        params = {"cursor": cursor, "limit": 1000} | ({} if segment is None else {"segment": segment})
+        request, follow = by_cursor(Request("GET", "/v1/changes", params=params), "params")
+        # `next` continues also behind the last change.
+        return request, lambda answer: follow(answer) if answer["items"] else ([], None)
 
     @Method
     def count(self, query: str | list[Any] = "") -> Asked[int]:

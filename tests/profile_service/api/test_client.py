@@ -71,14 +71,19 @@ def test_refusals_are_errors_with_their_status(served: Served, client: ProfilesC
         pickle.dumps(client)
 
 
-def test_async(served: Served) -> None:
+def test_async(served: Served, client: ProfilesClient) -> None:
+    moves = list(client.changes())
+
     async def ask() -> None:
-        async with AsyncProfilesClient(served.url, "everything") as client:
-            both = await asyncio.gather(client.lookup(USER), client.lookup_many([USER] * 150))
+        async with AsyncProfilesClient(served.url, "everything") as awaited:
+            both = await asyncio.gather(awaited.lookup(USER), awaited.lookup_many([USER] * 150))
             assert both[0] is not None
             assert both[1] == [both[0]] * 150
-            found = [each async for each in client.search(page=50)]
-            assert len(found) == await client.count()
+            assert await awaited.lookup_many([]) == []
+            found = [each async for each in awaited.search(page=50)]
+            assert len(found) == await awaited.count()
+            assert found == list(client.search(page=7))
+            assert [each async for each in awaited.changes()] == moves
 
     asyncio.run(ask())
 

@@ -26,6 +26,7 @@ __all__ = ["agents", "home", "recorded"]
 
 WHEN = datetime(2024, 3, 1, 12, tzinfo=UTC)
 SAMPLES: dict[str, tuple[Any, ...]] = {
+    "lookup": ("user_id:4493",),
     "count": ("a=1",),
     "facets": ("a", "b=1", 3),
     "segments_of": (["user_id:1"],),
