@@ -107,6 +107,7 @@ RIGHTS = (
     _right("POST", "/v1/specs/preview", *_DRAFT),
     _right("POST", "/v1/specs/generate", *_DRAFT),
     _right("POST", "/v1/specs/cases", *_DRAFT),
+    _right("POST", "/v1/specs/moves", *_DRAFT),
     _right("POST", "/v1/specs/*/status", *_PUBLISH),
     _right("PUT", "/v1/specs/*", *_DRAFT),
     _right("POST", "/v1/views/check", *_DRAFT),

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from idgraph.model import canonical
 from idgraph.model.paths import is_within
-from idgraph.model.specs import SpecDocument
+from idgraph.model.specs import SpecDefinition
 from idgraph.model.views import SegmentDocument, ViewDocument
 from metadata_service.definitions import SEGMENTS, VIEWS, segment_paths, view_sources
 from metadata_service.specs.catalogue import active_specs
@@ -43,7 +43,7 @@ class LineageRecord(BaseModel):
 
 def lineage(session: Session, path: str) -> LineageRecord:
     """Of a path, whether an attribute has it or not."""
-    specs = [each for each in active_specs(session) if _writes(each, path)]
+    specs = [each for each in active_specs(session) if writes(each, path)]
     writers = [
         WriterRecord(spec=each.name, version=each.version, source=each.source, event_type=each.event_type)
         for each in specs
@@ -65,7 +65,8 @@ def _touches(sources: set[str], path: str) -> bool:
     return any(not each or is_within(each, path) or is_within(path, each) for each in sources)
 
 
-def _writes(spec: SpecDocument, path: str) -> bool:
+def writes(spec: SpecDefinition, path: str) -> bool:
+    """Whether a spec can put a value at a path."""
     from transforms.spec.output_tree import can_produce
 
     return can_produce(_output_tree(canonical.encode(spec.operations)), path)

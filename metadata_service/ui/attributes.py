@@ -208,6 +208,7 @@ def _page(
         uses=uses,
         picture=picture(found, path),
         may_edit=may(session, "PUT", f"/v1/attributes/{path}"),
+        may_draft=may(session, "PUT", "/v1/specs/new"),
         choices=CHOICES,
         curl=curl(str(request.base_url), f"/v1/attributes/{_segment(path)}"),
         **shown,

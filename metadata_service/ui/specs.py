@@ -7,6 +7,7 @@ from itertools import count
 from typing import Annotated, Any, Literal, NamedTuple
 
 from fastapi import APIRouter, Path, Query, Request, Response
+from pydantic import ValidationError
 
 from idgraph.model import canonical
 from idgraph.model.callers import Scope
@@ -84,9 +85,11 @@ def edit(
     saved: bool = False,
     dead_letter: Annotated[str, Query(max_length=100)] = "",
     case: bool = False,
+    move: Annotated[str, Query(max_length=1024)] = "",
+    into: Annotated[str, Query(max_length=1024)] = "",
 ) -> Response:
     """The editor, with the draft if there is one, else with the version in force, else with the latest; with the record of a
-    dead letter as the sample, as its reader may see it; `case` says how it becomes a test case."""
+    dead letter as the sample, as its reader may see it; `case` says how it becomes a test case. With `move`, operations are drafted that put `into` another path what is there."""
     require(session, "PUT", f"/v1/specs/{name}")
     with service.database.read() as reading:
         record = catalogue.get_spec(reading, name)
@@ -94,7 +97,18 @@ def edit(
         # After a roll back the latest is what nobody wants.
         if record.document.status is SpecStatus.RETIRED and record.active_version is not None:
             base = record.active_version
-        text = spec_text(catalogue.get_spec_version(reading, name, base).document, "status")
+        document = catalogue.get_spec_version(reading, name, base).document
+    text = draft = spec_text(document, "status")
+    refusal = None
+    if move:
+        stated = SpecDefinition(**document.model_dump(include=set(SpecDefinition.model_fields)))
+        try:
+            wish = api.SpecMove(definition=stated, path=move, into=into.strip())
+            draft = spec_text(api.move(wish, service), "status")
+        except (SpecError, ValidationError) as error:
+            refusal = (
+                f"Nothing was moved: {error if isinstance(error, SpecError) else 'name the other path'}."
+            )
     sample = sample_of(request, session, dead_letter) if dead_letter else ""
     shown: dict[str, Any] = {
         "is_saved": saved,
@@ -102,8 +116,10 @@ def edit(
         "base": base,
         "saved": text,
         "is_case": case,
+        "refusal": refusal,
+        "moved": (move, into) if move and refusal is None else None,
     }
-    return show_editor(request, session, record, text, **shown)
+    return show_editor(request, session, record, draft, **shown)
 
 
 @router.post(LIST + "/{name}/edit")
@@ -154,7 +170,7 @@ def show_editor(
     """With this text, whatever is saved."""
     shown = {
         **{"sample": "", "reason": "", "refusal": None, "theirs": [], "is_saved": False, "made": None},
-        **{"is_case": False},
+        **{"is_case": False, "moved": None},
         **{"base": record.latest_version, "saved": spec_text(record.document, "status")},
         **context,
     }

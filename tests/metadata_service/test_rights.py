@@ -40,6 +40,7 @@ WRITING: dict[str, set[Role]] = {
     "POST /v1/specs/preview": DRAFT,
     "POST /v1/specs/generate": DRAFT,
     "POST /v1/specs/cases": DRAFT,
+    "POST /v1/specs/moves": DRAFT,
     "POST /v1/specs/{name}/status": PUBLISH,
     "PUT /v1/specs/{name}": DRAFT,
     "POST /v1/views/check": DRAFT,

@@ -28,6 +28,8 @@ def output_tree(operations: Any) -> Tree:
             tree = _built(_targets(spec, ()))
         elif tree is not ANYTHING and (name == "default" or name.startswith("modify")):
             _added(tree, spec)
+        elif tree is not ANYTHING and name == "remove":
+            _removed(tree, spec)
     return tree
 
 
@@ -100,3 +102,14 @@ def _added(tree: dict[str, Any], spec: dict[str, Any]) -> None:
                 tree[key] = ANYTHING
             elif (below := tree.setdefault(key, {})) is not ANYTHING:
                 _added(below, right)
+
+
+def _removed(tree: dict[str, Any], spec: dict[str, Any]) -> None:
+    """Keys that are not known are left: too much may be reported."""
+    for spelled, right in spec.items():
+        for option in split_or(spelled):
+            key = option.replace("\\", "")
+            if isinstance(right, dict) and isinstance(tree.get(key), dict):
+                _removed(tree[key], right)
+            elif not isinstance(right, dict) and "*" not in key:
+                tree.pop(key, None)

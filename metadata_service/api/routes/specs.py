@@ -27,6 +27,7 @@ from metadata_service.specs import catalogue as specs
 from metadata_service.specs.approval import SpecActivation, in_force, opened_by_definition, opened_by_spec
 from metadata_service.specs.cases import check_made_up, make_case, require_cases, run_cases
 from metadata_service.specs.health import spec_health
+from metadata_service.specs.moves import moved
 from metadata_service.specs.preview import PreviewRecord, preview_event
 from metadata_service.specs.rules import check_payload, check_spec
 from metadata_service.storage.edits import Edit
@@ -93,6 +94,24 @@ def new_case(wish: CaseWish, service: Service) -> SpecCase:
     check_payload(wish.payload, "/payload")
     with service.database.read() as session:
         return make_case(session, wish.definition, wish.payload, wish.name)
+
+
+class SpecMove(BaseModel):
+    """A spec that puts values at `path`, which belong at the path `into`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    definition: SpecDefinition
+    path: str = Field(min_length=1, max_length=1024)
+    into: str = Field(min_length=1, max_length=1024)
+
+
+@router.post("/moves")
+def move(wish: SpecMove, service: Service) -> SpecDefinition:
+    """The spec with two operations more, which put at another path what it puts at one. Nothing is stored: preview it, and
+    publish it."""
+    check_spec(wish.definition, service.compile_spec)
+    return moved(wish.definition, wish.path, wish.into)
 
 
 Nevertheless = Annotated[bool, Query(description="Publish it although a test case of it fails.")]

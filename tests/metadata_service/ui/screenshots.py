@@ -27,6 +27,7 @@ SHOWN = {
     "specs": "/ui/specs",
     "spec": "/ui/specs/shop-segment",
     "spec-editor": "/ui/specs/shop-segment/edit",
+    "attribute-merged": "/ui/attributes/activity.platform",
     "spec-case": "/ui/specs/shop-segment/edit",
     "generate": "/ui/generate",
     "new-spec": "/ui/specs-new?source=clinic",
@@ -78,6 +79,10 @@ def main(folder: Path, wanted: Sequence[str]) -> None:
                     if name in ("spec-editor", "spec-case"):
                         page.get_by_label("Sample event").fill(json.dumps(EVENT, indent=2))
                         page.get_by_text("Not read").wait_for()
+                    if name == "attribute-merged":
+                        page.get_by_text("Filled").wait_for()
+                        page.get_by_label("Path of the other attribute").fill("device.platform")
+                        page.get_by_label("Path of the other attribute").scroll_into_view_if_needed()
                     if name == "spec-case":
                         page.get_by_role("button", name="Make a test case").click()
                         page.get_by_text("It passes").wait_for()

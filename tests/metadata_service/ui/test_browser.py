@@ -128,6 +128,17 @@ def test_a_spec_of_a_new_source_is_begun_with_an_event(page: Page, whole: Whole)
     assert '"v-1"' in page.get_by_label("Sample event").input_value()
 
 
+def test_an_attribute_is_merged_into_another(page: Page) -> None:
+    page.goto("/ui/attributes/activity.platform")
+    page.get_by_label("Path of the other attribute").fill("device.platform")
+    assert axe_violations(page) == []
+    page.get_by_role("button", name="Edit shop-segment").click()
+    page.get_by_text("Drafted: what stood at").wait_for()
+    page.get_by_label("Sample event").fill(json.dumps(EVENT))
+    page.get_by_role("row", name="device.platform").get_by_text('"web"').wait_for()
+    assert axe_violations(page) == []
+
+
 def test_an_attribute_is_found_and_described(page: Page) -> None:
     page.keyboard.press("/")
     page.keyboard.type("customer number")

@@ -592,6 +592,29 @@ def test_a_sample_becomes_a_test_case_which_stops_a_publication(site: Site) -> N
     person.post("/ui/specs/shop-segment/activate", back)
 
 
+def test_a_path_is_merged_into_another_by_a_drafted_spec(site: Site) -> None:
+    analyst = site.signed_in(Role.ANALYST)
+    page = analyst.get("/ui/attributes/identity.email")
+    assert "Merge into another attribute" in page
+    assert 'formaction="/ui/specs/shop-segment/edit"' in page
+    assert "Merge into" not in site.signed_in(Role.VIEWER).get("/ui/attributes/identity.email")
+    drafted = analyst.get(f"{EDITOR}?move=identity.email&into=contact.mail")
+    assert "Drafted: what stood at" in drafted
+    spec = json.loads(editor_field(drafted, "text"))
+    assert {"type": "email", "path": "contact.mail"} in spec["identifiers"]
+    shown = analyst.post(f"{EDITOR[:-5]}/check", {"text": json.dumps(spec), "sample": json.dumps(EVENT)})
+    assert "contact.<wbr><b>mail" in shown
+    assert "identity.<wbr><b>email" not in shown
+    for into in ("", "identity", SCRIPT):
+        refused = analyst.get(f"{EDITOR}?move=identity.email&into={quote(into)}")
+        assert "Nothing was moved" in refused
+        assert SCRIPT not in refused
+    body = {"definition": spec, "path": "contact.mail", "into": "identity.mail"}
+    assert site.api(Role.ANALYST).post("/v1/specs/moves", json=body).status_code == 200
+    again = site.api(Role.ANALYST).post("/v1/specs/moves", json=body | {"path": "no.such"})
+    assert again.json()["pointer"] == "/path"
+
+
 def test_a_spec_is_begun_empty_or_as_a_copy(site: Site) -> None:
     site.signed_in(Role.VIEWER).get("/ui/specs-new", 403)
     use = {"spec": None, "source": "clinic", "events": 4000, "errors": 4000, "last_used": 1_700_000_000_000}
