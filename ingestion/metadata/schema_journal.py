@@ -1,8 +1,7 @@
 """Schema changes that wait for the metadata service, as a queue in a file: memory holds only where it begins.
 
 One JSON object a line. Lines are added at the end and taken from the front; what was taken goes from the
-file when all of it was, or when it is the larger part of much. A crash in between gives some changes again,
-which has no effect.
+file when all of it was. A crash in between gives some changes again, which has no effect.
 """
 
 from __future__ import annotations
@@ -11,8 +10,8 @@ import hashlib
 import json
 import logging
 import os
-import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -78,10 +77,6 @@ def _key(change: SchemaChange) -> bytes:
     return hashlib.blake2b(json.dumps([change.path, change.data_type]).encode(), digest_size=16).digest()
 
 
-COMPACT_BYTES = 1 << 20
-"""Less than this at the front of the file is left there."""
-
-
 class WaitingChanges(NamedTuple):
     """The first changes of the queue, and where in the file they end."""
 
@@ -104,16 +99,15 @@ class SchemaJournal:
         micro-batch was not done and comes again."""
         if not self.path.exists():
             return
-        with self.path.open("rb") as stream:
+        with replacing(self.path) as kept, self.path.open("rb") as stream:
             for line in stream:
-                self._end += len(line)
-                change = _parsed(line)
-                if change is None:
+                try:
+                    seen(SchemaChange.model_validate_json(line))
+                except ValidationError:
                     log.warning("a torn line in %s was left out", self.path)
                 else:
                     self.waiting += 1
-                    seen(change)
-        self._end_last_line()
+                    self._end += kept.write(line.rstrip(b"\n") + b"\n")
 
     def append(self, changes: Iterable[SchemaChange]) -> None:
         """Add changes; durable when it returns, without effect when it raises."""
@@ -121,39 +115,32 @@ class SchemaJournal:
         is_new = not self.path.exists()
         descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, OWNER_ONLY)
         with os.fdopen(descriptor, "wb") as stream:
-            # Not simply at the end: a write that failed half-way may have left a piece there. And never
-            # beyond it, should somebody have cut the file.
-            end = min(self._end, stream.seek(0, os.SEEK_END))
-            stream.truncate(end)
-            stream.seek(end)
+            # Not simply at the end: a write that failed half-way may have left a piece there. And never beyond it,
+            # should somebody have cut the file.
+            self._end = min(self._end, stream.seek(0, os.SEEK_END))
+            self._front = min(self._front, self._end)
+            stream.truncate(self._end)
+            stream.seek(self._end)
             stream.write(b"".join(lines))
             stream.flush()
             os.fsync(stream.fileno())
         if is_new:
             sync_folder(self.path.parent)
-        self._front = min(self._front, end)
-        self._end = end + sum(map(len, lines))
+        self._end += sum(map(len, lines))
         self.waiting += len(lines)
 
     def first(self, limit: int) -> WaitingChanges:
         """Up to `limit` changes from the front, to be taken away with `take` once they are sent."""
         if not self.waiting:
             return WaitingChanges([], self._front)
-        changes: list[SchemaChange] = []
-        end = self._front
         with self.path.open("rb") as stream:
             stream.seek(self._front)
-            for line in _until(stream, self._end - self._front):
-                end += len(line)
-                change = _parsed(line)
-                if change is not None:
-                    changes.append(change)
-                if len(changes) == limit:
-                    break
+            lines = list(islice(stream, min(limit, self.waiting)))
+            changes = [SchemaChange.model_validate_json(line) for line in lines]
         if not changes:
             # Somebody cut the file: nothing of it can wait any more.
             self.waiting = 0
-        return WaitingChanges(changes, end)
+        return WaitingChanges(changes, self._front + sum(map(len, lines)))
 
     def take(self, taken: WaitingChanges) -> None:
         """Take changes that `first` gave off the queue."""
@@ -162,40 +149,3 @@ class SchemaJournal:
         if not self.waiting:
             os.truncate(self.path, 0)
             self._front = self._end = 0
-        elif self._front >= COMPACT_BYTES and 2 * self._front >= self._end:
-            self._compact()
-
-    def _compact(self) -> None:
-        # Half of the file or more went since the last time, so each byte is copied about once.
-        with self.path.open("rb") as stream, replacing(self.path) as kept:
-            stream.seek(self._front)
-            shutil.copyfileobj(stream, kept)
-        self._end -= self._front
-        self._front = 0
-
-    def _end_last_line(self) -> None:
-        # Or the next line would be added to a torn one and be lost with it.
-        with self.path.open("r+b") as stream:
-            size = stream.seek(0, os.SEEK_END)
-            if size:
-                stream.seek(size - 1)
-                if stream.read(1) != b"\n":
-                    stream.write(b"\n")
-                    self._end += 1
-
-
-def _until(stream: Iterable[bytes], size: int) -> Iterator[bytes]:
-    """The lines of the next so many bytes."""
-    read = 0
-    for line in stream:
-        read += len(line)
-        if read > size:
-            return
-        yield line
-
-
-def _parsed(line: bytes) -> SchemaChange | None:
-    try:
-        return SchemaChange.model_validate_json(line)
-    except ValidationError:
-        return None

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import IO
 
 import pytest
 
-from idgraph.files import replacing
 from idgraph.model.attributes import DataType
 from idgraph.model.schema_changes import SchemaChange
-from ingestion.metadata import schema_journal
 from ingestion.metadata.schema_journal import SchemaJournal
 
 
@@ -45,33 +41,6 @@ def test_first_in_first_out_across_a_restart(tmp_path: Path) -> None:
     assert seen == list("abcde")
     assert drained(again) == list("abcde")
     assert drained(journal) == []
-
-
-def test_what_was_taken_goes_from_a_large_file_with_little_copying(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(schema_journal, "COMPACT_BYTES", 1000)
-    written: list[Path] = []
-
-    def counted(path: Path) -> AbstractContextManager[IO[bytes]]:
-        written.append(path)
-        return replacing(path)
-
-    monkeypatch.setattr(schema_journal, "replacing", counted)
-    journal, _ = opened(tmp_path / "journal")
-    names = [f"p{number}" for number in range(1000)]
-    journal.append(map(change, names))
-    sizes = []
-    paths = []
-    while (some := journal.first(2)).changes:
-        paths += [change.path for change in some.changes]
-        journal.take(some)
-        sizes.append((tmp_path / "journal").stat().st_size)
-    assert paths == names
-    # 500 takes and a file that is halved each time it is rewritten.
-    assert 3 <= len(written) <= 8
-    assert sizes == sorted(sizes, reverse=True)
-    assert sizes[-1] == 0
 
 
 def test_a_file_that_somebody_cut_takes_new_changes(tmp_path: Path) -> None:
