@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.workload import EXAMPLE, SOURCES, events
-from idgraph.app.documents.identity import read_records
+from idgraph.app.identity_documents import read_records
 from idgraph.app.settings.document import load
 from idgraph.model.identifiers import Identifier
 from idgraph.model.identity_rules import DEFAULT_RULES, IdentityRules

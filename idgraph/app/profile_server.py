@@ -12,9 +12,9 @@ from fastapi import FastAPI
 
 from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring, provider_of
-from idgraph.app.committed import committed
 from idgraph.app.dead_letter_desk import dead_letter_desk
 from idgraph.app.flow_folders import FlowFolders
+from idgraph.app.flow_progress import committed
 from idgraph.app.jobs.operations import OperationThreads
 from idgraph.app.jobs.person_jobs import PersonJobThreads
 from idgraph.app.observation.json_logs import say

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from idgraph.app.settings.document import Settings
-from idgraph.files import sync_folder
+from idgraph.files import replacing
 from idgraph.model import canonical, paths
 from idgraph.model.errors import ConfigError
 from idgraph.model.sources import FileSource, is_glob
@@ -76,16 +75,10 @@ def publish_lines(source: FileSource, lines: Iterable[bytes]) -> Path:
             f"source {source.name} is a glob of files ({source.path.name}); publish needs a directory"
         )
     name = f"{time.time_ns():020d}-{uuid.uuid4().hex[:8]}.jsonl"
-    part = source.path / f".{name}.part"
     try:
         source.path.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as stream:
+        with replacing(source.path / name) as stream:
             stream.writelines(lines)
-            stream.flush()
-            os.fsync(stream.fileno())
-        part.rename(source.path / name)
-        sync_folder(source.path)
     except OSError as error:
         raise ConfigError(f"{source.path}: {error.strerror}") from None
     return source.path / name

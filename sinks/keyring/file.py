@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import glob
 import os
-import secrets
 import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from idgraph.files import file_lock, sync_folder
+from idgraph.files import file_lock, part_of, write_atomically
 from idgraph.model.errors import KeyProviderError
 from sinks.keyring.content import BARE, Envelope, Keyring, parse, render
 
@@ -86,27 +84,19 @@ def _changing(path: Path) -> Iterator[None]:
     """Each change of the keyring holds the lock of a file beside it, so that no change is lost."""
     try:
         with file_lock(path.with_name(f".{path.name}.lock")):
-            # Of changes that were killed: they hold keys.
-            for part in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
-                part.unlink(missing_ok=True)
+            # Of a change that was killed: it holds keys.
+            part_of(path).unlink(missing_ok=True)
             yield
     except OSError as error:
         raise KeyProviderError(f"{path}: the keyring cannot be written: {error.strerror}") from None
 
 
 def _write(path: Path, content: bytes) -> None:
-    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        part.replace(path)
+        write_atomically(path, content)
     except BaseException:
-        part.unlink(missing_ok=True)
+        part_of(path).unlink(missing_ok=True)
         raise
-    sync_folder(path.parent)
 
 
 def _stamp(status: os.stat_result) -> FileStamp:

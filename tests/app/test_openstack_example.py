@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from idgraph.app.demo.example import Example
-from idgraph.app.documents.identity import read_records, read_rules
+from idgraph.app.identity_documents import read_records, read_rules
 from idgraph.app.settings.document import load
 from idgraph.model.identifiers import Identifier
 from merge.identity.evidence import SeenEvent

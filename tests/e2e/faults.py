@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any, Protocol
 
 from idgraph.app import wiring
-from idgraph.app.flow_offsets import partition_states
+from idgraph.app.flow_progress import partition_states
 from idgraph.app.settings.document import load
 from idgraph.model import canonical
 from idgraph.model.queries import Query

@@ -236,7 +236,7 @@ def test_a_failed_write_leaves_the_old_keyring(
 
 
 def test_a_change_removes_the_keys_that_a_killed_change_left(keyring: KeyringFile, path: Path) -> None:
-    left = path.with_name(f".{path.name}.00112233.part")
+    left = path.with_name(f".{path.name}.part")
     left.write_bytes(path.read_bytes())
     keyring.add()
     assert not left.exists()

@@ -16,7 +16,7 @@ from idgraph.model.errors import SourceUnavailableError
 
 if TYPE_CHECKING:
     from idgraph.app.flow_folders import FlowFolders
-    from idgraph.app.flow_offsets import PartitionState
+    from idgraph.app.flow_progress import PartitionState
     from idgraph.model.flows import FlowPause, FlowReport
 
 
@@ -30,7 +30,7 @@ def flows(context: typer.Context, as_json: Json = False) -> None:
     """Show the flow's partitions in Kafka: the taken offset, the end offset, and the lag."""
     if context.invoked_subcommand is not None:
         return
-    from idgraph.app.flow_offsets import partition_states
+    from idgraph.app.flow_progress import partition_states
 
     with error_handler():
         settings = settings_of(context)

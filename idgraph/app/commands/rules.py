@@ -57,7 +57,7 @@ def check_rules(file: RulesFile, as_json: Json = False) -> None:
 
     With --json: one object with file, ok and problems (line, column, pointer, message, hint).
     """
-    from idgraph.app.documents.identity import read_rules
+    from idgraph.app.identity_documents import read_rules
     from metadata_service.documents.problems import DocumentError
 
     with error_handler():
@@ -81,7 +81,7 @@ def apply_rules(context: typer.Context, file: RulesFile, reason: Why = "", as_js
 
     With --json: one object with `version` and `saved`.
     """
-    from idgraph.app.documents.identity import read_rules
+    from idgraph.app.identity_documents import read_rules
     from metadata_service.documents.reading import refused_by_service
 
     with error_handler():
@@ -125,7 +125,7 @@ def preview_rules(
     It changes nothing. With --sample the numbers are estimates, each with its error at 95 % confidence. Protected
     identifiers are shown as keyed hashes.
     """
-    from idgraph.app.documents.identity import read_rules
+    from idgraph.app.identity_documents import read_rules
     from idgraph.app.jobs.rules_preview import previewing, print_preview
     from idgraph.app.jobs.view import run_shown
 
@@ -172,7 +172,7 @@ def try_rules(
     With --json: one object with `persons`, `accepted` and `violations`. An unreadable line is left out and reported
     (exit code 1).
     """
-    from idgraph.app.documents.identity import Trial, read_case, read_events, read_records
+    from idgraph.app.identity_documents import Trial, read_case, read_events, read_records
     from merge.identity.rules import Rules
     from merge.identity.simulation import resolve_seen, seen_events
 

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from idgraph.app import wiring
 from idgraph.app.demo.example import Example
-from idgraph.app.documents.identity import read_rules
+from idgraph.app.identity_documents import read_rules
 from idgraph.app.java import require_java
 from idgraph.app.link_views import print_explanation
 from idgraph.app.metadata_server import application, service_key, sign_in_link

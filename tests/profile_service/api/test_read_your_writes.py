@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from idgraph.app.committed import committed
+from idgraph.app.flow_progress import committed
 from idgraph.app.settings.document import load
 from idgraph.model.errors import QueryError
 from tests.ingestion.test_taken_files import checkpoint

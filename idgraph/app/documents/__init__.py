@@ -1,1 +1,0 @@
-"""Identity rules as documents that people write."""

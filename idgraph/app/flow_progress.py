@@ -1,0 +1,92 @@
+"""How far the configured flow has come, by its checkpoint: exact, since a micro-batch is done when all of it is committed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from idgraph.app.settings.document import Settings
+from idgraph.model.errors import ConfigError, QueryError
+from idgraph.model.kafka import kafka_sources
+from ingestion.sources.files.taken import files_of
+from ingestion.sources.kafka.offsets import taken
+
+
+class PartitionState(NamedTuple):
+    """`taken` is the offset after the last record of a finished micro-batch, `end` that of the partition, None while
+    it cannot be asked for; `lag` counts offsets, of which some may hold no record."""
+
+    flow: str
+    topic: str
+    partition: int
+    taken: int
+    end: int | None
+    lag: int | None
+
+
+def partition_states(settings: Settings) -> list[PartitionState]:
+    """The partitions that the configured flow has taken from. Raises ConfigError for a flow of files, and where the
+    client for Kafka is not installed."""
+    if not kafka_sources(settings.sources_by_name()):
+        raise ConfigError("the flow's sources are files; offsets and lag are those of topics in Kafka")
+    try:
+        from sinks.kafka.topics import ends
+    except ModuleNotFoundError:
+        from idgraph.app.package import install_command
+
+        raise ConfigError(
+            f"Kafka needs confluent-kafka; install it with `{install_command('kafka')}`"
+        ) from None
+    offsets = taken(settings.flow_state() / "checkpoint") or {}
+    found = {
+        (topic, partition): offset
+        for topic, partitions in sorted(offsets.items())
+        for partition, offset in sorted(partitions.items())
+    }
+    kafka = settings.kafka
+    until = ends(kafka.bootstrap_servers, kafka.producer_options(), found)
+    return [_state(settings.flow.name, *each, offset, until[each]) for each, offset in found.items()]
+
+
+def _state(flow: str, topic: str, partition: int, offset: int, end: int | None) -> PartitionState:
+    return PartitionState(flow, topic, partition, offset, end, None if end is None else max(0, end - offset))
+
+
+_KAFKA = re.compile(r"kafka:(?P<topic>[^/]+)/(?P<partition>\d{1,9})/(?P<offset>\d{1,18})")
+_FILE = re.compile(r"file:(?P<file>[^/]+/[^/#]+)(?:#\d+)?")
+MOST_BATCHES = 100
+"""Spark keeps what so many micro-batches took."""
+
+
+def committed(settings: Settings) -> Callable[[str], bool]:
+    """Whether the flow has committed the event at a position. What it returns raises QueryError for a text that is no position, and where there is no checkpoint here."""
+    checkpoint = settings.flow_state() / "checkpoint"
+    files: dict[int, frozenset[str]] = {}
+
+    def has_taken_file(name: str) -> bool:
+        done = [int(each.name) for each in (checkpoint / "commits").glob("*") if each.name.isdecimal()]
+        newest = sorted(done, reverse=True)[:MOST_BATCHES]
+        # Other threads ask too.
+        for number in set(files) - set(newest):
+            files.pop(number, None)
+        for number in newest:
+            names = files.get(number)
+            if names is None:
+                found = files_of(checkpoint, number)
+                names = files[number] = frozenset(f"{each.parent.name}/{each.name}" for each in found)
+            if name in names:
+                return True
+        return False
+
+    def has_committed(position: str) -> bool:
+        if not checkpoint.is_dir():
+            raise QueryError("the flow's checkpoint is not here, so this service cannot wait for a position")
+        if found := _KAFKA.fullmatch(position):
+            partitions = (taken(checkpoint) or {}).get(found["topic"], {})
+            return partitions.get(int(found["partition"]), 0) > int(found["offset"])
+        if found := _FILE.fullmatch(position):
+            return has_taken_file(found["file"])
+        raise QueryError("a position is kafka:TOPIC/PARTITION/OFFSET or file:DIRECTORY/NAME")
+
+    return has_committed
