@@ -11,8 +11,12 @@ import pytest
 
 from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch
 from idgraph.jobs.erase.erasure import Erasure
+from idgraph.model.dead_letters import FRAGMENT, DeadLetterReason
 from idgraph.model.identifiers import Identifier
 from idgraph.model.store import ProfileStore
+from ingestion.stages.dead_letters import BatchAttempt, DeadLetterWriter
+from merge.fragments import FragmentState
+from merge.isolation import CommitFailure
 from sinks.tombstone_file import TombstoneFile
 from tests.retail import NOW, UNDETECTED, Pipeline, attribute, order, snapshot
 from tests.support.memory.profiles import MemoryProfileStore
@@ -69,3 +73,24 @@ def test_what_a_flow_makes_under_the_other_name_meanwhile_goes_as_well(tmp_path:
     assert pipeline.index.versions([PLAIN, hashed]).keys() == set()
     pipeline.process([order(1)])
     assert pipeline.store.count() == 0
+
+
+def test_changes_that_are_set_aside_under_the_other_name_go_as_well(tmp_path: Path) -> None:
+    """Found by the convergence machine (seed 726010374): changes by an event that takes another one back carry no identifier,
+    and stood as a dead letter of a name that only a newer policy gives. It stayed, with its key."""
+    pipeline = Pipeline(tmp_path, snapshot=BEFORE)
+    names = TombstoneNames(pipeline.provider)
+    pipeline.store = MemoryProfileStore(names)
+    pipeline.process([order(1)])
+    resources = pipeline.resources()
+    hashed = str(pipeline.blind_index.identifier(Identifier.parse(PLAIN)))
+    refused = CommitFailure(hashed, DeadLetterReason.REFUSED_BY_STORE, "refused", FragmentState())
+    resources.dead_letters.put(
+        DeadLetterWriter(pipeline.sealer).of_failures([refused], 2, BatchAttempt("main/1", "first"))
+    )
+    search = DeadLetterSearch(pipeline.sources, AFTER, pipeline.blind_index, pipeline.sealer.open)
+    tombstones = TombstoneFile(tmp_path / "tombstones.jsonl")
+    with closing(resources.dead_letters) as dead_letters:
+        assert [each.position for each in dead_letters.scan()] == [f"{FRAGMENT}{hashed}"]
+        Erasure(resources, tombstones, names, lambda: search, pipeline.rules).erase([PLAIN], int(NOW * 1000))
+        assert list(dead_letters.scan()) == []

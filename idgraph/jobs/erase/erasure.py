@@ -326,6 +326,8 @@ class Erasure:
             return []
         carried = {name for each in found for name in each.identifiers}
         ids = [each.fragment_id for each in found]
+        # Changes may be set aside under another name without a row or a key, which nothing else finds.
+        ids += self._other_names(ids)
         return list(self._find_dead_letters().find(self._dead_letters.scan(), ids, {*carried, *identifiers}))
 
     def _restored_rows(self) -> Iterator[str]:
