@@ -22,6 +22,7 @@ from idgraph.app.settings.tables import (
     OidcRule,
     OidcSettings,
     ProfilesSettings,
+    TopicSettings,
     WebhookSettings,
 )
 from idgraph.model.kafka import KafkaSettings, KafkaSource, RegistrySettings
@@ -60,6 +61,11 @@ TABLES: tuple[tuple[str, type[BaseModel], str], ...] = (
         "`[[profiles.webhooks]]`",
         WebhookSettings,
         "Receivers of who enters and leaves a segment: [profiles.md](profiles.md#webhooks).",
+    ),
+    (
+        "`[[profiles.topics]]`",
+        TopicSettings,
+        "Topics that get the feed of changes: [profiles.md](profiles.md#the-feed-in-kafka).",
     ),
     ("`[oidc]`", OidcSettings, "Single sign-on: [security.md](security.md#single-sign-on)."),
     ("`[[oidc.rules]]`", OidcRule, "Who may do what, by claims; the first that fits."),

@@ -38,6 +38,7 @@ LONG = (
     "docs/test_quickstart.py",
     "e2e/test_cluster.py",
     "profile_service/api/test_away.py::test_an_answer_is_right_or_503",
+    "profile_service/api/test_topics.py",
     "properties/test_convergence.py::test_a_profile_that_loses",
     "properties/test_elasticsearch_index.py",
     "properties/test_native_collector.py",

@@ -18,9 +18,9 @@ from idgraph.app.flow_progress import committed
 from idgraph.app.jobs.operations import OperationThreads
 from idgraph.app.jobs.person_jobs import PersonJobThreads
 from idgraph.app.observation.json_logs import say
-from idgraph.app.publish import publisher
+from idgraph.app.publish import kafka_publisher, publisher
 from idgraph.app.settings.document import Settings
-from idgraph.app.settings.tables import WebhookSettings
+from idgraph.app.settings.tables import TopicSettings, WebhookSettings
 from idgraph.app.wiring import ReadResources
 from idgraph.model.errors import ProfileIndexError
 from idgraph.snapshot_file import PinnedSnapshot
@@ -37,6 +37,7 @@ from profile_service.api.rights import ConsentInput, Rights
 from profile_service.api.service import ProfileService
 from profile_service.api.webhooks import Webhook, Webhooks
 from sinks.http.webhook import WebhookSender
+from sinks.kafka.feed import TopicSender
 
 log = logging.getLogger(__name__)
 
@@ -121,6 +122,8 @@ def application(settings: Settings) -> Iterator[FastAPI]:
             service.openid = wiring.single_sign_on(settings)
             hooks = [_webhook(stack, each) for each in settings.profiles.webhooks]
             stack.enter_context(Webhooks(service, hooks, settings.directory / "webhooks"))
+            topics = [_topic(stack, settings, each) for each in settings.profiles.topics]
+            stack.enter_context(Webhooks(service, topics, settings.directory / "topics"))
             per_second = settings.profiles.requests_per_second
             yield create_app(service, RateLimit(per_second, max(1, int(2 * per_second))))
 
@@ -142,6 +145,13 @@ def _webhook(stack: ExitStack, stated: WebhookSettings) -> Webhook:
     sender = WebhookSender(stated.url, stated.secret_file, stated.allow_private, stated.ca_file)
     stack.callback(sender.close)
     return Webhook(stated.name, stated.segment, stated.clearance, sender)
+
+
+def _topic(stack: ExitStack, settings: Settings, stated: TopicSettings) -> Webhook:
+    opened = partial(kafka_publisher, settings, f"[[profiles.topics]] {stated.topic}")
+    sender = TopicSender(opened, stated.topic)
+    stack.callback(sender.close)
+    return Webhook(stated.topic, stated.segment, stated.clearance, sender, "topic")
 
 
 @contextmanager

@@ -7,12 +7,16 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from idgraph.app.settings.document import Settings
 from idgraph.files import replacing
 from idgraph.model import canonical, paths
 from idgraph.model.errors import ConfigError
 from idgraph.model.sources import FileSource, is_glob
+
+if TYPE_CHECKING:
+    from sinks.kafka.publisher import KafkaPublisher
 
 Publish = Callable[[Sequence[bytes]], int]
 """Publishes lines, each ending in a line feed."""
@@ -38,19 +42,24 @@ def publisher(settings: Settings, source: str, key: str | None = None) -> Iterat
         return
     if len(config.topics) != 1:
         raise ConfigError(f"source {source} has not one topic but several; publish needs to know which")
+    keys = paths.split(key) if key else ()
+    with kafka_publisher(settings, f"source {source}") as opened:
+        yield lambda lines: opened.publish(
+            config.topics[0], ((_key(line, keys), line.removesuffix(b"\n")) for line in lines)
+        )
+
+
+def kafka_publisher(settings: Settings, user: str) -> KafkaPublisher:
+    """A producer of the configured cluster. Raises ConfigError, which names its `user`."""
     try:
         from sinks.kafka.publisher import KafkaPublisher
     except ModuleNotFoundError:
         from idgraph.app.package import install_command
 
         raise ConfigError(
-            f"source {source}: Kafka needs confluent-kafka; install it with `{install_command('kafka')}`"
+            f"{user}: Kafka needs confluent-kafka; install it with `{install_command('kafka')}`"
         ) from None
-    kafka, keys = settings.kafka, paths.split(key) if key else ()
-    with KafkaPublisher(kafka.bootstrap_servers, kafka.producer_options()) as opened:
-        yield lambda lines: opened.publish(
-            config.topics[0], ((_key(line, keys), line.removesuffix(b"\n")) for line in lines)
-        )
+    return KafkaPublisher(settings.kafka.bootstrap_servers, settings.kafka.producer_options())
 
 
 def _key(line: bytes, keys: tuple[str, ...]) -> bytes | None:

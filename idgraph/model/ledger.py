@@ -6,8 +6,8 @@ Fragments have the names of tombstones in it, keyed hashes of their ids: after a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 
 class LedgerEntry(NamedTuple):
@@ -36,6 +36,14 @@ class Crossing(NamedTuple):
     @property
     def enters(self) -> bool:
         return self.number % 2 == 1
+
+
+class Delivery(NamedTuple):
+    """An entry as a receiver gets it: JSON, `id` the same whenever it comes again, `profile` the id of the profile as shown."""
+
+    id: str
+    profile: str
+    document: Mapping[str, Any]
 
 
 class Ledger(Protocol):

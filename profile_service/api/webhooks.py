@@ -1,4 +1,5 @@
-"""Webhooks: who enters and leaves a segment is sent to a receiver, in order, each until the receiver takes it.
+"""Webhooks and topics: the feed of changes, or of a segment, is sent to a receiver, in order, each until the receiver takes
+it.
 
 A thread follows the feed. Its place is in a file, and moves on when a delivery was taken: after a crash in between, the
 delivery comes again under the same id. One process delivers; others on the same folder wait for its lock.
@@ -18,8 +19,10 @@ from idgraph.files import exclusive_lock, write_atomically
 from idgraph.model import canonical
 from idgraph.model.callers import Caller
 from idgraph.model.errors import AlreadyRunningError, IdgraphError
+from idgraph.model.ledger import Delivery
 from idgraph.projection.outages import Outage
 from profile_service.api.service import ProfileService
+from profile_service.history import ProfileMove
 from profile_service.link_documents import move_document
 
 POLL_SECONDS = 0.5
@@ -30,18 +33,21 @@ LOCKED_SECONDS = 5.0
 
 
 class Sender(Protocol):
-    """Delivers once; returns why it was not taken, else None."""
+    """Delivers some entries once, at most `at_once`; returns why one was not taken, else None."""
 
-    def send(self, delivery_id: str, body: bytes) -> str | None: ...
+    @property
+    def at_once(self) -> int: ...
+    def send(self, deliveries: Sequence[Delivery]) -> str | None: ...
 
 
 class Webhook(NamedTuple):
-    """A receiver of the crossings of a segment, as somebody with this clearance sees them."""
+    """A receiver of the crossings of a segment, or of all changes, as somebody with this clearance sees them."""
 
     name: str
-    segment: str
+    segment: str | None
     clearance: int
     sender: Sender
+    kind: str = "webhook"
 
 
 class Webhooks:
@@ -53,9 +59,10 @@ class Webhooks:
         self._folder = folder
         self._stop = threading.Event()
         for each in webhooks:
-            service.uses[each.segment].append(f"webhook {each.name}")
+            if each.segment is not None:
+                service.uses[each.segment].append(f"{each.kind} {each.name}")
         self._threads = [
-            threading.Thread(target=self._run, args=(each,), name=f"webhook {each.name}", daemon=True)
+            threading.Thread(target=self._run, args=(each,), name=f"{each.kind} {each.name}", daemon=True)
             for each in webhooks
         ]
 
@@ -71,7 +78,7 @@ class Webhooks:
 
     def _run(self, webhook: Webhook) -> None:
         state = self._folder / webhook.name
-        outage, retry = Outage(f"webhook {webhook.name}"), FIRST_RETRY_SECONDS
+        outage, retry = Outage(f"{webhook.kind} {webhook.name}"), FIRST_RETRY_SECONDS
         while not self._stop.is_set():
             try:
                 state.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -84,7 +91,7 @@ class Webhooks:
                             self._stop.wait(POLL_SECONDS)
                             continue
                         outage.show_report(
-                            f"webhook {webhook.name}: {failed}", "its deliveries wait, in order"
+                            f"{webhook.kind} {webhook.name}: {failed}", "its deliveries wait, in order"
                         )
                         self._stop.wait(random.uniform(retry / 2, retry))  # noqa: S311 - no secret
                         retry = min(2 * retry, LAST_RETRY_SECONDS)
@@ -93,7 +100,9 @@ class Webhooks:
             except Exception as error:
                 # A thread that dies in silence would deliver no more.
                 reason = str(error) if isinstance(error, IdgraphError) else type(error).__name__
-                outage.show_report(f"webhook {webhook.name}: {reason}", "it is tried again", logging.ERROR)
+                outage.show_report(
+                    f"{webhook.kind} {webhook.name}: {reason}", "it is tried again", logging.ERROR
+                )
                 self._stop.wait(LOCKED_SECONDS)
 
     def _deliver(self, webhook: Webhook, file: Path) -> str | None:
@@ -101,7 +110,7 @@ class Webhooks:
         if not self._service.following.is_ready():
             return None
         caller = Caller(
-            name=f"webhook {webhook.name}",
+            name=f"{webhook.kind} {webhook.name}",
             digest="",
             expires=None,
             clearance=webhook.clearance,
@@ -110,18 +119,30 @@ class Webhooks:
         cursor = json.loads(file.read_bytes())["cursor"] if file.exists() else ""
         while not self._stop.is_set():
             reader = self._service.reader(caller)
-            if webhook.segment not in reader.segments():
+            visible = reader.segments()
+            if webhook.segment is not None and webhook.segment not in visible:
                 return f"there is no segment {webhook.segment} for its clearance"
             found = self._service.history(reader).page(cursor, 100, webhook.segment)
             if not found:
                 return None
-            for move in found:
-                body = move_document(move)
-                cursor = body.pop("cursor")
-                failed = webhook.sender.send(f"{webhook.name}-{cursor}", canonical.encode(body))
+            for start in range(0, len(found), webhook.sender.at_once):
+                some = found[start : start + webhook.sender.at_once]
+                failed = webhook.sender.send(
+                    [
+                        _delivery(webhook.name, each)
+                        for each in some
+                        if not each.segment or each.segment in visible
+                    ]
+                )
                 if failed is not None:
                     return failed
+                cursor = some[-1].cursor
                 write_atomically(file, canonical.encode({"cursor": cursor}))
                 if self._stop.is_set():
                     return None
         return None
+
+
+def _delivery(name: str, move: ProfileMove) -> Delivery:
+    document = move_document(move)
+    return Delivery(f"{name}-{document.pop('cursor')}", move.profile, document)

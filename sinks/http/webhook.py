@@ -12,12 +12,15 @@ import hmac
 import ipaddress
 import socket
 import time
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 
 import httpx
 
+from idgraph.model import canonical
 from idgraph.model.errors import ConfigError
+from idgraph.model.ledger import Delivery
 from sinks.credentials import trust
 
 _SECONDS = 10.0
@@ -43,8 +46,14 @@ class WebhookSender:
             timeout=_SECONDS, follow_redirects=False, trust_env=False, verify=trust(ca_file)
         )
 
-    def send(self, delivery_id: str, body: bytes) -> str | None:
-        """Deliver once; None when the receiver took it (2xx), else why not, without anything of the body."""
+    at_once = 1
+
+    def send(self, deliveries: Sequence[Delivery]) -> str | None:
+        """Deliver each once, up to one that the receiver did not take (2xx); why not, without anything of the body."""
+        failed = (self._send(each.id, canonical.encode(each.document)) for each in deliveries)
+        return next(filter(None, failed), None)
+
+    def _send(self, delivery_id: str, body: bytes) -> str | None:
         at = str(int(time.time()))
         signed = hmac.digest(self._secret, b".".join((delivery_id.encode(), at.encode(), body)), sha256)
         headers = {

@@ -57,6 +57,7 @@ def test_every_key_is_described(script: ModuleType) -> None:
         "dead_letters",
         "sources",
         "webhooks",
+        "topics",
         "oidc",
     }
     bare = [

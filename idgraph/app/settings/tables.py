@@ -92,6 +92,18 @@ class WebhookSettings(BaseModel):
     )
 
 
+class TopicSettings(BaseModel):
+    """A topic of the cluster of `[kafka]` that gets the feed of changes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
+
+    topic: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._\-]{0,248}$", description="Its name.")
+    segment: str | None = Field(
+        default=None, min_length=1, description="Only who enters and leaves it. Default: all changes."
+    )
+    clearance: int = Field(default=0, ge=0, le=100, description="As whom it sees segments and ids.")
+
+
 class ProfilesSettings(BaseModel):
     """The profile service."""
 
@@ -133,6 +145,7 @@ class ProfilesSettings(BaseModel):
         description="Source that takes consents which are recorded over HTTP ([rights.md](rights.md)). Default: none are.",
     )
     webhooks: tuple[WebhookSettings, ...] = ()
+    topics: tuple[TopicSettings, ...] = ()
     requests_per_second: float = Field(
         default=500.0,
         gt=0,

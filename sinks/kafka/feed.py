@@ -1,0 +1,47 @@
+"""The feed of changes as a topic: records of JSON, keyed by the profile's id, so that those of one profile stay in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from idgraph.model import canonical
+from idgraph.model.errors import PublishError
+from idgraph.model.ledger import Delivery
+
+if TYPE_CHECKING:
+    from sinks.kafka.publisher import KafkaPublisher
+
+
+class TopicSender:
+    """Writes to one topic. For one thread."""
+
+    at_once = 100
+
+    def __init__(self, opened: Callable[[], KafkaPublisher], topic: str) -> None:
+        """Raises ConfigError."""
+        self._opened = opened
+        self._topic = topic
+        self._publisher: KafkaPublisher | None = opened()
+
+    def send(self, deliveries: Sequence[Delivery]) -> str | None:
+        """Write all, durable as far as the topic's replicas are; why not all were written. An id is a member of its record."""
+        try:
+            if self._publisher is None:
+                self._publisher = self._opened()
+            records = [
+                (each.profile.encode(), canonical.encode({"id": each.id, **each.document}))
+                for each in deliveries
+            ]
+            self._publisher.publish(self._topic, records)
+        except PublishError as error:
+            # A producer that gave a record up may write no more; what is on its way would come behind what is sent again.
+            self.close()
+            return str(error)
+        return None
+
+    def close(self) -> None:
+        """What is on its way is given up."""
+        if self._publisher is not None:
+            self._publisher.__exit__(None, None, None)
+        self._publisher = None
