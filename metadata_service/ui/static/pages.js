@@ -84,7 +84,13 @@ addEventListener("pageshow", () => find("#main").removeAttribute("aria-busy"));
 document.addEventListener("change", (event) => { if (event.target.matches("[data-submit]")) event.target.form.requestSubmit(); });
 
 // Selecting a row is no filter: the list stays.
-document.addEventListener("change", (event) => { if (event.target.name?.startsWith("chosen:")) event.stopPropagation(); }, true);
+function countChosen() {
+  const shown = find("#bulk-count");
+  if (shown) shown.textContent = `${document.querySelectorAll("[name^='chosen:']:checked").length} selected`;
+}
+document.addEventListener("change", (event) => { if (event.target.name?.startsWith("chosen:")) { event.stopPropagation(); countChosen(); } }, true);
+document.addEventListener("htmx:afterSwap", countChosen);
+countChosen();
 
 // New attributes: the list is read again in place, unless somebody is at work in it. Nobody asks while nobody looks.
 const refresh = () => find("#again")?.dispatchEvent(new Event("refresh"));

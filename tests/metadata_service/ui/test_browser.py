@@ -187,6 +187,7 @@ def test_a_new_attribute_appears_by_itself_and_is_promoted(page: Page, whole: Wh
     page.get_by_role("button", name="Show in the list").wait_for()
     assert row.get_by_role("checkbox").is_checked(), "the selection stays"
     page.get_by_placeholder("Reason").fill("ours")
+    page.get_by_role("status").filter(has_text="1 selected").wait_for()
     page.get_by_role("button", name="Promote").click()
     page.get_by_text("1 of 1 saved").wait_for()
     assert axe_violations(page) == []
@@ -230,7 +231,7 @@ def test_filters_are_in_the_address_and_the_back_button_undoes_them(page: Page) 
 
 def test_a_person_is_found_by_an_identifier_which_stays_out_of_the_address(page: Page) -> None:
     page.get_by_role("link", name="Profiles").click()
-    page.get_by_placeholder("user_id").fill("user_id:3474")
+    page.get_by_label("Search by value").fill("user_id:3474")
     page.keyboard.press("Enter")
     page.wait_for_url("**/ui/profiles/user_id:3474")
     leaf = page.locator("li", has_text="lastSeenAt").first
@@ -287,7 +288,9 @@ def test_no_page_has_a_serious_barrier(browser: Browser, whole: Whole, theme: st
                 "/ui/views",
                 "/ui/segments-new?name=buyers",
                 "/ui/profiles",
+                "/ui/profiles?q=activity.platform=web",
                 "/ui/profiles/user_id:3474",
+                "/ui/profiles/user_id:3474?tab=json",
             ),
             *("/ui/users", "/ui/keys", "/ui/requests", "/ui/sandboxes", "/ui/none", "/ui/sign-in"),
         ):
@@ -307,7 +310,9 @@ def test_pages_fit_a_narrow_screen(browser: Browser, whole: Whole) -> None:
             "/ui/specs-new",
             "/ui/schema",
             "/ui/views-new?name=card",
+            "/ui/profiles?q=activity.platform=web",
             "/ui/profiles/user_id:3474",
+            "/ui/profiles/user_id:3474?tab=json",
             "/ui/users",
             "/ui/keys",
             "/ui/sandboxes",
