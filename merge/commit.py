@@ -131,7 +131,7 @@ class Committer:
             f"kept changing through {self._backoff.retries} retries, or were sealed by a key that is erased"
         )
         if not self._gives_up:
-            raise ConflictError(f"{len(stuck)} fragment(s) {reported}; nothing is lost, give the batch again")
+            raise ConflictError(f"{len(stuck)} fragment(s) {reported}; nothing is lost, retry the batch")
         result.failed |= _failed(stuck, DeadLetterReason.CONFLICT, f"the fragment {reported}; replay it")
 
     def _try(self, part: _Part) -> tuple[CommitResult, dict[str, FragmentState]]:

@@ -42,7 +42,7 @@ from sinks.kafka.feed import TopicSender
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 2.0
-"""A caller is told so soon that the store is away: each that waits holds one of the service's threads."""
+"""A caller gets the error so soon when the store is away: each that waits holds one of the service's threads."""
 
 
 def serve_here(settings: Settings, host: str | None, port: int | None) -> None:

@@ -133,7 +133,7 @@ class CommitStage:
         return states
 
     def _write_tombstones(self, parts: dict[str, list[FragmentState]], output: CommitOutput) -> list[str]:
-        """Take out the parts that were judged before an erasure, where others of the fragment were judged after
+        """Take out the parts that were compared with tombstones before an erasure, where others were compared after
         it or after it was cancelled: joined to those they would be refused together. Gives those of which none is left."""
         gone: list[str] = []
         mixed = [name for name, states in parts.items() if len({state.erasure_epoch for state in states}) > 1]

@@ -64,7 +64,7 @@ class KeyGuard:
             self._data_keys.forget(stale)
             raise ConflictError(
                 f"{len(stale)} fragment(s) that are to be set aside were sealed by a key that is erased; nothing is "
-                "lost, give them again"
+                "lost, retry them"
             )
 
     def erase_unused(self, fragment_ids: Sequence[str]) -> int:

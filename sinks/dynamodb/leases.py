@@ -129,5 +129,5 @@ class DynamoLeases:
             raise
         if not lease.release():
             raise StoreError(
-                f"{self._client.table(DATA_KEYS)}: the keys were held for too long; give the batch again"
+                f"{self._client.table(DATA_KEYS)}: the keys were held for too long; retry the batch"
             )

@@ -102,7 +102,7 @@ def test_what_a_disk_does_not_give_may_pass_until_the_last_attempt(
     assert [record.value for record in good if isinstance(record, RawRecord)] == LINES[: len(good)]
     assert LINES[len(good)].startswith(bad.record.value)
     assert bad.record.position == f"file:{tmp_path.name}/{name}#{len(good) + 1}"
-    assert "Input/output error; give it again whole" in bad.detail
+    assert "Input/output error; publish it again whole" in bad.detail
     with pytest.raises(SourceUnavailableError) as raised:
         list(read_records(path, "s", 1000, is_last=False))
     assert str(raised.value) == f"source s: {bad.record.position}: Input/output error"

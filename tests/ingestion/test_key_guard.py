@@ -103,7 +103,7 @@ def test_an_erasure_that_goes_on_makes_no_later_event_unreadable(
     name = cut_short(pipeline)
     on_its_way = pipeline.map(at(12), order(2))
     erasure_of(pipeline).again()
-    with pytest.raises(ConflictError, match="give the batch again"):
+    with pytest.raises(ConflictError, match="retry the batch"):
         impatient(pipeline).run(on_its_way.encoded())
     # The other is not held up.
     assert [each.id for each in pipeline.store.scan()] == [
@@ -127,7 +127,7 @@ def test_what_was_sealed_before_an_erasure_that_was_lifted_is_not_joined_to_what
     erasure.erase([stored.id], may(20))
     erasure.cancel([stored.id])
     pipeline.process([at(2)])
-    with pytest.raises(ConflictError, match="give the batch again"):
+    with pytest.raises(ConflictError, match="retry the batch"):
         impatient(pipeline).run(on_its_way.encoded())
     pipeline.process([at(12)])
     assert b"unreadable" not in pipeline.export(reveal=True)

@@ -197,7 +197,7 @@ def test_a_record_is_replayed_that_becomes_a_dead_letter_and_old_events_come_bef
         store.is_refusing = True
 
     done = meddle(monkeypatch, between)
-    with pytest.raises(ConflictError, match="give them again"):
+    with pytest.raises(ConflictError, match="retry them"):
         replayed(pipeline)
     assert done
     assert positions(pipeline) == [record.position]
@@ -211,7 +211,7 @@ def test_a_record_is_replayed_that_becomes_a_dead_letter_and_old_events_come_bef
 def test_what_was_sealed_by_a_key_that_went_since_is_not_set_aside(pipeline: Pipeline) -> None:
     ((name, change),) = states_of(beside(pipeline, AFTER).map(later())).items()
     old_events_again(pipeline)
-    with pytest.raises(ConflictError, match="give them again"):
+    with pytest.raises(ConflictError, match="retry them"):
         put(pipeline, name, change)
     assert positions(pipeline) == []
 

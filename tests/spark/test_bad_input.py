@@ -83,7 +83,7 @@ def test_every_kind_of_bad_input_among_good_events(tmp_path: Path, shop: Shop) -
         if dead_letter["position"].startswith("file:amplitude/torn")
     ]
     assert [dead_letter["reason"] for dead_letter in torn] == ["corrupt_source"]
-    assert "give it again whole" in torn[0]["detail"]
+    assert "publish it again whole" in torn[0]["detail"]
     del found[torn[0]["position"]]
     assert found == expected
 

@@ -222,7 +222,7 @@ class CompiledSnapshot:
         self._by_operations: dict[str, MappingSpec] = {}
         self._routes: dict[tuple[str, str], MappingSpec | SpecError | None] = {}
         self.input_fields: WeakKeyDictionary[MappingSpec, InputFields] = WeakKeyDictionary()
-        """What each spec reads. A snapshot that is read whole, as after a redaction, begins anew."""
+        """What each spec reads. A snapshot that is read whole, as after a redaction, begins again."""
         if previous is not None:
             self._keep_specs(previous)
 

@@ -176,11 +176,11 @@ class ValueFlow:
                         target = _target(elements, [*walk, level])
                         by = SpecLine(f"/operations{below}", path)
                         places = [each.place for each in (*walk, level)]
-                        told = by._replace(content=path + before)
+                        with_before = by._replace(content=path + before)
                         for part in elements:
                             index = part.index if isinstance(part, Array) else part
                             if isinstance(index, Transpose):
-                                tests.append(_Test(_read(index, places), told, is_key=True))
+                                tests.append(_Test(_read(index, places), with_before, is_key=True))
                         self._note_keys(
                             path, target, f"{below}{pointer(number)}" if isinstance(right, list) else below
                         )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from idgraph.app import wiring
-from idgraph.app.commands.context import Json, Why, settings_of
+from idgraph.app.commands.context import DryRun, Json, Why, settings_of
 from idgraph.app.exits import Exit, error_handler
 from idgraph.app.terminal import (
     counted,
@@ -268,7 +268,7 @@ def purge_undecided(
     context: typer.Context,
     source: Annotated[str | None, typer.Option(help="Only of this source.")] = None,
     prefix: Annotated[str, typer.Option(help="How the paths begin.")] = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")] = False,
+    dry_run: DryRun = False,
     reason: Why = "",
 ) -> None:
     """Take attributes that nobody decided on out of the catalogue. Stored values stay.

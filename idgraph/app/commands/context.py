@@ -18,6 +18,13 @@ Why = Annotated[str, typer.Option("--reason", help="Reason; stored with the chan
 JobWho = Annotated[str, typer.Option("--who", help="Who asks for it. Default: the user of this machine.")]
 JobWhy = Annotated[str, typer.Option("--why", help="Why; kept with the job.")]
 Json = Annotated[bool, typer.Option("--json", help="JSON for scripts.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change; change nothing.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Again = Annotated[bool, typer.Option("--again", help="Start from the beginning instead of resuming.")]
+Rate = Annotated[
+    int | None,
+    typer.Option("--rate", min=1, help="Most profiles, documents or keys per second. Default: no limit."),
+]
 
 
 TYPE_VALUE = "TYPE:VALUE; - is a line of standard input, which no list of processes shows."

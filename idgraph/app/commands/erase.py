@@ -11,7 +11,7 @@ import typer
 
 from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring
-from idgraph.app.commands.context import JobWho, JobWhy, all_from_stdin, origin_of, settings_of
+from idgraph.app.commands.context import DryRun, JobWho, JobWhy, Yes, all_from_stdin, origin_of, settings_of
 from idgraph.app.exits import Exit, error_handler
 from idgraph.app.terminal import confirmed, counted, escape_control_chars, print_json, print_table
 from idgraph.model.errors import ConfigError, QueryError, StoreError
@@ -42,11 +42,9 @@ def erase(
         list[str] | None,
         typer.Option("--fragment", help="Id of a fragment, also of a future one."),
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be erased; change nothing.")
-    ] = False,
+    dry_run: DryRun = False,
     receipt: Annotated[Path | None, typer.Option(help="Write the receipt to a file.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     again: Annotated[
         bool,
         typer.Option(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from idgraph.app.commands.context import JobWho, JobWhy, Json, origin_of, settings_of
+from idgraph.app.commands.context import Again, JobWho, JobWhy, Json, Rate, origin_of, settings_of
 from idgraph.app.exits import Exit, error_handler
 from idgraph.app.jobs.view import LINE_SECONDS
 from idgraph.app.observation.json_logs import say
@@ -19,18 +19,11 @@ if TYPE_CHECKING:
     from idgraph.model.jobs import Progress
     from idgraph.projection.stream_following import FollowProgress
 
-Rate = Annotated[
-    int | None,
-    typer.Option("--rate", min=1, help="Most profiles per second. Default: no limit."),
-]
-
 
 def reindex(
     context: typer.Context,
     rate: Rate = None,
-    again: Annotated[
-        bool, typer.Option("--again", help="Start from the beginning instead of resuming.")
-    ] = False,
+    again: Again = False,
     keep_old: Annotated[
         bool,
         typer.Option(

@@ -10,7 +10,7 @@ import typer
 
 from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import create_keyring, ensure_keyring
-from idgraph.app.commands.context import JobWho, JobWhy, Json, origin_of, settings_of
+from idgraph.app.commands.context import JobWho, JobWhy, Json, Rate, Yes, origin_of, settings_of
 from idgraph.app.exits import Exit, error_handler
 from idgraph.app.terminal import confirmed, counted, print_json, print_table
 
@@ -20,11 +20,6 @@ if TYPE_CHECKING:
 commands = typer.Typer(
     no_args_is_help=True, help="The keyring: key-encryption keys, bare or encrypted by AWS KMS."
 )
-
-Rate = Annotated[
-    int | None,
-    typer.Option("--rate", min=1, help="Most data keys per second. Default: no limit."),
-]
 
 
 @commands.command()
@@ -103,9 +98,7 @@ def rotate(
 
 
 @commands.command()
-def adopt(
-    context: typer.Context, yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
-) -> None:
+def adopt(context: typer.Context, yes: Yes = False) -> None:
     """Use this keyring after the keyring of the profiles is lost.
 
     Names that the lost keyring made are found no more. Persons with protected identifiers become second profiles,

@@ -15,7 +15,7 @@ import typer
 
 from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring
-from idgraph.app.commands.context import TYPE_VALUE, JobWho, Json, from_stdin, origin_of, settings_of
+from idgraph.app.commands.context import TYPE_VALUE, DryRun, JobWho, Json, from_stdin, origin_of, settings_of
 from idgraph.app.exits import Exit, error_handler
 from idgraph.app.terminal import counted, escape_control_chars, print_json
 from idgraph.model.errors import ConfigError, ProfileIndexError, QueryError
@@ -46,7 +46,6 @@ PairsFile = Annotated[
         "standard input.",
     ),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change; change nothing.")]
 LinkWhy = Annotated[str, typer.Option("--why", help="Why; kept with the decision, and readable.")]
 
 

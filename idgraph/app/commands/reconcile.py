@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from idgraph.app.commands.context import JobWho, JobWhy, Json, origin_of, settings_of
+from idgraph.app.commands.context import Again, JobWho, JobWhy, Json, Rate, origin_of, settings_of
 from idgraph.app.exits import Exit, error_handler
 from idgraph.app.observation.json_logs import say
 from idgraph.app.terminal import counted, escape_control_chars, print_json, print_table
@@ -18,17 +18,8 @@ if TYPE_CHECKING:
 def reconcile(
     context: typer.Context,
     repair: Annotated[bool, typer.Option("--repair", help="Repair differences from the store.")] = False,
-    rate: Annotated[
-        int | None,
-        typer.Option(
-            "--rate",
-            min=1,
-            help="Most profiles and documents per second. Default: no limit.",
-        ),
-    ] = None,
-    again: Annotated[
-        bool, typer.Option("--again", help="Start from the beginning instead of resuming.")
-    ] = False,
+    rate: Rate = None,
+    again: Again = False,
     who: JobWho = "",
     why: JobWhy = "",
     as_json: Json = False,

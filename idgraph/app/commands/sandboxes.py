@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from idgraph.app import wiring
-from idgraph.app.commands.context import Json, settings_of
+from idgraph.app.commands.context import DryRun, Json, Why, Yes, settings_of
 from idgraph.app.exits import Exit, error_handler
 from idgraph.app.terminal import confirmed, print_json, print_listing, print_table
 from idgraph.model.errors import NotFoundError, QueryError
@@ -27,7 +27,6 @@ commands = typer.Typer(
 COPY_SECONDS = 600.0
 
 Name = Annotated[str, typer.Argument(help="Name of a sandbox, as `idgraph sandboxes list` has it.")]
-Why = Annotated[str, typer.Option("--reason", help="Reason; stored with the change.")]
 
 
 @commands.command()
@@ -94,7 +93,7 @@ def promote(
         ),
     ] = None,
     reason: Why = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be published.")] = False,
+    dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
     """Publish edits of the sandbox in production, each as its own edit, after a look at `compare`.
@@ -126,7 +125,7 @@ def delete(
     context: typer.Context,
     name: Name,
     reason: Why = "",
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Remove a sandbox with all its profiles, keys first. Stop what runs there before."""
     with error_handler(), wiring.metadata_client(settings_of(context)) as client:

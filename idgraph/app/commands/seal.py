@@ -10,7 +10,7 @@ import typer
 
 from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring
-from idgraph.app.commands.context import JobWho, JobWhy, Json, origin_of, settings_of
+from idgraph.app.commands.context import DryRun, JobWho, JobWhy, Json, Rate, origin_of, settings_of
 from idgraph.app.exits import Exit, error_handler
 from idgraph.app.observation.json_logs import say
 from idgraph.app.terminal import counted, escape_control_chars, print_json, print_table
@@ -19,17 +19,10 @@ from idgraph.model.errors import ConfigError, MetadataError
 if TYPE_CHECKING:
     from idgraph.model.jobs import Progress
 
-Rate = Annotated[
-    int | None,
-    typer.Option("--rate", min=1, help="Most profiles to write per second. Default: no limit."),
-]
-
 
 def seal(
     context: typer.Context,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be sealed; change nothing.")
-    ] = False,
+    dry_run: DryRun = False,
     rate: Rate = None,
     list_names: Annotated[
         Path | None,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from idgraph.app import wiring
-from idgraph.app.commands.context import Json, Why, settings_of
+from idgraph.app.commands.context import DryRun, Json, Why, settings_of
 from idgraph.app.exits import Exit, error_handler
 from idgraph.app.terminal import escape_control_chars, print_json, visible_lines
 from idgraph.model.errors import ApprovalNeededError, ConfigError, SpecError
@@ -180,9 +180,7 @@ def push(
     context: typer.Context,
     folder: Folder,
     reason: Why = "",
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only check, and say what would be saved.")
-    ] = False,
+    dry_run: DryRun = False,
     allow_failing_cases: Nevertheless = False,
     as_json: Json = False,
 ) -> None:

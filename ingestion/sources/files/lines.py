@@ -106,7 +106,7 @@ def read_records(
         if damage.may_pass and not is_last:
             raise SourceUnavailableError(f"source {source}: {position}: {damage.reason}") from None
         record = RawRecord(source, position, damage.partial)
-        detail = f"the file cannot be read from this line on: {damage.reason}; give it again whole"
+        detail = f"the file cannot be read from this line on: {damage.reason}; publish it again whole"
         yield DamagedRecord(record, DeadLetterReason.CORRUPT_SOURCE, detail, file=str(path))
 
 
