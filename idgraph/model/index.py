@@ -107,9 +107,10 @@ class ProfileIndex(Protocol):
         ...
 
     def erase(self, versions: Mapping[str, int]) -> int:
-        """Remove documents of at most these versions by id, and refuse these versions from then on. Returns the number of
-        removed documents. Searches of any process no longer find them when it, and the `writing` block around it, has
-        ended."""
+        """Remove documents of at most these versions by id, and refuse these versions from then on. Within a `writing` block,
+        which has read the store, an index may keep nothing of ids without a document: nobody can have older ones to put.
+        Returns the number of removed documents. Searches of any process no longer find them when it, and the `writing`
+        block around it, has ended."""
         ...
 
     def compact(self) -> None:

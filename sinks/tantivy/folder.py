@@ -89,13 +89,12 @@ class IndexFolder:
         self._depth += 1
         if self._depth == 1:
             self._stays_open = stays_open
-        outermost = 2 if self._stays_open else 1
         try:
             yield self._lock.is_wanted
-            if self._depth == outermost:
+            if self._depth == self._outermost:
                 self.commit()
         except BaseException:
-            if self._depth <= outermost:
+            if self._depth <= self._outermost:
                 self._close("rollback")
             raise
         finally:
@@ -105,6 +104,15 @@ class IndexFolder:
                     self._close("wait_merging_threads")
             finally:
                 lock.__exit__(None, None, None)
+
+    @property
+    def _outermost(self) -> int:
+        return 2 if self._stays_open else 1
+
+    @property
+    def is_within(self) -> bool:
+        """Whether the present block is within one that commits it. Only while `writing`."""
+        return self._depth > self._outermost
 
     def versions(self) -> list[Version]:
         """All versions, in the order in which they were made."""

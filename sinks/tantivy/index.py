@@ -65,7 +65,11 @@ class TantivyProfileIndex:
         names = {self._names(each): 2 * version + 1 for each, version in versions.items()}
         with self.writing():
             gone = {
-                version.state: erase_from(self.folder, version, names) for version in self.folder.versions()
+                # Nobody can put an older document there behind a block that reads the store. A reindex reads outside.
+                each.state: erase_from(
+                    self.folder, each, names, self.folder.is_within and each.state is VersionState.IN_USE
+                )
+                for each in self.folder.versions()
             }
         return gone[VersionState.IN_USE]
 
@@ -169,10 +173,14 @@ def put_into(
                 written[name] = document.stamp
 
 
-def erase_from(folder: IndexFolder, version: Version, erased: Mapping[bytes, int]) -> int:
+def erase_from(
+    folder: IndexFolder, version: Version, erased: Mapping[bytes, int], only_present: bool = False
+) -> int:
     """Put tombstones, stamps by name, in the place of what is not later; gives how many documents went. Only while
-    `writing`."""
+    `writing`. With `only_present` what is not there leaves none."""
     present = _present(folder, version, erased)
+    if only_present:
+        erased = {name: erased[name] for name in present}
     behind = {name: stamp for name, stamp in erased.items() if present.get(name, -1) < stamp}
     if behind:
         with folder.writer(version) as (writer, written):

@@ -160,6 +160,22 @@ def test_a_crash_at_any_moment_loses_and_leaves_nothing(folder: Path, pause: flo
     assert len(list(folder.glob("index-*"))) == len(IndexFolder(folder).versions())
 
 
+def test_a_block_leaves_a_tombstone_of_what_was_never_there_only_where_a_reindex_may_put_it(
+    index: TantivyProfileIndex, folder: Path
+) -> None:
+    index.put(others(1))
+    versions = TantivyIndexVersions(folder, hashed_name)
+    versions.begin()
+    with index.writing():
+        assert index.erase({"part:1": 3}) == 0
+    written = [index.folder.open(each).searcher().num_docs for each in index.folder.versions()]
+    assert written == [1, 1]
+    # Read before it became a part of another profile.
+    versions.put([IndexDocument("part:1", 3, {"x": 1})])
+    versions.switch()
+    assert index.count(Query()) == 0
+
+
 def test_ten_thousand_attributes_of_clashing_types(index: TantivyProfileIndex) -> None:
     chance = random.Random(5)
     values: list[Scalar] = ["text", "7", 7, 7.5, True, 2**65]
