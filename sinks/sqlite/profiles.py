@@ -181,17 +181,26 @@ def _assign(
 ) -> set[str]:
     # Most names are asked for several times.
     names = cache(names)
-    query = """
-        UPDATE fragments SET profile = ?, epoch = epoch + 1, version = version + 1, name = ? WHERE id = ? AND epoch = ?
-        RETURNING version"""
-    found = {
-        name: connection.execute(query, (profile, names(name), name, epoch)).fetchone()
-        for name, epoch, profile, _, _ in assignments
+    present = {
+        row[0]: row[1:]
+        for chunk in chunks([each.fragment_id for each in assignments])
+        for row in connection.execute(
+            f"SELECT id, number, version, epoch FROM fragments WHERE id IN ({marks(len(chunk))})",  # noqa: S608 - marks only
+            chunk,
+        )
     }
-    entries = [each.entry(names) for each in assignments if found[each.fragment_id] is not None]
+    # Nobody else writes within this transaction.
+    found = [
+        e for e in assignments if e.fragment_id in present and present[e.fragment_id][2] == e.expected_epoch
+    ]
+    connection.executemany(
+        "UPDATE fragments SET profile = ?, epoch = epoch + 1, version = version + 1, name = ? WHERE number = ?",
+        [(e.profile_id, names(e.fragment_id), present[e.fragment_id][0]) for e in found],
+    )
+    entries = [each.entry(names) for each in found]
     ledger.add(connection, [each for each in entries if each is not None])
-    outbox.add(connection, [(name, row[0]) for name, row in found.items() if row is not None])
-    return {name for name, row in found.items() if row is None}
+    outbox.add(connection, [(e.fragment_id, present[e.fragment_id][1] + 1) for e in found])
+    return {e.fragment_id for e in assignments}.difference(e.fragment_id for e in found)
 
 
 def _write(
