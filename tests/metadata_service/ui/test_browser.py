@@ -59,7 +59,7 @@ def test_a_spec_is_edited_tried_and_published_and_maps_the_next_event(page: Page
     assert field.input_value() == text
     type_spec(page, text.replace('"platform": {', '"library": "",\n        "platform": {'))
     page.keyboard.press("Control+f")
-    page.get_by_label("Find").wait_for()
+    page.get_by_role("textbox", name="Find").wait_for()
     page.keyboard.type('"library": "')
     page.keyboard.press("Enter")
     page.keyboard.press("Escape")
