@@ -21,6 +21,8 @@ ACTIONS = (
     *("reveal", "refused reveal", "access request", "download", "erasure", "consent", "person token"),
     *("pin", "start", "cancel", "pause flow", "resume flow"),
 )
+SHOWN = ("profile", "subject", "attributes", "purpose", "status")
+"""What only some acts have."""
 Text = Annotated[str, Query(max_length=300)]
 
 
@@ -66,6 +68,7 @@ def _page(
     params = {name: value for name, value in asked.items() if value}
     with profiles_client(request, session) as client:
         page = client.call("GET", "audit", params=params | {"limit": PAGE})
+    page["items"] = [dict.fromkeys(SHOWN) | each for each in page["items"]]
     return render(
         request,
         "profile_audit.html",

@@ -6,7 +6,7 @@ from idgraph.model.callers import Scope
 from metadata_service.storage.tokens import Role, create_token
 from tests.ingestion.patience import eventually
 from tests.metadata_service.ui.site import Person, Whole
-from tests.metadata_service.ui.test_profiles import PERSON, reader
+from tests.metadata_service.ui.test_profiles import PERSON, person_key, reader
 
 AUDIT = "/ui/audit/profiles"
 
@@ -28,6 +28,10 @@ def test_an_officer_sees_who_revealed_what_of_whom_and_why(whole: Whole) -> None
     assert "identity.email" in page
     assert "Support: &lt;b&gt;ticket 4711&lt;/b&gt;" in page
     assert "ictoria" not in page
+    client = whole.site.app.state.pages.state.profile_source.client(str(person_key(whole, high)))
+    client.call("POST", "access-requests", body={"identifier": "user_id:3474", "reason": "a letter"})
+    client.close()
+    assert "Access request" in high.get(AUDIT)
     answer = high.client.post(AUDIT, data={"of": "anonymous_id:609db510", "csrf": high.csrf()})
     assert "ticket 4711" in answer.text
     assert "609db510" not in str(answer.url)
