@@ -59,6 +59,9 @@ BENCHMARKS: dict[str, Benchmark] = {
         folder, arguments.fragments or 100_000
     ),
     "profiles": lambda folder, arguments: profiles.measure(folder, arguments.fragments or 1_000_000),
+    "profiles-servers": lambda folder, arguments: profiles.measure_servers(
+        folder, arguments.fragments or 2_000
+    ),
     "keys": lambda folder, arguments: measure_keys(folder),
     "sealing": lambda folder, arguments: measure_sealing(
         folder, min(arguments.shops, 4), arguments.fragments or 50_000
@@ -80,7 +83,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "scale-memory": lambda folder, arguments: memory.measure(folder, arguments.events),
     "scale-outages": lambda folder, arguments: outages.measure(folder, arguments.rate),
 }
-SERVERS = ("dynamodb", "kafka", "production", "cluster")
+SERVERS = ("dynamodb", "kafka", "production", "profiles-servers", "cluster")
 """These start servers of their own, and need the extras `dynamodb`, `elasticsearch` and `kafka`."""
 GROUPS = {"servers": list(SERVERS), "scale": [name for name in BENCHMARKS if name.startswith("scale-")]}
 """Several under one name."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from benchmarks.workload import clear, lay_out
 from idgraph.app import wiring
+from idgraph.app.adapters import indexes, stores
 from idgraph.app.settings.document import Settings, load
 from idgraph.model.batch_size import BatchSize
 from idgraph.model.events import RawRecord
@@ -70,19 +71,24 @@ def wire(outputs: Iterable[MapOutput]) -> Iterator[EncodedChange]:
         yield from output.encoded()
 
 
-def prepared(folder: Path) -> Settings:
-    """A new folder with the example's configuration and a keyring."""
+def prepared(folder: Path, more: str = "") -> Settings:
+    """A new folder with the example's configuration, `more` of it in TOML, and a keyring; in servers, with tables and index."""
     clear(folder)
-    settings = load(lay_out(folder, 9))
+    config = lay_out(folder, 9)
+    config.write_text(config.read_text() + more)
+    settings = load(config)
     wiring.prepare_directory(settings)
     KeyringFile.create(settings.keyring_file())
+    if more:
+        stores.create(settings)
+        indexes.create(settings)
     return settings
 
 
 @contextmanager
-def pipeline(folder: Path, snapshot: MetadataSnapshot) -> Iterator[Pipeline]:
-    """A pipeline in a new folder; adapters are closed at its end."""
-    settings = prepared(folder)
+def pipeline(folder: Path, snapshot: MetadataSnapshot, more: str = "") -> Iterator[Pipeline]:
+    """A pipeline in a new folder; adapters are closed at its end. `more` as of `prepared`."""
+    settings = prepared(folder, more)
     with wiring.opened(settings) as tools:
         yield Pipeline(settings, tools, CompiledSnapshot(snapshot))
 
