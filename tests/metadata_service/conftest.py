@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple
 
 import httpx
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine, make_url, text
 
 from idgraph.model.errors import SpecError
 from idgraph.web.server import serving
@@ -96,8 +97,19 @@ def open_another(database_url: str) -> Iterator[Callable[[], Database]]:
         yield another
 
 
+@pytest.fixture(scope="session")
+def with_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of SQLite with all tables, which a test can copy."""
+    folder = tmp_path_factory.mktemp("with_tables")
+    open_database(sqlite_url(folder)).close()
+    return folder / "metadata.db"
+
+
 @pytest.fixture
-def service(database_url: str) -> Iterator[Running]:
+def service(database_url: str, with_tables: Path) -> Iterator[Running]:
+    where = make_url(database_url)
+    if where.drivername == "sqlite" and where.database:
+        shutil.copy(with_tables, where.database)
     app = create_app(ServiceSettings(database_url), compile_operations)
     database: Database = app.state.service.database
     for role, token in TOKENS.items():
