@@ -58,6 +58,8 @@ def test_an_unknown_path_becomes_a_discovered_attribute(service: Running) -> Non
         "path": "a.b",
         "name": "",
         "description": "",
+        "owner": "",
+        "tags": [],
         "data_type": "string",
         "source": "payroll",
         "first_event": "file:f#1",

@@ -126,7 +126,7 @@ def test_what_is_granted_to_a_person_comes_with_their_keys(both: Both) -> None:
                 "request_id": request.id,
                 "action": "granted",
                 "reason": "r",
-                "level": 30,
+                "levels": "[30]",
                 "until": until,
             }
             edit.session.add(GrantAnswerRow(snapshot_version=edit.version, **given))
