@@ -150,7 +150,8 @@ async def _asked(ports: Sequence[int], requests: Sequence[bytes], token: str, ra
             spent.append(1000 * (time.perf_counter() - moment))
             due.task_done()
 
-    tasks = [asyncio.create_task(ask(ports[number % len(ports)])) for number in range(CONNECTIONS)]
+    # Of more, the service closes those that have nothing to do.
+    tasks = [asyncio.create_task(ask(ports[number % len(ports)])) for number in range(min(CONNECTIONS, rate))]
     await asyncio.sleep(1.5)  # until the callers are known
     started = time.perf_counter()
     for number in range(int(rate * SECONDS)):
