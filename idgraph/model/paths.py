@@ -6,7 +6,7 @@ inside a key, so paths and tuples of keys correspond one to one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -53,6 +53,16 @@ def ancestors(path: str) -> tuple[str, ...]:
 def is_within(path: str, scope: str) -> bool:
     """Whether `path` is `scope` or below it; the empty scope contains every path."""
     return not scope or path == scope or path.startswith(scope + ".")
+
+
+def places(document: Any, above: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+    """The leaves of a JSON document: the keys and positions that lead to each, and its value. Empty objects and arrays have
+    none."""
+    if isinstance(document, dict | list):
+        for key, below in document.items() if isinstance(document, dict) else enumerate(document):
+            yield from places(below, (*above, key))
+    else:
+        yield above, document
 
 
 def value_at(tree: Any, keys: tuple[str, ...]) -> Any:

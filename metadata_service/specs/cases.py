@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
@@ -65,7 +65,7 @@ def check_made_up(session: Session, definition: SpecDefinition) -> None:
         return
     ways = _Ways(session, definition, [each.payload for each in definition.cases])
     for number, case in enumerate(definition.cases):
-        for keys, value in _leaves(case.payload):
+        for keys, value in paths.places(case.payload):
             place = pointer("cases", number, "payload", *keys)
             if any(isinstance(key, str) and shaped_key(key) for key in keys):
                 raise SpecError("a key looks like somebody's: write one that is made up", place)
@@ -82,7 +82,7 @@ def make_case(session: Session, definition: SpecDefinition, payload: dict[str, A
 
     spec, ways = _compiled(definition), _Ways(session, definition, [payload])
     made_up = copy.deepcopy(payload)
-    for keys, value in _leaves(payload):
+    for keys, value in paths.places(payload):
         if ways.restricted(keys, value) is not None or ways.names_somebody(keys):
             at: Any = made_up
             for key in keys[:-1]:
@@ -116,7 +116,9 @@ class _Ways:
         self._flows = [flow_of(each) for each in specs]
         self._named = {place.path for each in specs for place in each.identifiers}
         self._named |= {each.id for each in specs if each.id}
-        ends = {path for payload in payloads for keys, _ in _leaves(payload) for path, _ in self._ends(keys)}
+        ends = {
+            path for payload in payloads for keys, _ in paths.places(payload) for path, _ in self._ends(keys)
+        }
         self._around = attributes_around(session, ends)
         self.tree = policies_of(session, self._around.values())
 
@@ -142,14 +144,6 @@ class _Ways:
         places = {place for flow in self._flows for place in flow.outputs(tuple(map(str, keys)))}
         known = {place: tuple(takewhile(lambda key: key is not None, place)) for place in places}
         return {(paths.join(each), each == place) for place, each in known.items()}
-
-
-def _leaves(value: Any, above: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], Any]]:
-    if isinstance(value, dict | list):
-        for key, below in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _leaves(below, (*above, key))
-    else:
-        yield above, value
 
 
 def _compiled(definition: SpecDefinition) -> MappingSpec:
@@ -179,7 +173,7 @@ def _difference(spec: MappingSpec, definition: SpecDefinition, case: SpecCase) -
             None if output is case.output else why or "the event is mapped, and the case says that it is not"
         )
     wanted, found = (
-        {pointer(*keys): canonical.encode(value) for keys, value in _leaves(each)}
+        {pointer(*keys): canonical.encode(value) for keys, value in paths.places(each)}
         for each in (case.output, output)
     )
     differ = [place for place in sorted({*wanted, *found}) if wanted.get(place) != found.get(place)]

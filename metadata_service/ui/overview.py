@@ -51,14 +51,16 @@ DECIDED = ("saved", "made", "revoked", "activated", "retired", "requested", "app
 
 
 class WaitingDecision(NamedTuple):
-    """One cause, and what to do about it. `number` is empty where it would cost too much to know."""
+    """One cause, and what to do about it. `number` is None where it would cost too much to know; with `is_more` it reached its
+    bound."""
 
-    number: str
+    number: int | None
     title: str
     says: str
     verb: str
     url: str
     is_harm: bool = False
+    is_more: bool = False
 
 
 class Beside(NamedTuple):
@@ -117,27 +119,26 @@ def decisions(reading: Reading, session: Session) -> Iterator[WaitingDecision]:
         if others:
             newest = others[0]
             says = f"{newest.requested.actor} asks: {'; '.join(newest.weakens[:2])}"
-            more = "+" if len(pending) == MOST_PENDING else ""
+            is_more = len(pending) == MOST_PENDING
             url = "/ui/policy-changes" if len(others) > 1 else f"/ui/policy-changes/{newest.id}"
-            yield WaitingDecision(
-                f"{len(others)}{more}", "Edits weaken protection", says, "Decide", url, is_harm=True
-            )
+            title = "Edits weaken protection"
+            yield WaitingDecision(len(others), title, says, "Decide", url, is_harm=True, is_more=is_more)
     if may(session, "POST", "/v1/requests/1/answer"):
         asked = list_grants(reading, PageRequest(None, MOST_PENDING), datetime.now(UTC), state="waits").items
         asked = [each for each in asked if each.person != person_of(session.caller.name)]
         if asked:
             says = f"{asked[0].person} asks to see {asked[0].path or f'the view {asked[0].view}'}"
-            yield WaitingDecision(f"{len(asked)}", "Requests for access", says, "Answer", "/ui/requests")
+            yield WaitingDecision(len(asked), "Requests for access", says, "Answer", "/ui/requests")
     for each in ending(reading, datetime.now(UTC), person_of(session.caller.name)):
         what, url = each.path or f"the view {each.view}", f"/ui/requests?{urlencode(each.again)}"
         says = f"You see {what} until {as_time(each.ends or each.until)}"
-        yield WaitingDecision("1", "Your access ends", says, "Ask again", url)
+        yield WaitingDecision(1, "Your access ends", says, "Ask again", url)
     if may(session, "POST", "/v1/attributes/a/proposal"):
         proposed = total_attributes(reading, AttributeFilter(proposed=True))
         if proposed:
             says = "A detector proposes a policy; sealed ones stay so until you decide"
             yield WaitingDecision(
-                f"{proposed:,}",
+                proposed,
                 "New attributes look sensitive",
                 says,
                 "Decide",
@@ -161,7 +162,7 @@ def _beside(request: Request, session: Session) -> Beside:
             if Scope.LINKS in scopes:
                 says = "The rules keep identifiers apart that events showed together"
                 refused = _items(client, "links", "violations", limit=1)
-                review = WaitingDecision("", "Refused links", says, "Review", "/ui/review/violations")
+                review = WaitingDecision(None, "Refused links", says, "Review", "/ui/review/violations")
                 waiting += [review] if refused else []
     except ProfileServiceError as error:
         return Beside(jobs, flows, waiting, str(error))
@@ -186,7 +187,7 @@ def _unfinished(jobs: list[dict[str, Any]]) -> Iterator[WaitingDecision]:
         if "resume" in each["acts"]:
             says = f"{each['kind']}, by {each['who']}: {each['why'] or 'no reason given'}"
             title = "A job failed" if each["state"] == JobState.FAILED else "A job was interrupted"
-            yield WaitingDecision("1", title, says, "Resume", f"/ui/jobs/{each['id']}")
+            yield WaitingDecision(1, title, says, "Resume", f"/ui/jobs/{each['id']}")
 
 
 def _set_aside(client: ProfilesClient) -> Iterator[WaitingDecision]:
@@ -196,5 +197,5 @@ def _set_aside(client: ProfilesClient) -> Iterator[WaitingDecision]:
         title = f"Dead letters, {largest['count']:,} with one cause"
         says = f"{largest['value']} since {as_time(largest['since'])}: {largest['detail']}"
         url = f"/ui/dead-letters?reason={largest['value']}"
-        count = f"{found['matching']:,}{'' if found['is_complete'] else '+'}"
-        yield WaitingDecision(count, title, says, f"Open {largest['count']:,}", url, is_harm=True)
+        verb, is_more = f"Open {largest['count']:,}", not found["is_complete"]
+        yield WaitingDecision(found["matching"], title, says, verb, url, is_harm=True, is_more=is_more)

@@ -65,7 +65,7 @@ def _counts(request: Request, session: Session, service: MetadataService) -> dic
     with service.database.read() as reading:
         for each in decisions(reading, session):
             place = "/".join(each.url.partition("?")[0].split("/")[:3])
-            found[place] = int(each.number.rstrip("+").replace(",", ""))
+            found[place] = found.get(place, 0) + (each.number or 0)
         if may(session, "POST", "/v1/attribute-edits"):
             wanted = AttributeFilter(status=(AttributeStatus.DISCOVERED,))
             found["/ui/attributes"] = total_attributes(reading, wanted, MOST_DISCOVERED)

@@ -73,8 +73,9 @@ class ProtectedValues:
         self._texts: dict[str, set[str]] = {}
         self._open: set[str] = set()
         self._leaves = leaves
-        for place, value in _values(payload, ()):
-            self._take(place, value, (before, after))
+        for place, value in paths.places(payload):
+            if place and value is not None:
+                self._take(place, value, (before, after))
 
     def _take(self, place: _Place, value: Any, versions: tuple[VersionFlow, VersionFlow]) -> None:
         found = [version.of(place) for version in versions]
@@ -166,14 +167,6 @@ def _is_stored(path: str) -> bool:
 def _may_be(keys: _Keys, own: tuple[str, ...] | list[str]) -> bool:
     # An object that an expression makes has the attributes below it, and of two values Jolt makes an array above.
     return all(key is None or key == each for key, each in zip(keys, own, strict=False))
-
-
-def _values(value: Any, above: _Place) -> Iterator[tuple[_Place, Any]]:
-    if isinstance(value, dict | list):
-        for key, below in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _values(below, (*above, key))
-    elif value is not None and above:
-        yield above, value
 
 
 def _is_word_in(word: str, text: str) -> bool:

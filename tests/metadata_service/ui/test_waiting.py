@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 
 from metadata_service.storage.tokens import Role
 from tests.metadata_service.ui.site import Person, Whole
@@ -23,6 +24,18 @@ def test_what_waits_is_counted_for_those_who_decide(whole: Whole) -> None:
     assert int(found["search"]) > 0
     assert numbers(reader(whole, "counting nothing", 50)) == {}
     assert "letters" not in numbers(whole.site.signed_in(Role.VIEWER))
+
+
+def test_all_that_waits_on_one_page_is_one_number(whole: Whole) -> None:
+    admin, viewer = whole.site.api(), whole.site.api(Role.VIEWER)
+    soon = (datetime.now(UTC) + timedelta(days=3)).isoformat()
+    for path in ("secret.first", "secret.second"):
+        attribute = {"path": path, "data_type": "string", "authorization_level": 20}
+        admin.put(f"/v1/attributes/{path}", json=attribute).raise_for_status()
+        asked = viewer.post("/v1/requests", json={"path": path, "purpose": "support", "until": soon})
+        given = {"action": "granted", "reason": "enough"}
+        admin.post(f"/v1/requests/{asked.json()['id']}/answer", json=given).raise_for_status()
+    assert numbers(whole.site.signed_in(Role.VIEWER))["ask"] == "2"
 
 
 def test_without_the_profile_service_the_catalogue_still_has_its_numbers(whole: Whole) -> None:
