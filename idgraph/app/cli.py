@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from idgraph.app.exits import error_handler
 from idgraph.app.observation.json_logs import BATCHES, JsonFormatter
@@ -124,10 +125,19 @@ def root(
     context.obj = config, sandbox
 
 
+class _Commands(TyperGroup):
+    """Reports the errors of every command in one way."""
+
+    def invoke(self, ctx: Any) -> Any:
+        with error_handler():
+            return super().invoke(ctx)
+
+
 def command_line(names: Iterable[str] = COMMANDS) -> typer.Typer:
     """The commands of these names, of which each takes time to load."""
     built = typer.Typer(
         name="idgraph",
+        cls=_Commands,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -175,7 +185,7 @@ def main() -> None:
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")
     open_closed_streams()
     try:
-        # Commands do it themselves; writing the help can fail too.
+        # Writing the help can fail, too.
         with error_handler():
             command_line(_named(sys.argv[1:]))()
     except typer.Exit as end:

@@ -13,7 +13,7 @@ import typer
 
 from idgraph.app import wiring
 from idgraph.app.commands.context import DryRun, Json, Why, settings_of
-from idgraph.app.exits import Exit, error_handler
+from idgraph.app.exits import Exit
 from idgraph.app.terminal import (
     counted,
     escape_control_chars,
@@ -79,7 +79,7 @@ def search_attributes(
 
     status = status or ("discovered" if proposed else None)
     filters = {name: value for name, value in (("source", source), ("status", status)) if value}
-    with error_handler(), wiring.metadata_client(settings_of(context)) as client:
+    with wiring.metadata_client(settings_of(context)) as client:
         matching = client.search_attributes(words, **filters)
         if proposed:
             matching = (attribute for attribute in matching if attribute.proposal is not None)
@@ -97,7 +97,7 @@ def show_attribute(context: typer.Context, path: str) -> None:
     from transforms.schema.protection_in_force import protection_in_force
     from transforms.spec.pointers import nearest
 
-    with error_handler(), wiring.metadata_client(settings_of(context)) as client:
+    with wiring.metadata_client(settings_of(context)) as client:
         found = client.get_attribute(path)
         if found is None:
             known = (each.path for each in client.search_attributes(""))
@@ -129,42 +129,41 @@ def apply_attributes(
     """
     from metadata_service.documents.reading import read_attributes
 
-    with error_handler():
-        given = [placed for file in files for placed in read_attributes(file)]
-        for placed in given:
-            report_warnings(placed.file.file, placed.warnings())
-        left = list(given)
-        waiting: list[str] = []
-        refused: list[tuple[PlacedAttribute, str]] = []
-        try:
-            with wiring.metadata_client(settings_of(context)) as client:
-                for placed in given:
-                    try:
-                        client.put_attribute(placed.definition, reason)
-                    except ApprovalNeededError as error:
-                        waiting.append(str(error))
-                    except RefusedError as error:
-                        shown = placed.refused(error.problem) if error.problem else error
-                        refused.append((placed, f"error: {shown}"))
-                    left.remove(placed)
-        finally:
-            for message in (*waiting, *(message for _, message in refused)):
-                print(visible_lines(message), file=sys.stderr)
-            missing = ", ".join(each.definition.path for each in (*(each for each, _ in refused), *left))
-            if missing and len(given) > 1:
-                done = len(given) - len(waiting) - len(refused) - len(left)
-                rest = escape_control_chars(missing)
-                print(f"{done} of {len(given)} applied; not applied: {rest}", file=sys.stderr)
-        if not refused:
-            print(f"{counted(len(given) - len(waiting), 'attribute')} applied")
-        if waiting or refused:
-            raise typer.Exit(Exit.FAILED)
+    given = [placed for file in files for placed in read_attributes(file)]
+    for placed in given:
+        report_warnings(placed.file.file, placed.warnings())
+    left = list(given)
+    waiting: list[str] = []
+    refused: list[tuple[PlacedAttribute, str]] = []
+    try:
+        with wiring.metadata_client(settings_of(context)) as client:
+            for placed in given:
+                try:
+                    client.put_attribute(placed.definition, reason)
+                except ApprovalNeededError as error:
+                    waiting.append(str(error))
+                except RefusedError as error:
+                    shown = placed.refused(error.problem) if error.problem else error
+                    refused.append((placed, f"error: {shown}"))
+                left.remove(placed)
+    finally:
+        for message in (*waiting, *(message for _, message in refused)):
+            print(visible_lines(message), file=sys.stderr)
+        missing = ", ".join(each.definition.path for each in (*(each for each, _ in refused), *left))
+        if missing and len(given) > 1:
+            done = len(given) - len(waiting) - len(refused) - len(left)
+            rest = escape_control_chars(missing)
+            print(f"{done} of {len(given)} applied; not applied: {rest}", file=sys.stderr)
+    if not refused:
+        print(f"{counted(len(given) - len(waiting), 'attribute')} applied")
+    if waiting or refused:
+        raise typer.Exit(Exit.FAILED)
 
 
 @commands.command("confirm")
 def confirm_proposal(context: typer.Context, path: str, reason: Why = "") -> None:
     """Confirm a detector's proposal: the attribute becomes active, protected as its level says."""
-    with error_handler(), wiring.metadata_client(settings_of(context)) as client:
+    with wiring.metadata_client(settings_of(context)) as client:
         found = client.decide_proposal(path, is_confirmed=True, reason=reason)
         print(
             f"{escape_control_chars(found.path)}: active, {found.classification}, encryption {found.encryption}"
@@ -177,7 +176,7 @@ def dismiss_proposal(context: typer.Context, path: str, reason: Why = "") -> Non
 
     If more than the proposal protects it, this waits for a second person (exit code 1).
     """
-    with error_handler(), wiring.metadata_client(settings_of(context)) as client:
+    with wiring.metadata_client(settings_of(context)) as client:
         found = client.decide_proposal(path, is_confirmed=False, reason=reason)
         print(
             f"{escape_control_chars(found.path)}: active, {found.classification}, encryption {found.encryption}"
@@ -202,7 +201,7 @@ def list_changes(
     as_json: Json = False,
 ) -> None:
     """List edits that weaken protection: pending and decided ones."""
-    with error_handler(), wiring.metadata_client(settings_of(context)) as client:
+    with wiring.metadata_client(settings_of(context)) as client:
         print_listing(list(client.policy_changes(status)), as_json, _CHANGE_COLUMNS)
 
 
@@ -212,7 +211,7 @@ def approve_change(context: typer.Context, number: Number, reason: Why = "") -> 
 
     New values are then stored readable. Sealed values stay sealed, and readable for authorised readers.
     """
-    with error_handler(), wiring.metadata_client(settings_of(context)) as client:
+    with wiring.metadata_client(settings_of(context)) as client:
         done = client.decide_change(number, is_approved=True, reason=reason)
         print(f"change {done.id} is in force: {escape_control_chars(', '.join(done.weakens))}")
 
@@ -223,7 +222,7 @@ def redact_path(context: typer.Context, path: str, reason: Why = "") -> None:
 
     Another person approves it: idgraph attributes approve NUMBER
     """
-    with error_handler(), wiring.metadata_client(settings_of(context)) as client:
+    with wiring.metadata_client(settings_of(context)) as client:
         number = client.request_redaction(path, reason)
         print(f"change {number} waits for a second person: idgraph attributes approve {number}")
 
@@ -243,7 +242,7 @@ def set_caps(
     """Show what sources added to the catalogue, and what was over a cap; with an option, change the cap."""
     given = {"most_new_per_source_and_day": per_source_and_day, "most_attributes": in_all}
     caps = {name: value for name, value in given.items() if value is not None}
-    with error_handler(), wiring.metadata_client(settings_of(context)) as client:
+    with wiring.metadata_client(settings_of(context)) as client:
         if caps:
             client.put_defaults(client.get_defaults().model_copy(update=caps), reason)
         counts = client.discovery_counts()
@@ -275,7 +274,7 @@ def purge_undecided(
 
     What was described, or is protected by more than a detector, stays too.
     """
-    with error_handler(), wiring.metadata_client(settings_of(context)) as client:
+    with wiring.metadata_client(settings_of(context)) as client:
         done = client.purge(source, prefix, dry_run, reason)
         for path in done.paths:
             print(escape_control_chars(path))
@@ -287,5 +286,5 @@ def purge_undecided(
 @commands.command("refuse")
 def refuse_change(context: typer.Context, number: Number, reason: Why = "") -> None:
     """Refuse an edit that weakens protection, or withdraw your own."""
-    with error_handler(), wiring.metadata_client(settings_of(context)) as client:
+    with wiring.metadata_client(settings_of(context)) as client:
         print(f"change {client.decide_change(number, is_approved=False, reason=reason).id} is refused")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from idgraph.app.commands.context import Json, settings_of
-from idgraph.app.exits import Exit, error_handler
+from idgraph.app.exits import Exit
 from idgraph.app.terminal import print_json
 
 commands = typer.Typer(no_args_is_help=True, help="The log of protected values that were revealed over HTTP.")
@@ -26,21 +26,18 @@ def verify(context: typer.Context, as_json: Json = False) -> None:
     from idgraph.app.metadata_server import verify_history
     from idgraph.app.profile_server import audit_file, verify_audit
 
-    with error_handler():
-        settings = settings_of(context)
-        has_log = settings.keyring_file().exists() or audit_file(settings).exists()
-        log, history = verify_audit(settings) if has_log else None, verify_history(settings)
-        found = {f"{audit_file(settings)}, line": log, "history, version": history}
-        if as_json:
-            print_json((log._asdict() if log else {}) | {"history": history._asdict() if history else None})
-        for place, report in found.items():
-            if report is None or as_json:
-                continue
-            if report.broken_line is None:
-                print(
-                    f"{place.split(',')[0]}: {report.entries:,} entries are whole; head {report.head or '-'}"
-                )
-            else:
-                print(f"{place} {report.broken_line}: altered, or the one before it was removed")
-        if any(report and report.broken_line is not None for report in found.values()):
-            raise typer.Exit(Exit.FAILED)
+    settings = settings_of(context)
+    has_log = settings.keyring_file().exists() or audit_file(settings).exists()
+    log, history = verify_audit(settings) if has_log else None, verify_history(settings)
+    found = {f"{audit_file(settings)}, line": log, "history, version": history}
+    if as_json:
+        print_json((log._asdict() if log else {}) | {"history": history._asdict() if history else None})
+    for place, report in found.items():
+        if report is None or as_json:
+            continue
+        if report.broken_line is None:
+            print(f"{place.split(',')[0]}: {report.entries:,} entries are whole; head {report.head or '-'}")
+        else:
+            print(f"{place} {report.broken_line}: altered, or the one before it was removed")
+    if any(report and report.broken_line is not None for report in found.values()):
+        raise typer.Exit(Exit.FAILED)

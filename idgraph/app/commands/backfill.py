@@ -12,7 +12,7 @@ from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring
 from idgraph.app.commands.context import JobWho, JobWhy, Json, origin_of, settings_of
 from idgraph.app.commands.flow import Reporter, described, stopping_on_signals
-from idgraph.app.exits import Exit, error_handler
+from idgraph.app.exits import Exit
 from idgraph.app.observation.json_logs import log_batch, say
 from idgraph.app.terminal import print_json
 from idgraph.model.errors import JobStoppedError
@@ -46,7 +46,7 @@ def backfill(
 
     if not archive:
         raise typer.BadParameter("the archive's path is empty")
-    with error_handler(), stopping_on_signals() as stop:
+    with stopping_on_signals() as stop:
         settings = settings_of(context)
         found = find_archive(settings, source, Path(archive))
         if not found.files:

@@ -11,7 +11,7 @@ import typer
 from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring
 from idgraph.app.commands.context import JobWho, JobWhy, origin_of, settings_of
-from idgraph.app.exits import Exit, error_handler
+from idgraph.app.exits import Exit
 from idgraph.app.terminal import (
     escape_control_chars,
     print_json,
@@ -56,7 +56,7 @@ def list_dead_letters(
     as_json: Json = False,
 ) -> None:
     """List dead letters, and their number by reason."""
-    with error_handler(), wiring.opened(_ready(context)) as resources:
+    with wiring.opened(_ready(context)) as resources:
         dead_letters = resources.dead_letters
         shown = [
             dead_letter
@@ -83,7 +83,7 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show one dead letter. The record is sealed; --reveal shows it."""
-    with error_handler(), wiring.opened(_ready(context)) as resources:
+    with wiring.opened(_ready(context)) as resources:
         dead_letter = resources.dead_letters.get(dead_letter_id)
         if dead_letter is None:
             print(f"no such dead letter: {escape_control_chars(dead_letter_id)}", file=sys.stderr)
@@ -116,24 +116,23 @@ def replay(
     from idgraph.app.jobs.dead_letter_replay import replay_job
     from idgraph.app.jobs.view import run_shown
 
-    with error_handler():
-        settings = _ready(context)
-        pinned = wiring.newest_snapshot(settings)
-        if pinned is None:
-            raise MetadataError("a replay needs a metadata snapshot: start the metadata service")
-        with wiring.opened(settings) as resources, wiring.job_runner(settings) as runner:
-            wiring.require_own_keyring(settings, resources)
-            chosen, missing = _chosen(resources.dead_letters, ids, reason, source, everything)
-            job = replay_job(settings, resources, pinned.snapshot, chosen, _report_removed)
-            counts = run_shown(runner, job, origin_of(who, why)).counts
-        print(
-            f"replayed {counts['replayed']}, still dead {counts['still_dead']}, to publish again "
-            f"{counts['partial']}, unreadable {counts['unreadable']}"
-        )
-        if counts["still_dead"] or counts["partial"] or counts["unreadable"]:
-            raise typer.Exit(Exit.FAILED)
-        if missing:
-            raise typer.Exit(Exit.NOT_FOUND)
+    settings = _ready(context)
+    pinned = wiring.newest_snapshot(settings)
+    if pinned is None:
+        raise MetadataError("a replay needs a metadata snapshot: start the metadata service")
+    with wiring.opened(settings) as resources, wiring.job_runner(settings) as runner:
+        wiring.require_own_keyring(settings, resources)
+        chosen, missing = _chosen(resources.dead_letters, ids, reason, source, everything)
+        job = replay_job(settings, resources, pinned.snapshot, chosen, _report_removed)
+        counts = run_shown(runner, job, origin_of(who, why)).counts
+    print(
+        f"replayed {counts['replayed']}, still dead {counts['still_dead']}, to publish again "
+        f"{counts['partial']}, unreadable {counts['unreadable']}"
+    )
+    if counts["still_dead"] or counts["partial"] or counts["unreadable"]:
+        raise typer.Exit(Exit.FAILED)
+    if missing:
+        raise typer.Exit(Exit.NOT_FOUND)
 
 
 @commands.command()
@@ -145,7 +144,7 @@ def drop(
     everything: All = False,
 ) -> None:
     """Remove dead letters for good. Exit code 3: a named one does not exist."""
-    with error_handler(), wiring.opened(_ready(context)) as resources:
+    with wiring.opened(_ready(context)) as resources:
         dead_letters = resources.dead_letters
         chosen, missing = _chosen(dead_letters, ids, reason, source, everything)
         wanted, counts = set(chosen), dead_letters.counts()

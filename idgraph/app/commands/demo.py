@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from idgraph.app.commands.flow import stopping_on_signals
-from idgraph.app.exits import error_handler
 
 
 def demo(
@@ -31,5 +30,5 @@ def demo(
         if not background.isEnabledFor(logging.DEBUG):
             # The demo does not show the flow's background work.
             background.setLevel(logging.WARNING)
-    with error_handler(), stopping_on_signals() as stop:
+    with stopping_on_signals() as stop:
         run_demo(example, directory or Path(".idgraph") / f"demo-{example}", stop)

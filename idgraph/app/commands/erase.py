@@ -12,7 +12,7 @@ import typer
 from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring
 from idgraph.app.commands.context import DryRun, JobWho, JobWhy, Yes, all_from_stdin, origin_of, settings_of
-from idgraph.app.exits import Exit, error_handler
+from idgraph.app.exits import Exit
 from idgraph.app.terminal import confirmed, counted, escape_control_chars, print_json, print_table
 from idgraph.model.errors import ConfigError, QueryError, StoreError
 
@@ -65,47 +65,46 @@ def erase(
 
     given = [*(identifiers or []), *(fragments or [])]
     _refuse_what_cannot_be(again, cancel, dry_run, receipt, given)
-    with error_handler():
-        for each in fragments or []:
-            _parsed(each)
-        settings = settings_of(context)
-        ensure_keyring(settings)
-        origin = origin_of(who, why)
-        with wiring.opened(settings) as resources, wiring.job_runner(settings) as runner:
-            wiring.require_own_keyring(settings, resources)
-            erasure = wiring.erasure(settings, resources)
-            if again:
-                job = ErasureJob("again", [], erasure.names, erasure.again)
-                _run(runner, job, origin)
-                done = job.erased
-                _show(done, as_json)
-                _report_kept(done)
-                return
-            reader = wiring.profile_reader(settings, resources)
-            forms = {text: reader.stored_forms(_parsed(text)) for text in identifiers or ()}
-            asked = {form: text for text, several in forms.items() for form in several}
-            ids = sorted({*(fragments or ()), *_fragments(reader, forms)})
-            if not (asked or ids):
-                raise QueryError("name whom to erase: TYPE:VALUE, or --fragment ID")
-            if cancel:
-                # Erased fragments are found only by their ids.
-                named = sorted({*ids, *asked})
-                count = 0
+    for each in fragments or []:
+        _parsed(each)
+    settings = settings_of(context)
+    ensure_keyring(settings)
+    origin = origin_of(who, why)
+    with wiring.opened(settings) as resources, wiring.job_runner(settings) as runner:
+        wiring.require_own_keyring(settings, resources)
+        erasure = wiring.erasure(settings, resources)
+        if again:
+            job = ErasureJob("again", [], erasure.names, erasure.again)
+            _run(runner, job, origin)
+            done = job.erased
+            _show(done, as_json)
+            _report_kept(done)
+            return
+        reader = wiring.profile_reader(settings, resources)
+        forms = {text: reader.stored_forms(_parsed(text)) for text in identifiers or ()}
+        asked = {form: text for text, several in forms.items() for form in several}
+        ids = sorted({*(fragments or ()), *_fragments(reader, forms)})
+        if not (asked or ids):
+            raise QueryError("name whom to erase: TYPE:VALUE, or --fragment ID")
+        if cancel:
+            # Erased fragments are found only by their ids.
+            named = sorted({*ids, *asked})
+            count = 0
 
-                def cancel_them() -> Erased:
-                    nonlocal count
-                    count, finished = erasure.cancel(named)
-                    return finished
+            def cancel_them() -> Erased:
+                nonlocal count
+                count, finished = erasure.cancel(named)
+                return finished
 
-                job = ErasureJob("cancel", named, erasure.names, cancel_them)
-                _run(runner, job, origin)
-                finished = job.erased
-                print(f"cancelled {count}")
-                _report_kept(finished)
-                if not count:
-                    raise typer.Exit(Exit.NOT_FOUND)
-                return
-            _erase(settings, resources, reader, runner, origin, ids, asked, dry_run, receipt, yes, as_json)
+            job = ErasureJob("cancel", named, erasure.names, cancel_them)
+            _run(runner, job, origin)
+            finished = job.erased
+            print(f"cancelled {count}")
+            _report_kept(finished)
+            if not count:
+                raise typer.Exit(Exit.NOT_FOUND)
+            return
+        _erase(settings, resources, reader, runner, origin, ids, asked, dry_run, receipt, yes, as_json)
 
 
 def _erase(

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 import typer
 
 from idgraph.app.commands.context import settings_of
-from idgraph.app.exits import error_handler
 from idgraph.app.observation.json_logs import log_batch, say
 from idgraph.app.terminal import counted, print_json
 from idgraph.model.counts import COUNTERS
@@ -47,7 +46,7 @@ def run(
     from idgraph.app.flow_runner import run_flow
     from ingestion.sources.stream import Intake
 
-    with error_handler(), stopping_on_signals() as stop:
+    with stopping_on_signals() as stop:
         settings = settings_of(context)
 
         def announce() -> None:
@@ -113,7 +112,7 @@ def publish(
     """Publish events to a source. Lines pass unchanged; the flow checks them."""
     from idgraph.app.publish import publisher
 
-    with error_handler(), publisher(_of_production(context), source, key) as give:
+    with publisher(_of_production(context), source, key) as give:
         _check_readable(files or [])
         total = 0
         try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from idgraph.app.commands.context import Json, Why, settings_of
-from idgraph.app.exits import Exit, error_handler
+from idgraph.app.exits import Exit
 from idgraph.app.observation.json_logs import say
 from idgraph.app.terminal import escape_control_chars, print_json, print_table, visible_lines
 from idgraph.app.wiring import local_user
@@ -32,20 +32,19 @@ def flows(context: typer.Context, as_json: Json = False) -> None:
         return
     from idgraph.app.flow_progress import partition_states
 
-    with error_handler():
-        settings = settings_of(context)
-        states = partition_states(settings)
-        if as_json:
-            for state in states:
-                print_json(state._asdict())
-        else:
-            titles = ("flow", "topic", "partition", "taken", "end", "lag")
-            print_table(titles, [_row(state) for state in states])
-        if any(state.end is None for state in states):
-            servers = settings.kafka.bootstrap_servers
-            raise SourceUnavailableError(
-                f"Kafka at {servers} does not return the end offset of each partition; is it running?"
-            )
+    settings = settings_of(context)
+    states = partition_states(settings)
+    if as_json:
+        for state in states:
+            print_json(state._asdict())
+    else:
+        titles = ("flow", "topic", "partition", "taken", "end", "lag")
+        print_table(titles, [_row(state) for state in states])
+    if any(state.end is None for state in states):
+        servers = settings.kafka.bootstrap_servers
+        raise SourceUnavailableError(
+            f"Kafka at {servers} does not return the end offset of each partition; is it running?"
+        )
 
 
 @commands.command()
@@ -53,17 +52,16 @@ def show(context: typer.Context, as_json: Json = False) -> None:
     """Show what each flow of this folder reported last."""
     from idgraph.app.flow_folders import FlowFolders
 
-    with error_handler():
-        folders = FlowFolders(settings_of(context).directory)
-        found = [(name, folders.report(name), folders.pause_of(name)) for name in folders.names()]
-        if as_json:
-            for _, report, pause in found:
-                if report is not None:
-                    paused = pause.model_dump(mode="json") if pause else None
-                    print_json(report.model_dump(mode="json") | {"pause": paused})
-            return
-        titles = ("flow", "state", "reported", "events/s", "set aside", "snapshot", "paused by")
-        print_table(titles, [_shown(*each) for each in found])
+    folders = FlowFolders(settings_of(context).directory)
+    found = [(name, folders.report(name), folders.pause_of(name)) for name in folders.names()]
+    if as_json:
+        for _, report, pause in found:
+            if report is not None:
+                paused = pause.model_dump(mode="json") if pause else None
+                print_json(report.model_dump(mode="json") | {"pause": paused})
+        return
+    titles = ("flow", "state", "reported", "events/s", "set aside", "snapshot", "paused by")
+    print_table(titles, [_shown(*each) for each in found])
 
 
 @commands.command()
@@ -74,23 +72,21 @@ def pause(context: typer.Context, name: Name, why: Why) -> None:
     """
     from idgraph.model.flows import FlowPause
 
-    with error_handler():
-        folders, who = _known(context, name), local_user()
-        _note(context, "pause flow", name, why)
-        if not folders.pause(name, FlowPause(who=who, why=why, at_ms=time.time_ns() // 1_000_000)):
-            found = folders.pause_of(name)
-            say(f"{name} is paused already, by {found.who}: {found.why}" if found else f"{name} is paused")
-            return
-        say(f"{name} pauses after its micro-batch; `idgraph flows resume {name}` lets it go on")
+    folders, who = _known(context, name), local_user()
+    _note(context, "pause flow", name, why)
+    if not folders.pause(name, FlowPause(who=who, why=why, at_ms=time.time_ns() // 1_000_000)):
+        found = folders.pause_of(name)
+        say(f"{name} is paused already, by {found.who}: {found.why}" if found else f"{name} is paused")
+        return
+    say(f"{name} pauses after its micro-batch; `idgraph flows resume {name}` lets it go on")
 
 
 @commands.command()
 def resume(context: typer.Context, name: Name, why: Why = "") -> None:
     """Let a paused flow go on."""
-    with error_handler():
-        folders = _known(context, name)
-        _note(context, "resume flow", name, why)
-        say(f"{name} goes on" if folders.resume(name) else f"{name} is not paused")
+    folders = _known(context, name)
+    _note(context, "resume flow", name, why)
+    say(f"{name} goes on" if folders.resume(name) else f"{name} is not paused")
 
 
 def _known(context: typer.Context, name: str) -> FlowFolders:

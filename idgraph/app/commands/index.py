@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from idgraph.app.commands.context import Again, JobWho, JobWhy, Json, Rate, origin_of, settings_of
-from idgraph.app.exits import Exit, error_handler
+from idgraph.app.exits import Exit
 from idgraph.app.jobs.view import LINE_SECONDS
 from idgraph.app.observation.json_logs import say
 from idgraph.app.terminal import counted, escape_control_chars, print_json, print_table
@@ -44,31 +44,30 @@ def reindex(
     from idgraph.app.jobs.view import run_shown
     from idgraph.jobs.reindex import PAGE
 
-    with error_handler():
-        page = min(PAGE, rate or PAGE)
-        with reindexing(settings_of(context), page, again, keep_old) as (runner, job):
-            done = run_shown(runner, job, origin_of(who, why), again, rate)
-        refused, named = done.counts["refused"], done.notes.get("refused", [])
-        if as_json:
-            print_json(
-                {
-                    "version": job.version,
-                    "replaced": job.replaced,
-                    "deleted": [] if keep_old else [job.replaced],
-                    "profiles": done.counts["indexed"] + refused,
-                    "resumed": done.resumed,
-                    "refused": refused,
-                    "fragments": named,
-                }
-            )
-        else:
-            _show_report(done, job, keep_old)
-        if refused:
-            say(
-                f"{counted(refused, 'profile')} could not be indexed: {escape_control_chars(', '.join(named))}"
-                f"{', …' * (refused > len(named))}; repair the cause in the log, then `idgraph reconcile --repair`"
-            )
-            raise typer.Exit(Exit.FAILED)
+    page = min(PAGE, rate or PAGE)
+    with reindexing(settings_of(context), page, again, keep_old) as (runner, job):
+        done = run_shown(runner, job, origin_of(who, why), again, rate)
+    refused, named = done.counts["refused"], done.notes.get("refused", [])
+    if as_json:
+        print_json(
+            {
+                "version": job.version,
+                "replaced": job.replaced,
+                "deleted": [] if keep_old else [job.replaced],
+                "profiles": done.counts["indexed"] + refused,
+                "resumed": done.resumed,
+                "refused": refused,
+                "fragments": named,
+            }
+        )
+    else:
+        _show_report(done, job, keep_old)
+    if refused:
+        say(
+            f"{counted(refused, 'profile')} could not be indexed: {escape_control_chars(', '.join(named))}"
+            f"{', …' * (refused > len(named))}; repair the cause in the log, then `idgraph reconcile --repair`"
+        )
+        raise typer.Exit(Exit.FAILED)
 
 
 def _show_report(done: Progress, job: Reindex, is_kept: bool) -> None:
@@ -92,9 +91,8 @@ def create(context: typer.Context) -> None:
     """Create the first index version in Elasticsearch, and its alias. Repeating it is no error."""
     from idgraph.app.adapters import indexes
 
-    with error_handler():
-        made = indexes.create(settings_of(context))
-        print(f"created {made}" if made else "the index exists")
+    made = indexes.create(settings_of(context))
+    print(f"created {made}" if made else "the index exists")
 
 
 @commands.command("versions")
@@ -102,7 +100,7 @@ def versions(context: typer.Context, as_json: Json = False) -> None:
     """List the versions of the index: in use, being made, replaced."""
     from idgraph.app.jobs.index_upkeep import opened_versions
 
-    with error_handler(), opened_versions(settings_of(context)) as opened:
+    with opened_versions(settings_of(context)) as opened:
         known = opened.known()
         if as_json:
             for each in known:
@@ -120,7 +118,7 @@ def delete(
     """Delete a version that is not in use, for good."""
     from idgraph.app.jobs.index_upkeep import opened_versions
 
-    with error_handler(), opened_versions(settings_of(context)) as opened:
+    with opened_versions(settings_of(context)) as opened:
         opened.delete(name)
         print(f"{name} is deleted")
 
@@ -141,7 +139,7 @@ def follow(
     from idgraph.app.commands.flow import stopping_on_signals
     from idgraph.app.jobs.index_upkeep import following
 
-    with error_handler(), stopping_on_signals("page") as stop:
+    with stopping_on_signals("page") as stop:
         settings = settings_of(context)
         with following(settings) as work:
             if settings.index.fed_by == "flow":

@@ -10,7 +10,7 @@ import typer
 
 from idgraph.app import wiring
 from idgraph.app.commands.context import Json, settings_of
-from idgraph.app.exits import Exit, error_handler
+from idgraph.app.exits import Exit
 from idgraph.app.terminal import escape_control_chars, print_json, print_table, report_cut
 from idgraph.model.jobs import JobKind
 
@@ -34,7 +34,7 @@ def list_jobs(
     as_json: Json = False,
 ) -> None:
     """List jobs, the newest first."""
-    with error_handler(), wiring.job_log(settings_of(context)) as log:
+    with wiring.job_log(settings_of(context)) as log:
         known = list(log.scan(kind))
         if as_json:
             for job in known[:limit]:
@@ -48,27 +48,26 @@ def list_jobs(
 @commands.command()
 def show(context: typer.Context, job_id: JobId, as_json: Json = False) -> None:
     """Show one job: parameters, progress, examples of problems, error."""
-    with error_handler():
-        settings = settings_of(context)
-        with wiring.job_log(settings) as log:
-            job = log.get(job_id)
-        if job is None:
-            raise _not_found(job_id)
-        reported = described(job)
-        with wiring.job_runner(settings) as runner:
-            private = runner.private(job)
-        reported |= {"notes": private.get("notes", {}), "error": private.get("error", "")}
-        if as_json:
-            print_json(reported)
-        else:
-            for key, value in reported.items():
-                print(escape_control_chars(f"{key}: {_text(value)}"))
+    settings = settings_of(context)
+    with wiring.job_log(settings) as log:
+        job = log.get(job_id)
+    if job is None:
+        raise _not_found(job_id)
+    reported = described(job)
+    with wiring.job_runner(settings) as runner:
+        private = runner.private(job)
+    reported |= {"notes": private.get("notes", {}), "error": private.get("error", "")}
+    if as_json:
+        print_json(reported)
+    else:
+        for key, value in reported.items():
+            print(escape_control_chars(f"{key}: {_text(value)}"))
 
 
 @commands.command()
 def cancel(context: typer.Context, job_id: JobId) -> None:
     """Ask a running job to end after its current page. Exit code 3: there is no such job; 1: it is not running."""
-    with error_handler(), wiring.job_log(settings_of(context)) as log:
+    with wiring.job_log(settings_of(context)) as log:
         if log.cancel(job_id):
             print(f"job {job_id} ends after its current page")
             return

@@ -11,7 +11,7 @@ import typer
 from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import create_keyring, ensure_keyring
 from idgraph.app.commands.context import JobWho, JobWhy, Json, Rate, Yes, origin_of, settings_of
-from idgraph.app.exits import Exit, error_handler
+from idgraph.app.exits import Exit
 from idgraph.app.terminal import confirmed, counted, print_json, print_table
 
 if TYPE_CHECKING:
@@ -35,13 +35,12 @@ def init(
     ] = None,
 ) -> None:
     """Make a keyring. An existing one is never replaced."""
-    with error_handler():
-        settings = settings_of(context)
-        wiring.prepare_directory(settings)
-        create_keyring(settings, bare)
-        print(
-            f"made {settings.keyring_file()}; keep a copy in a safe place: without it nothing protected can be read"
-        )
+    settings = settings_of(context)
+    wiring.prepare_directory(settings)
+    create_keyring(settings, bare)
+    print(
+        f"made {settings.keyring_file()}; keep a copy in a safe place: without it nothing protected can be read"
+    )
 
 
 @commands.command()
@@ -49,7 +48,7 @@ def add(context: typer.Context) -> None:
     """Add a key-encryption key, which wraps new data keys from now on."""
     from idgraph.jobs.rotate import known_counts
 
-    with error_handler(), wiring.opened_keys(settings_of(context), own=True) as (provider, store):
+    with wiring.opened_keys(settings_of(context), own=True) as (provider, store):
         # Raises for an older copy of the keyring.
         known_counts(provider, store)
         print(f"version {provider.add()} is current")
@@ -67,34 +66,33 @@ def rotate(
     from idgraph.app.jobs.view import run_shown
     from idgraph.jobs.rotate import PAGE, Rotation
 
-    with error_handler():
-        settings = settings_of(context)
-        with (
-            wiring.opened_keys(settings, own=True) as (provider, store),
-            wiring.job_runner(settings) as runner,
-        ):
-            job = Rotation(provider, store, min(PAGE, rate or PAGE))
-            done = run_shown(runner, job, origin_of(who, why), rate=rate)
-        rewrapped, unusable = done.counts["rewrapped"], done.counts["unusable"]
-        named = done.notes.get("unusable", [])
-        if as_json:
-            print_json(
-                {
-                    "version": job.version,
-                    "resumed": done.resumed,
-                    "rewrapped": rewrapped,
-                    "unusable": unusable,
-                    "fragments": named,
-                }
-            )
-        else:
-            print(f"version {job.version} is current; {counted(rewrapped, 'data key')} rewrapped")
-        if unusable:
-            print(
-                f"{counted(unusable, 'data key')} cannot be unwrapped and stay unchanged: {', '.join(named)}",
-                file=sys.stderr,
-            )
-            raise typer.Exit(Exit.FAILED)
+    settings = settings_of(context)
+    with (
+        wiring.opened_keys(settings, own=True) as (provider, store),
+        wiring.job_runner(settings) as runner,
+    ):
+        job = Rotation(provider, store, min(PAGE, rate or PAGE))
+        done = run_shown(runner, job, origin_of(who, why), rate=rate)
+    rewrapped, unusable = done.counts["rewrapped"], done.counts["unusable"]
+    named = done.notes.get("unusable", [])
+    if as_json:
+        print_json(
+            {
+                "version": job.version,
+                "resumed": done.resumed,
+                "rewrapped": rewrapped,
+                "unusable": unusable,
+                "fragments": named,
+            }
+        )
+    else:
+        print(f"version {job.version} is current; {counted(rewrapped, 'data key')} rewrapped")
+    if unusable:
+        print(
+            f"{counted(unusable, 'data key')} cannot be unwrapped and stay unchanged: {', '.join(named)}",
+            file=sys.stderr,
+        )
+        raise typer.Exit(Exit.FAILED)
 
 
 @commands.command()
@@ -104,25 +102,22 @@ def adopt(context: typer.Context, yes: Yes = False) -> None:
     Names that the lost keyring made are found no more. Persons with protected identifiers become second profiles,
     and erasures are forgotten: repeat them. Exit code 1: the keyring does not open the existing data keys.
     """
-    with error_handler():
-        settings = settings_of(context)
-        ensure_keyring(settings)
-        if not (
-            yes
-            or confirmed(
-                "erased persons can come back, and protected identifiers are found no more; continue?"
-            )
-        ):
-            print("nothing was changed", file=sys.stderr)
-            raise typer.Exit(Exit.FAILED)
-        wiring.adopt_keyring(settings)
-        print(f"{settings.keyring_file()} is the keyring of these profiles from now on")
+    settings = settings_of(context)
+    ensure_keyring(settings)
+    if not (
+        yes
+        or confirmed("erased persons can come back, and protected identifiers are found no more; continue?")
+    ):
+        print("nothing was changed", file=sys.stderr)
+        raise typer.Exit(Exit.FAILED)
+    wiring.adopt_keyring(settings)
+    print(f"{settings.keyring_file()} is the keyring of these profiles from now on")
 
 
 @commands.command("list")
 def list_keys(context: typer.Context, as_json: Json = False) -> None:
     """List key-encryption keys: version, status, dates, number of data keys; never the keys themselves."""
-    with error_handler(), wiring.opened_keys(settings_of(context)) as (provider, store):
+    with wiring.opened_keys(settings_of(context)) as (provider, store):
         counts = store.counts()
         listed = [_described(key, counts.pop(key.version, 0)) for key in provider.versions()]
         # These data keys are unreadable, because their version is missing.
@@ -153,7 +148,7 @@ def retire(
     from idgraph.jobs.rotate import users
     from idgraph.model.errors import KeyInUseError, UnknownKeyVersionError
 
-    with error_handler(), wiring.opened_keys(settings_of(context)) as (provider, store):
+    with wiring.opened_keys(settings_of(context)) as (provider, store):
         try:
             retirement(provider, store, version)
         except UnknownKeyVersionError as error:

@@ -16,7 +16,7 @@ import typer
 from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring
 from idgraph.app.commands.context import TYPE_VALUE, DryRun, JobWho, Json, from_stdin, origin_of, settings_of
-from idgraph.app.exits import Exit, error_handler
+from idgraph.app.exits import Exit
 from idgraph.app.terminal import counted, escape_control_chars, print_json
 from idgraph.model.errors import ConfigError, ProfileIndexError, QueryError
 from idgraph.model.identifiers import Identifier
@@ -78,7 +78,7 @@ def show_links(
     from idgraph.app.link_views import print_links
     from profile_service.link_documents import explanation_document
 
-    with error_handler(), _opened(settings_of(context)) as links:
+    with _opened(settings_of(context)) as links:
         for each in _explained(links, identifier):
             if as_json:
                 print_json(explanation_document(each))
@@ -105,26 +105,25 @@ def list_links(
     from profile_service.link_documents import link_document
     from profile_service.links import Links
 
-    with error_handler():
-        settings = settings_of(context)
-        ensure_keyring(settings)
-        pinned = wiring.snapshot_to_read_by(settings)
-        types = {attribute.path: attribute.shown_type for attribute in pinned.snapshot.attributes}
-        query, cursor = parse_query(words or [], types.get), None
-        with wiring.opened_to_read(settings) as resources:
-            reader = wiring.profile_reader(settings, resources, pinned)
-            links = Links(resources.store, reader)
-            while True:
-                page = reader.search(query, _PAGE, cursor)
-                for found in (
-                    each for profile in page.profiles for each in links.explain(Identifier.parse(profile.id))
-                ):
-                    for link in found.accepted:
-                        if kind is None or kind in (each.type for each in link.pair):
-                            print_json(link_document(link))
-                cursor = page.cursor
-                if cursor is None:
-                    break
+    settings = settings_of(context)
+    ensure_keyring(settings)
+    pinned = wiring.snapshot_to_read_by(settings)
+    types = {attribute.path: attribute.shown_type for attribute in pinned.snapshot.attributes}
+    query, cursor = parse_query(words or [], types.get), None
+    with wiring.opened_to_read(settings) as resources:
+        reader = wiring.profile_reader(settings, resources, pinned)
+        links = Links(resources.store, reader)
+        while True:
+            page = reader.search(query, _PAGE, cursor)
+            for found in (
+                each for profile in page.profiles for each in links.explain(Identifier.parse(profile.id))
+            ):
+                for link in found.accepted:
+                    if kind is None or kind in (each.type for each in link.pair):
+                        print_json(link_document(link))
+            cursor = page.cursor
+            if cursor is None:
+                break
 
 
 def deciding(decision: str) -> Callable[..., None]:
@@ -197,17 +196,16 @@ def history(
 
     if identifier is not None and after:
         raise typer.BadParameter("--after is for all changes: leave the identifier out")
-    with error_handler():
-        settings = settings_of(context)
-        ensure_keyring(settings)
-        with wiring.opened_to_read(settings) as resources:
-            reader = wiring.profile_reader(settings, resources)
-            found = History(resources.store, reader.names.identifier)
-            if identifier is None:
-                print_moves(found.moves(after))
-            else:
-                known = _known(Links(resources.store, reader), identifier, "IDENTIFIER")
-                print_periods(str(known.identifier), found.periods(known.carriers), as_json)
+    settings = settings_of(context)
+    ensure_keyring(settings)
+    with wiring.opened_to_read(settings) as resources:
+        reader = wiring.profile_reader(settings, resources)
+        found = History(resources.store, reader.names.identifier)
+        if identifier is None:
+            print_moves(found.moves(after))
+        else:
+            known = _known(Links(resources.store, reader), identifier, "IDENTIFIER")
+            print_periods(str(known.identifier), found.periods(known.carriers), as_json)
 
 
 def explain(
@@ -230,7 +228,7 @@ def explain(
 
     if (one is None) != (other is None):
         raise typer.BadParameter("give A and B, or neither")
-    with error_handler(), _opened(settings_of(context)) as links:
+    with _opened(settings_of(context)) as links:
         found = _explained(links, profile)
         ends, stored = None, None
         if one is not None and other is not None:
@@ -293,31 +291,30 @@ def decide(
     one, other = given
     if (file is None) == (one is None or other is None) or (file is not None and one is not None):
         raise typer.BadParameter("give A and B, or --file")
-    with error_handler():
-        settings = settings_of(context)
-        ensure_keyring(settings)
-        words = [("A", "B", one or "", other or "")] if file is None else list(_pairs(file))
-        with wiring.opened(settings) as resources:
-            wiring.require_own_keyring(settings, resources, notes=not dry_run)
-            links = Links(resources.store, wiring.profile_reader(settings, resources))
-            pairs = []
-            for first, second, low, high in words:
-                pair = _known(links, low, first), _known(links, high, second)
-                if pair[0].identifier == pair[1].identifier:
-                    raise QueryError(f"{first} and {second} are the same identifier")
-                pairs.append(pair)
-            now = time.time_ns() // 1_000_000
-            change = links.decide(pairs, Decision(decision), now, origin.who, origin.why)
-            if not dry_run:
-                # Also without a pin, as after a crash between the two writes of the command that took it back.
-                links.keep(change)
-            if change.pins:
-                print_change(links, change, dry_run, as_json)
-            if not dry_run:
-                _project(lambda: resources.projection(lambda: wiring.index_rules(settings)), change)
-        if not change.pins:
-            print("there is no pin to take back", file=sys.stderr)
-            raise typer.Exit(Exit.NOT_FOUND)
+    settings = settings_of(context)
+    ensure_keyring(settings)
+    words = [("A", "B", one or "", other or "")] if file is None else list(_pairs(file))
+    with wiring.opened(settings) as resources:
+        wiring.require_own_keyring(settings, resources, notes=not dry_run)
+        links = Links(resources.store, wiring.profile_reader(settings, resources))
+        pairs = []
+        for first, second, low, high in words:
+            pair = _known(links, low, first), _known(links, high, second)
+            if pair[0].identifier == pair[1].identifier:
+                raise QueryError(f"{first} and {second} are the same identifier")
+            pairs.append(pair)
+        now = time.time_ns() // 1_000_000
+        change = links.decide(pairs, Decision(decision), now, origin.who, origin.why)
+        if not dry_run:
+            # Also without a pin, as after a crash between the two writes of the command that took it back.
+            links.keep(change)
+        if change.pins:
+            print_change(links, change, dry_run, as_json)
+        if not dry_run:
+            _project(lambda: resources.projection(lambda: wiring.index_rules(settings)), change)
+    if not change.pins:
+        print("there is no pin to take back", file=sys.stderr)
+        raise typer.Exit(Exit.NOT_FOUND)
 
 
 def _project(projection: Callable[[], Projection], change: PinChange) -> None:

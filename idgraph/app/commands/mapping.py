@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from idgraph.app.commands.context import settings_of
-from idgraph.app.exits import Exit, error_handler
+from idgraph.app.exits import Exit
 from idgraph.app.terminal import escape_control_chars, json_writer, print_json, report_warnings
 from idgraph.model import canonical
 from idgraph.model.errors import ConfigError, TransformError
@@ -56,17 +56,16 @@ def map_payloads(
 
     if (reveal_values or as_json) and not trace:
         raise typer.BadParameter("--reveal-values and --json belong to --trace")
-    with error_handler():
-        operations = read_operations(spec)
-        lines = read_payloads(None if file == Path("-") else file, operations.definition is not None)
-        if trace:
-            bad = sum(_traced(operations, lines, reveal_values, as_json))
-        else:
-            bad = sum(_mapped(operations, lines))
-        sys.stdout.flush()
-        if bad:
-            print(f"{bad} line{'s' if bad > 1 else ''} could not be mapped", file=sys.stderr)
-            raise typer.Exit(Exit.FAILED)
+    operations = read_operations(spec)
+    lines = read_payloads(None if file == Path("-") else file, operations.definition is not None)
+    if trace:
+        bad = sum(_traced(operations, lines, reveal_values, as_json))
+    else:
+        bad = sum(_mapped(operations, lines))
+    sys.stdout.flush()
+    if bad:
+        print(f"{bad} line{'s' if bad > 1 else ''} could not be mapped", file=sys.stderr)
+        raise typer.Exit(Exit.FAILED)
 
 
 def _mapped(spec: SpecOperations, lines: Iterable[PayloadLine]) -> Iterator[bool]:
@@ -141,8 +140,7 @@ def check(
     from metadata_service.documents.problems import DocumentError
     from metadata_service.documents.reading import check_document
 
-    with error_handler():
-        sources = settings_of(context).event_sources()
+    sources = settings_of(context).event_sources()
     worst = 0
     for file in files:
         problems: list[dict[str, Any]] = []

@@ -9,8 +9,6 @@ from typing import Annotated
 
 import typer
 
-from idgraph.app.exits import error_handler
-
 
 def package(
     target: Annotated[Path, typer.Argument(help="File to write: .tar.gz, .tgz or .tar.")],
@@ -24,11 +22,8 @@ def package(
     Set it as `\[spark] archive`. It fits machines with this system and processor, this minor version of Python,
     and Spark of this PySpark's version. It has no configuration and no keys. Build it again after each upgrade.
     """
-    with error_handler():
-        from idgraph.app.package import write_archive
+    from idgraph.app.package import write_archive
 
-        size = write_archive(target, include or ())
-        version = ".".join(map(str, sys.version_info[:2]))
-        print(
-            f"{target}: {size / 1e6:,.0f} MB for Python {version} on {platform.system()} {platform.machine()}"
-        )
+    size = write_archive(target, include or ())
+    version = ".".join(map(str, sys.version_info[:2]))
+    print(f"{target}: {size / 1e6:,.0f} MB for Python {version} on {platform.system()} {platform.machine()}")

@@ -13,7 +13,7 @@ import typer
 from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring
 from idgraph.app.commands.context import TYPE_VALUE, JobWho, JobWhy, from_stdin, origin_of, settings_of
-from idgraph.app.exits import Exit, error_handler
+from idgraph.app.exits import Exit
 from idgraph.app.terminal import (
     console,
     counted,
@@ -55,26 +55,25 @@ def lookup(
     """
     from idgraph.model.identifiers import Identifier
 
-    with error_handler():
-        settings = settings_of(context)
-        ensure_keyring(settings)
-        try:
-            wanted = Identifier.parse(identifier)
-        except ValueError as error:
-            raise QueryError(str(error)) from None
-        with wiring.opened_to_read(settings) as resources:
-            pinned = wiring.snapshot_to_read_by(settings)
-            reader = wiring.profile_reader(settings, resources, pinned)
-            found = reader.lookup(wanted, reveal)
-            if not found:
-                # With another keyring nobody is found, which is no answer.
-                wiring.require_own_keyring(settings, resources, notes=False)
-        _show(found, as_json)
-        _report_exceptions(reader)
+    settings = settings_of(context)
+    ensure_keyring(settings)
+    try:
+        wanted = Identifier.parse(identifier)
+    except ValueError as error:
+        raise QueryError(str(error)) from None
+    with wiring.opened_to_read(settings) as resources:
+        pinned = wiring.snapshot_to_read_by(settings)
+        reader = wiring.profile_reader(settings, resources, pinned)
+        found = reader.lookup(wanted, reveal)
         if not found:
-            types = {place.type for spec in pinned.snapshot.specs for place in spec.identifiers}
-            print(f"no profile has this identifier{_hint_of_type(wanted.type, types)}", file=sys.stderr)
-            raise typer.Exit(Exit.NOT_FOUND)
+            # With another keyring nobody is found, which is no answer.
+            wiring.require_own_keyring(settings, resources, notes=False)
+    _show(found, as_json)
+    _report_exceptions(reader)
+    if not found:
+        types = {place.type for spec in pinned.snapshot.specs for place in spec.identifiers}
+        print(f"no profile has this identifier{_hint_of_type(wanted.type, types)}", file=sys.stderr)
+        raise typer.Exit(Exit.NOT_FOUND)
 
 
 def search(
@@ -118,40 +117,39 @@ def search(
     """
     from idgraph.model.query_language import nearest, parse_query, warnings
 
-    with error_handler():
-        settings = settings_of(context)
-        ensure_keyring(settings)
-        pinned = wiring.snapshot_to_read_by(settings)
-        types = {attribute.path: attribute.shown_type for attribute in pinned.snapshot.attributes}
-        query = parse_query(words or [], types.get)
-        order = None if sort is None else Order(sort.removeprefix("-"), sort.startswith("-"))
-        with wiring.opened_to_read(settings) as resources:
-            reader = wiring.profile_reader(settings, resources, pinned)
-            total = reader.count(query)
-            said = list(warnings(query, types, reader.found_type))
-            said += [
-                f"no attribute is called {path}; {nearest(path, types)}"
-                for path in (*(facet or ()), *((order.path,) if order else ()))
-                if path not in types and reader.found_type(path) is None
-            ]
-            if not total:
-                wiring.require_own_keyring(settings, resources, notes=False)
-                said += _hints_of_loss(resources)
-            summary: dict[str, Any] = {"total": total}
-            page = None
-            if facet:
-                summary["facets"] = {path: reader.facets(query, path, limit or 10) for path in facet}
-            elif not count:
-                page = reader.search(query, limit or 5, cursor, reveal, order)
-                summary |= {"profiles": len(page.profiles), "cursor": page.cursor}
-        summary["warnings"] = said
-        if page is not None:
-            _show(page.profiles, as_json)
-        if as_json:
-            _print_summary(summary, is_answer=page is None)
-        else:
-            _show_summary(summary)
-        _report_exceptions(reader)
+    settings = settings_of(context)
+    ensure_keyring(settings)
+    pinned = wiring.snapshot_to_read_by(settings)
+    types = {attribute.path: attribute.shown_type for attribute in pinned.snapshot.attributes}
+    query = parse_query(words or [], types.get)
+    order = None if sort is None else Order(sort.removeprefix("-"), sort.startswith("-"))
+    with wiring.opened_to_read(settings) as resources:
+        reader = wiring.profile_reader(settings, resources, pinned)
+        total = reader.count(query)
+        said = list(warnings(query, types, reader.found_type))
+        said += [
+            f"no attribute is called {path}; {nearest(path, types)}"
+            for path in (*(facet or ()), *((order.path,) if order else ()))
+            if path not in types and reader.found_type(path) is None
+        ]
+        if not total:
+            wiring.require_own_keyring(settings, resources, notes=False)
+            said += _hints_of_loss(resources)
+        summary: dict[str, Any] = {"total": total}
+        page = None
+        if facet:
+            summary["facets"] = {path: reader.facets(query, path, limit or 10) for path in facet}
+        elif not count:
+            page = reader.search(query, limit or 5, cursor, reveal, order)
+            summary |= {"profiles": len(page.profiles), "cursor": page.cursor}
+    summary["warnings"] = said
+    if page is not None:
+        _show(page.profiles, as_json)
+    if as_json:
+        _print_summary(summary, is_answer=page is None)
+    else:
+        _show_summary(summary)
+    _report_exceptions(reader)
 
 
 def _print_summary(summary: dict[str, Any], is_answer: bool) -> None:
@@ -226,45 +224,44 @@ def export(
     from idgraph.app.jobs.view import showing
     from idgraph.jobs.export_file import Export, require_export, require_place, write_export
 
-    with error_handler():
-        settings = settings_of(context)
-        ensure_keyring(settings)
-        if form is Form.PARQUET:
-            if output is None or provenance or fragments:
-                raise ConfigError("--format parquet needs --output, and has no --provenance and --fragments")
-            require_place(output)
-        elif partition is not None or columns is not None:
-            raise ConfigError("--partition and --columns are of --format parquet")
-        elif output is not None:
-            require_export(output)
-        with wiring.opened(settings) as resources, wiring.job_runner(settings) as runner:
-            reader = wiring.profile_reader(settings, resources).with_clearance(clearance)
-            options: dict[str, Any] = {
-                "provenance": provenance,
-                "reveal": reveal,
-                "fragments": fragments,
-            }
-            options |= {"format": form, "segment": segment, "clearance": clearance}
-            if fragments:
-                job = Export(resources.store.count(), output, options, "fragment")
+    settings = settings_of(context)
+    ensure_keyring(settings)
+    if form is Form.PARQUET:
+        if output is None or provenance or fragments:
+            raise ConfigError("--format parquet needs --output, and has no --provenance and --fragments")
+        require_place(output)
+    elif partition is not None or columns is not None:
+        raise ConfigError("--partition and --columns are of --format parquet")
+    elif output is not None:
+        require_export(output)
+    with wiring.opened(settings) as resources, wiring.job_runner(settings) as runner:
+        reader = wiring.profile_reader(settings, resources).with_clearance(clearance)
+        options: dict[str, Any] = {
+            "provenance": provenance,
+            "reveal": reveal,
+            "fragments": fragments,
+        }
+        options |= {"format": form, "segment": segment, "clearance": clearance}
+        if fragments:
+            job = Export(resources.store.count(), output, options, "fragment")
+        else:
+            job = Export(expected(resources.index), output, options)
+        found = reader.scan(reveal, fragments) if segment is None else members(reader, segment, reveal)
+        with runner.started(job, origin_of(who, why)) as run:
+            if output is None:
+                write = json_writer()
+                for profile in job.counted(run, found, lambda _: None):
+                    write(line_of(profile, provenance))
+                sys.stdout.flush()
             else:
-                job = Export(expected(resources.index), output, options)
-            found = reader.scan(reveal, fragments) if segment is None else members(reader, segment, reveal)
-            with runner.started(job, origin_of(who, why)) as run:
-                if output is None:
-                    write = json_writer()
-                    for profile in job.counted(run, found, lambda _: None):
-                        write(line_of(profile, provenance))
-                    sys.stdout.flush()
-                else:
-                    with showing() as show:
-                        show(run)
-                        shown = job.counted(run, found, show)
-                        if form is Form.PARQUET:
-                            write_parquet_folder(output, shown, reader, columns, partition)
-                        else:
-                            write_export(output, (line_of(each, provenance) for each in shown))
-            _report_exceptions(reader)
+                with showing() as show:
+                    show(run)
+                    shown = job.counted(run, found, show)
+                    if form is Form.PARQUET:
+                        write_parquet_folder(output, shown, reader, columns, partition)
+                    else:
+                        write_export(output, (line_of(each, provenance) for each in shown))
+        _report_exceptions(reader)
 
 
 def _report_exceptions(reader: ProfileReader) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from idgraph.app.commands.context import Again, JobWho, JobWhy, Json, Rate, origin_of, settings_of
-from idgraph.app.exits import Exit, error_handler
+from idgraph.app.exits import Exit
 from idgraph.app.observation.json_logs import say
 from idgraph.app.terminal import counted, escape_control_chars, print_json, print_table
 
@@ -33,16 +33,15 @@ def reconcile(
     from idgraph.app.jobs.view import run_shown
     from idgraph.jobs.reconcile import PAGE
 
-    with error_handler():
-        page = min(PAGE, rate or PAGE)
-        with reconciling(settings_of(context), repair, page) as (runner, job):
-            done = run_shown(runner, job, origin_of(who, why), again, rate)
-        if as_json:
-            print_json(_described(done))
-        else:
-            _show_report(done, repair)
-        if done.counts["left"]:
-            raise typer.Exit(Exit.DRIFT)
+    page = min(PAGE, rate or PAGE)
+    with reconciling(settings_of(context), repair, page) as (runner, job):
+        done = run_shown(runner, job, origin_of(who, why), again, rate)
+    if as_json:
+        print_json(_described(done))
+    else:
+        _show_report(done, repair)
+    if done.counts["left"]:
+        raise typer.Exit(Exit.DRIFT)
 
 
 def _described(done: Progress) -> dict[str, Any]:

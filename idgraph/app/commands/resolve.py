@@ -12,7 +12,7 @@ import typer
 from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring
 from idgraph.app.commands.context import JobWho, JobWhy, Json, origin_of, settings_of
-from idgraph.app.exits import Exit, error_handler
+from idgraph.app.exits import Exit
 from idgraph.app.observation.json_logs import say
 from idgraph.app.terminal import counted, escape_control_chars, print_json
 
@@ -55,37 +55,36 @@ def resolve(
     from ingestion.stages.resolve import BEGINNING
     from transforms.privacy.protected_names import StoredNames
 
-    with error_handler():
-        settings = settings_of(context)
-        ensure_keyring(settings)
-        if output is not None:
-            require_export(output, BEGINNING)
-        wiring.prepare_directory(settings)
-        with wiring.opened(settings) as resources, wiring.job_runner(settings) as runner:
-            wiring.require_own_keyring(settings, resources, notes=False)
-            snapshot = wiring.snapshot_to_read_by(settings).snapshot
-            names = StoredNames(snapshot, resources.blind_index)
-            job = ResolveAll(resources.store, resources.index, names.identifier, check, rebuild)
-            with runner.started(job, origin_of(who, why)) as run, showing() as show:
-                show(run)
-                with _profiles(settings, resources, snapshot, rebuild) as profiles:
-                    lines = job.lines(run, profiles, show)
-                    if output is None:
-                        for _ in lines:
-                            pass
-                    else:
-                        write_export(output, lines)
-            _show_report(run.progress, check, as_json)
-            differs = bool(run.progress.counts["misplaced"] or run.progress.counts["documents"])
-            if differs and not check:
-                say("the projection corrects them")
-                rules = wiring.index_rules(settings)
-                left = resources.projection(lambda: rules).sweep().left()
-                differs = left > 0
-                if left:
-                    say(f"the index has not taken {counted(left, 'fragment')}: the outbox keeps them")
-        if differs:
-            raise typer.Exit(Exit.FAILED)
+    settings = settings_of(context)
+    ensure_keyring(settings)
+    if output is not None:
+        require_export(output, BEGINNING)
+    wiring.prepare_directory(settings)
+    with wiring.opened(settings) as resources, wiring.job_runner(settings) as runner:
+        wiring.require_own_keyring(settings, resources, notes=False)
+        snapshot = wiring.snapshot_to_read_by(settings).snapshot
+        names = StoredNames(snapshot, resources.blind_index)
+        job = ResolveAll(resources.store, resources.index, names.identifier, check, rebuild)
+        with runner.started(job, origin_of(who, why)) as run, showing() as show:
+            show(run)
+            with _profiles(settings, resources, snapshot, rebuild) as profiles:
+                lines = job.lines(run, profiles, show)
+                if output is None:
+                    for _ in lines:
+                        pass
+                else:
+                    write_export(output, lines)
+        _show_report(run.progress, check, as_json)
+        differs = bool(run.progress.counts["misplaced"] or run.progress.counts["documents"])
+        if differs and not check:
+            say("the projection corrects them")
+            rules = wiring.index_rules(settings)
+            left = resources.projection(lambda: rules).sweep().left()
+            differs = left > 0
+            if left:
+                say(f"the index has not taken {counted(left, 'fragment')}: the outbox keeps them")
+    if differs:
+        raise typer.Exit(Exit.FAILED)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import typer
 
 from idgraph.app import wiring
 from idgraph.app.commands.context import JobWho, JobWhy, Json, Why, origin_of, settings_of
-from idgraph.app.exits import Exit, error_handler
+from idgraph.app.exits import Exit
 from idgraph.app.observation.json_logs import say
 from idgraph.app.terminal import (
     counted,
@@ -43,7 +43,7 @@ def show_rules(
     from idgraph.model.identity_rules import DEFAULT_RULES
     from idgraph.model.records import RulesRecord
 
-    with error_handler(), wiring.metadata_client(settings_of(context)) as client:
+    with wiring.metadata_client(settings_of(context)) as client:
         found = client.get_rules(version) if version != 0 else RulesRecord(version=0, document=DEFAULT_RULES)
         if as_json:
             print_json(found.model_dump(mode="json", exclude_unset=True))
@@ -60,19 +60,18 @@ def check_rules(file: RulesFile, as_json: Json = False) -> None:
     from idgraph.app.identity_documents import read_rules
     from metadata_service.documents.problems import DocumentError
 
-    with error_handler():
-        try:
-            read_rules(file)
-        except DocumentError as error:
-            if not as_json:
-                raise
-            problems = [each._asdict() for each in error.problems]
-            print_json({"file": str(file), "ok": False, "problems": problems})
-            raise typer.Exit(Exit.FAILED) from None
-        if as_json:
-            print_json({"file": str(file), "ok": True, "problems": []})
-        else:
-            print(f"{file}: ok")
+    try:
+        read_rules(file)
+    except DocumentError as error:
+        if not as_json:
+            raise
+        problems = [each._asdict() for each in error.problems]
+        print_json({"file": str(file), "ok": False, "problems": problems})
+        raise typer.Exit(Exit.FAILED) from None
+    if as_json:
+        print_json({"file": str(file), "ok": True, "problems": []})
+    else:
+        print(f"{file}: ok")
 
 
 @commands.command("apply")
@@ -84,26 +83,25 @@ def apply_rules(context: typer.Context, file: RulesFile, reason: Why = "", as_js
     from idgraph.app.identity_documents import read_rules
     from metadata_service.documents.reading import refused_by_service
 
-    with error_handler():
-        rules = read_rules(file)
-        with wiring.metadata_client(settings_of(context)) as client:
-            before = client.get_rules()
-            try:
-                saved = client.put_rules(rules, reason)
-            except RefusedError as error:
-                if error.problem is None or file == Path("-"):
-                    raise
-                raise refused_by_service(file, error.problem) from None
-        is_new = saved.version > before.version
-        if as_json:
-            print_json({"version": saved.version, "saved": is_new})
-        else:
-            print(f"identity rules: version {saved.version} {'saved' if is_new else 'unchanged'}")
-        if is_new:
-            say(
-                "search follows while a flow runs; without one, run `idgraph resolve`. What is normalised or blocked in "
-                "another way now holds for later events"
-            )
+    rules = read_rules(file)
+    with wiring.metadata_client(settings_of(context)) as client:
+        before = client.get_rules()
+        try:
+            saved = client.put_rules(rules, reason)
+        except RefusedError as error:
+            if error.problem is None or file == Path("-"):
+                raise
+            raise refused_by_service(file, error.problem) from None
+    is_new = saved.version > before.version
+    if as_json:
+        print_json({"version": saved.version, "saved": is_new})
+    else:
+        print(f"identity rules: version {saved.version} {'saved' if is_new else 'unchanged'}")
+    if is_new:
+        say(
+            "search follows while a flow runs; without one, run `idgraph resolve`. What is normalised or blocked in "
+            "another way now holds for later events"
+        )
 
 
 @commands.command("preview")
@@ -129,13 +127,12 @@ def preview_rules(
     from idgraph.app.jobs.rules_preview import previewing, print_preview
     from idgraph.app.jobs.view import run_shown
 
-    with error_handler():
-        rules = read_rules(file)
-        with previewing(settings_of(context), rules, sample) as (runner, job, notes):
-            for note in notes:
-                say(note)
-            done = run_shown(runner, job, origin_of(who, why))
-        print_preview(job, done, as_json)
+    rules = read_rules(file)
+    with previewing(settings_of(context), rules, sample) as (runner, job, notes):
+        for note in notes:
+            say(note)
+        done = run_shown(runner, job, origin_of(who, why))
+    print_preview(job, done, as_json)
 
 
 @commands.command("try")
@@ -183,33 +180,32 @@ def try_rules(
         )
     if [rules, *files].count(Path("-")) > 1:
         raise typer.BadParameter("only one file can be standard input")
-    with error_handler():
-        case, warnings = read_case(rules)
-        report_warnings(rules, warnings)
-        ready = Rules(case.rules)
-        given = [Trial(seen_events(ready, case.events), list(case.pins), [])]
-        for number, events_file in enumerate(files):
-            file = None if events_file == Path("-") else events_file
-            if specs:
-                found = _source(context, specs[number], sources[number] if sources else None)
-                given.append(read_records(ready, file, specs[number], found))
-            else:
-                given.append(read_events(ready, file))
-        seen = [event for each in given for event in each.events]
-        resolution = resolve_seen(ready, seen, [pin for each in given for pin in each.pins])
-        if as_json:
-            _print_json(resolution)
+    case, warnings = read_case(rules)
+    report_warnings(rules, warnings)
+    ready = Rules(case.rules)
+    given = [Trial(seen_events(ready, case.events), list(case.pins), [])]
+    for number, events_file in enumerate(files):
+        file = None if events_file == Path("-") else events_file
+        if specs:
+            found = _source(context, specs[number], sources[number] if sources else None)
+            given.append(read_records(ready, file, specs[number], found))
         else:
-            _print_text(resolution)
-        mistakes = [
-            f"{events_file}: {mistake}"
-            for events_file, each in zip(files, given[1:], strict=True)
-            for mistake in each.mistakes
-        ]
-        for mistake in mistakes:
-            print(escape_control_chars(mistake), file=sys.stderr)
-        if mistakes:
-            raise typer.Exit(Exit.FAILED)
+            given.append(read_events(ready, file))
+    seen = [event for each in given for event in each.events]
+    resolution = resolve_seen(ready, seen, [pin for each in given for pin in each.pins])
+    if as_json:
+        _print_json(resolution)
+    else:
+        _print_text(resolution)
+    mistakes = [
+        f"{events_file}: {mistake}"
+        for events_file, each in zip(files, given[1:], strict=True)
+        for mistake in each.mistakes
+    ]
+    for mistake in mistakes:
+        print(escape_control_chars(mistake), file=sys.stderr)
+    if mistakes:
+        raise typer.Exit(Exit.FAILED)
 
 
 def _source(context: typer.Context, spec: Path, name: str | None) -> FileSource | None:

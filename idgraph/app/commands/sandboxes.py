@@ -9,7 +9,7 @@ import typer
 
 from idgraph.app import wiring
 from idgraph.app.commands.context import DryRun, Json, Why, Yes, settings_of
-from idgraph.app.exits import Exit, error_handler
+from idgraph.app.exits import Exit
 from idgraph.app.terminal import confirmed, print_json, print_listing, print_table
 from idgraph.model.errors import NotFoundError, QueryError
 
@@ -36,19 +36,18 @@ def create(
     reason: Why = "",
 ) -> None:
     """Copy what production has in force: specs, attributes, rules, views and segments; no people, tokens or profiles."""
-    with error_handler():
-        settings = settings_of(context)
-        with wiring.metadata_client(settings, COPY_SECONDS) as client:
-            record = client.create_sandbox(name, reason)
-        print(f"sandbox {name}: a copy of snapshot {record.snapshot_version}")
-        print(f"idgraph --sandbox {name} serve metadata   then, beside it:")
-        print(f"idgraph --sandbox {name} specs apply FILE ; idgraph --sandbox {name} run")
+    settings = settings_of(context)
+    with wiring.metadata_client(settings, COPY_SECONDS) as client:
+        record = client.create_sandbox(name, reason)
+    print(f"sandbox {name}: a copy of snapshot {record.snapshot_version}")
+    print(f"idgraph --sandbox {name} serve metadata   then, beside it:")
+    print(f"idgraph --sandbox {name} specs apply FILE ; idgraph --sandbox {name} run")
 
 
 @commands.command("list")
 def list_sandboxes(context: typer.Context, as_json: Json = False) -> None:
     """List sandboxes by name."""
-    with error_handler(), wiring.metadata_client(settings_of(context)) as client:
+    with wiring.metadata_client(settings_of(context)) as client:
         columns = {
             "name": lambda each: each.name,
             "made": lambda each: f"{each.at:%Y-%m-%d %H:%M}",
@@ -62,23 +61,22 @@ def list_sandboxes(context: typer.Context, as_json: Json = False) -> None:
 @commands.command()
 def compare(context: typer.Context, name: Name, as_json: Json = False) -> None:
     """Show what was edited in the sandbox or in production since the copy, and differs; where both have profiles, how many."""
-    with error_handler():
-        settings = settings_of(context)
-        with wiring.metadata_client(settings) as client:
-            _require(client, name)
-            found = client.compare_sandbox(name)
-        if as_json:
-            print_json(found.model_dump(mode="json"))
-            return
-        version = found.sandbox.snapshot_version
-        print(f"{name}, a copy of snapshot {version}; production has snapshot {found.production_version}")
-        print_table(("kind", "name", "state", "weakens"), [_row(each) for each in found.items])
-        rows = [(side, *map(str, counts)) for side, counts in _counts(settings, name).items()]
-        print_table(("", "persons", "fragments", "dead letters"), rows)
-        for each in found.items:
-            for side, document in (("production", each.production), ("sandbox", each.sandbox)):
-                if each.state == "conflict":
-                    print(f"{each.item} in {side}: {json.dumps(document)}")
+    settings = settings_of(context)
+    with wiring.metadata_client(settings) as client:
+        _require(client, name)
+        found = client.compare_sandbox(name)
+    if as_json:
+        print_json(found.model_dump(mode="json"))
+        return
+    version = found.sandbox.snapshot_version
+    print(f"{name}, a copy of snapshot {version}; production has snapshot {found.production_version}")
+    print_table(("kind", "name", "state", "weakens"), [_row(each) for each in found.items])
+    rows = [(side, *map(str, counts)) for side, counts in _counts(settings, name).items()]
+    print_table(("", "persons", "fragments", "dead letters"), rows)
+    for each in found.items:
+        for side, document in (("production", each.production), ("sandbox", each.sandbox)):
+            if each.state == "conflict":
+                print(f"{each.item} in {side}: {json.dumps(document)}")
 
 
 @commands.command()
@@ -102,22 +100,21 @@ def promote(
     """
     from idgraph.model.sandboxes import SandboxPromotion
 
-    with error_handler():
-        wanted = SandboxPromotion(
-            items=[_item(each) for each in items] if items else None, reason=reason, dry_run=dry_run
-        )
-        with wiring.metadata_client(settings_of(context)) as client:
-            _require(client, name)
-            done = client.promote_sandbox(name, wanted)
-        columns = {
-            "kind": lambda each: each.kind,
-            "name": lambda each: each.name,
-            "outcome": lambda each: each.outcome,
-            "": lambda each: each.detail,
-        }
-        print_listing(done, as_json, columns)
-        if any(each.outcome == "refused" for each in done):
-            raise typer.Exit(Exit.FAILED)
+    wanted = SandboxPromotion(
+        items=[_item(each) for each in items] if items else None, reason=reason, dry_run=dry_run
+    )
+    with wiring.metadata_client(settings_of(context)) as client:
+        _require(client, name)
+        done = client.promote_sandbox(name, wanted)
+    columns = {
+        "kind": lambda each: each.kind,
+        "name": lambda each: each.name,
+        "outcome": lambda each: each.outcome,
+        "": lambda each: each.detail,
+    }
+    print_listing(done, as_json, columns)
+    if any(each.outcome == "refused" for each in done):
+        raise typer.Exit(Exit.FAILED)
 
 
 @commands.command()
@@ -128,7 +125,7 @@ def delete(
     yes: Yes = False,
 ) -> None:
     """Remove a sandbox with all its profiles, keys first. Stop what runs there before."""
-    with error_handler(), wiring.metadata_client(settings_of(context)) as client:
+    with wiring.metadata_client(settings_of(context)) as client:
         _require(client, name)
         if not yes and not confirmed(f"delete {name} with all its profiles?"):
             print("nothing was deleted")

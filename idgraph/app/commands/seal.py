@@ -11,7 +11,7 @@ import typer
 from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring
 from idgraph.app.commands.context import DryRun, JobWho, JobWhy, Json, Rate, origin_of, settings_of
-from idgraph.app.exits import Exit, error_handler
+from idgraph.app.exits import Exit
 from idgraph.app.observation.json_logs import say
 from idgraph.app.terminal import counted, escape_control_chars, print_json, print_table
 from idgraph.model.errors import ConfigError, MetadataError
@@ -44,42 +44,41 @@ def seal(
     from idgraph.model.jobs import Progress
     from transforms.spec.mapping import CompiledSnapshot
 
-    with error_handler():
-        settings = settings_of(context)
-        if list_names is not None and list_names.exists():
-            raise ConfigError(f"{list_names}: the file exists and is not replaced; name a new file")
-        ensure_keyring(settings)
-        pinned = wiring.newest_snapshot(settings)
-        if pinned is None:
-            raise MetadataError("sealing needs a metadata snapshot: start the metadata service")
-        with wiring.opened(settings) as resources, wiring.job_runner(settings) as runner:
-            wiring.require_own_keyring(settings, resources, notes=not dry_run)
-            readable: list[bytes] = []
-            sealing = StoredSealing(
-                resources,
-                CompiledSnapshot(pinned.snapshot),
-                on_readable=lambda name, kinds: readable.append(_line(name, kinds)) if list_names else None,
-            )
-            page = min(PAGE, rate) if rate else PAGE
-            if dry_run:
-                done = Progress()
-                for _ in sealing.preview(done, page):
-                    pass
-            else:
-                job = Reencryption(sealing, pinned.snapshot, resources.store, page=page)
-                done = run_shown(runner, job, origin_of(who, why), rate=rate)
-            if list_names is not None:
-                from idgraph.jobs.export_file import write_export
-
-                write_export(list_names, readable)
-        if as_json:
-            print_json(_described(done, pinned.snapshot.version))
+    settings = settings_of(context)
+    if list_names is not None and list_names.exists():
+        raise ConfigError(f"{list_names}: the file exists and is not replaced; name a new file")
+    ensure_keyring(settings)
+    pinned = wiring.newest_snapshot(settings)
+    if pinned is None:
+        raise MetadataError("sealing needs a metadata snapshot: start the metadata service")
+    with wiring.opened(settings) as resources, wiring.job_runner(settings) as runner:
+        wiring.require_own_keyring(settings, resources, notes=not dry_run)
+        readable: list[bytes] = []
+        sealing = StoredSealing(
+            resources,
+            CompiledSnapshot(pinned.snapshot),
+            on_readable=lambda name, kinds: readable.append(_line(name, kinds)) if list_names else None,
+        )
+        page = min(PAGE, rate) if rate else PAGE
+        if dry_run:
+            done = Progress()
+            for _ in sealing.preview(done, page):
+                pass
         else:
-            _show_report(done, dry_run)
-        _report_what_stays(done)
-        _report_which(done, list_names)
-        if not is_complete(done) or done.parts("readable"):
-            raise typer.Exit(Exit.FAILED)
+            job = Reencryption(sealing, pinned.snapshot, resources.store, page=page)
+            done = run_shown(runner, job, origin_of(who, why), rate=rate)
+        if list_names is not None:
+            from idgraph.jobs.export_file import write_export
+
+            write_export(list_names, readable)
+    if as_json:
+        print_json(_described(done, pinned.snapshot.version))
+    else:
+        _show_report(done, dry_run)
+    _report_what_stays(done)
+    _report_which(done, list_names)
+    if not is_complete(done) or done.parts("readable"):
+        raise typer.Exit(Exit.FAILED)
 
 
 def _line(fragment_id: str, kinds: set[str]) -> bytes:

@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from idgraph.app.commands.context import settings_of
-from idgraph.app.exits import error_handler
 
 commands = typer.Typer(no_args_is_help=True, help="Run one of the services.")
 
@@ -23,8 +22,7 @@ def serve_metadata(
     """Run the metadata service until Ctrl-C. The first start makes an admin token and prints its path."""
     from idgraph.app import metadata_server
 
-    with error_handler():
-        metadata_server.serve_here(settings_of(context), host, port)
+    metadata_server.serve_here(settings_of(context), host, port)
 
 
 @commands.command("profiles")
@@ -41,5 +39,4 @@ def serve_profiles(
     """
     from idgraph.app import profile_server
 
-    with error_handler():
-        profile_server.serve_here(settings_of(context), host, port)
+    profile_server.serve_here(settings_of(context), host, port)

@@ -11,7 +11,7 @@ import typer
 
 from idgraph.app import wiring
 from idgraph.app.commands.context import DryRun, Json, Why, settings_of
-from idgraph.app.exits import Exit, error_handler
+from idgraph.app.exits import Exit
 from idgraph.app.terminal import escape_control_chars, print_json, visible_lines
 from idgraph.model.errors import ApprovalNeededError, ConfigError, SpecError
 
@@ -149,7 +149,7 @@ def pull(context: typer.Context, folder: Folder, as_json: Json = False) -> None:
     """
     from metadata_service.documents.writing import spec_text
 
-    with error_handler(), wiring.metadata_client(settings_of(context)) as client:
+    with wiring.metadata_client(settings_of(context)) as client:
         folder.mkdir(parents=True, exist_ok=True)
         specs = _compared(folder, client)
         taken = [each for each in specs if each.state in ("only in the service", "changed in the service")]
@@ -165,7 +165,7 @@ def diff(context: typer.Context, folder: Folder, as_json: Json = False) -> None:
     """Show what differs between the service (-) and the folder (+). Exit code 1: something does."""
     from metadata_service.documents.writing import difference, spec_text
 
-    with error_handler(), wiring.metadata_client(settings_of(context)) as client:
+    with wiring.metadata_client(settings_of(context)) as client:
         specs = _compared(folder, client)
     _report(specs, as_json)
     signs = {"same": " ", "added": "+", "removed": "-"}
@@ -194,7 +194,7 @@ def push(
     from metadata_service.specs.cases import require_cases
 
     pushed: dict[str, FolderSpec] = {}
-    with error_handler(), wiring.metadata_client(settings_of(context)) as client:
+    with wiring.metadata_client(settings_of(context)) as client:
         specs = _compared(folder, client)
         mine = [
             (each, each.here) for each in specs if each.state in ("only here", "changed here") and each.here

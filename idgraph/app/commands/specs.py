@@ -12,7 +12,7 @@ import typer
 from idgraph.app import wiring
 from idgraph.app.commands import spec_folder
 from idgraph.app.commands.context import JobWho, JobWhy, Json, Why, origin_of, settings_of
-from idgraph.app.exits import Exit, error_handler
+from idgraph.app.exits import Exit
 from idgraph.app.terminal import (
     escape_control_chars,
     print_json,
@@ -55,33 +55,30 @@ def apply_specs(
         unknown_source,
     )
 
-    with error_handler():
-        sources = settings_of(context).event_sources()
-        definitions = [(file, read_definition(file)) for file in files]
-        with wiring.metadata_client(settings_of(context)) as client:
-            known = sources.names
-            if known and not sources.are_all and (answer := client.snapshot()) is not None:
-                known |= {each.source for each in answer.snapshot.attributes if each.source}
-            for file, definition in definitions:
-                report_warnings(file, locate_in(file, unknown_source(definition, known)))
-                before = client.get_spec(definition.name)
-                try:
-                    saved = client.put_spec(definition, reason, allow_failing_cases=allow_failing_cases)
-                except SpecError as error:
-                    raise refused_by_service(file, error) from None
-                is_new = before is None or saved.latest_version > before.latest_version
-                active = (
-                    f"version {saved.active_version} is active" if saved.active_version else "none is active"
-                )
-                print(
-                    f"{saved.name}: version {saved.latest_version} {'saved' if is_new else 'unchanged'}, {active}"
-                )
+    sources = settings_of(context).event_sources()
+    definitions = [(file, read_definition(file)) for file in files]
+    with wiring.metadata_client(settings_of(context)) as client:
+        known = sources.names
+        if known and not sources.are_all and (answer := client.snapshot()) is not None:
+            known |= {each.source for each in answer.snapshot.attributes if each.source}
+        for file, definition in definitions:
+            report_warnings(file, locate_in(file, unknown_source(definition, known)))
+            before = client.get_spec(definition.name)
+            try:
+                saved = client.put_spec(definition, reason, allow_failing_cases=allow_failing_cases)
+            except SpecError as error:
+                raise refused_by_service(file, error) from None
+            is_new = before is None or saved.latest_version > before.latest_version
+            active = f"version {saved.active_version} is active" if saved.active_version else "none is active"
+            print(
+                f"{saved.name}: version {saved.latest_version} {'saved' if is_new else 'unchanged'}, {active}"
+            )
 
 
 @commands.command("list")
 def list_specs(context: typer.Context, as_json: Json = False) -> None:
     """List the specs: latest and active version, source and event type."""
-    with error_handler(), wiring.metadata_client(settings_of(context)) as client:
+    with wiring.metadata_client(settings_of(context)) as client:
         found = client.list_specs()
         print_listing(found, as_json, _COLUMNS)
 
@@ -95,7 +92,7 @@ def show_spec(
     """Print a spec document as JSON, ready to edit and apply."""
     from transforms.spec.pointers import nearest
 
-    with error_handler(), wiring.metadata_client(settings_of(context)) as client:
+    with wiring.metadata_client(settings_of(context)) as client:
         summary = client.get_spec(name)
         document = (
             client.get_spec_version(name, version)
@@ -120,7 +117,7 @@ def show_health(context: typer.Context, as_json: Json = False) -> None:
 
     With --json: one object with `specs`, which name these fields, and `unmapped`.
     """
-    with error_handler(), wiring.metadata_client(settings_of(context)) as client:
+    with wiring.metadata_client(settings_of(context)) as client:
         specs, unmapped = client.spec_health()
         if as_json:
             print_json(
@@ -166,16 +163,15 @@ def preview_spec(
     from idgraph.app.jobs.view import run_shown
     from metadata_service.documents.reading import read_definition
 
-    with error_handler():
-        definition = read_definition(file)
-        with previewing(settings_of(context), definition, sample, reveal) as (runner, job):
-            run_shown(runner, job, origin_of(who, why))
-        if as_json:
-            print_json(spec_preview_document(job))
-        else:
-            print_preview(job)
-        if job.effect.is_harmful:
-            raise typer.Exit(Exit.FAILED)
+    definition = read_definition(file)
+    with previewing(settings_of(context), definition, sample, reveal) as (runner, job):
+        run_shown(runner, job, origin_of(who, why))
+    if as_json:
+        print_json(spec_preview_document(job))
+    else:
+        print_preview(job)
+    if job.effect.is_harmful:
+        raise typer.Exit(Exit.FAILED)
 
 
 @commands.command("activate")
@@ -187,7 +183,7 @@ def activate_spec(
     allow_failing_cases: spec_folder.Nevertheless = False,
 ) -> None:
     """Activate a version of a spec."""
-    with error_handler(), wiring.metadata_client(settings_of(context)) as client:
+    with wiring.metadata_client(settings_of(context)) as client:
         saved = client.activate(name, version, reason, allow_failing_cases)
         print(f"{name}: version {saved.active_version} is active")
 
@@ -195,7 +191,7 @@ def activate_spec(
 @commands.command("retire")
 def retire_spec(context: typer.Context, name: str, reason: Why = "") -> None:
     """Retire a spec. Events that only it mapped become dead letters, which can be replayed."""
-    with error_handler(), wiring.metadata_client(settings_of(context)) as client:
+    with wiring.metadata_client(settings_of(context)) as client:
         client.retire(name, None, reason)
         print(f"{name}: retired")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import typer
 
 from idgraph.app.commands.context import settings_of
-from idgraph.app.exits import error_handler
 
 commands = typer.Typer(no_args_is_help=True, help="The store of profiles and data keys.")
 
@@ -18,9 +17,8 @@ def create(context: typer.Context) -> None:
     """
     from idgraph.app.adapters import stores
 
-    with error_handler():
-        made = stores.create(settings_of(context))
-        for name in made:
-            print(f"created {name}")
-        if not made:
-            print("all tables exist")
+    made = stores.create(settings_of(context))
+    for name in made:
+        print(f"created {name}")
+    if not made:
+        print("all tables exist")

@@ -12,7 +12,6 @@ from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring
 from idgraph.app.commands.context import Json, settings_of
 from idgraph.app.commands.links import deciding
-from idgraph.app.exits import error_handler
 from idgraph.app.terminal import counted, escape_control_chars
 from idgraph.model import canonical
 
@@ -54,35 +53,30 @@ def find_suggestions(
     from idgraph.jobs.export_file import require_export, write_export
     from idgraph.jobs.suggestions import suggest
 
-    with error_handler():
-        if output is not None:
-            require_export(output, _BEGINNING)
-        settings = settings_of(context)
-        ensure_keyring(settings)
-        with wiring.opened_to_read(settings) as resources:
-            records = dict(compared_values(wiring.profile_reader(settings, resources), attributes))
-            found = suggest(records, attributes, [each.split(",") for each in block or ()], least_weight)
-            pins = resources.store.pins_of(
-                sorted({each.one for each in found} | {each.other for each in found})
-            )
-        decided = {frozenset((pin.low, pin.high)) for pin in pins if pin.decision != "none"}
-        found = [each for each in found if frozenset((each.one, each.other)) not in decided]
-        lines = [
-            canonical.encode(
-                {"pair": [each.one, each.other], "weight": each.weight, "parts": dict(each.parts)}
-            )
-            for each in found
-        ]
-        if output is not None:
-            write_export(output, (line + b"\n" for line in lines))
-        if as_json:
-            for line in lines:
-                print(line.decode())
-            return
-        for each in found:
-            parts = ", ".join(f"{path} {part:+.1f}" for path, part in each.parts.items())
-            print(escape_control_chars(f"{each.one} - {each.other}: {each.weight:.1f} ({parts})"))
-        print(counted(len(found), "suggestion"), file=sys.stderr)
+    if output is not None:
+        require_export(output, _BEGINNING)
+    settings = settings_of(context)
+    ensure_keyring(settings)
+    with wiring.opened_to_read(settings) as resources:
+        records = dict(compared_values(wiring.profile_reader(settings, resources), attributes))
+        found = suggest(records, attributes, [each.split(",") for each in block or ()], least_weight)
+        pins = resources.store.pins_of(sorted({each.one for each in found} | {each.other for each in found}))
+    decided = {frozenset((pin.low, pin.high)) for pin in pins if pin.decision != "none"}
+    found = [each for each in found if frozenset((each.one, each.other)) not in decided]
+    lines = [
+        canonical.encode({"pair": [each.one, each.other], "weight": each.weight, "parts": dict(each.parts)})
+        for each in found
+    ]
+    if output is not None:
+        write_export(output, (line + b"\n" for line in lines))
+    if as_json:
+        for line in lines:
+            print(line.decode())
+        return
+    for each in found:
+        parts = ", ".join(f"{path} {part:+.1f}" for path, part in each.parts.items())
+        print(escape_control_chars(f"{each.one} - {each.other}: {each.weight:.1f} ({parts})"))
+    print(counted(len(found), "suggestion"), file=sys.stderr)
 
 
 commands.command(

@@ -11,7 +11,6 @@ import typer
 
 from idgraph.app import wiring
 from idgraph.app.commands.context import Json, settings_of
-from idgraph.app.exits import error_handler
 from idgraph.app.terminal import print_records
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ def add(
     from idgraph.model.callers import Scope
     from metadata_service.storage.tokens import Role, create_token
 
-    with error_handler(), metadata_database(context) as database:
+    with metadata_database(context) as database:
         if role not in list(Role):
             raise typer.BadParameter(f"a role is one of {', '.join(Role)}")
         if unknown := set(scopes or ()) - set(Scope):
@@ -83,7 +82,7 @@ def list_tokens(context: typer.Context, as_json: Json = False) -> None:
     """List tokens by name, with role and dates; never the tokens themselves."""
     from metadata_service.storage.tokens import list_tokens as listed
 
-    with error_handler(), metadata_database(context) as database:
+    with metadata_database(context) as database:
         found = [token._asdict() for token in listed(database)]
         titles = ("name", "role", "clearance", "may_reveal", "scopes", "created", "expires", "revoked")
         print_records(found, titles, as_json)
@@ -94,7 +93,7 @@ def revoke(context: typer.Context, name: Name) -> None:
     """Revoke a token at once."""
     from metadata_service.storage.tokens import revoke_token
 
-    with error_handler(), metadata_database(context) as database:
+    with metadata_database(context) as database:
         revoke_token(database, name, wiring.local_user())
         print(f"the token of {name} is revoked")
 

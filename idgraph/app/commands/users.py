@@ -9,7 +9,6 @@ import typer
 from idgraph.app import wiring
 from idgraph.app.commands.context import Json
 from idgraph.app.commands.tokens import metadata_database
-from idgraph.app.exits import error_handler
 from idgraph.app.terminal import print_records
 
 commands = typer.Typer(no_args_is_help=True, help="Persons who sign in to the pages of the metadata service.")
@@ -36,7 +35,7 @@ def add(
 
     from metadata_service.storage.users import PersonRights, add_user
 
-    with error_handler(), metadata_database(context) as database:
+    with metadata_database(context) as database:
         stated = {"role": role, "clearance": clearance, "may_reveal": reveal, "scopes": scopes or []}
         try:
             rights = PersonRights.model_validate(stated)
@@ -54,7 +53,7 @@ def list_users(context: typer.Context, as_json: Json = False) -> None:
     from idgraph.web.cursors import PageRequest
     from metadata_service.storage.users import list_users as listed
 
-    with error_handler(), metadata_database(context) as database, database.read() as session:
+    with metadata_database(context) as database, database.read() as session:
         found = [each.model_dump(mode="json") for each in listed(session, PageRequest(None, 100_000)).items]
         titles = ("name", "role", "clearance", "may_reveal", "sign_in", "seen", "disabled", "is_locked")
         print_records(found, titles, as_json)
@@ -69,7 +68,7 @@ def disable(
     """Let nobody in by this account any more; its sessions and keys end at once."""
     from metadata_service.storage.users import change_user
 
-    with error_handler(), metadata_database(context) as database:
+    with metadata_database(context) as database:
         with database.write(wiring.local_user()) as edit:
             change_user(edit, name, None, not enable)
         print(f"{name} is {'enabled' if enable else 'disabled'}")
@@ -80,7 +79,7 @@ def reset(context: typer.Context, name: Name) -> None:
     """Make a new password and print it once, on standard output. A lock is lifted, sessions end."""
     from metadata_service.storage.users import reset_password
 
-    with error_handler(), metadata_database(context) as database:
+    with metadata_database(context) as database:
         with database.write(wiring.local_user()) as edit:
             password = reset_password(edit, name)
         print(password)
