@@ -11,28 +11,6 @@ Profiles are dictionaries as in `/openapi.json`: `id`, `identifiers`, `attribute
 from __future__ import annotations
 
 from idgraph.client.clients import AsyncProfilesClient, ProfilesClient
-from idgraph.client.records import (
-    ConsentRecord,
-    ContactRecord,
-    ErasurePreviewRecord,
-    ExpiringRecord,
-    HouseholdRecord,
-    MembershipRecord,
-    PersonJobRecord,
-    Profile,
-    SharedAttribute,
-)
+from idgraph.client.requests import Profile
 
-__all__ = [
-    "AsyncProfilesClient",
-    "ConsentRecord",
-    "ContactRecord",
-    "ErasurePreviewRecord",
-    "ExpiringRecord",
-    "HouseholdRecord",
-    "MembershipRecord",
-    "PersonJobRecord",
-    "Profile",
-    "ProfilesClient",
-    "SharedAttribute",
-]
+__all__ = ["AsyncProfilesClient", "Profile", "ProfilesClient"]

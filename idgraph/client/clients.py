@@ -6,17 +6,16 @@ import asyncio
 import random
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Self
 
 import httpx
 
 from idgraph.client.methods import Methods
-from idgraph.client.records import Profile
-from idgraph.client.requests import Follow, Reading, Request, T, path_of
+from idgraph.client.requests import Follow, Request, T, path_of
 from idgraph.model.errors import ConfigError, ProfileServiceError
 from idgraph.model.transport import PLAIN_HTTP, is_private
 
@@ -65,10 +64,6 @@ class ProfilesClient(_Calls):
     def _open(self, **options: Any) -> None:
         self._http = httpx.Client(**options)
 
-    def lookup_many(self, identifiers: Sequence[str], **reading: Unpack[Reading]) -> list[Profile | None]:
-        """`lookups` as a list."""
-        return list(self.lookups(identifiers, **reading))
-
     def pages(self, request: Request | None, follow: Follow[T]) -> Iterator[T]:
         """The items of all pages."""
         while request is not None:
@@ -91,17 +86,18 @@ class ProfilesClient(_Calls):
         self.close()
 
     def _call(self, request: Request) -> Any:
-        for tried in range(1, MOST_TRIES + 1):
+        tried = 0
+        while True:
+            tried += 1
             try:
                 answer = self._http.request(**request.options())
             except httpx.TransportError as error:
-                _give_up(tried if _may_repeat(request, error) else MOST_TRIES, error)
-                time.sleep(_pause(tried, None))
-                continue
-            if answer.status_code not in _RETRIED or tried == MOST_TRIES:
-                return _content(answer)
-            time.sleep(_pause(tried, answer))
-        raise AssertionError
+                pause = _pause(request, tried, error)
+            else:
+                if answer.status_code not in _RETRIED or tried == MOST_TRIES:
+                    return _content(answer)
+                pause = _pause(request, tried, answer)
+            time.sleep(pause)
 
 
 class AsyncProfilesClient(_Calls):
@@ -109,12 +105,6 @@ class AsyncProfilesClient(_Calls):
 
     def _open(self, **options: Any) -> None:
         self._http = httpx.AsyncClient(**options)
-
-    async def lookup_many(
-        self, identifiers: Sequence[str], **reading: Unpack[Reading]
-    ) -> list[Profile | None]:
-        """`lookups` as a list."""
-        return [each async for each in self.lookups(identifiers, **reading)]
 
     async def pages(self, request: Request | None, follow: Follow[T]) -> AsyncIterator[T]:
         """The items of all pages."""
@@ -134,7 +124,7 @@ class AsyncProfilesClient(_Calls):
                     _content(answer)
                 yield answer.headers, answer.aiter_bytes()
         except httpx.TransportError as error:
-            _give_up(MOST_TRIES, error)
+            raise _silent(error) from None
 
     async def ask(self, request: Request, read: Callable[[Any], T]) -> T:
         """Send a request, and read its answer."""
@@ -152,33 +142,33 @@ class AsyncProfilesClient(_Calls):
         await self.close()
 
     async def _call(self, request: Request) -> Any:
-        for tried in range(1, MOST_TRIES + 1):
+        tried = 0
+        while True:
+            tried += 1
             try:
                 answer = await self._http.request(**request.options())
             except httpx.TransportError as error:
-                _give_up(tried if _may_repeat(request, error) else MOST_TRIES, error)
-                await asyncio.sleep(_pause(tried, None))
-                continue
-            if answer.status_code not in _RETRIED or tried == MOST_TRIES:
-                return _content(answer)
-            await asyncio.sleep(_pause(tried, answer))
-        raise AssertionError
+                pause = _pause(request, tried, error)
+            else:
+                if answer.status_code not in _RETRIED or tried == MOST_TRIES:
+                    return _content(answer)
+                pause = _pause(request, tried, answer)
+            await asyncio.sleep(pause)
 
 
-def _may_repeat(request: Request, error: httpx.TransportError) -> bool:
-    return request.is_repeatable or isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
-
-
-def _give_up(tried: int, error: httpx.TransportError) -> None:
-    if tried == MOST_TRIES:
-        reason = f"the profile service does not answer ({type(error).__name__})"
-        raise ProfileServiceError(reason, None) from None
-
-
-def _pause(tried: int, answer: httpx.Response | None) -> float:
-    asked = answer.headers.get("Retry-After", "") if answer is not None else ""
+def _pause(request: Request, tried: int, got: httpx.Response | httpx.TransportError) -> float:
+    """Seconds until the request is sent again. Raises ProfileServiceError if it is not."""
+    asked = got.headers.get("Retry-After", "") if isinstance(got, httpx.Response) else ""
+    if isinstance(got, httpx.TransportError):
+        has_not_arrived = isinstance(got, httpx.ConnectError | httpx.ConnectTimeout)
+        if tried == MOST_TRIES or not (request.is_repeatable or has_not_arrived):
+            raise _silent(got) from None
     longest = float(asked) if asked.isdecimal() else FIRST_PAUSE_SECONDS * 2**tried
     return min(LONGEST_PAUSE_SECONDS, longest * random.uniform(1, 1.5))  # noqa: S311 - no secret
+
+
+def _silent(error: httpx.TransportError) -> ProfileServiceError:
+    return ProfileServiceError(f"the profile service does not answer ({type(error).__name__})", None)
 
 
 def _content(answer: httpx.Response) -> Any:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
-from datetime import UTC, datetime
-from operator import itemgetter
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -47,6 +45,7 @@ class Request(NamedTuple):
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Profile = dict[str, Any]
 Asked = tuple[Request, Callable[[Any], T]]
 """A request, and what its answer means."""
 
@@ -118,27 +117,6 @@ def by_cursor(request: Request, named: str) -> Pages[Any]:
         )
 
     return request, follow
-
-
-def as_it_is(answer: Any) -> Any:
-    return answer
-
-
-def field(name: str) -> Callable[[Any], Any]:
-    return itemgetter(name)
-
-
-ITEMS = field("items")
-
-
-def of_profile(identifier: str, part: str) -> Request:
-    return Request("GET", path_of(("profiles", identifier, part)))
-
-
-def consent_request(path: Sequence[str], status: str, source: str, time: datetime | None) -> Request:
-    # Given here, so that a request that is sent again is the same decision.
-    moment = (time or datetime.now(UTC)).isoformat()
-    return Request("PUT", path_of(path), {"status": status, "source": source, "time": moment})
 
 
 def path_of(segments: Sequence[str]) -> str:

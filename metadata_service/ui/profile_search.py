@@ -177,7 +177,7 @@ def named_profiles(client: ProfilesClient, typed: str, service: MetadataService)
     kind, colon, value = typed.partition(":")
     types = _identifier_types(service.database, service.database.revision()) if not colon else ()
     names = [typed] if kind and value else [str(Identifier(each, typed)) for each in types]
-    found = client.lookup_many(names) if names else []
+    found = list(client.lookups(names)) if names else []
     return list({each["id"]: dict(each) for each in found if each is not None}.values())
 
 

@@ -12,7 +12,6 @@ from urllib.parse import quote
 from fastapi import APIRouter, Depends, Path, Request, Response
 
 from idgraph.client import AsyncProfilesClient, ProfilesClient
-from idgraph.client.records import MembershipRecord
 from idgraph.model import paths
 from idgraph.model.callers import Caller, Scope
 from idgraph.model.errors import ProfileServiceError
@@ -127,9 +126,9 @@ def show(
     rights = profiles_rights(session)
     is_officer = Scope.PRIVACY in rights.scopes
     with profiles_client(request, session) as client:
-        explained = client.explain(identifier)
-        consents = client.consents(identifier)
-        history = client.history(identifier)
+        explained, consents, history = (
+            _part(client, identifier, part) for part in ("explain", "consents", "history")
+        )
         households = _memberships(client, identifier) if is_officer else []
         answer = client.call("GET", "profiles", identifier) if tab == "json" else None
     links = explained[0] if explained else NOTHING_EXPLAINED
@@ -161,9 +160,14 @@ def show(
     )
 
 
-def _memberships(client: ProfilesClient, identifier: str) -> list[MembershipRecord]:
+def _part(client: ProfilesClient, identifier: str, part: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = client.call("GET", "profiles", identifier, part)["items"]
+    return found
+
+
+def _memberships(client: ProfilesClient, identifier: str) -> list[dict[str, Any]]:
     try:
-        return client.memberships(identifier)
+        return _part(client, identifier, "households")
     except ProfileServiceError as error:
         if error.status != 422:
             raise

@@ -155,7 +155,7 @@ def _claimants(client: ProfilesClient, group: dict[str, Any]) -> list[Claimant]:
     rivals, others = _counted(group, group["rivals"]), _counted(group, refused)
     links = [(each, joined.get(each, {"evidence": []}), False) for each in rivals]
     links = (links + [(each, refused[each], True) for each in others])[:MOST_CLAIMANTS]
-    profiles = client.lookup_many([name for name, _, _ in links])
+    profiles = list(client.lookups([name for name, _, _ in links]))
     values = [dict(leaves_of(each["attributes"])) if each else {} for each in profiles]
     telling = list(_telling(values))[:MOST_VALUES]
     return [

@@ -125,7 +125,7 @@ def erase(request: Request, session: SignedIn, named: Named, fields: OwnFields) 
 def _is_same(client: ProfilesClient, named: str, typed: str) -> bool:
     if ":" not in typed.strip(":"):
         return False
-    one, other = client.lookup_many([named, typed], fields=[])
+    one, other = client.lookups([named, typed], fields=[])
     return one is not None and other is not None and one["id"] == other["id"]
 
 
