@@ -28,7 +28,8 @@ from tests.folders import in_memory
 from tests.lanes import examples
 from tests.retail import CREATED, Pipeline, attribute, raw, snapshot, spec
 from tests.support.memory.data_keys import MemoryDataKeys
-from transforms.schema.detection import detect, named, shaped
+from transforms.schema.detection import detect, shaped
+from transforms.schema.detection.names import named
 
 CANARIES = (b"ann@example.com", b"4111111111111111", b"93.184.216.34", b"415-555-2671")
 VALUES: list[Any] = [

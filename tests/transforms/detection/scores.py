@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 from idgraph.model import paths
 from idgraph.model.classification import Proposal, SensitiveKind
-from transforms.schema.detection import detect, named
+from transforms.schema.detection import detect
+from transforms.schema.detection.names import named
 
 SAMPLE = Path(__file__).with_name("samples") / "labelled.jsonl.gz"
 

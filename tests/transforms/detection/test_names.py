@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from idgraph.model.classification import SensitiveKind as Kind
-from transforms.schema.detection import DETECTORS, detect, named
-from transforms.schema.detection.detector import words
+from transforms.schema.detection import detect
+from transforms.schema.detection.kinds import LEVELS
+from transforms.schema.detection.names import NAME_RULES, NOT_NAMES, named, words
 
 NAMED = [
     (Kind.EMAIL, "user.email"),
@@ -84,14 +85,13 @@ def test_a_name_speaks_of_the_types_that_such_data_has() -> None:
     assert detect(("emails",), named(("emails",)), ["somebody"]) is not None
 
 
-def test_every_detector_has_a_kind_of_its_own_and_every_kind_its_detector() -> None:
-    assert sorted(detector.kind for detector in DETECTORS) == sorted(Kind)
+def test_every_kind_has_a_level_and_names() -> None:
+    assert {rule.kind for rule in NAME_RULES} == LEVELS.keys() == set(Kind)
 
 
 def test_names_of_rules_are_words_as_they_are_read() -> None:
-    for detector in DETECTORS:
-        for name in [*detector.not_names, *(name for rule in detector.name_rules for name in rule.names)]:
-            assert words(name) == name.split(), name
+    for name in [*NOT_NAMES, *(name for rule in NAME_RULES for name in rule.names())]:
+        assert words(name) == name.split(), name
 
 
 @given(st.lists(st.text(max_size=200), min_size=1, max_size=4))

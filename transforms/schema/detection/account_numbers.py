@@ -16,11 +16,8 @@ from importlib import import_module
 from itertools import accumulate
 from typing import NamedTuple
 
-from idgraph.model.classification import Classification, Proposal, SensitiveKind
-from transforms.schema.detection.detector import TEXT_OR_NUMBER, Detector, NameRule, by_name, by_value
-
-_NATIONAL_ID_KIND, _NATIONAL_ID_LEVEL = SensitiveKind.NATIONAL_ID, Classification.RESTRICTED
-_NATIONAL_ID_NAMED = by_name(_NATIONAL_ID_KIND, _NATIONAL_ID_LEVEL, "national identity number")
+from idgraph.model.classification import Proposal, SensitiveKind
+from transforms.schema.detection.kinds import by_value
 
 _NATIONAL_ID_SHORTEST, _NATIONAL_ID_LONGEST = 9, 21
 
@@ -67,8 +64,7 @@ _FOUND = tuple(
     (
         each,
         by_value(
-            _NATIONAL_ID_KIND,
-            _NATIONAL_ID_LEVEL,
+            SensitiveKind.NATIONAL_ID,
             f"the form of a national identity number of {each.country}",
             each.confidence,
         ),
@@ -88,32 +84,10 @@ def national_number(text: str) -> Proposal | None:
     return found
 
 
-NATIONAL_ID = Detector(
-    _NATIONAL_ID_KIND,
-    (
-        NameRule(
-            (
-                *("ssn", "social security number", "social security", "soc sec id", "national id", "nino"),
-                *("national insurance number", "national identity number", "passport number", "passport"),
-                *("passport no", "tax id", "tax number", "taxpayer id", "dni", "nif", "nie", "cpf", "bsn"),
-                *("pesel", "aadhaar", "personnummer", "codice fiscale", "driver license number", "curp"),
-                *("drivers license", "driving licence", "identity card number", "nhs number", "ahv number"),
-                *("tax file number", "steuer id", "nir", "insee number", "rrn", "sin number", "hetu"),
-            ),
-            _NATIONAL_ID_NAMED,
-            TEXT_OR_NUMBER,
-        ),
-    ),
-    national_number,
-)
-
-
-_CARD_KIND, _CARD_LEVEL = SensitiveKind.PAYMENT_CARD, Classification.RESTRICTED
-_CARD_NAMED = by_name(_CARD_KIND, _CARD_LEVEL, "payment card")
 _GROUPED = by_value(
-    _CARD_KIND, _CARD_LEVEL, "the digits of a payment card in groups, with its check digit", 0.97
+    SensitiveKind.PAYMENT_CARD, "the digits of a payment card in groups, with its check digit", 0.97
 )
-_BARE = by_value(_CARD_KIND, _CARD_LEVEL, "the digits of a payment card, with its check digit", 0.8)
+_BARE = by_value(SensitiveKind.PAYMENT_CARD, "the digits of a payment card, with its check digit", 0.8)
 
 _CARD_SHORTEST = 14
 # Runs of digits, or groups of them as cards print them; not a part of a longer number or of a word.
@@ -153,25 +127,7 @@ def _has_check_digit(digits: str) -> bool:
     return luhn.is_valid(digits)
 
 
-CARD = Detector(
-    _CARD_KIND,
-    (
-        NameRule(
-            (
-                *("card number", "credit card", "creditcard", "credit card number", "cc number", "ccnum"),
-                *("card no", "pan", "debit card", "cardnumber", "cvv", "cvc", "card verification code"),
-            ),
-            _CARD_NAMED,
-            TEXT_OR_NUMBER,
-        ),
-    ),
-    card_number,
-)
-
-
-_ACCOUNT_KIND, _ACCOUNT_LEVEL = SensitiveKind.BANK_ACCOUNT, Classification.RESTRICTED
-_ACCOUNT_NAMED = by_name(_ACCOUNT_KIND, _ACCOUNT_LEVEL, "bank account")
-_ACCOUNT_SHAPED = by_value(_ACCOUNT_KIND, _ACCOUNT_LEVEL, "the form of an IBAN, with its check digits", 0.98)
+_ACCOUNT_SHAPED = by_value(SensitiveKind.BANK_ACCOUNT, "the form of an IBAN, with its check digits", 0.98)
 
 _ACCOUNT_SHORTEST = 15
 _ACCOUNT_CANDIDATE = re.compile(r"(?<![^\W_])[A-Z]{2}\d{2}(?: ?[A-Z0-9]){11,30}(?![^\W_])", re.ASCII)
@@ -203,19 +159,3 @@ def _has_check_digits(account: str) -> bool:
     from stdnum import iban
 
     return iban.is_valid(account)
-
-
-ACCOUNT = Detector(
-    _ACCOUNT_KIND,
-    (
-        NameRule(
-            (
-                *("iban", "bank account", "bank account number", "account iban", "routing number"),
-                *("sort code", "bban", "bankaccount", "swift account", "kontonummer"),
-            ),
-            _ACCOUNT_NAMED,
-            TEXT_OR_NUMBER,
-        ),
-    ),
-    international_account,
-)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 
-from idgraph.model.classification import Classification, Proposal, SensitiveKind
-from transforms.schema.detection.detector import TEXT, TEXT_OR_NUMBER, Detector, NameRule, by_name, by_value
+from idgraph.model.classification import Proposal, SensitiveKind
+from transforms.schema.detection.kinds import by_value
 
-_EMAIL_KIND, _EMAIL_LEVEL = SensitiveKind.EMAIL, Classification.CONFIDENTIAL
-_EMAIL_NAMED = by_name(_EMAIL_KIND, _EMAIL_LEVEL, "e-mail address")
-_EMAIL_SHAPED = by_value(_EMAIL_KIND, _EMAIL_LEVEL, "the shape of an e-mail address", 0.95)
+_EMAIL_SHAPED = by_value(SensitiveKind.EMAIL, "the shape of an e-mail address", 0.95)
 
 # Matched around each `@` and bounded, so that the cost is linear in the text. Any character that is no letter may
 # follow: keys, ids and file names append dates and numbers to addresses.
@@ -31,25 +29,10 @@ def _stands_around(sign: str, text: str) -> bool:
     return False
 
 
-EMAIL = Detector(
-    _EMAIL_KIND,
-    (
-        NameRule(
-            ("email", "e mail", "email address", "mail address", "email id", "emailaddress", "correo"),
-            _EMAIL_NAMED,
-        ),
-    ),
-    email_address,
-    needs_digit=False,
-)
-
-
-_PHONE_KIND, _PHONE_LEVEL = SensitiveKind.PHONE, Classification.CONFIDENTIAL
-_PHONE_NAMED = by_name(_PHONE_KIND, _PHONE_LEVEL, "telephone number")
 _PHONE_INTERNATIONAL = by_value(
-    _PHONE_KIND, _PHONE_LEVEL, "the form of a valid international telephone number", 0.95
+    SensitiveKind.PHONE, "the form of a valid international telephone number", 0.95
 )
-_PHONE_NATIONAL = by_value(_PHONE_KIND, _PHONE_LEVEL, "the form of a North American telephone number", 0.7)
+_PHONE_NATIONAL = by_value(SensitiveKind.PHONE, "the form of a North American telephone number", 0.7)
 
 _PHONE_SHORTEST, _PHONE_LONGEST = 8, 26
 _PHONE_INTERNATIONAL_SHAPE = re.compile(r"(?:\+|00)[1-9][\d ().\-/]{6,22}\d", re.ASCII)
@@ -80,27 +63,7 @@ def _is_valid(text: str, region: str | None) -> bool:
         return False
 
 
-PHONE = Detector(
-    _PHONE_KIND,
-    (
-        NameRule(
-            (
-                *("phone", "telephone", "phone number", "phonenumber", "telephone number", "tel", "mobile"),
-                *("mobile number", "cell phone", "cellphone", "msisdn", "fax", "fax number", "telefon"),
-                *("phone no", "contact number", "callback number"),
-            ),
-            _PHONE_NAMED,
-            TEXT_OR_NUMBER,
-        ),
-    ),
-    telephone_number,
-)
-
-
-_STREET_KIND, _STREET_LEVEL = SensitiveKind.STREET_ADDRESS, Classification.CONFIDENTIAL
-_STREET_NAMED = by_name(_STREET_KIND, _STREET_LEVEL, "street address")
-_STREET_PART = by_name(_STREET_KIND, _STREET_LEVEL, "a part of an address", 0.6)
-_STREET_SHAPED = by_value(_STREET_KIND, _STREET_LEVEL, "the form of a street with its number", 0.75)
+_STREET_SHAPED = by_value(SensitiveKind.STREET_ADDRESS, "the form of a street with its number", 0.75)
 
 _STREET_SHORTEST, _STREET_LONGEST = 6, 300
 _WORD = r"[^\W\d_][\w'.-]{0,30}"
@@ -123,81 +86,3 @@ def street(text: str) -> Proposal | None:
     if not _STREET_SHORTEST <= len(text) <= _STREET_LONGEST or " " not in text:
         return None
     return _STREET_SHAPED if _STREET.match(text.lstrip()) else None
-
-
-STREET = Detector(
-    _STREET_KIND,
-    (
-        NameRule(
-            (
-                *("street", "street address", "address line", "street name", "postal address", "addr line"),
-                *("home address", "mailing address", "shipping address", "billing address", "line address"),
-                *("address street", "address line one", "residence", "strasse", "adresse", "direccion"),
-                *("shipping line", "billing line", "delivery address", "house number", "street number"),
-            ),
-            _STREET_NAMED,
-            TEXT_OR_NUMBER,
-        ),
-        NameRule(
-            ("postcode", "postal code", "zip code", "zipcode", "zip", "plz"), _STREET_PART, TEXT_OR_NUMBER
-        ),
-        NameRule(("person address", "customer address", "user address", "suburb"), _STREET_PART, TEXT),
-    ),
-    street,
-)
-
-
-_LEVEL = Classification.CONFIDENTIAL
-
-DATE_OF_BIRTH = Detector(
-    SensitiveKind.DATE_OF_BIRTH,
-    (
-        NameRule(
-            (
-                *("dob", "date of birth", "birth date", "birthdate", "birthday", "birth day", "born"),
-                *("dateofbirth", "day of birth", "geburtsdatum", "fecha nacimiento", "birth year"),
-                *("year of birth", "born on", "date naissance", "birth dt", "birth"),
-            ),
-            by_name(SensitiveKind.DATE_OF_BIRTH, _LEVEL, "date of birth"),
-            TEXT_OR_NUMBER,
-        ),
-    ),
-    not_names=("place of birth", "city of birth", "country of birth"),
-)
-
-ADVERTISING_ID = Detector(
-    SensitiveKind.ADVERTISING_ID,
-    (
-        NameRule(
-            (
-                *(
-                    "advertising id",
-                    "advertisingid",
-                    "advertising identifier",
-                    "ad id",
-                    "adid",
-                    "ad tracking id",
-                ),
-                *("idfa", "idfv", "gaid", "aaid", "maid", "rida", "tifa", "roku id", "mobile ad id"),
-                *("google ad id", "apple ad id", "ifa", "identifier for advertising"),
-            ),
-            by_name(SensitiveKind.ADVERTISING_ID, _LEVEL, "advertising id"),
-            TEXT,
-        ),
-    ),
-)
-
-DEMOGRAPHIC = Detector(
-    SensitiveKind.DEMOGRAPHIC,
-    (
-        NameRule(
-            (
-                *("gender", "gender identity", "sex", "sexual orientation", "geschlecht", "pronouns"),
-                *("ethnicity", "ethnic group", "ethnic origin", "religion", "religious affiliation"),
-                *("marital status", "maritalstatus", "civil status", "political affiliation", "disability"),
-            ),
-            by_name(SensitiveKind.DEMOGRAPHIC, _LEVEL, "gender, belief, origin or the like"),
-            TEXT_OR_NUMBER,
-        ),
-    ),
-)

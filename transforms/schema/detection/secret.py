@@ -8,14 +8,12 @@ from collections import Counter
 from itertools import pairwise
 from math import log2
 
-from idgraph.model.classification import Classification, Proposal, SensitiveKind
-from transforms.schema.detection.detector import TEXT, Detector, NameRule, by_name, by_value
+from idgraph.model.classification import Proposal, SensitiveKind
+from transforms.schema.detection.kinds import by_value
 
-_KIND, _LEVEL = SensitiveKind.SECRET, Classification.RESTRICTED
-_NAMED = by_name(_KIND, _LEVEL, "secret or token")
-_WEB_TOKEN = by_value(_KIND, _LEVEL, "the form of a JSON web token", 0.98)
-_ISSUED = by_value(_KIND, _LEVEL, "the prefix of an issuer's keys or tokens", 0.95)
-_RANDOM = by_value(_KIND, _LEVEL, "the randomness of a key or token", 0.5)
+_WEB_TOKEN = by_value(SensitiveKind.SECRET, "the form of a JSON web token", 0.98)
+_ISSUED = by_value(SensitiveKind.SECRET, "the prefix of an issuer's keys or tokens", 0.95)
+_RANDOM = by_value(SensitiveKind.SECRET, "the randomness of a key or token", 0.5)
 
 _SHORTEST = 15
 _WEB_TOKEN_SHAPE = re.compile(r"(?<![\w-])eyJ[\w-]{8,}\.eyJ[\w-]{4,}\.[\w-]*", re.ASCII)
@@ -84,24 +82,3 @@ def _says_something(text: str) -> bool:
 def _entropy(text: str) -> float:
     """Bits a character."""
     return -sum(count / len(text) * log2(count / len(text)) for count in Counter(text).values())
-
-
-SECRET = Detector(
-    _KIND,
-    (
-        NameRule(
-            (
-                *("password", "passwd", "pwd", "passphrase", "secret", "token", "api key", "apikey"),
-                *("access key", "private key", "client secret", "authorization", "cookie", "credential"),
-                *("access key id", "accesskeyid", "session key", "login key", "auth key", "bearer"),
-                *("session token", "access token", "refresh token", "id token", "shared key", "otp"),
-                *("secret key", "encryption key", "signing key", "accesstoken", "org key", "pin code"),
-            ),
-            _NAMED,
-            TEXT,
-        ),
-    ),
-    secret,
-    not_names=("page token", "next token", "continuation token", "pagetoken", "nexttoken"),
-    needs_digit=False,
-)
