@@ -166,7 +166,7 @@ def _ready(settings: Settings) -> Iterator[WorkerResources]:
 
 def _schema_changes(settings: Settings, client: MetadataClient) -> SchemaBuffer:
     return SchemaBuffer(
-        SchemaSender(client, wiring.refused_changes_file(settings)),
+        SchemaSender(client),
         SchemaJournal(wiring.schema_journal(settings)),
         settings.metadata.max_updates,
         settings.metadata.schema_update_interval,

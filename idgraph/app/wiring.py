@@ -302,11 +302,6 @@ def schema_journal(settings: Settings) -> Path:
     return settings.flow_state() / "schema-changes.jsonl"
 
 
-def refused_changes_file(settings: Settings) -> Path:
-    """Where schema changes are kept that the metadata service refused for good."""
-    return settings.flow_state() / "schema-changes-refused.jsonl"
-
-
 def newest_snapshot(settings: Settings) -> PinnedSnapshot | None:
     """The service's snapshot, or when it is away the flow's last one."""
     from idgraph.snapshot_file import PinnedSnapshot, kept_snapshot

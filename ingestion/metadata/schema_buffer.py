@@ -14,7 +14,6 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterable
-from pathlib import Path
 
 from idgraph.model.classification import Proposal
 from idgraph.model.errors import IdgraphError, NotFoundError, RefusedError, StoreError
@@ -23,34 +22,34 @@ from idgraph.model.snapshots import DiscoveryDefaults
 from idgraph.projection.outages import Outage
 from idgraph.snapshot_file import PinnedSnapshot
 from ingestion.metadata.follower import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS
-from ingestion.metadata.schema_journal import RefusedChanges, SchemaJournal, WaitingChanges
+from ingestion.metadata.schema_journal import SchemaJournal, WaitingChanges
 
 log = logging.getLogger(__name__)
 
-MAX_REPORTED = 10
-"""Refused changes that are logged one by one; the rest are in the file."""
+MAX_REPORTED = 100
+"""Refused changes of one request that are logged one by one; of the rest the number is."""
 
 
 class SchemaSender:
-    """Sets changes that are refused for good aside in `refused_file` (`RefusedChanges`)."""
+    """Logs changes that are refused for good: the values are stored all the same."""
 
-    def __init__(self, updates: SchemaUpdates, refused_file: Path) -> None:
+    def __init__(self, updates: SchemaUpdates) -> None:
         self._updates = updates
-        self._kept = RefusedChanges(refused_file)
         self.refused = 0
-        """How many changes this sender gave up, whether the file had room for them or not."""
-
-    @property
-    def left_out(self) -> int:
-        """How many of these the file had no room for."""
-        return self._kept.left_out
+        """How many changes this sender gave up."""
 
     def send(self, changes: list[SchemaChange]) -> None:
-        """Blocks until each change is taken or set aside. Raises MetadataError when the service is away or
-        refuses the token, StoreError when the file cannot be written: keep the changes and retry."""
+        """Blocks until each change is taken or refused for good. Raises MetadataError when the service is away or refuses
+        the token: keep the changes and retry."""
         refused = self._sent(changes)
-        if refused:
-            self._set_aside(refused)
+        for change, reason in refused[:MAX_REPORTED]:
+            # Quoted: whoever names an attribute writes no line of the log.
+            log.warning(
+                "the metadata service refused %s (%s): %s", json.dumps(change.path), change.data_type, reason
+            )
+        if len(refused) > MAX_REPORTED:
+            log.warning("and %d more schema changes", len(refused) - MAX_REPORTED)
+        self.refused += len(refused)
 
     def _sent(self, changes: list[SchemaChange]) -> list[RefusedSchemaChange]:
         try:
@@ -64,24 +63,6 @@ class SchemaSender:
                 return [RefusedSchemaChange(changes[0], str(error))]
             half = len(changes) // 2
             return [*self._sent(changes[:half]), *self._sent(changes[half:])]
-
-    def _set_aside(self, refused: list[RefusedSchemaChange]) -> None:
-        for change, reason in refused[:MAX_REPORTED]:
-            # Quoted: whoever names an attribute writes no line of the log.
-            log.warning(
-                "the metadata service refused %s (%s): %s", json.dumps(change.path), change.data_type, reason
-            )
-        try:
-            left_out = self._kept.add(refused)
-        except OSError as error:
-            raise StoreError(f"{self._kept.file}: {error.strerror}") from None
-        log.warning(
-            "%d schema change(s) were refused for good, of which %d are kept in %s",
-            len(refused),
-            len(refused) - left_out,
-            self._kept.file,
-        )
-        self.refused += len(refused)
 
 
 REMEMBERED = 200_000
@@ -125,11 +106,7 @@ class SchemaBuffer:
             self._changed.notify()
         self._thread.join(timeout=30)
         if self._sender.refused:
-            log.warning(
-                "%d schema change(s) were refused in this run, and for %d of them the file of the refused had no room",
-                self._sender.refused,
-                self._sender.left_out,
-            )
+            log.warning("%d schema change(s) were refused in this run", self._sender.refused)
 
     def add(self, changes: Iterable[SchemaChange]) -> int:
         """Take changes; gives how many were new. Durable when it returns; does not wait for the service.

@@ -6,8 +6,6 @@ file when all of it was. A crash in between gives some changes again, which has 
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 import os
 from collections.abc import Callable, Iterable
@@ -18,63 +16,9 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from idgraph.files import OWNER_ONLY, replacing, sync_folder
-from idgraph.model.schema_changes import RefusedSchemaChange, SchemaChange
+from idgraph.model.schema_changes import SchemaChange
 
 log = logging.getLogger(__name__)
-
-MOST_BYTES = 64 << 20
-"""A publisher of events can cause any number of refused attributes."""
-
-
-class RefusedChanges:
-    """The file, one JSON object a line; after a restart a change may stand in it again. Not safe for several threads."""
-
-    def __init__(self, file: Path) -> None:
-        self.file = file
-        self.left_out = 0
-        """How many changes this object did not write because the file had no room."""
-        self._known: set[bytes] = set()
-        self._is_torn = True
-
-    def add(self, refused: Iterable[RefusedSchemaChange]) -> int:
-        """Keep those that this object has not kept yet, while there is room, durably; returns the number of those without
-        room. Raises OSError: all of it may be done again."""
-        lines = {
-            _key(change): json.dumps(change.model_dump(mode="json") | {"reason": reason}).encode() + b"\n"
-            for change, reason in refused
-        }
-        new = {key: line for key, line in lines.items() if key not in self._known}
-        descriptor = os.open(self.file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, OWNER_ONLY)
-        with os.fdopen(descriptor, "ab") as stream:
-            size = os.fstat(descriptor).st_size
-            if not size:
-                sync_folder(self.file.parent)
-            if size >= MOST_BYTES:
-                return self._leave_out(len(new))
-            # A crash may have cut the last line short: what follows is a line of its own.
-            stream.write((b"\n" if self._is_torn and size else b"") + b"".join(new.values()))
-            self._is_torn = True
-            stream.flush()
-            os.fsync(descriptor)
-        self._is_torn = False
-        self._known.update(new)
-        return 0
-
-    def _leave_out(self, count: int) -> int:
-        if count and not self.left_out:
-            log.warning(
-                "%s has %d MB and takes no more: repair what refuses them, and move it away; then the next that are "
-                "refused are kept in a new one",
-                self.file,
-                MOST_BYTES >> 20,
-            )
-        self.left_out += count
-        return count
-
-
-def _key(change: SchemaChange) -> bytes:
-    """A hash of path and type: paths may be long."""
-    return hashlib.blake2b(json.dumps([change.path, change.data_type]).encode(), digest_size=16).digest()
 
 
 class WaitingChanges(NamedTuple):

@@ -46,8 +46,7 @@ def changes(*paths: str) -> list[SchemaChange]:
 
 
 def buffering(updates: SchemaUpdates, journal: Path, max_updates: int, interval: float) -> SchemaBuffer:
-    sender = SchemaSender(updates, journal.with_name("refused.jsonl"))
-    return SchemaBuffer(sender, SchemaJournal(journal), max_updates, interval)
+    return SchemaBuffer(SchemaSender(updates), SchemaJournal(journal), max_updates, interval)
 
 
 class _Service:

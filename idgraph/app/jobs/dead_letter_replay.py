@@ -51,7 +51,7 @@ def _one_by_one(
 def _send(settings: Settings, changes: list[SchemaChange]) -> None:
     try:
         with wiring.flow_client(settings) as client:
-            SchemaSender(client, wiring.refused_changes_file(settings)).send(changes)
+            SchemaSender(client).send(changes)
     except MetadataError as error:
         raise type(error)(
             f"{error}; dead letters with new attributes stay until the service knows these: replay them later"
