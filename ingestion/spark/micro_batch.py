@@ -30,7 +30,7 @@ from ingestion.metadata.schema_buffer import SchemaBuffer
 from ingestion.sources.stream import InputStream
 from ingestion.spark.sent_snapshots import BatchPins, SnapshotSender
 from ingestion.spark.shuffle_blocks import ROW_SCHEMA, decode_reports
-from ingestion.spark.tasks import commit_task, map_task, quick_row_task, quick_task, whole_task
+from ingestion.spark.tasks import commit_task, map_task, quick_row_task, quick_task
 from ingestion.spark.worker_errors import error_of_spark, is_of_spark, may_pass_again
 from ingestion.spark.worker_process import BatchOrder
 from ingestion.spark.workers import WorkerPlan
@@ -220,10 +220,8 @@ class MicroBatchRunner:
 
     def _stages(self, batch: DataFrame, tasks: int, order: BatchOrder) -> DataFrame:
         plan = self._plan
-        if plan.flow.strategy == "low_latency":
+        if tasks <= 1 or plan.flow.strategy == "low_latency":
             return map_in_arrow(batch, quick_task(plan, order))
-        if tasks <= 1:
-            return map_in_arrow(batch, whole_task(plan, order))
         fewer = batch.coalesce(_fewer(tasks, self._session.sparkContext.defaultParallelism))
         mapped = map_in_arrow(fewer, map_task(plan, order))
         return map_in_arrow(mapped.repartitionById(plan.flow.partitions, "part"), commit_task(plan, order))

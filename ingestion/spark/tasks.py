@@ -61,13 +61,8 @@ def commit_task(plan: WorkerPlan, order: BatchOrder) -> Task:
     return functools.partial(_run_commit, plan, order)
 
 
-def whole_task(plan: WorkerPlan, order: BatchOrder) -> Task:
-    """Both stages in one task, which gathers all its fragments before it commits them."""
-    return functools.partial(_run_whole, plan, order)
-
-
 def quick_task(plan: WorkerPlan, order: BatchOrder) -> Task:
-    """Both stages in one task, which commits what it has mapped every `QUICK_EVENTS`."""
+    """Both stages in one task, which commits what it has mapped every `QUICK_EVENTS`; for throughput, every output."""
     return functools.partial(_run_quick, _quick(plan), order)
 
 
@@ -77,6 +72,8 @@ def quick_row_task(plan: WorkerPlan, order: BatchOrder) -> RowTask:
 
 
 def _quick(plan: WorkerPlan) -> WorkerPlan:
+    if plan.flow.strategy == "high_throughput":
+        return plan
     events = min(QUICK_EVENTS, plan.flow.combine_events)
     return replace(plan, flow=plan.flow.model_copy(update={"combine_events": events}))
 
@@ -112,21 +109,6 @@ def _run_commit(
                 dead_letters.left(block.report.dead_letters)
                 total.add(block.report)
             yield from block.fragments
-
-    total.add(_commit(plan, order, fragments(), dead_letters))
-    yield report_row(total)
-
-
-@only_our_errors
-def _run_whole(
-    plan: WorkerPlan, order: BatchOrder, batches: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    total, dead_letters = StageReport(), _dead_letters(plan)
-
-    def fragments() -> Iterator[EncodedChange]:
-        for output, report in _mapped(plan, order, rows_of(batches), dead_letters):
-            total.add(report)
-            yield from output.encoded()
 
     total.add(_commit(plan, order, fragments(), dead_letters))
     yield report_row(total)

@@ -24,7 +24,7 @@ from idgraph.model.stamps import SpecRef, Stamp
 from idgraph.model.tombstones import NO_EPOCH
 from ingestion.sources.files.lines import DamagedRecord, read_records
 from ingestion.sources.files.taken import folder_of
-from ingestion.spark.tasks import quick_task, whole_task
+from ingestion.spark.tasks import quick_task
 from ingestion.stages.commit import CommitStage
 from ingestion.stages.dead_letters import BatchAttempt, DeadLetterWriter
 from ingestion.stages.map_output import EncodedChange
@@ -124,8 +124,6 @@ def run(at: Worker, strategy: str) -> StageReport:
     match strategy:
         case "quick":
             return at.run(quick_task(at.plan, order))
-        case "whole":
-            return at.run(whole_task(at.plan, order))
         case _:
             return at.run_shuffled(order)
 
@@ -143,7 +141,7 @@ def replayed(at: Worker) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("combine", [2, 100], ids=["in several parts", "in one part"])
-@pytest.mark.parametrize("strategy", ["quick", "whole", "shuffled"])
+@pytest.mark.parametrize("strategy", ["quick", "shuffled"])
 @pytest.mark.parametrize("place", ["combined", "encoded", "encoded beside others"])
 def test_an_event_fails_alone_and_is_whole_once_the_code_is_mended(
     place: str, strategy: str, combine: int, tmp_path: Path
@@ -165,7 +163,7 @@ def test_an_event_fails_alone_and_is_whole_once_the_code_is_mended(
         assert b"666" in _as_without_fault(at)
 
 
-@pytest.mark.parametrize("strategy", ["quick", "whole", "shuffled"])
+@pytest.mark.parametrize("strategy", ["quick", "shuffled"])
 def test_what_is_refused_when_it_is_mapped_again_is_no_less_a_dead_letter(
     strategy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,7 +207,7 @@ def _records(at: Worker) -> list[RawRecord | DamagedRecord]:
     return list(read_records(config.path / "a.jsonl", "orders", 1 << 20, folder_of(config), str))
 
 
-@pytest.mark.parametrize("strategy", ["quick", "whole", "shuffled"])
+@pytest.mark.parametrize("strategy", ["quick", "shuffled"])
 def test_a_document_that_cannot_be_made_waits_alone(strategy: str, tmp_path: Path) -> None:
     at = worker(tmp_path / "worker")
     with closing(at.resources.dead_letters):

@@ -20,7 +20,7 @@ from idgraph.model.stamps import ORDINAL_MAX
 from idgraph.model.store import FragmentWrite
 from ingestion.spark.sent_snapshots import SentSnapshot, packed
 from ingestion.spark.shuffle_blocks import decode_reports
-from ingestion.spark.tasks import Task, commit_task, map_task, quick_task, whole_task
+from ingestion.spark.tasks import Task, commit_task, map_task, quick_task
 from ingestion.spark.worker_process import BatchOrder
 from ingestion.spark.workers import WorkerPlan, WorkerResources
 from ingestion.stages.dead_letters import BatchAttempt
@@ -76,8 +76,6 @@ class Worker:
         match strategy:
             case "quick":
                 return self.run(quick_task(self.plan, order))
-            case "whole":
-                return self.run(whole_task(self.plan, order))
             case _:
                 return self.run_shuffled(order)
 
@@ -101,7 +99,7 @@ def worker(tmp_path: Path) -> Iterator[Worker]:
 def test_all_strategies_give_the_same_profiles_and_counts(tmp_path: Path) -> None:
     exports: list[bytes] = []
     reports = []
-    for name in ("quick", "whole", "shuffled"):
+    for name in ("quick", "shuffled"):
         # Hashed identifiers show which keyring made them.
         (tmp_path / name).mkdir()
         if exports:
@@ -115,12 +113,12 @@ def test_all_strategies_give_the_same_profiles_and_counts(tmp_path: Path) -> Non
         assert report.file_bytes == sum(file.stat().st_size for file in worker.folder.glob("inbox/*/*"))
         assert min(report.map_seconds, report.commit_seconds) > 0
         worker.resources.dead_letters.close()
-    assert exports[0] == exports[1] == exports[2] != b""
-    assert reports[0][:3] == reports[1][:3] == reports[2][:3]
+    assert exports[0] == exports[1] != b""
+    assert reports[0][:3] == reports[1][:3]
     assert reports[0][0] == 3
 
 
-@pytest.mark.parametrize("strategy", ["quick", "whole", "shuffled"])
+@pytest.mark.parametrize("strategy", ["quick", "shuffled"])
 def test_fragments_with_a_key_of_which_events_are_refused_are_reported(worker: Worker, strategy: str) -> None:
     pipeline = worker.pipeline
     assert worker.run_by(strategy).refused == []
@@ -136,7 +134,7 @@ def test_fragments_with_a_key_of_which_events_are_refused_are_reported(worker: W
     assert pipeline.data_keys.existing(ids) == sealed.intersection(ids[1::2])
 
 
-@pytest.mark.parametrize("strategy", ["quick", "whole", "shuffled"])
+@pytest.mark.parametrize("strategy", ["quick", "shuffled"])
 def test_dead_letters_that_only_the_driver_can_put(
     tmp_path: Path, strategy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,7 +159,7 @@ def test_dead_letters_that_only_the_driver_can_put(
 
 
 def damage(worker: Worker) -> str:
-    worker.run(whole_task(worker.plan, worker.order()))
+    worker.run(quick_task(worker.plan, worker.order()))
     store = worker.pipeline.store
     victim = store.scan()[0]
     assert not store.write([FragmentWrite(victim.id, victim.version, b"damaged", frozenset())])
@@ -184,9 +182,9 @@ def test_the_handler_decides(tmp_path: Path, handler: str) -> None:
     with closing(worker.resources.dead_letters) as dead_letters:
         if handler == "stop":
             with pytest.raises(FlowStoppedError, match=r"flow\.on_failure says to stop"):
-                worker.run(whole_task(worker.plan, worker.order()))
+                worker.run(quick_task(worker.plan, worker.order()))
         else:
-            report = worker.run(whole_task(worker.plan, worker.order()))
+            report = worker.run(quick_task(worker.plan, worker.order()))
             assert (report.isolated, report.dead, TAKEN) == (1, {}, [victim])
         assert dead_letters.counts() == {}
 
@@ -207,14 +205,14 @@ def test_what_keeps_changing_is_set_aside_at_the_last_attempt_only(tmp_path: Pat
     worker = Worker(tmp_path / "worker", store, commit_retries=1)
     with closing(worker.resources.dead_letters) as dead_letters:
         with pytest.raises(ConflictError):
-            worker.run(whole_task(worker.plan, worker.order()))
+            worker.run(quick_task(worker.plan, worker.order()))
         assert dead_letters.counts() == {}
-        report = worker.run(whole_task(worker.plan, worker.order(is_last=True)))
+        report = worker.run(quick_task(worker.plan, worker.order(is_last=True)))
         assert (report.isolated, report.dead) == (1, {"conflict": 1})
         assert [dead_letter.position for dead_letter in dead_letters.scan()] == [f"fragment:{store.hot}"]
 
 
-@pytest.mark.parametrize("make", [quick_task, whole_task, map_task])
+@pytest.mark.parametrize("make", [quick_task, map_task])
 def test_a_file_that_cannot_be_read_is_set_aside_at_the_last_attempt_only(
     worker: Worker, make: Callable[[WorkerPlan, BatchOrder], Task]
 ) -> None:
