@@ -145,7 +145,7 @@ class FragmentState:
     def join(self, other: FragmentState) -> bool:
         """Join in another state of the same fragment; returns whether that changed anything."""
         if native.states is not None and _is_common(self.encoded) and _is_common(other.encoded):
-            joined = native.states.join(self.encoded, other.encoded)
+            joined = native.states.join_all((codec.body(self.encoded), codec.body(other.encoded)))
             if joined is not None:
                 return self._become(codec.framed(joined))
         changed = self._join_registers(other.registers)

@@ -9,7 +9,6 @@
 #include "states/fields.h"
 
 static PyMethodDef methods[] = {
-    {"join", (PyCFunction)(void (*)(void))join, METH_FASTCALL, join_doc},
     {"join_all", join_all, METH_O, join_all_doc},
     {"identifiers", identifiers, METH_O, identifiers_doc},
     {"fields", (PyCFunction)(void (*)(void))fields, METH_FASTCALL, fields_doc},

@@ -4,27 +4,15 @@
 #include "event_states.h"
 #include "joined.h"
 
-/* States that become one in `join`. Of one alone nothing is read. Those of fewer bytes than `least` were taken in. */
+/* States that become one in `join`. Of one alone nothing is read. */
 struct joining {
     struct join *join;
     Py_ssize_t number, bytes;
     bool is_common;
     struct text first;
-    Py_ssize_t least, below;
-    bool is_wider_left;
 };
 
-/* Whether all that is to be joined is to be given once more, for the next wider ones: see `join_next`. */
-static bool goes_on(struct joining *joining)
-{
-    bool goes_on = !joining->below || joining->is_wider_left;
-    joining->least = joining->below;
-    joining->below = joining->below ? joining->below * WIDER : SMALL;
-    joining->is_wider_left = false;
-    return goes_on;
-}
-
-static void take_in_last(struct joining *joining, struct text json)
+static void take_in(struct joining *joining, struct text json)
 {
     if (!joining->number) {
         joining->first = json;
@@ -37,16 +25,6 @@ static void take_in_last(struct joining *joining, struct text json)
     }
     joining->bytes += json.size;
     joining->number++;
-}
-
-static void take_in(struct joining *joining, struct text json)
-{
-    if (json.size >= joining->below) {
-        joining->is_wider_left = true;
-    }
-    else if (json.size >= joining->least) {
-        take_in_last(joining, json);
-    }
 }
 
 static void take_in_events(struct joining *joining, const EventStates *states, Py_ssize_t place)
@@ -104,12 +82,10 @@ static int join_fragment(const EventStates *states, size_t place, PyObject *frag
     if (present == NULL ? PyErr_Occurred() != NULL : !is_common_present(present)) {
         return present == NULL ? -1 : 0;
     }
-    while (goes_on(&joining)) {
-        take_in_events(&joining, states, fragment.first);
-    }
+    take_in_events(&joining, states, fragment.first);
     if (present != NULL) {
-        /* Mostly the widest. */
-        take_in_last(&joining, json_of(present, HEADER));
+        /* Last, as each join walks all that was joined so far: mostly it is the widest. */
+        take_in(&joining, json_of(present, HEADER));
     }
     PyObject *made = framed(states, joined_json(&joining));
     if (made == NULL) {
@@ -167,14 +143,12 @@ static PyObject *join_with(PyObject *self, PyObject *const *arguments, Py_ssize_
         return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
     }
     struct joining joining = {.join = room_to_join()};
-    while (goes_on(&joining)) {
-        take_in_events(&joining, states, number == NONE ? NONE : states->fragments[number].first);
-        for (Py_ssize_t each = 0; each < PyList_GET_SIZE(parts); each++) {
-            take_in(&joining, json_of(PyList_GET_ITEM(parts, each), 0));
-        }
+    take_in_events(&joining, states, number == NONE ? NONE : states->fragments[number].first);
+    for (Py_ssize_t each = 0; each < PyList_GET_SIZE(parts); each++) {
+        take_in(&joining, json_of(PyList_GET_ITEM(parts, each), 0));
     }
     if (present != Py_None) {
-        take_in_last(&joining, json_of(present, HEADER));
+        take_in(&joining, json_of(present, HEADER));
     }
     PyObject *made = framed(states, joined_json(&joining));
     return made != NULL || PyErr_Occurred() ? made : Py_NewRef(Py_None);

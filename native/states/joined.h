@@ -115,29 +115,10 @@ static PyObject *write_joined(struct join *join, Py_ssize_t all)
     return made;
 }
 
-/* Each join walks all that was joined so far, so states of fewer bytes than this go first, then those of up to four times
- * as many, and so on: one wide state is walked once, and not by each small one. */
-enum { SMALL = 4096, WIDER = 4 };
-
 /* One more state after `joined` others. */
 static bool join_next(struct join *join, Py_ssize_t joined, struct text json)
 {
     return joined ? join_one(join, joined - 1, json) : read_state(json, &join->sides[0]);
-}
-
-PyDoc_STRVAR(join_doc, "join(one, other): the JSON of the join of two states; None for the reference to say.");
-
-static PyObject *join(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
-{
-    if (!check_arguments(given, 2) || !are_bytes(arguments, 2)) {
-        return NULL;
-    }
-    struct join *join = room_to_join();
-    if (!read_state(json_of(arguments[0], HEADER), &join->sides[0]) ||
-        !join_one(join, 0, json_of(arguments[1], HEADER))) {
-        Py_RETURN_NONE;
-    }
-    return write_joined(join, PyBytes_GET_SIZE(arguments[0]) + PyBytes_GET_SIZE(arguments[1]));
 }
 
 PyDoc_STRVAR(join_all_doc, "join_all(bodies): the JSON of the join of several states, a tuple of what is behind their\n"
@@ -149,23 +130,17 @@ static PyObject *join_all(PyObject *Py_UNUSED(module), PyObject *bodies)
         PyErr_SetString(PyExc_TypeError, "a tuple of two states or more is needed");
         return NULL;
     }
-    Py_ssize_t number = PyTuple_GET_SIZE(bodies), all = 0, joined = 0;
+    Py_ssize_t number = PyTuple_GET_SIZE(bodies), all = 0;
     if (!are_bytes(((PyTupleObject *)bodies)->ob_item, number)) {
         return NULL;
     }
     struct join *join = room_to_join();
-    bool is_common = true;
-    for (Py_ssize_t least = 0, below = SMALL; is_common && joined < number; least = below, below *= WIDER) {
-        for (Py_ssize_t each = 0; is_common && each < number; each++) {
-            struct text json = json_of(PyTuple_GET_ITEM(bodies, each), 0);
-            if (json.size >= least && json.size < below) {
-                is_common = join_next(join, joined++, json);
-                all += json.size;
-            }
+    for (Py_ssize_t each = 0; each < number; each++) {
+        struct text json = json_of(PyTuple_GET_ITEM(bodies, each), 0);
+        if (!join_next(join, each, json)) {
+            Py_RETURN_NONE;
         }
-    }
-    if (!is_common) {
-        Py_RETURN_NONE;
+        all += json.size;
     }
     return write_joined(join, all);
 }

@@ -142,7 +142,7 @@ static int place_origins(struct join *join)
     return size;
 }
 
-/* Room for `join` and `join_all` alone, which run no Python and make no object that the collector knows: with those may run
+/* Room for `join_all` and `EventStates` alone, which run no Python and make no object that the collector knows: with those may run
  * finalizers and other threads, and with them another join. */
 static struct join workplace;
 

@@ -88,7 +88,7 @@ few, many = state(22, "few"), state(31, "many")
 
 class Finalized:
     def __del__(self):
-        native.states.join(many, many)
+        native.states.join_all((codec.body(many), codec.body(many)))
 
 wanted = frozenset(f"few:{number:03d}" for number in range(22))
 gc.set_threshold(1, 1, 1)

@@ -345,9 +345,9 @@ def outcome_of(bodies: list[bytes]) -> tuple[bool, bytes]:
 def test_a_wide_event_is_not_walked_by_each_small_one() -> None:
     wide = event_of(1, {f"p{each:05}": each for each in range(10_000)})
     small = [event_of(2 + each, {"a": each, "p00007": each}) for each in range(2000)]
-    is_native, data = outcome_of([*small[:1000], wide, *small[1000:]])
+    is_native, data = outcome_of([*small, wide])
     assert is_native
-    assert outcome_of([wide, *small]) == outcome_of([*small, wide]) == (True, data)
+    assert outcome_of([wide, *small]) == outcome_of([*small[:1000], wide, *small[1000:]]) == (False, data)
     registers = FragmentState.decode(data).registers
     assert (len(registers), registers["p00007"].value, registers["p00008"].value) == (10_001, 1999, 8)
 
@@ -407,7 +407,7 @@ def test_a_fragment_of_many_attributes(size: int, is_known: bool) -> None:
 
     many, few = change(1, range(size)), change(2, range(size - 1, size + 1))
     assert native.states is not None
-    joined = native.states.join(many, few)
+    joined = native.states.join_all((codec.body(many), codec.body(few)))
     assert (joined is not None) == is_known
     one = FragmentState(many)
     other = FragmentState.decode(many)
