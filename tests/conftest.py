@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
+import socket
 from collections.abc import Coroutine, Iterator
 from typing import Any
 
@@ -26,6 +27,13 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # `nohup` and background jobs start programs so, and the tests' children would inherit it.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """pytest-rerunfailures sends two messages for each test, and the kernel would hold the second back for 40 ms."""
+    counts = getattr(session.config, "failures_db", None)
+    if isinstance(connection := getattr(counts, "sock", None), socket.socket):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -17,10 +17,20 @@ from idgraph.model.identifiers import Identifier
 from idgraph.model.queries import Query
 from sinks.keyring.provider import KeyringFile
 from tests.app.conftest import CommandLine
-from tests.app.test_erase_command import MAIL, WHOM, export, filled, ids_of, person, process, seen
+from tests.app.test_erase_command import (
+    MAIL,
+    WHOM,
+    export,
+    filled,
+    ids_of,
+    person,
+    person_once,
+    process,
+    seen,
+)
 from transforms.privacy.protected_names import TombstoneNames
 
-__all__ = ["filled"]
+__all__ = ["filled", "person_once"]
 
 STEPS = (
     "sinks.tombstone_file:TombstoneFile.append",

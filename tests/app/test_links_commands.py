@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,12 @@ from typing import Any
 import pytest
 
 from idgraph.app import wiring
+from idgraph.app.settings.document import Settings
 from idgraph.files import write_atomically
 from idgraph.model.errors import ProfileIndexError
 from idgraph.model.events import RawRecord
 from sinks.tantivy.index import TantivyProfileIndex
-from tests.app.conftest import CommandLine
+from tests.app.conftest import CommandLine, filled_by
 from tests.docs.shell_pages import DOCS, matches, steps
 from tests.retail import Pipeline, durable_keys, order, raw, records, snapshot
 
@@ -53,14 +55,22 @@ def process(settings: Any, given: Iterable[RawRecord]) -> None:
 
 
 @pytest.fixture
-def filled(with_keys: CommandLine) -> CommandLine:
+def filled(idgraph: CommandLine, person_once: Path) -> CommandLine:
     """One person of two fragments, among others."""
-    settings = with_keys.settings()
+    shutil.copytree(person_once, idgraph.folder, dirs_exist_ok=True)
+    return idgraph
+
+
+@pytest.fixture(scope="module")
+def person_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return filled_by(fill, tmp_path_factory.mktemp("filled"))
+
+
+def fill(settings: Settings) -> None:
     kept = {"etag": '"1"', "snapshot": snapshot().model_dump(mode="json")}
     settings.flow_state().mkdir(parents=True, exist_ok=True)
     write_atomically(wiring.snapshot_file(settings), json.dumps(kept).encode())
     process(settings, [*records(8), visit(1), visit(2), purchase()])
-    return with_keys
 
 
 def ids(idgraph: CommandLine, *words: str) -> list[str]:

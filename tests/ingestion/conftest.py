@@ -41,10 +41,11 @@ def running(folder: Path, port: int = 0) -> Iterator[Service]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def nothing_is_looked_away_from() -> Iterator[None]:
-    """A worker process walks all its objects once; tests stand for hundreds of workers, in a process of more objects."""
+def tasks_walk_no_objects() -> Iterator[None]:
+    """A worker collects after each task; tests stand for hundreds of tasks, in a process of far more objects."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ingestion.spark.worker_process._look_away_from_what_stays", lambda: None)
+        for name in ("collect", "freeze", "unfreeze"):
+            patch.setattr(f"ingestion.spark.worker_process.gc.{name}", lambda: 0)
         yield
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,6 +44,11 @@ def compile_operations(operations: Any) -> object:
         if not isinstance(operation, dict) or operation.get("operation") not in ("shift", "jmespath"):
             raise SpecError("no such operation", f"{at}/operation", "did you mean shift?")
     return chain
+
+
+def give_tokens(database: Database) -> None:
+    for role, token in TOKENS.items():
+        give_token(database, f"the {role}", role, token)
 
 
 def sqlite_url(folder: Path) -> str:
@@ -99,9 +104,10 @@ def open_another(database_url: str) -> Iterator[Callable[[], Database]]:
 
 @pytest.fixture(scope="session")
 def with_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file of SQLite with all tables, which a test can copy."""
+    """A file of SQLite with all tables and the tokens, which a test can copy."""
     folder = tmp_path_factory.mktemp("with_tables")
-    open_database(sqlite_url(folder)).close()
+    with closing(open_database(sqlite_url(folder))) as database:
+        give_tokens(database)
     return folder / "metadata.db"
 
 
@@ -112,8 +118,8 @@ def service(database_url: str, with_tables: Path) -> Iterator[Running]:
         shutil.copy(with_tables, where.database)
     app = create_app(ServiceSettings(database_url), compile_operations)
     database: Database = app.state.service.database
-    for role, token in TOKENS.items():
-        give_token(database, f"the {role}", role, token)
+    if where.drivername != "sqlite":
+        give_tokens(database)
     with ExitStack() as stack:
         url = stack.enter_context(serving(app))
 

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.servers.aws import read_descriptions_once
 from tests.servers.requirement import required, started
 from tests.support.stores import dynamodb
 
@@ -22,6 +23,7 @@ def require_dynamodb() -> str:
     """Where the server is, started when first asked for. Skips the test, with the reason, when it cannot be
     had, or the extra `dynamodb` is not installed."""
     with required("boto3", "idgraph[dynamodb]"):
+        read_descriptions_once()
         return os.environ.get(URL) or _started()
 
 

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from tests.servers.aws import read_descriptions_once
 from tests.servers.requirement import required
 from tests.support.processes import free_port
 
@@ -125,4 +126,5 @@ def _started() -> Kms:
 def running_kms() -> Kms:
     """One for all tests of this process. Skips the test, with the reason, when it cannot be had."""
     with required("boto3", "idgraph[dynamodb]"), required("moto.server", "-r requirements-dev.lock"):
+        read_descriptions_once()
         return _started()

@@ -80,7 +80,7 @@ def test_killed_again_and_again(tmp_path: Path, shop: Shop, reference: bytes) ->
     )
     publish(installation, seed=3, lines_per_file=600 // PART)
     chance = random.Random(4)
-    for _ in range(2):
+    for _ in range(2 if is_thorough() else 1):
         kill_in_mid_batch(installation, chance.uniform(0, 0.2))
     installation.run()
     assert installation.profiles() == reference

@@ -215,8 +215,9 @@ def open_to_others(folder: Path) -> list[str]:
     return [f"{path.relative_to(folder)} {mode:o}" for path, mode in modes.items() if mode & 0o077]
 
 
-@pytest.mark.timeout(900)  # three runs and a dozen commands, on a machine that may be busy
-def test_canaries_are_nowhere(tmp_path: Path, own_shop: tuple[Shop, str]) -> None:
+@pytest.mark.timeout(900)  # up to three runs and a dozen commands, on a machine that may be busy
+@pytest.mark.parametrize("is_killed", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_canaries_are_nowhere(tmp_path: Path, own_shop: tuple[Shop, str], is_killed: bool) -> None:
     shop, reader = own_shop
     installation = filled(tmp_path, shop)
     data = tmp_path / ".idgraph"
@@ -230,18 +231,19 @@ def test_canaries_are_nowhere(tmp_path: Path, own_shop: tuple[Shop, str]) -> Non
         assert open_to_others(data) == []
         assert_no_key(files, shop.keyring)
 
-    # The driver, the JVM and the workers, killed at once in the middle of the first micro-batch.
-    process = installation.start("--until-done")
-    until(lambda: process.poll() is not None or rows(data / "data-keys.db", "data_keys"), what="sealing")
-    kill_tree(process)
-    assert process.returncode == -signal.SIGKILL
-    assert_clean()
+    if is_killed:
+        # The driver, the JVM and the workers, killed at once in the middle of the first micro-batch.
+        process = installation.start("--until-done")
+        until(lambda: process.poll() is not None or rows(data / "data-keys.db", "data_keys"), what="sealing")
+        kill_tree(process)
+        assert process.returncode == -signal.SIGKILL
+        assert_clean()
 
-    # Workers alone, each as soon as it is there, also when the batch is retried: Spark reports it as it likes.
-    process = installation.start("--until-done", IDGRAPH_FLOW__BATCH_RETRIES="1")
-    until(lambda: process.poll() is not None or kill_all(workers(process)), what="the end")
-    assert process.returncode == 4
-    assert_clean()
+        # Workers alone, each as soon as it is there, also when the batch is retried: Spark reports it as it likes.
+        process = installation.start("--until-done", IDGRAPH_FLOW__BATCH_RETRIES="1")
+        until(lambda: process.poll() is not None or kill_all(workers(process)), what="the end")
+        assert process.returncode == 4
+        assert_clean()
 
     done = installation.command("-v", "run", "--until-done", "--json")
     outputs = [done.stdout, done.stderr]

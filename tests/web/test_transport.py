@@ -118,6 +118,7 @@ def test_half_a_head_does_not_keep_a_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tls: bool
 ) -> None:
     monkeypatch.setattr(server, "HEAD_SECONDS", 0.2)
+    monkeypatch.setattr(server, "STOP_SECONDS", 1)
     certificate, key = make_certificate(tmp_path)
     with metadata(tmp_path, Transport(certificate, key) if tls else server.LOCAL) as (url, token):
         port = httpx.URL(url).port

@@ -216,6 +216,6 @@ def whole_site(folder: Path) -> Iterator[Whole]:
         profiles = stack.enter_context(serving(create_profile_app(service)))
         app.state.pages.state.profile_source = ProfileSource(profiles)
         whole = Whole(site, pipeline, client, operations, jobs, published, letters)
-        whole.process([*records(4000), raw(EVENT, source="segment")])
+        whole.process([*records(600), raw(EVENT, source="segment")])
         eventually(following.is_ready)
         yield whole

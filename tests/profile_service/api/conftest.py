@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from idgraph.web.server import serving
 from profile_service.api.app import create_app
 from profile_service.api.following import Following
 from profile_service.api.service import ProfileService
+from tests.ingestion.patience import eventually
 from tests.retail import Pipeline, attribute, raw, records, snapshot
 
 LEVELS = {"demographics.age": 30, "identity.userId": 60, "activity.search": 40}
@@ -47,11 +49,16 @@ class Metadata:
     version: int = field(default=0)
 
     def snapshot(self, etag: str | None, wait: float) -> tuple[MetadataSnapshot, str] | None:
-        del wait
-        if self.is_away:
-            raise MetadataError("away")
-        now = str(self.version)
-        return None if etag == now else (self.snapshot_now, now)
+        ends = time.monotonic() + wait
+        while True:
+            if self.is_away:
+                raise MetadataError("away")
+            now = str(self.version)
+            if etag != now:
+                return self.snapshot_now, now
+            if time.monotonic() > ends:
+                return None
+            time.sleep(0.01)
 
     def newer(self, known: MetadataSnapshot, etag: str, wait: float) -> tuple[MetadataSnapshot, str] | None:
         del known
@@ -80,6 +87,13 @@ class Served:
         return self.stack.enter_context(
             httpx.Client(base_url=self.url, headers=headers, timeout=60, trust_env=False)
         )
+
+
+@pytest.fixture(scope="package", autouse=True)
+def callers_are_asked_for_often() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("profile_service.api.following.CALLERS_SECONDS", 0.1)
+        yield
 
 
 def problem(answer: httpx.Response, status: int) -> dict[str, Any]:
@@ -126,8 +140,7 @@ def served_here(pipeline: Pipeline, callers: list[Caller], **parts: Any) -> Iter
         following = stack.enter_context(Following(metadata))
         service = ProfileService(pipeline, following, audit, **({"is_local": True} | parts))
         url = stack.enter_context(serving(create_app(service)))
-        while not following.is_ready():
-            pass
+        eventually(following.is_ready)
         yield Served(url, pipeline, metadata, file, following, stack, service)
 
 
@@ -138,8 +151,7 @@ def published(served: Served, newer: MetadataSnapshot) -> Iterator[None]:
     def publish(snapshot: MetadataSnapshot) -> None:
         served.metadata.snapshot_now = snapshot
         served.metadata.version += 1
-        while served.following.edition().etag != str(served.metadata.version):
-            pass
+        eventually(lambda: served.following.edition().etag == str(served.metadata.version))
 
     kept = served.metadata.snapshot_now
     publish(newer)

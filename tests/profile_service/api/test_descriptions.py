@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
+from idgraph.web import guard
 from idgraph.web.application import FREE
 from tests.profile_service.api.conftest import Served, problem
 
 
-def test_every_route_asks_for_a_token(served: Served) -> None:
+def test_every_route_asks_for_a_token(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "WRONG_TOKEN_SECONDS", 0.0)
     nobody, unknown = served.client(None), served.client("unknown")
     described = nobody.get("/openapi.json").json()["paths"]
     asked = [
