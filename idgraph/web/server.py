@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
 import ssl
 import threading
@@ -10,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import h11
 import uvicorn
@@ -93,7 +94,13 @@ def serve(
     with closing(_listen(app, host, port)) as listener:
         if on_listening is not None:
             on_listening(_url(server, listener))
+        # uvicorn sends it once more when it has shut down: the process must live on to close what it has open.
+        signal.signal(signal.SIGTERM, _end)
         server.run([listener])
+
+
+def _end(*_signal: object) -> NoReturn:
+    raise SystemExit(0)
 
 
 @contextmanager
