@@ -23,6 +23,7 @@ from idgraph.model.errors import (
     NotFoundError,
     QueryError,
     RefusedError,
+    UnknownKeyVersionError,
     VersionNotFoundError,
 )
 
@@ -89,7 +90,7 @@ def _code(error: IdgraphError) -> Exit:
             return Exit.USAGE
         case FlowStoppedError():
             return Exit.STOPPED
-        case NotFoundError() | VersionNotFoundError():
+        case NotFoundError() | UnknownKeyVersionError() | VersionNotFoundError():
             return Exit.NOT_FOUND
         case RefusedError():
             return Exit.FAILED

@@ -14,8 +14,8 @@ from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring
 from idgraph.app.settings.document import DEFAULT_FILE, Settings, load
 from idgraph.model.attributes import DataType
-from idgraph.model.errors import QueryError, StoreError
-from idgraph.model.identifiers import Identifier
+from idgraph.model.errors import StoreError
+from idgraph.model.identifiers import Identifier, given_identifier
 from idgraph.model.queries import Order, Query
 from idgraph.model.query_language import parse_query, warnings
 from profile_service.reader import Profile, ProfileReader
@@ -124,10 +124,7 @@ class Reader:
     def lookup(self, identifier: str | Identifier, *, reveal: bool = False) -> Profiles:
         """The profile of an identifier such as `user_id:480`; several where they share it and it belongs to nobody. Raises
         QueryError for text that is no identifier."""
-        try:
-            wanted = Identifier.parse(identifier) if isinstance(identifier, str) else identifier
-        except ValueError as error:
-            raise QueryError(str(error)) from None
+        wanted = given_identifier(identifier) if isinstance(identifier, str) else identifier
         reader = self._current()
         found = Profiles(reader.lookup(wanted, reveal))
         self._require_keyring(bool(found))

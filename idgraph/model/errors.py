@@ -88,7 +88,7 @@ class RefusedError(MetadataError):
 
 
 class NotFoundError(RefusedError):
-    """The metadata service does not know the subject of a request."""
+    """Nothing of the given name is there, or the metadata service does not know it."""
 
 
 class ApprovalNeededError(RefusedError):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from idgraph.model.errors import QueryError
+
 HASHED_PREFIX = "~"
 """Prefix of a value that is a keyed hash, because policy protects the identifier."""
 
@@ -33,3 +35,11 @@ class Identifier(NamedTuple):
             raise ValueError("an identifier is written type:value, for instance user_id:480")
         # As a NamedTuple's constructor does, without its call: there are several for each fragment.
         return tuple.__new__(cls, (kind, value))
+
+
+def given_identifier(text: str, place: str = "") -> Identifier:
+    """An identifier that somebody wrote, at a place of their request. Raises QueryError."""
+    try:
+        return Identifier.parse(text)
+    except ValueError as error:
+        raise QueryError(f"{place}: {error}" if place else str(error)) from None

@@ -10,12 +10,10 @@ from typing import Annotated
 import typer
 
 from idgraph.app import wiring
-from idgraph.app.adapters.key_providers import ensure_keyring
-from idgraph.app.commands.context import JobWho, JobWhy, origin_of, settings_of
-from idgraph.app.exits import Exit
+from idgraph.app.commands.context import JobWho, JobWhy, keyed, origin_of
 from idgraph.app.terminal import json_writer
-from idgraph.model.errors import QueryError
-from idgraph.model.identifiers import Identifier
+from idgraph.model.errors import NotFoundError
+from idgraph.model.identifiers import given_identifier
 
 
 def access_request(
@@ -34,12 +32,8 @@ def access_request(
     from idgraph.app.jobs.person_jobs import access_job, opened, the_person
     from idgraph.jobs.export_file import require_place, write_export
 
-    try:
-        wanted = Identifier.parse(identifier)
-    except ValueError as error:
-        raise QueryError(str(error)) from None
-    settings = settings_of(context)
-    ensure_keyring(settings)
+    wanted = given_identifier(identifier)
+    settings = keyed(context)
     if output is not None:
         require_place(output)
 
@@ -53,7 +47,6 @@ def access_request(
     with opened(settings) as here, wiring.job_runner(settings) as runner:
         person = the_person(here.reader, wanted)
         if person is None:
-            print("nothing is stored under it", file=sys.stderr)
-            raise typer.Exit(Exit.NOT_FOUND)
+            raise NotFoundError("nothing is stored under it")
         origin = origin_of(who, why)
         runner.run(access_job(here, person, origin.who, keep), origin)

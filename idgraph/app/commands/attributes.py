@@ -22,7 +22,7 @@ from idgraph.app.terminal import (
     report_warnings,
     visible_lines,
 )
-from idgraph.model.errors import ApprovalNeededError, RefusedError
+from idgraph.model.errors import ApprovalNeededError, NotFoundError, RefusedError
 
 if TYPE_CHECKING:
     from idgraph.model.attributes import AttributeMetadata
@@ -102,11 +102,7 @@ def show_attribute(context: typer.Context, path: str) -> None:
         if found is None:
             known = (each.path for each in client.search_attributes(""))
             close = nearest(path, islice(known, _MOST_COMPARED))
-            print(
-                f"no such attribute: {escape_control_chars(path)}{f' ({escape_control_chars(close)})' if close else ''}",
-                file=sys.stderr,
-            )
-            raise typer.Exit(Exit.NOT_FOUND)
+            raise NotFoundError(f"no such attribute: {path}{f' ({close})' if close else ''}")
         answer = client.snapshot(None, 0)
         shown = found.model_dump(mode="json")
         if answer is not None:

@@ -12,10 +12,9 @@ from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring
 from idgraph.app.commands.context import JobWho, JobWhy, Json, origin_of, settings_of
 from idgraph.app.commands.flow import Reporter, described, stopping_on_signals
-from idgraph.app.exits import Exit
 from idgraph.app.observation.json_logs import log_batch, say
 from idgraph.app.terminal import print_json
-from idgraph.model.errors import JobStoppedError
+from idgraph.model.errors import JobStoppedError, NotFoundError
 
 if TYPE_CHECKING:
     from idgraph.jobs.job import Run
@@ -50,8 +49,7 @@ def backfill(
         settings = settings_of(context)
         found = find_archive(settings, source, Path(archive))
         if not found.files:
-            say(f"no file in {archive}, or only empty ones")
-            raise typer.Exit(Exit.NOT_FOUND)
+            raise NotFoundError(f"no file in {archive}, or only empty ones")
         ensure_keyring(settings)
         estimate = Estimate()
         runs: list[Run] = []

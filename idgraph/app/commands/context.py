@@ -60,6 +60,15 @@ def settings_of(context: typer.Context) -> Settings:
     return in_sandbox(settings, given[1])
 
 
+def keyed(context: typer.Context) -> Settings:
+    """The same, once there is a keyring that can be used. Raises ConfigError, KeyProviderError."""
+    from idgraph.app.adapters.key_providers import ensure_keyring
+
+    settings = settings_of(context)
+    ensure_keyring(settings)
+    return settings
+
+
 def origin_of(who: str, why: str) -> Requester:
     """The person who starts a job, and the reason."""
     return Requester(who or local_user(), why)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from idgraph.app import wiring
-from idgraph.app.adapters.key_providers import ensure_keyring
-from idgraph.app.commands.context import JobWho, JobWhy, origin_of, settings_of
+from idgraph.app.commands.context import JobWho, JobWhy, keyed, origin_of
 from idgraph.app.exits import Exit
 from idgraph.app.terminal import (
     escape_control_chars,
@@ -20,10 +19,9 @@ from idgraph.app.terminal import (
     visible_lines,
 )
 from idgraph.model.dead_letters import COMMIT_REASONS, DeadLetterReason
-from idgraph.model.errors import MetadataError, SealError
+from idgraph.model.errors import MetadataError, NotFoundError, SealError
 
 if TYPE_CHECKING:
-    from idgraph.app.settings.document import Settings
     from idgraph.model.dead_letters import DeadLetter, DeadLetters
     from ingestion.spark.workers import WorkerResources
 
@@ -56,7 +54,7 @@ def list_dead_letters(
     as_json: Json = False,
 ) -> None:
     """List dead letters, and their number by reason."""
-    with wiring.opened(_ready(context)) as resources:
+    with wiring.opened(keyed(context)) as resources:
         dead_letters = resources.dead_letters
         shown = [
             dead_letter
@@ -83,11 +81,10 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show one dead letter. The record is sealed; --reveal shows it."""
-    with wiring.opened(_ready(context)) as resources:
+    with wiring.opened(keyed(context)) as resources:
         dead_letter = resources.dead_letters.get(dead_letter_id)
         if dead_letter is None:
-            print(f"no such dead letter: {escape_control_chars(dead_letter_id)}", file=sys.stderr)
-            raise typer.Exit(Exit.NOT_FOUND)
+            raise NotFoundError(f"no such dead letter: {dead_letter_id}")
         described = _described(dead_letter)
         if reveal:
             described["record"] = _record(dead_letter, resources)
@@ -116,7 +113,7 @@ def replay(
     from idgraph.app.jobs.dead_letter_replay import replay_job
     from idgraph.app.jobs.view import run_shown
 
-    settings = _ready(context)
+    settings = keyed(context)
     pinned = wiring.newest_snapshot(settings)
     if pinned is None:
         raise MetadataError("a replay needs a metadata snapshot: start the metadata service")
@@ -144,7 +141,7 @@ def drop(
     everything: All = False,
 ) -> None:
     """Remove dead letters for good. Exit code 3: a named one does not exist."""
-    with wiring.opened(_ready(context)) as resources:
+    with wiring.opened(keyed(context)) as resources:
         dead_letters = resources.dead_letters
         chosen, missing = _chosen(dead_letters, ids, reason, source, everything)
         wanted, counts = set(chosen), dead_letters.counts()
@@ -180,12 +177,6 @@ def _print_dead_letters(shown: list[DeadLetter], counts: dict[str, int], is_chos
         ],
     )
     print("; ".join(f"{name}: {count}" for name, count in sorted(counts.items())), file=sys.stderr)
-
-
-def _ready(context: typer.Context) -> Settings:
-    settings = settings_of(context)
-    ensure_keyring(settings)
-    return settings
 
 
 def _chosen(

@@ -10,18 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from idgraph.app import wiring
-from idgraph.app.adapters.key_providers import ensure_keyring
-from idgraph.app.commands.context import DryRun, JobWho, JobWhy, Yes, all_from_stdin, origin_of, settings_of
+from idgraph.app.commands.context import DryRun, JobWho, JobWhy, Yes, all_from_stdin, keyed, origin_of
 from idgraph.app.exits import Exit
 from idgraph.app.terminal import confirmed, counted, escape_control_chars, print_json, print_table
 from idgraph.model.errors import ConfigError, QueryError, StoreError
+from idgraph.model.identifiers import given_identifier
 
 if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings
     from idgraph.jobs.erase.dead_letter_search import FoundDeadLetter
     from idgraph.jobs.erase.erasure import Erased, ErasureJob, Preview
     from idgraph.jobs.job import JobRunner
-    from idgraph.model.identifiers import Identifier
     from idgraph.model.jobs import Requester
     from idgraph.model.tombstones import FragmentSummary
     from ingestion.spark.workers import WorkerResources
@@ -66,9 +65,8 @@ def erase(
     given = [*(identifiers or []), *(fragments or [])]
     _refuse_what_cannot_be(again, cancel, dry_run, receipt, given)
     for each in fragments or []:
-        _parsed(each)
-    settings = settings_of(context)
-    ensure_keyring(settings)
+        given_identifier(each)
+    settings = keyed(context)
     origin = origin_of(who, why)
     with wiring.opened(settings) as resources, wiring.job_runner(settings) as runner:
         wiring.require_own_keyring(settings, resources)
@@ -81,7 +79,7 @@ def erase(
             _report_kept(done)
             return
         reader = wiring.profile_reader(settings, resources)
-        forms = {text: reader.stored_forms(_parsed(text)) for text in identifiers or ()}
+        forms = {text: reader.stored_forms(given_identifier(text)) for text in identifiers or ()}
         asked = {form: text for text, several in forms.items() for form in several}
         ids = sorted({*(fragments or ()), *_fragments(reader, forms)})
         if not (asked or ids):
@@ -199,15 +197,6 @@ def _refuse_what_cannot_be(
             raise typer.BadParameter(
                 f"{what} is for an erasure, and not for {'--again' if again else '--cancel'}"
             )
-
-
-def _parsed(text: str) -> Identifier:
-    from idgraph.model.identifiers import Identifier
-
-    try:
-        return Identifier.parse(text)
-    except ValueError as error:
-        raise QueryError(str(error)) from None
 
 
 def _fragments(reader: ProfileReader, named: dict[str, set[str]]) -> Iterator[str]:

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from idgraph.app.commands.context import Json, Why, settings_of
-from idgraph.app.exits import Exit
 from idgraph.app.observation.json_logs import say
-from idgraph.app.terminal import escape_control_chars, print_json, print_table, visible_lines
+from idgraph.app.terminal import print_json, print_table, visible_lines
 from idgraph.app.wiring import local_user
-from idgraph.model.errors import SourceUnavailableError
+from idgraph.model.errors import NotFoundError, SourceUnavailableError
 
 if TYPE_CHECKING:
     from idgraph.app.flow_folders import FlowFolders
@@ -94,8 +93,7 @@ def _known(context: typer.Context, name: str) -> FlowFolders:
 
     folders = FlowFolders(settings_of(context).directory)
     if name not in folders.names():
-        say(f"no such flow: {escape_control_chars(name)}; known: {', '.join(folders.names()) or 'none'}")
-        raise typer.Exit(Exit.NOT_FOUND)
+        raise NotFoundError(f"no such flow: {name}; known: {', '.join(folders.names()) or 'none'}")
     return folders
 
 

@@ -12,6 +12,7 @@ from idgraph.app import wiring
 from idgraph.app.commands.context import Json, settings_of
 from idgraph.app.exits import Exit
 from idgraph.app.terminal import escape_control_chars, print_json, print_table, report_cut
+from idgraph.model.errors import NotFoundError
 from idgraph.model.jobs import JobKind
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def show(context: typer.Context, job_id: JobId, as_json: Json = False) -> None:
     with wiring.job_log(settings) as log:
         job = log.get(job_id)
     if job is None:
-        raise _not_found(job_id)
+        raise NotFoundError(f"no such job: {job_id}")
     reported = described(job)
     with wiring.job_runner(settings) as runner:
         private = runner.private(job)
@@ -73,7 +74,7 @@ def cancel(context: typer.Context, job_id: JobId) -> None:
             return
         job = log.get(job_id)
         if job is None:
-            raise _not_found(job_id)
+            raise NotFoundError(f"no such job: {job_id}")
         print(f"job {job_id} is not running: {job.state}", file=sys.stderr)
         raise typer.Exit(Exit.FAILED)
 
@@ -112,8 +113,3 @@ def _text(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{key} {_text(each)}" for key, each in value.items()) or "-"
     return ", ".join(value) if isinstance(value, list) else str(value)
-
-
-def _not_found(job_id: str) -> typer.Exit:
-    print(f"no such job: {escape_control_chars(job_id)}", file=sys.stderr)
-    return typer.Exit(Exit.NOT_FOUND)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from idgraph.app import wiring
-from idgraph.app.adapters.key_providers import create_keyring, ensure_keyring
-from idgraph.app.commands.context import JobWho, JobWhy, Json, Rate, Yes, origin_of, settings_of
+from idgraph.app.adapters.key_providers import create_keyring
+from idgraph.app.commands.context import JobWho, JobWhy, Json, Rate, Yes, keyed, origin_of, settings_of
 from idgraph.app.exits import Exit
 from idgraph.app.terminal import confirmed, counted, print_json, print_table
 
@@ -102,8 +102,7 @@ def adopt(context: typer.Context, yes: Yes = False) -> None:
     Names that the lost keyring made are found no more. Persons with protected identifiers become second profiles,
     and erasures are forgotten: repeat them. Exit code 1: the keyring does not open the existing data keys.
     """
-    settings = settings_of(context)
-    ensure_keyring(settings)
+    settings = keyed(context)
     if not (
         yes
         or confirmed("erased persons can come back, and protected identifiers are found no more; continue?")
@@ -146,14 +145,11 @@ def retire(
     """
     from idgraph.jobs.rotate import retire as retirement
     from idgraph.jobs.rotate import users
-    from idgraph.model.errors import KeyInUseError, UnknownKeyVersionError
+    from idgraph.model.errors import KeyInUseError
 
     with wiring.opened_keys(settings_of(context)) as (provider, store):
         try:
             retirement(provider, store, version)
-        except UnknownKeyVersionError as error:
-            print(f"error: {error}", file=sys.stderr)
-            raise typer.Exit(Exit.NOT_FOUND) from None
         except KeyInUseError:
             if as_json:
                 key = next(key for key in provider.versions() if key.version == version)

@@ -14,15 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from idgraph.app import wiring
-from idgraph.app.adapters.key_providers import ensure_keyring
-from idgraph.app.commands.context import TYPE_VALUE, DryRun, JobWho, Json, from_stdin, origin_of, settings_of
-from idgraph.app.exits import Exit
+from idgraph.app.commands.context import TYPE_VALUE, DryRun, JobWho, Json, from_stdin, keyed, origin_of
 from idgraph.app.terminal import counted, escape_control_chars, print_json
-from idgraph.model.errors import ConfigError, ProfileIndexError, QueryError
-from idgraph.model.identifiers import Identifier
+from idgraph.model.errors import ConfigError, NotFoundError, ProfileIndexError, QueryError
+from idgraph.model.identifiers import Identifier, given_identifier
 
 if TYPE_CHECKING:
-    from idgraph.app.settings.document import Settings
     from idgraph.model.jobs import Requester
     from idgraph.projection.projection import Projection
     from profile_service.links import Explanation, Links, PinChange, StoredIdentifier
@@ -78,7 +75,7 @@ def show_links(
     from idgraph.app.link_views import print_links
     from profile_service.link_documents import explanation_document
 
-    with _opened(settings_of(context)) as links:
+    with _opened(context) as links:
         for each in _explained(links, identifier):
             if as_json:
                 print_json(explanation_document(each))
@@ -105,8 +102,7 @@ def list_links(
     from profile_service.link_documents import link_document
     from profile_service.links import Links
 
-    settings = settings_of(context)
-    ensure_keyring(settings)
+    settings = keyed(context)
     pinned = wiring.snapshot_to_read_by(settings)
     types = {attribute.path: attribute.shown_type for attribute in pinned.snapshot.attributes}
     query, cursor = parse_query(words or [], types.get), None
@@ -196,8 +192,7 @@ def history(
 
     if identifier is not None and after:
         raise typer.BadParameter("--after is for all changes: leave the identifier out")
-    settings = settings_of(context)
-    ensure_keyring(settings)
+    settings = keyed(context)
     with wiring.opened_to_read(settings) as resources:
         reader = wiring.profile_reader(settings, resources)
         found = History(resources.store, reader.names.identifier)
@@ -228,7 +223,7 @@ def explain(
 
     if (one is None) != (other is None):
         raise typer.BadParameter("give A and B, or neither")
-    with _opened(settings_of(context)) as links:
+    with _opened(context) as links:
         found = _explained(links, profile)
         ends, stored = None, None
         if one is not None and other is not None:
@@ -241,36 +236,27 @@ def explain(
 
 
 @contextmanager
-def _opened(settings: Settings) -> Iterator[Links]:
+def _opened(context: typer.Context) -> Iterator[Links]:
     """The links of the store, to read."""
     from profile_service.links import Links
 
-    ensure_keyring(settings)
+    settings = keyed(context)
     with wiring.opened_to_read(settings) as resources:
         yield Links(resources.store, wiring.profile_reader(settings, resources))
 
 
 def _explained(links: Links, text: str) -> list[Explanation]:
-    found = links.explain(_parsed(text, "IDENTIFIER"))
+    found = links.explain(given_identifier(text, "IDENTIFIER"))
     if not found:
-        print("no profile has this identifier", file=sys.stderr)
-        raise typer.Exit(Exit.NOT_FOUND)
+        raise NotFoundError("no profile has this identifier")
     return found
-
-
-def _parsed(text: str, place: str) -> Identifier:
-    try:
-        return Identifier.parse(text)
-    except ValueError as error:
-        raise QueryError(f"{place}: {error}") from None
 
 
 def _known(links: Links, text: str, place: str) -> StoredIdentifier:
     """An identifier that somebody carries, as it is stored."""
-    found = links.stored(_parsed(text, place))
+    found = links.stored(given_identifier(text, place))
     if found is None:
-        print(f"{place}: no profile has this identifier", file=sys.stderr)
-        raise typer.Exit(Exit.NOT_FOUND)
+        raise NotFoundError(f"{place}: no profile has this identifier")
     return found
 
 
@@ -291,8 +277,7 @@ def decide(
     one, other = given
     if (file is None) == (one is None or other is None) or (file is not None and one is not None):
         raise typer.BadParameter("give A and B, or --file")
-    settings = settings_of(context)
-    ensure_keyring(settings)
+    settings = keyed(context)
     words = [("A", "B", one or "", other or "")] if file is None else list(_pairs(file))
     with wiring.opened(settings) as resources:
         wiring.require_own_keyring(settings, resources, notes=not dry_run)
@@ -313,8 +298,7 @@ def decide(
         if not dry_run:
             _project(lambda: resources.projection(lambda: wiring.index_rules(settings)), change)
     if not change.pins:
-        print("there is no pin to take back", file=sys.stderr)
-        raise typer.Exit(Exit.NOT_FOUND)
+        raise NotFoundError("there is no pin to take back")
 
 
 def _project(projection: Callable[[], Projection], change: PinChange) -> None:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from idgraph.app import wiring
-from idgraph.app.adapters.key_providers import ensure_keyring
-from idgraph.app.commands.context import TYPE_VALUE, JobWho, JobWhy, from_stdin, origin_of, settings_of
+from idgraph.app.commands.context import TYPE_VALUE, JobWho, JobWhy, from_stdin, keyed, origin_of
 from idgraph.app.exits import Exit
 from idgraph.app.terminal import (
     console,
@@ -22,7 +21,8 @@ from idgraph.app.terminal import (
     print_json,
     print_table,
 )
-from idgraph.model.errors import ConfigError, QueryError
+from idgraph.model.errors import ConfigError, NotFoundError
+from idgraph.model.identifiers import given_identifier
 from idgraph.model.queries import Order, Query
 
 if TYPE_CHECKING:
@@ -53,14 +53,8 @@ def lookup(
     An identifier that too many persons share belongs to nobody: then the profiles whose events showed it are shown, and a
     line on standard error says so.
     """
-    from idgraph.model.identifiers import Identifier
-
-    settings = settings_of(context)
-    ensure_keyring(settings)
-    try:
-        wanted = Identifier.parse(identifier)
-    except ValueError as error:
-        raise QueryError(str(error)) from None
+    settings = keyed(context)
+    wanted = given_identifier(identifier)
     with wiring.opened_to_read(settings) as resources:
         pinned = wiring.snapshot_to_read_by(settings)
         reader = wiring.profile_reader(settings, resources, pinned)
@@ -72,8 +66,7 @@ def lookup(
     _report_exceptions(reader)
     if not found:
         types = {place.type for spec in pinned.snapshot.specs for place in spec.identifiers}
-        print(f"no profile has this identifier{_hint_of_type(wanted.type, types)}", file=sys.stderr)
-        raise typer.Exit(Exit.NOT_FOUND)
+        raise NotFoundError(f"no profile has this identifier{_hint_of_type(wanted.type, types)}")
 
 
 def search(
@@ -117,8 +110,7 @@ def search(
     """
     from idgraph.model.query_language import nearest, parse_query, warnings
 
-    settings = settings_of(context)
-    ensure_keyring(settings)
+    settings = keyed(context)
     pinned = wiring.snapshot_to_read_by(settings)
     types = {attribute.path: attribute.shown_type for attribute in pinned.snapshot.attributes}
     query = parse_query(words or [], types.get)
@@ -224,8 +216,7 @@ def export(
     from idgraph.app.jobs.view import showing
     from idgraph.jobs.export_file import Export, require_export, require_place, write_export
 
-    settings = settings_of(context)
-    ensure_keyring(settings)
+    settings = keyed(context)
     if form is Form.PARQUET:
         if output is None or provenance or fragments:
             raise ConfigError("--format parquet needs --output, and has no --provenance and --fragments")
@@ -299,7 +290,7 @@ def _hint_of_type(given: str, known: set[str]) -> str:
         return ""
     near = difflib.get_close_matches(given, sorted(known), n=1)
     hint = f"did you mean {near[0]}?" if near else f"they make {', '.join(sorted(known))}"
-    return escape_control_chars(f"; no active spec makes the type {given}: {hint}")
+    return f"; no active spec makes the type {given}: {hint}"
 
 
 def _hints_of_loss(resources: wiring.ReadResources) -> Iterator[str]:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from idgraph.app import wiring
-from idgraph.app.adapters.key_providers import ensure_keyring
-from idgraph.app.commands.context import JobWho, JobWhy, Json, origin_of, settings_of
+from idgraph.app.commands.context import JobWho, JobWhy, Json, keyed, origin_of
 from idgraph.app.exits import Exit
 from idgraph.app.observation.json_logs import say
 from idgraph.app.terminal import counted, escape_control_chars, print_json
@@ -55,8 +54,7 @@ def resolve(
     from ingestion.stages.resolve import BEGINNING
     from transforms.privacy.protected_names import StoredNames
 
-    settings = settings_of(context)
-    ensure_keyring(settings)
+    settings = keyed(context)
     if output is not None:
         require_export(output, BEGINNING)
     wiring.prepare_directory(settings)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,13 +13,12 @@ from idgraph.app.commands import spec_folder
 from idgraph.app.commands.context import JobWho, JobWhy, Json, Why, origin_of, settings_of
 from idgraph.app.exits import Exit
 from idgraph.app.terminal import (
-    escape_control_chars,
     print_json,
     print_listing,
     report_warnings,
     visible_lines,
 )
-from idgraph.model.errors import SpecError
+from idgraph.model.errors import NotFoundError, SpecError
 
 if TYPE_CHECKING:
     from idgraph.model.records import SpecRecord
@@ -103,10 +101,7 @@ def show_spec(
         )
         if document is None:
             close = nearest(name, (spec.name for spec in client.list_specs())) if summary is None else None
-            print(
-                f"no such spec: {escape_control_chars(name)}{f' ({close})' if close else ''}", file=sys.stderr
-            )
-            raise typer.Exit(Exit.NOT_FOUND)
+            raise NotFoundError(f"no such spec: {name}{f' ({close})' if close else ''}")
         print(visible_lines(document.model_dump_json(indent=2, exclude={"version", "created"})))
 
 

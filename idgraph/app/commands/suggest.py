@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from idgraph.app import wiring
-from idgraph.app.adapters.key_providers import ensure_keyring
-from idgraph.app.commands.context import Json, settings_of
+from idgraph.app.commands.context import Json, keyed
 from idgraph.app.commands.links import deciding
 from idgraph.app.terminal import counted, escape_control_chars
 from idgraph.model import canonical
@@ -55,8 +54,7 @@ def find_suggestions(
 
     if output is not None:
         require_export(output, _BEGINNING)
-    settings = settings_of(context)
-    ensure_keyring(settings)
+    settings = keyed(context)
     with wiring.opened_to_read(settings) as resources:
         records = dict(compared_values(wiring.profile_reader(settings, resources), attributes))
         found = suggest(records, attributes, [each.split(",") for each in block or ()], least_weight)

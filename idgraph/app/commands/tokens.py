@@ -12,6 +12,7 @@ import typer
 from idgraph.app import wiring
 from idgraph.app.commands.context import Json, settings_of
 from idgraph.app.terminal import print_records
+from idgraph.model.errors import NotFoundError
 
 if TYPE_CHECKING:
     from metadata_service.storage.database import Database
@@ -102,7 +103,7 @@ def revoke(context: typer.Context, name: Name) -> None:
 def metadata_database(context: typer.Context) -> Iterator[Database]:
     """The service's database. Its refusals do not mean that the service is away."""
     from idgraph.app.metadata_server import service_key
-    from idgraph.model.errors import MetadataError, NotFoundError, RefusedError
+    from idgraph.model.errors import MetadataError, RefusedError
     from idgraph.web.refusals import UnknownSubjectError
     from metadata_service.storage.database import open_database
 

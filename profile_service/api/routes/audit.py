@@ -9,11 +9,10 @@ from fastapi import APIRouter, Depends, Query, Response
 from pydantic import BaseModel, Field
 
 from idgraph.model.callers import Caller, Scope
-from idgraph.model.identifiers import Identifier
+from idgraph.model.identifiers import Identifier, given_identifier
 from idgraph.web.cursors import from_cursor, to_cursor
 from profile_service.api.documents import answer
 from profile_service.api.rights import require_scope
-from profile_service.api.routes.profiles import parsed
 from profile_service.api.service import ActingCaller, ProfileService, Service
 from profile_service.visibility import HIGHEST
 
@@ -75,7 +74,7 @@ def list_(
 ) -> Response:
     """Acts on profiles."""
 
-    hashes = {each for name in profile for each in _hashes(service, officer, parsed(name))}
+    hashes = {each for name in profile for each in _hashes(service, officer, given_identifier(name))}
 
     def takes(entry: dict[str, Any]) -> bool:
         is_meant = not profile or entry.get("profile") in hashes or entry.get("other") in hashes

@@ -11,7 +11,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from idgraph.model.callers import Scope
 from idgraph.model.households import HouseholdEntry
-from idgraph.model.identifiers import HASHED_PREFIX
+from idgraph.model.identifiers import HASHED_PREFIX, given_identifier
 from idgraph.web.refusals import RefusedRequestError, UnknownSubjectError
 from merge.identity.persons import Person
 from profile_service.api.documents import answer
@@ -19,7 +19,7 @@ from profile_service.api.households import Acting, Household, Households, Share
 from profile_service.api.person_tokens import ActingPerson
 from profile_service.api.rights import require_scope, required
 from profile_service.api.routes.consents import ConsentDecision, Purpose, Recorded, record_decision
-from profile_service.api.routes.profiles import AskedIdentifier, parsed, the_profile
+from profile_service.api.routes.profiles import AskedIdentifier, the_profile
 from profile_service.api.service import MASKED, ActingCaller, ProfileService, Service, Wanted
 from profile_service.link_documents import time_text
 from profile_service.visibility import HIGHEST
@@ -212,7 +212,7 @@ def _acting(service: ProfileService, person: Person) -> Acting:
 def issue(body: PersonTokenBody, service: Service, caller: ActingCaller) -> Response:
     """A token by which a person calls `/v1/me`. Needs the scope `persons`: the caller vouches for who the person is."""
     require_scope(caller, Scope.PERSONS)
-    identifier = parsed(body.identifier)
+    identifier = given_identifier(body.identifier)
     profile = the_profile(service, caller, identifier, MASKED)
     reader = service.reader(caller)
     (person,) = reader.owning(reader.stored_forms(identifier)).persons

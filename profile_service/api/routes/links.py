@@ -10,6 +10,7 @@ from fastapi import APIRouter, Depends, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from idgraph.model.callers import Caller, Scope
+from idgraph.model.identifiers import given_identifier
 from idgraph.model.jobs import JobKind, JobRecord, Requester
 from idgraph.web.conditional import IfMatch, is_listed
 from idgraph.web.refusals import PreconditionError, RefusedRequestError, UnknownSubjectError
@@ -18,7 +19,7 @@ from merge.identity.persons import Person
 from merge.identity.resolve import Decision, Violation
 from profile_service.api.documents import DecidedPin, LinkDocument, answer
 from profile_service.api.rights import require_scope, required
-from profile_service.api.routes.profiles import parsed, shown_links
+from profile_service.api.routes.profiles import shown_links
 from profile_service.api.service import LONGEST_PURPOSE, ActingCaller, ProfileService, Service
 from profile_service.link_documents import pin_document
 from profile_service.links import Links, PinChange, RefusedGroup, StoredIdentifier
@@ -258,7 +259,7 @@ def undecided(
     end = min(len(found), place + 10 * limit)
     decided = links.decided(name for each in found[place:end] for name in each["pair"])
     while place < end and len(items) < limit:
-        ends = [parsed(name) for name in found[place]["pair"]]
+        ends = [given_identifier(name) for name in found[place]["pair"]]
         # Whoever was erased since is in the list of the job, and nowhere else.
         if Pair.of(*ends) not in decided and all(
             reader.sees_type(end.type) and links.stored(end) for end in ends
@@ -284,7 +285,7 @@ def _found(service: ProfileService, caller: Caller, body: PinsBody, reason: str)
     links = service.links(reader)
 
     def stored(text: str) -> StoredIdentifier:
-        identifier = parsed(text)
+        identifier = given_identifier(text)
         known = links.stored(identifier) if reader.sees_type(identifier.type) else None
         if known is None:
             service.require_found(is_found=False)

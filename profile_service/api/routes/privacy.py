@@ -10,12 +10,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from idgraph.model import canonical
 from idgraph.model.callers import Caller, Scope
-from idgraph.model.identifiers import Identifier
+from idgraph.model.identifiers import Identifier, given_identifier
 from idgraph.model.jobs import JobKind, JobRecord, Requester
 from idgraph.web.refusals import ClashError, UnknownSubjectError
 from profile_service.api.documents import answer
 from profile_service.api.rights import require_scope, required
-from profile_service.api.routes.profiles import parsed, the_profile
+from profile_service.api.routes.profiles import the_profile
 from profile_service.api.service import (
     LONGEST_PURPOSE,
     MASKED,
@@ -88,7 +88,7 @@ Officer = Annotated[Caller, Depends(_officer)]
 @router.post("/access-requests", response_model=PersonJobDocument, status_code=202)
 def request_access(body: AccessBody, service: Service, officer: Officer) -> Response:
     """Collect all that is stored of a person: a job, whose document can be downloaded until it expires."""
-    identifier = parsed(body.identifier)
+    identifier = given_identifier(body.identifier)
     profile = the_profile(service, officer, identifier, MASKED)
     service.note(officer, "access request", profile.id, purpose=body.reason)
     started = required(service.rights.jobs).start_access(identifier, Requester(officer.name, body.reason))
@@ -143,7 +143,7 @@ def get_erasure(job: str, service: Service, officer: Officer) -> Response:
 
 
 def _named(service: ProfileService, officer: Caller, body: PersonsBody) -> list[Identifier]:
-    named = [parsed(each) for each in body.identifiers]
+    named = [given_identifier(each) for each in body.identifiers]
     for place, each in enumerate(named):
         if service.lookup(officer, each, MASKED).is_shared:
             raise ClashError(

@@ -12,8 +12,7 @@ from starlette.types import Receive, Send
 from starlette.types import Scope as RequestScope
 
 from idgraph.model.callers import Caller, Scope
-from idgraph.model.errors import QueryError
-from idgraph.model.identifiers import Identifier
+from idgraph.model.identifiers import Identifier, given_identifier
 from idgraph.web.conditional import IfNoneMatch
 from idgraph.web.path_values import path_value
 from idgraph.web.refusals import ClashError, UnknownSubjectError
@@ -47,21 +46,13 @@ READ_TOGETHER = 10
 """Identifiers of one request, between which others have their turn."""
 
 
-def parsed(text: str) -> Identifier:
-    """Raises QueryError."""
-    try:
-        return Identifier.parse(text)
-    except ValueError as error:
-        raise QueryError(str(error)) from None
-
-
 async def _identifier(
     request: Request,
     identifier: Annotated[  # noqa: ARG001 - described here, and read as it was sent
         str, Path(description="`type:value`, percent-encoded; a slash in the value is `%2F`.")
     ],
 ) -> Identifier:
-    return parsed(path_value(request, 3))
+    return given_identifier(path_value(request, 3))
 
 
 AskedIdentifier = Annotated[Identifier, Depends(_identifier)]
@@ -123,7 +114,7 @@ class _PlainLookup:
     async def __call__(self, scope: RequestScope, receive: Receive, send: Send) -> None:
         request = Request(scope)
         response = await get(
-            parsed(path_value(request, 3)),
+            given_identifier(path_value(request, 3)),
             request.app.state.service,
             request.state.caller,
             MASKED,
@@ -136,7 +127,7 @@ class _PlainLookup:
 async def lookup(body: LookupBody, service: Service, caller: ActingCaller) -> Response:
     """The profiles of up to 100 identifiers, in their order."""
     wanted = body.wanted(service, caller)
-    asked = [parsed(text) for text in body.identifiers]
+    asked = [given_identifier(text) for text in body.identifiers]
     looked: list[Looked] = []
     for start in range(0, len(asked), READ_TOGETHER):
         some = asked[start : start + READ_TOGETHER]
@@ -172,7 +163,7 @@ def explain(
     _existing(bool(found) or None)
     items = [_explanation(each, reader, Scope.LINKS in caller.scopes) for each in found]
     if other is not None:
-        named = parsed(other)
+        named = given_identifier(other)
         ends = [links.stored(each) if reader.sees_type(each.type) else None for each in (identifier, named)]
         one, far = map(_existing, ends)
         for each, item in zip(found, items, strict=True):

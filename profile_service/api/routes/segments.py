@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Response
 
+from idgraph.model.identifiers import given_identifier
 from idgraph.model.index import Segment
 from idgraph.model.queries import leaves
 from idgraph.model.specs import NAME_PATTERN
@@ -20,7 +21,6 @@ from profile_service.api.documents import (
     SegmentList,
     answer,
 )
-from profile_service.api.routes.profiles import parsed
 from profile_service.api.service import AFTER_COMMIT, AFTER_INDEX, ActingCaller, Service, WantedParts
 
 router = APIRouter(prefix="/v1/segments", tags=["segments"])
@@ -90,6 +90,9 @@ def members(
 def member_of(body: MembershipBody, service: Service, caller: ActingCaller) -> Response:
     """The segments of up to 100 profiles, by what is stored now."""
     reader = service.reader(caller)
-    items = [{"identifier": text, "segments": reader.segments_of(parsed(text))} for text in body.identifiers]
+    items = [
+        {"identifier": text, "segments": reader.segments_of(given_identifier(text))}
+        for text in body.identifiers
+    ]
     service.require_found(any(each["segments"] is not None for each in items))
     return answer({"items": items})
