@@ -6,9 +6,10 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from idgraph.model.classification import Classification, EncryptionLevel, Proposal
+from idgraph.model.documents import FrozenDocument
 
 __all__ = [
     "AttributeDefinition",
@@ -69,10 +70,8 @@ Path = Annotated[str, Field(min_length=1, max_length=1024, description="Dotted p
 Tag = Annotated[str, Field(pattern=r"^[^\s,]([^\n,]{0,48}[^\s,])?$")]
 
 
-class AttributeDefinition(BaseModel):
+class AttributeDefinition(FrozenDocument):
     """An admin's definition of an attribute. A reader needs the clearance `authorization_level` (0 to 100)."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     path: Path
     name: str = Field(
@@ -101,11 +100,9 @@ class AttributeDefinition(BaseModel):
         return self.encryption is not EncryptionLevel.NONE
 
 
-class TypeConflict(BaseModel):
+class TypeConflict(FrozenDocument):
     """A type in an event other than the declared one; `object` if events have attributes below the path. Never an
     error."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     data_type: DataType | Literal["object"]
     source: str

@@ -5,7 +5,9 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
+
+from idgraph.model.documents import FrozenDocument
 
 
 class SealedValue(NamedTuple):
@@ -56,11 +58,9 @@ class EncryptionLevel(StrEnum):
 _STRICTNESS = (EncryptionLevel.NONE, EncryptionLevel.SEARCHABLE, EncryptionLevel.PROTECTED)
 
 
-class LevelPolicy(BaseModel):
+class LevelPolicy(FrozenDocument):
     """The defaults of a level. A reader needs the clearance `authorization_level` (0 to 100). `indexable` concerns
     plaintext: of a sealed value the index has at most a token."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     encryption: EncryptionLevel = EncryptionLevel.NONE
     indexable: bool = True
@@ -71,10 +71,8 @@ class LevelPolicy(BaseModel):
         return self.encryption is not EncryptionLevel.NONE
 
 
-class ClassificationLevels(BaseModel):
+class ClassificationLevels(FrozenDocument):
     """The policy of every level. An attribute can override each field."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     public: LevelPolicy = LevelPolicy()
     internal: LevelPolicy = LevelPolicy()
@@ -115,10 +113,8 @@ class SensitiveKind(StrEnum):
     SECRET = "secret"  # noqa: S105 - the name of a kind
 
 
-class Proposal(BaseModel):
+class Proposal(FrozenDocument):
     """A classification with its kind, reason and confidence (0 to 1). Contains nothing of any value."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: SensitiveKind
     classification: Classification

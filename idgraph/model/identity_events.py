@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
+from idgraph.model.documents import FrozenDocument
 from idgraph.model.identity_rules import IdentityRules, NamespaceName, Strength
 
 Text = Annotated[str, Field(min_length=1, max_length=2048)]
@@ -14,14 +15,12 @@ Named = tuple[NamespaceName, Annotated[str, Field(max_length=2048)]]
 """A namespace and a value, not normalised."""
 
 
-class IdentityEvent(BaseModel):
+class IdentityEvent(FrozenDocument):
     """What one event shows. (source, id) identifies it: a second delivery is the same event.
 
     `links` are the pairs that are evidence, every pair where it is absent. `retracts` names, in place of `ids`, an event
     of the same source that is taken back: it has never been.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     id: Text
     t: AwareDatetime
@@ -40,10 +39,8 @@ class IdentityEvent(BaseModel):
         return self
 
 
-class PinDocument(BaseModel):
+class PinDocument(FrozenDocument):
     """A person's decision on two identifiers."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     pair: tuple[Named, Named]
     decision: Literal["always", "never", "none"]

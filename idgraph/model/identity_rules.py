@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from idgraph.model.documents import FrozenDocument
 from idgraph.model.specs import IDENTIFIER_TYPE_PATTERN
 
 NamespaceName = Annotated[str, Field(pattern=IDENTIFIER_TYPE_PATTERN)]
@@ -52,10 +53,8 @@ class Owner(StrEnum):
     NONE = "none"
 
 
-class NamespaceRules(BaseModel):
+class NamespaceRules(FrozenDocument):
     """What holds for the identifiers of one namespace."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     priority: int = Field(default=LAST_PRIORITY, ge=1, le=LAST_PRIORITY, description="1 is the highest.")
     unique: bool = Field(default=False, description="At most one for each person; the same as `max` 1.")
@@ -95,11 +94,9 @@ class NamespaceRules(BaseModel):
         return self.owner or self.moves or Owner.FIRST
 
 
-class BlockedValue(BaseModel):
+class BlockedValue(FrozenDocument):
     """A value, or a regular expression that is searched for: what matches is no identifier. Compared with the value
     without outer blanks and with the normalised one."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     namespace: NamespaceName | None = Field(default=None, description="Absent: every namespace.")
     value: str | None = Field(default=None, max_length=2048)
@@ -128,10 +125,8 @@ class BlockedValue(BaseModel):
         return self
 
 
-class Limit(BaseModel):
+class Limit(FrozenDocument):
     """At most `max` identifiers of some namespaces for each person: in all, or first seen within any half-open window."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     namespace: NamespaceName | None = None
     namespaces: tuple[NamespaceName, ...] = ()
@@ -150,10 +145,8 @@ class Limit(BaseModel):
         return self.namespaces if self.namespace is None else (self.namespace,)
 
 
-class IdentityRules(BaseModel):
+class IdentityRules(FrozenDocument):
     """All rules. Without any, every link joins."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     namespaces: dict[NamespaceName, NamespaceRules] = Field(default={}, max_length=200)
     blocked: tuple[BlockedValue, ...] = Field(default=(), max_length=1000)

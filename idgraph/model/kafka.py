@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
+from idgraph.model.documents import SettingsTable
 from idgraph.model.sources import SourceConfig
 from idgraph.model.transport import require_private
 
@@ -89,10 +90,8 @@ class KafkaSource(SourceConfig):
         return self
 
 
-class RegistrySettings(BaseModel):
+class RegistrySettings(SettingsTable):
     """The schema registry of sources with the format `registry`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     url: str | None = Field(
         default=None,
@@ -124,10 +123,8 @@ class RegistrySettings(BaseModel):
         return self
 
 
-class KafkaSettings(BaseModel):
+class KafkaSettings(SettingsTable):
     """The cluster of the flow's topics, and the options for reading and for `idgraph publish`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     bootstrap_servers: str = Field(
         default="127.0.0.1:9092",

@@ -5,7 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
+
+from idgraph.model.documents import FrozenDocument, StrictDocument
 
 NAME_OF_SANDBOX = r"^[a-z0-9][a-z0-9-]{0,39}$"
 """It is the name of a folder."""
@@ -33,19 +35,15 @@ class SandboxList(BaseModel):
     items: list[SandboxRecord]
 
 
-class NewSandbox(BaseModel):
+class NewSandbox(StrictDocument):
     """A sandbox to be made."""
-
-    model_config = ConfigDict(extra="forbid")
 
     name: str = Field(pattern=NAME_OF_SANDBOX)
     reason: str = Field(default="", max_length=1000)
 
 
-class SandboxItem(BaseModel):
+class SandboxItem(FrozenDocument):
     """One thing that people decide: `name` is a path, or empty for what there is once."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: ItemKind
     name: str = Field(default="", max_length=1024)
@@ -107,10 +105,8 @@ class SandboxActivity(BaseModel):
     sandbox: SandboxSide | None
 
 
-class SandboxPromotion(BaseModel):
+class SandboxPromotion(StrictDocument):
     """The differences to publish; without `items` all edits of the sandbox that weaken no protection."""
-
-    model_config = ConfigDict(extra="forbid")
 
     items: list[SandboxItem] | None = Field(default=None, min_length=1, max_length=1000)
     reason: str = Field(default="", max_length=1000)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from idgraph.model.attributes import DataType
 from idgraph.model.classification import Proposal
+from idgraph.model.documents import FrozenDocument
 
 
-class SchemaChange(BaseModel):
+class SchemaChange(FrozenDocument):
     """An unknown path, or a known path with a new type or a stronger proposal. Never a value."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     path: str = Field(min_length=1, max_length=1024)
     data_type: DataType

@@ -6,10 +6,11 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from idgraph.model.attributes import AttributeMetadata
 from idgraph.model.classification import ClassificationLevels
+from idgraph.model.documents import FrozenDocument
 from idgraph.model.errors import MetadataError
 from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
@@ -26,11 +27,9 @@ _path = attrgetter("path")
 _name = attrgetter("name")
 
 
-class SnapshotChanges(BaseModel):
+class SnapshotChanges(FrozenDocument):
     """From the snapshot with the ETag `since` to the one with the ETag `etag`. Attributes are never deleted, specs are
     retired."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     since: str
     etag: str

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from operator import attrgetter
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from idgraph.model import paths
 from idgraph.model.attributes import AttributeMetadata, AttributeStatus
 from idgraph.model.classification import Classification, ClassificationLevels, EncryptionLevel
+from idgraph.model.documents import FrozenDocument
 from idgraph.model.identity_rules import DEFAULT_RULES, IdentityRules
 from idgraph.model.specs import SpecDocument
 from idgraph.model.views import SegmentDocument, ViewDocument
@@ -27,10 +28,8 @@ class DetectionMode(StrEnum):
     OFF = "off"
 
 
-class DiscoveryDefaults(BaseModel):
+class DiscoveryDefaults(FrozenDocument):
     """Defaults of an undeclared attribute."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     classification: Classification = Classification.INTERNAL
     encryption: EncryptionLevel = EncryptionLevel.NONE
@@ -52,10 +51,8 @@ class DiscoveryDefaults(BaseModel):
     )
 
 
-class MetadataSnapshot(BaseModel):
+class MetadataSnapshot(FrozenDocument):
     """All active specs, views and segments, all attribute metadata and the identity rules at one version."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     version: int = Field(ge=0)
     specs: tuple[SpecDocument, ...] = ()

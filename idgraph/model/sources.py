@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from idgraph.model.documents import SettingsTable
 from idgraph.model.transport import require_private
 
 # Globs of files, as far as Hadoop, which finds the files, and `fnmatch`, which names their source, read them alike.
@@ -45,10 +46,8 @@ def require_plain_glob(path: Path) -> None:
         )
 
 
-class DecryptorConfig(BaseModel):
+class DecryptorConfig(SettingsTable):
     """The HTTP service that decrypts the records of one source."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     url: str = Field(
         pattern=r"^https?://[^/@\s]+(/\S*)?$",
@@ -98,10 +97,8 @@ class DecryptorConfig(BaseModel):
         return url
 
 
-class ValuePlace(BaseModel):
+class ValuePlace(SettingsTable):
     """Place of an envelope's field: exactly one of these keys."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     path: str | None = Field(default=None, min_length=1, description="Dotted path in the record.")
     const: str | int | None = Field(default=None, description="A constant for all records.")
@@ -130,10 +127,8 @@ class ValuePlace(BaseModel):
         return self.key or self.timestamp or self.header is not None
 
 
-class SourceConfig(BaseModel):
+class SourceConfig(SettingsTable):
     """One source: its name, and the places of the envelope's fields in its records."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_\-]{0,63}$", description="Name of the source.")
     source: ValuePlace | None = Field(
@@ -217,10 +212,8 @@ def file_sources(sources: Mapping[str, SourceConfig]) -> dict[str, FileSource]:
     return {name: each for name, each in sources.items() if isinstance(each, FileSource)}
 
 
-class DeadLetterLimits(BaseModel):
+class DeadLetterLimits(SettingsTable):
     """The stop rate: with too many dead letters the flow stops."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     max_rate: float = Field(
         default=0.2, ge=0, le=1, description="Largest share of dead letters in the window; 1 never stops."
@@ -240,10 +233,8 @@ _LEAST_MEMORY = 512 << 20
 FLOW_NAME = r"^[A-Za-z0-9][A-Za-z0-9_\-]{0,63}$"
 
 
-class FlowConfig(BaseModel):
+class FlowConfig(SettingsTable):
     """One flow: a set of sources that run as one Structured Streaming query."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     name: str = Field(default="main", pattern=FLOW_NAME, description="Name of the flow.")
     master: str = Field(

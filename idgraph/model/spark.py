@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, field_validator
+
+from idgraph.model.documents import SettingsTable
 
 REFUSED = {
     "spark.master": "it is `[flow] master`",
@@ -31,10 +33,8 @@ REFUSED = {
 _SECRET = re.compile(r"(?i)secret|password|token|key")
 
 
-class SparkSettings(BaseModel):
+class SparkSettings(SettingsTable):
     """Spark's executors, when `[flow] master` is a cluster: [cluster.md](cluster.md)."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     driver_host: str | None = Field(
         default=None,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from idgraph.model.documents import FrozenDocument
 from idgraph.model.specs import NAME_PATTERN
 
 MOST_FIELDS = 200
@@ -14,10 +15,8 @@ MOST_USES = 500
 _YEAR_10000 = 253_402_300_800_000
 
 
-class SpecUse(BaseModel):
+class SpecUse(FrozenDocument):
     """Of one spec version and one source. Events are counted by a sample, and again when a micro-batch is."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     spec: str | None = Field(pattern=NAME_PATTERN, description="Null for events that no spec maps.")
     version: int = Field(default=0, ge=0, lt=2**31)

@@ -7,8 +7,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from idgraph.model.documents import FrozenDocument
 from idgraph.model.stamps import SpecRef
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.\-]{0,99}$"
@@ -33,14 +34,12 @@ class SpecStatus(StrEnum):
     RETIRED = "retired"
 
 
-class IdentifierPlace(BaseModel):
+class IdentifierPlace(FrozenDocument):
     """Place of an identifier in the mapped output.
 
     Exactly one place of a spec is `primary`. Without a value there, the first `fallback` place with a value names the
     fragment, in the order of the list.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     type: str = Field(pattern=IDENTIFIER_TYPE_PATTERN)
     path: str = Field(min_length=1, max_length=1024)
@@ -48,10 +47,8 @@ class IdentifierPlace(BaseModel):
     fallback: bool = False
 
 
-class Evidence(BaseModel):
+class Evidence(FrozenDocument):
     """Which identifiers of an event are evidence that they name one person, and how strong it is."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     strength: float | None = Field(
         default=None,
@@ -66,10 +63,8 @@ class Evidence(BaseModel):
     )
 
 
-class SpecCase(BaseModel):
+class SpecCase(FrozenDocument):
     """A payload, and what the operations make of it; no part of the snapshot that flows follow."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str = Field(min_length=1, max_length=100)
     payload: dict[str, Any]
@@ -78,7 +73,7 @@ class SpecCase(BaseModel):
     )
 
 
-class SpecDefinition(BaseModel):
+class SpecDefinition(FrozenDocument):
     """A mapping spec as its author writes it.
 
     `source` and `event_type` are exact names, or patterns with `*` for any characters. `MetadataSnapshot.spec_for`
@@ -87,8 +82,6 @@ class SpecDefinition(BaseModel):
     `id`, `ordinal`, `retracts` and the identifiers' paths are attribute paths in the mapped output. Values below the
     top-level key `_event` serve only these paths and are not stored. Default for `id` and `ordinal`: the envelope's.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str = Field(pattern=NAME_PATTERN)
     description: str = Field(default="", max_length=4000)

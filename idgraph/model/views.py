@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from idgraph.model import paths, queries
+from idgraph.model.documents import FrozenDocument
 from idgraph.model.index import Segment
 from idgraph.model.specs import NAME_PATTERN
 
@@ -16,10 +17,8 @@ CONSENTS, GIVEN = "consents", "given"
 """Attributes `consents.PURPOSE.status` have this value where a person has consented."""
 
 
-class Definition(BaseModel):
+class Definition(FrozenDocument):
     """What both have in common. A retired one exists for its history only."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str = Field(pattern=NAME_PATTERN)
     description: str = Field(default="", max_length=4000)

@@ -10,11 +10,12 @@ import logging
 from collections.abc import Iterator
 from datetime import datetime
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, Field
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from idgraph.model.attributes import AttributeMetadata, AttributeStatus
+from idgraph.model.documents import StrictDocument
 from idgraph.model.records import DiscoveryCount, DiscoveryCounts, PurgeRecord
 from idgraph.model.snapshots import DiscoveryDefaults
 from metadata_service.attributes.catalogue import PATHS_A_QUERY, AttributeFilter
@@ -93,10 +94,8 @@ def waiting_on(session: Session, now: datetime) -> int:
     return int(session.scalar(query) or 0)
 
 
-class Purge(BaseModel):
+class Purge(StrictDocument):
     """Which undecided attributes are to go. At least one part is given."""
-
-    model_config = ConfigDict(extra="forbid")
 
     source: str | None = Field(default=None, max_length=200)
     prefix: str = Field(default="", max_length=1024, description="How the path begins.")

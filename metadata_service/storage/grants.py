@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple, Self
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AwareDatetime, BaseModel, Field, model_validator
 from sqlalchemy import ColumnElement, Select, and_, func, or_, select
 from sqlalchemy.orm import Session
 
 from idgraph.model import paths
 from idgraph.model.callers import PersonGrant, Role
+from idgraph.model.documents import StrictDocument
 from idgraph.model.records import ProvenanceRecord
 from idgraph.web.cursors import ListPage, PageRequest
 from idgraph.web.refusals import (
@@ -43,10 +44,8 @@ Step = Literal["granted", "refused", "asked", "replied", "ended"]
 State = Literal["waits", "asked", "granted", "refused", "ended"]
 
 
-class GrantWish(BaseModel):
+class GrantWish(StrictDocument):
     """What is asked for: to see an attribute, or those that a view shows, and what is below them, for a purpose."""
-
-    model_config = ConfigDict(extra="forbid")
 
     path: str = Field(default="", max_length=1024)
     view: str = Field(default="", max_length=100, description="The name of a view, in place of a path.")

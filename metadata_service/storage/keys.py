@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import datetime, timedelta
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from idgraph.model.callers import Role, Scope, token_digest
+from idgraph.model.documents import StrictDocument
 from idgraph.web.cursors import ListPage, PageRequest
 from idgraph.web.refusals import ForbiddenError, UnknownSubjectError
 from metadata_service.storage.edits import Edit
@@ -25,10 +26,8 @@ from metadata_service.storage.tokens import (
 )
 
 
-class NewKey(BaseModel):
+class NewKey(StrictDocument):
     """What a key may do."""
-
-    model_config = ConfigDict(extra="forbid")
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._ -]{0,63}$")
     role: Role

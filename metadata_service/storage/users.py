@@ -15,11 +15,12 @@ from typing import Literal
 
 from cryptography.exceptions import InvalidKey
 from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
-from pydantic import BaseModel, ConfigDict, Field, field_serializer
+from pydantic import Field, field_serializer
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from idgraph.model.callers import SCOPES, CallerRights, KnownPerson, Role, Scope, lesser_role, token_digest
+from idgraph.model.documents import StrictDocument
 from idgraph.web.conditional import Check, etag_of
 from idgraph.web.cursors import ListPage, PageRequest
 from idgraph.web.openid import Identity
@@ -41,10 +42,8 @@ _AT_ONCE = threading.BoundedSemaphore(4)
 PersonRole = Literal[Role.VIEWER, Role.ANALYST, Role.PUBLISHER, Role.ADMIN, Role.PRIVACY]
 
 
-class PersonRights(BaseModel):
+class PersonRights(StrictDocument):
     """What a person may do, in both services."""
-
-    model_config = ConfigDict(extra="forbid")
 
     role: PersonRole
     clearance: int = Field(default=0, ge=0, le=100, description="The highest authorization level they read.")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, Field
 
 from idgraph.model.dead_letters import DeadLetter, DeadLetterReason
+from idgraph.model.documents import StrictDocument
 from idgraph.model.snapshots import MetadataSnapshot
 
 MOST_SCANNED = 10_000
@@ -51,10 +52,8 @@ class DeadLetterDesk(Protocol):
     ) -> list[ShownEvent] | None: ...
 
 
-class DeadLetterFilter(BaseModel):
+class DeadLetterFilter(StrictDocument):
     """Which dead letters are meant; a field that is left out means all."""
-
-    model_config = ConfigDict(extra="forbid")
 
     reason: DeadLetterReason | None = None
     source: str | None = Field(default=None, max_length=200)

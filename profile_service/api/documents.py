@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from idgraph.model import canonical
 from idgraph.model.callers import Caller
+from idgraph.model.documents import StrictDocument
 from idgraph.web.conditional import etag_of, is_listed
 from profile_service.api.service import LONGEST_PURPOSE, MOST_FIELDS, VIEW, ProfileService, Wanted
 
@@ -289,11 +290,7 @@ class Moves(BaseModel):
     next: str | None
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class _Reading(_Strict):
+class _Reading(StrictDocument):
     fields_: list[str] | None = Field(
         default=None, alias="fields", max_length=MOST_FIELDS, description="Attribute paths. Default: all."
     )
@@ -317,13 +314,13 @@ class LookupBody(_Reading):
     identifiers: list[Annotated[str, Field(max_length=4096)]] = Field(max_length=MOST_LOOKED_UP)
 
 
-class MembershipBody(_Strict):
+class MembershipBody(StrictDocument):
     """Identifiers, each `type:value`."""
 
     identifiers: list[Annotated[str, Field(max_length=4096)]] = Field(max_length=MOST_LOOKED_UP)
 
 
-class QueryBody(_Strict):
+class QueryBody(StrictDocument):
     """A query: `q` in the search language, or `query` in JSON (a list of conditions that must all hold). Neither: all
     profiles."""
 

@@ -16,7 +16,6 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import (
     AfterValidator,
     BaseModel,
-    ConfigDict,
     Field,
     PrivateAttr,
     ValidationError,
@@ -37,6 +36,7 @@ from idgraph.app.settings.tables import (
     require_registry,
     without_credentials,
 )
+from idgraph.model.documents import FrozenDocument, SettingsTable
 from idgraph.model.errors import ConfigError
 from idgraph.model.kafka import KafkaSettings, KafkaSource
 from idgraph.model.sources import FileSource, FlowConfig, file_sources, require_name
@@ -53,10 +53,8 @@ ADMIN_TOKEN = "admin.token"  # noqa: S105 - a file's name
 _RELATIVE_DATABASE = re.compile(r"(sqlite(?:\+\w+)?:///)(?!/|:memory:|file:|\?)(.+)")
 
 
-class MetadataSettings(BaseModel):
+class MetadataSettings(SettingsTable):
     """The metadata service: its URL for the pipeline, and its database when it runs here."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     url: Annotated[str, AfterValidator(http_url)] = Field(
         default="http://127.0.0.1:8410",
@@ -119,10 +117,8 @@ class MetadataSettings(BaseModel):
         return self
 
 
-class StoreSettings(BaseModel):
+class StoreSettings(SettingsTable):
     """The store of profiles and data keys."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     kind: Literal["sqlite", "dynamodb"] = Field(
         default="sqlite",
@@ -145,10 +141,8 @@ class StoreSettings(BaseModel):
         return self
 
 
-class IndexSettings(BaseModel):
+class IndexSettings(SettingsTable):
     """The search index."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     kind: Literal["sqlite", "elasticsearch"] = Field(
         default="sqlite",
@@ -191,10 +185,8 @@ class EventSources(NamedTuple):
     are_all: bool
 
 
-class Settings(BaseModel):
+class Settings(FrozenDocument):
     """All settings."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     directory: Path = Field(
         default=Path(".idgraph"),

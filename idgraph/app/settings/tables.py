@@ -8,18 +8,17 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from idgraph.model.callers import Scope
+from idgraph.model.documents import SettingsTable
 from idgraph.model.kafka import KafkaSettings, KafkaSource
 from idgraph.model.sources import FileSource
 from idgraph.model.transport import is_private
 
 
-class KeySettings(BaseModel):
+class KeySettings(SettingsTable):
     """The service that wraps the keys of the keyring, and retries during its outage."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     kind: Literal["file", "kms"] = Field(
         default="file",
@@ -58,10 +57,8 @@ class KeySettings(BaseModel):
         return self
 
 
-class MetricsSettings(BaseModel):
+class MetricsSettings(SettingsTable):
     """Address of the metrics and health of a running flow."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     port: int | None = Field(
         default=None,
@@ -76,10 +73,8 @@ class MetricsSettings(BaseModel):
     )
 
 
-class WebhookSettings(BaseModel):
+class WebhookSettings(SettingsTable):
     """A receiver of who enters and leaves a segment."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_\-]{0,63}$", description="Begins each delivery's id.")
     segment: str = Field(min_length=1, description="The segment.")
@@ -92,10 +87,8 @@ class WebhookSettings(BaseModel):
     )
 
 
-class TopicSettings(BaseModel):
+class TopicSettings(SettingsTable):
     """A topic of the cluster of `[kafka]` that gets the feed of changes."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     topic: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._\-]{0,248}$", description="Its name.")
     segment: str | None = Field(
@@ -104,10 +97,8 @@ class TopicSettings(BaseModel):
     clearance: int = Field(default=0, ge=0, le=100, description="As whom it sees segments and ids.")
 
 
-class ProfilesSettings(BaseModel):
+class ProfilesSettings(SettingsTable):
     """The profile service."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     host: str = Field(default="127.0.0.1", min_length=1, description="Address of `idgraph serve profiles`.")
     port: int = Field(default=8420, ge=0, le=65535, description="Its port; 0 takes a free one.")
@@ -153,10 +144,8 @@ class ProfilesSettings(BaseModel):
     )
 
 
-class OidcRule(BaseModel):
+class OidcRule(SettingsTable):
     """Rights of whoever has a value in a claim."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     claim: str = Field(min_length=1, description="Name of the claim, for instance `groups`.")
     value: str = Field(min_length=1, description="The value that it has, or has among others.")
@@ -168,10 +157,8 @@ class OidcRule(BaseModel):
     )
 
 
-class OidcSettings(BaseModel):
+class OidcSettings(SettingsTable):
     """Single sign-on by OpenID Connect, for the pages and for bearer tokens of both services."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     issuer: Annotated[str | None, AfterValidator(lambda url: url and without_credentials(url))] = Field(
         default=None, description="URL of the issuer, https or on this machine. Default: no single sign-on."

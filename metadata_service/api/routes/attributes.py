@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from idgraph.model.attributes import (
     AttributeDefinition,
@@ -15,6 +15,7 @@ from idgraph.model.attributes import (
     DataType,
     EncryptionLevel,
 )
+from idgraph.model.documents import StrictDocument
 from idgraph.model.records import AttributeVersionRecord
 from idgraph.web.conditional import IfNoneMatch, Precondition, created, json_answer
 from idgraph.web.cursors import ListPage
@@ -153,10 +154,8 @@ def get_lineage(path: AttributePath, service: Service) -> LineageRecord:
         return lineage(session, path)
 
 
-class ProposalDecision(BaseModel):
+class ProposalDecision(StrictDocument):
     """An admin's decision on what a detector proposed: `confirm` or `refuse`."""
-
-    model_config = ConfigDict(extra="forbid")
 
     decision: Verdict
     reason: str = Field(default="", max_length=1000)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from idgraph.model.documents import StrictDocument
 from idgraph.model.specs import NAME_PATTERN
 from metadata_service.api.service import Service
 from metadata_service.attributes.catalogue import known_types
@@ -17,10 +18,8 @@ from metadata_service.specs.rules import check_spec
 router = APIRouter(prefix="/v1/specs/generate", tags=["specs"])
 
 
-class SampleEvents(BaseModel):
+class SampleEvents(StrictDocument):
     """Payloads of events of one source, and what the spec is to be called."""
-
-    model_config = ConfigDict(extra="forbid")
 
     name: str = Field(pattern=NAME_PATTERN)
     source: str = Field(min_length=1, max_length=200)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
 from idgraph.model.attributes import AttributeDefinition, AttributeMetadata, AttributeStatus, Classification
+from idgraph.model.documents import StrictDocument
 from idgraph.web.refusals import ClashError, ForbiddenError, RefusedRequestError, UnknownSubjectError
 from metadata_service.api.access import require_fields
 from metadata_service.api.routes.pipeline import Wait
@@ -28,20 +29,16 @@ MOST_NEW = 100
 edits = APIRouter(prefix="/v1/attribute-edits", tags=["attributes"])
 
 
-class ChosenAttribute(BaseModel):
+class ChosenAttribute(StrictDocument):
     """An attribute as its editor saw it: of another version by now, it is left alone."""
-
-    model_config = ConfigDict(extra="forbid")
 
     path: str = Field(min_length=1, max_length=1024)
     version: int = Field(ge=1, lt=2**31)
 
 
-class AttributeEdits(BaseModel):
+class AttributeEdits(StrictDocument):
     """One act for many attributes. `promote` makes them active, `reject` retires them: stored values stay, new ones are not
     indexed. `classify` gives them a classification, and protects them as its level says, never less than now."""
-
-    model_config = ConfigDict(extra="forbid")
 
     act: Literal["promote", "reject", "classify"]
     classification: Classification | None = Field(default=None, description="For `classify`.")

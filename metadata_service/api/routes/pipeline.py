@@ -6,9 +6,10 @@ import hashlib
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
+from idgraph.model.documents import StrictDocument
 from idgraph.model.records import SchemaRecord
 from idgraph.model.schema_changes import SchemaChange
 from idgraph.model.snapshot_changes import SnapshotChanges
@@ -94,10 +95,8 @@ def _headers(
 schema = APIRouter(prefix="/v1/schema", tags=["schema"])
 
 
-class SchemaPatch(BaseModel):
+class SchemaPatch(StrictDocument):
     """Entries are read one by one, so that a bad one does not stop the others."""
-
-    model_config = ConfigDict(extra="forbid")
 
     changes: list[Any] = Field(
         max_length=MAX_CHANGES, json_schema_extra={"items": SchemaChange.model_json_schema()}

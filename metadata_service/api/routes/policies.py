@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from idgraph.model.classification import ClassificationLevels
+from idgraph.model.documents import StrictDocument
 from idgraph.model.records import (
     ChangeRecord,
     DiscoveryCounts,
@@ -60,10 +61,8 @@ def asked(change: PolicyChangeRecord) -> Response:
     return Response(change.model_dump_json(), 202, headers, media_type="application/json")
 
 
-class ApprovalDecision(BaseModel):
+class ApprovalDecision(StrictDocument):
     """Why it is approved or refused; kept with it."""
-
-    model_config = ConfigDict(extra="forbid")
 
     reason: str = Field(default="", max_length=1000)
 

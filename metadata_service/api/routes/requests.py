@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, Field
 
+from idgraph.model.documents import StrictDocument
 from idgraph.web.cursors import ListPage
 from metadata_service.api.service import Acting, Paging, Service
 from metadata_service.storage import grants
@@ -19,20 +20,16 @@ router = APIRouter(prefix="/v1/requests", tags=["requests"])
 Number = Annotated[int, Path(ge=1, lt=2**31)]
 
 
-class GrantAnswer(BaseModel):
+class GrantAnswer(StrictDocument):
     """A decision, or a question."""
-
-    model_config = ConfigDict(extra="forbid")
 
     action: Literal["granted", "refused", "asked"]
     reason: str = Field(min_length=1, max_length=1000, description="Shown to who asked.")
     until: AwareDatetime | None = Field(default=None, description="End of a grant. Default: as asked for.")
 
 
-class GrantReply(BaseModel):
+class GrantReply(StrictDocument):
     """The answer to a question, or why a request is taken back or a grant ended."""
-
-    model_config = ConfigDict(extra="forbid")
 
     reason: str = Field(min_length=1, max_length=1000)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from idgraph.model.documents import StrictDocument
 from idgraph.model.records import (
     PolicyChangeRecord,
     SpecCheckRecord,
@@ -38,10 +39,8 @@ Name = Annotated[str, Path(pattern=NAME_PATTERN)]
 Version = Annotated[int, Path(ge=1, lt=2**31)]
 
 
-class StatusChange(BaseModel):
+class StatusChange(StrictDocument):
     """Activate a version (the latest, if none is given), or retire one (the active one)."""
-
-    model_config = ConfigDict(extra="forbid")
 
     status: Literal[SpecStatus.ACTIVE, SpecStatus.RETIRED]
     version: int | None = Field(default=None, ge=1, lt=2**31)
@@ -62,10 +61,8 @@ def check_only(definition: SpecDefinition, service: Service) -> SpecCheckRecord:
     return SpecCheckRecord(warnings=warnings, cases=run_cases(definition))
 
 
-class SpecPreview(BaseModel):
+class SpecPreview(StrictDocument):
     """A spec, and the payload of an event that it is tried on."""
-
-    model_config = ConfigDict(extra="forbid")
 
     definition: SpecDefinition
     payload: dict[str, Any]
@@ -96,10 +93,8 @@ def new_case(wish: CaseWish, service: Service) -> SpecCase:
         return make_case(session, wish.definition, wish.payload, wish.name)
 
 
-class SpecMove(BaseModel):
+class SpecMove(StrictDocument):
     """A spec that puts values at `path`, which belong at the path `into`."""
-
-    model_config = ConfigDict(extra="forbid")
 
     definition: SpecDefinition
     path: str = Field(min_length=1, max_length=1024)

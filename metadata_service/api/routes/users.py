@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from idgraph.model.callers import Scope
+from idgraph.model.documents import StrictDocument
 from idgraph.web.conditional import Precondition
 from idgraph.web.cursors import ListPage
 from metadata_service.api.service import Acting, Paging, Reason, Service
@@ -28,10 +29,8 @@ class NewUser(PersonRights):
     name: str = Field(pattern=NAME_PATTERN)
 
 
-class UserEdit(BaseModel):
+class UserEdit(StrictDocument):
     """Other rights, or whether the account is disabled; what is left out stays."""
-
-    model_config = ConfigDict(extra="forbid")
 
     rights: PersonRights | None = None
     is_disabled: bool | None = None
@@ -44,10 +43,8 @@ class UserPassword(BaseModel):
     password: str
 
 
-class PasswordChange(BaseModel):
+class PasswordChange(StrictDocument):
     """The password of now, and the one that is wanted."""
-
-    model_config = ConfigDict(extra="forbid")
 
     current: str = Field(max_length=users.MOST_CHARACTERS)
     wanted: str = Field(max_length=users.MOST_CHARACTERS)

@@ -6,10 +6,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Response
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, Field
 
 from idgraph.model import canonical
 from idgraph.model.callers import Caller, Scope
+from idgraph.model.documents import StrictDocument
 from idgraph.model.identifiers import Identifier
 from idgraph.web.refusals import RefusedRequestError
 from profile_service.api.documents import answer
@@ -42,10 +43,8 @@ class Consents(BaseModel):
     items: list[ConsentDocument]
 
 
-class ConsentDecision(BaseModel):
+class ConsentDecision(StrictDocument):
     """What a person decides. The latest `time` counts; a retry with the same `time` is the same event."""
-
-    model_config = ConfigDict(extra="forbid")
 
     status: Literal["given", "withdrawn"]
     source: str = Field(min_length=1, max_length=200, description="Where the person decided.")

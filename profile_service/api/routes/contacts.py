@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
+from idgraph.model.documents import StrictDocument
 from profile_service.api.contacts import FIELDS, find_contacts, require_fields
 from profile_service.api.documents import ProfileDocument, answer
 from profile_service.api.service import MOST_FIELDS, ActingCaller, Service, Wanted
@@ -16,10 +17,8 @@ router = APIRouter(prefix="/v1/contacts", tags=["search"])
 Text = Annotated[str | None, Field(default=None, max_length=300)]
 
 
-class ContactBody(BaseModel):
+class ContactBody(StrictDocument):
     """What a customer says of themselves; at least one of the four."""
-
-    model_config = ConfigDict(extra="forbid")
 
     name: Text
     phone: Text

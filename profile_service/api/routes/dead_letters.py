@@ -6,10 +6,11 @@ from collections import Counter
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from idgraph.model.callers import Caller, Scope
 from idgraph.model.dead_letters import FRAGMENT, PARTIAL, DeadLetter
+from idgraph.model.documents import StrictDocument
 from idgraph.model.jobs import JobKind, Requester
 from idgraph.web.cursors import from_cursor, to_cursor
 from idgraph.web.refusals import BadQueryError, RefusedRequestError, UnknownSubjectError
@@ -91,10 +92,8 @@ class DeadLetterListing(DeadLetterFilter):
     limit: int = Field(default=50, ge=1, le=500)
 
 
-class ReplayChoice(BaseModel):
+class ReplayChoice(StrictDocument):
     """Some dead letters by their ids, or all that a filter means. An empty filter means all."""
-
-    model_config = ConfigDict(extra="forbid")
 
     ids: list[Annotated[str, Field(max_length=100)]] | None = Field(
         default=None, min_length=1, max_length=MOST_CHOSEN

@@ -7,8 +7,9 @@ import time
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
+from idgraph.model.documents import StrictDocument
 from idgraph.model.errors import ConfigError, SourceUnavailableError, StoreError
 from idgraph.model.flows import FlowPause, FlowReport, FlowState
 from idgraph.model.sources import FLOW_NAME
@@ -49,10 +50,8 @@ class FlowList(BaseModel):
     damaged: list[str] = Field(description="Names of flows whose files cannot be read.")
 
 
-class FlowAct(BaseModel):
+class FlowAct(StrictDocument):
     """Why; kept in the audit log."""
-
-    model_config = ConfigDict(extra="forbid")
 
     reason: str = Field(min_length=1, max_length=LONGEST_PURPOSE)
 

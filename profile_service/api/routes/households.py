@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, Field
 
 from idgraph.model.callers import Scope
+from idgraph.model.documents import StrictDocument
 from idgraph.model.households import HouseholdEntry
 from idgraph.model.identifiers import HASHED_PREFIX, given_identifier
 from idgraph.web.refusals import RefusedRequestError, UnknownSubjectError
@@ -29,11 +30,7 @@ reading = APIRouter(prefix="/v1/profiles/{identifier}/households", tags=["househ
 router = APIRouter(prefix="/v1/me", tags=["households"])
 
 
-class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class PersonTokenBody(_Body):
+class PersonTokenBody(StrictDocument):
     """Whom to give a token: a person whom the caller has authenticated."""
 
     identifier: str = Field(max_length=4096, description="`type:value`.")
@@ -47,13 +44,13 @@ class PersonTokenDocument(BaseModel):
     expires: str
 
 
-class MemberName(_Body):
+class MemberName(StrictDocument):
     """How the other members know the person."""
 
     name: str = Field(min_length=1, max_length=100)
 
 
-class InvitationBody(_Body):
+class InvitationBody(StrictDocument):
     """A code that a member handed on."""
 
     code: str = Field(min_length=1, max_length=200)
@@ -75,7 +72,7 @@ class HouseholdDocument(BaseModel):
     id: str
 
 
-class ShareBody(_Body):
+class ShareBody(StrictDocument):
     """An attribute, and those below it, for some other members."""
 
     attribute: str = Field(min_length=1, max_length=1024)
@@ -84,7 +81,7 @@ class ShareBody(_Body):
     until: AwareDatetime | None = None
 
 
-class SharesBody(_Body):
+class SharesBody(StrictDocument):
     """All that the person shares in a household; an empty list ends it."""
 
     shares: list[ShareBody] = Field(max_length=100)

@@ -9,9 +9,10 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Response
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from idgraph.model.callers import Caller
+from idgraph.model.documents import StrictDocument
 from idgraph.model.jobs import JobKind, JobRecord, JobState, Requester
 from idgraph.web.cursors import from_cursor, to_cursor
 from idgraph.web.refusals import ClashError, ForbiddenError, UnknownSubjectError
@@ -69,9 +70,7 @@ class JobPage(BaseModel):
     may_start: list[str]
 
 
-class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class _Body(StrictDocument):
     reason: str = Field(min_length=1, max_length=LONGEST_PURPOSE, description="Kept with the job.")
 
 

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Literal, NamedTuple
 
 from fastapi import APIRouter, Depends, Query, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from idgraph.model.callers import Caller, Scope
+from idgraph.model.documents import StrictDocument
 from idgraph.model.identifiers import given_identifier
 from idgraph.model.jobs import JobKind, JobRecord, Requester
 from idgraph.web.conditional import IfMatch, is_listed
@@ -35,19 +36,15 @@ MOST_SECONDS = 1.0
 router = APIRouter(prefix="/v1/links", tags=["links"])
 
 
-class DecisionDocument(BaseModel):
+class DecisionDocument(StrictDocument):
     """`always`: the pair is one person. `never`: it is not. `none` takes the newest decision back."""
-
-    model_config = ConfigDict(extra="forbid")
 
     pair: Annotated[list[Annotated[str, Field(max_length=4096)]], Field(min_length=2, max_length=2)]
     decision: Literal["always", "never", "none"]
 
 
-class PinsBody(BaseModel):
+class PinsBody(StrictDocument):
     """Decisions on pairs of identifiers, each `type:value`."""
-
-    model_config = ConfigDict(extra="forbid")
 
     pins: list[DecisionDocument] = Field(min_length=1, max_length=MOST_PINS)
 
@@ -122,10 +119,8 @@ class RefusedGroups(BaseModel):
     looked: int = Field(description="About how many fragments were looked through for this page.")
 
 
-class SuggestionsBody(BaseModel):
+class SuggestionsBody(StrictDocument):
     """Which attributes to compare, of profiles that agree on all of one entry of `blocking` (default: on one attribute)."""
-
-    model_config = ConfigDict(extra="forbid")
 
     attributes: list[Annotated[str, Field(max_length=1024)]] = Field(min_length=2, max_length=20)
     blocking: list[list[str]] = Field(default=[], max_length=20)

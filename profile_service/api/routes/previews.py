@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from idgraph.model.callers import Caller, Scope
+from idgraph.model.documents import StrictDocument
 from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.jobs import JobKind, JobRecord, Requester
 from idgraph.model.specs import SpecDefinition
@@ -23,10 +24,8 @@ specs = APIRouter(prefix="/v1/specs", tags=["mapping specs"])
 MOST_EVENTS = 20_000
 
 
-class PreviewBody(BaseModel):
+class PreviewBody(StrictDocument):
     """Rules to compare with those in force. `sample`: look at so many fragments, drawn at random; null for all."""
-
-    model_config = ConfigDict(extra="forbid")
 
     rules: IdentityRules
     sample: int | None = Field(default=None, ge=1)
@@ -96,12 +95,10 @@ def _document(service: ProfileService, job: JobRecord) -> dict[str, Any]:
     }
 
 
-class SpecPreviewBody(BaseModel):
+class SpecPreviewBody(StrictDocument):
     """A mapping spec to compare with the one in force of its name, if there is one. `sample`: look at so many events, drawn at
     random. Events with whose protected values the spec computes are `withheld`; `reveal` counts on them too, for callers who
     may reveal, and its `reason` is recorded."""
-
-    model_config = ConfigDict(extra="forbid")
 
     definition: SpecDefinition
     sample: int = Field(default=2000, ge=1, le=MOST_EVENTS)

@@ -6,10 +6,11 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from idgraph.model import canonical
 from idgraph.model.callers import Caller, Scope
+from idgraph.model.documents import StrictDocument
 from idgraph.model.identifiers import Identifier, given_identifier
 from idgraph.model.jobs import JobKind, JobRecord, Requester
 from idgraph.web.refusals import ClashError, UnknownSubjectError
@@ -54,19 +55,15 @@ class ErasurePreview(BaseModel):
     )
 
 
-class AccessBody(BaseModel):
+class AccessBody(StrictDocument):
     """Whose data is asked for, and why."""
-
-    model_config = ConfigDict(extra="forbid")
 
     identifier: str = Field(max_length=4096, description="`type:value`.")
     reason: str = Field(min_length=1, max_length=LONGEST_PURPOSE)
 
 
-class PersonsBody(BaseModel):
+class PersonsBody(StrictDocument):
     """Persons, each by one identifier."""
-
-    model_config = ConfigDict(extra="forbid")
 
     identifiers: list[Annotated[str, Field(max_length=4096)]] = Field(min_length=1, max_length=20)
 
