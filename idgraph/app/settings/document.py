@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -23,14 +24,13 @@ from pydantic import (
     model_validator,
 )
 
-from idgraph.app.settings.mistakes import explain, misspelt_variables, mistyped, variables, wrong_kind
+from idgraph.app.settings.mistakes import explain, misspelt_variables, variables
 from idgraph.app.settings.tables import (
     KeySettings,
     MetricsSettings,
     OidcSettings,
     ProfilesSettings,
     Source,
-    absolute,
     http_url,
     require_one_flow,
     require_registry,
@@ -48,6 +48,8 @@ log = logging.getLogger(__name__)
 DEFAULT_FILE = Path("idgraph.toml")
 ADMIN_TOKEN = "admin.token"  # noqa: S105 - a file's name
 """In `directory`: what the first start of the metadata service makes."""
+
+Table = TypeVar("Table", bound=BaseModel)
 
 # A relative path in an SQLAlchemy URL has three slashes before it, an absolute one four.
 _RELATIVE_DATABASE = re.compile(r"(sqlite(?:\+\w+)?:///)(?!/|:memory:|file:|\?)(.+)")
@@ -313,18 +315,19 @@ def load(path: Path | None = None) -> Settings:
     file = chosen or DEFAULT_FILE
     found = chosen is not None or file.exists()
     text, content = _read(file) if found else ("", {})
+    environment = variables(Settings)
     try:
-        settings = Settings.model_validate(_updated(content, variables(Settings)))
+        # As JSON, which has no other types: a text is no number there, and a path and a choice are texts.
+        stated = json.dumps(_updated(content, environment), default=str)
+        settings = Settings.model_validate_json(stated, strict=True)
     except ValidationError as error:
-        raise ConfigError(explain(error, Settings, file, text)) from None
-    if wrong := [wrong_kind(file, text, *each) for each in mistyped(content, settings)]:
-        raise ConfigError("\n".join(wrong))
+        raise ConfigError(explain(error, Settings, file, text, content, environment)) from None
     for reported in misspelt_variables(Settings):
         log.warning("%s", reported)
     names = [source.name for source in settings.sources]
     if len(names) != len(set(names)):
         raise ConfigError(f"{file}: two sources have the same name")
-    settings = _absolute(settings, (file.parent if found else Path()).resolve())
+    settings = _placed(settings, (file.parent if found else Path()).resolve())
     settings._file = file.resolve() if found else None
     of_path: dict[str, str] = {}
     for name, source in file_sources(settings.sources_by_name()).items():
@@ -361,37 +364,18 @@ def _read(file: Path) -> tuple[str, dict[str, Any]]:
         raise ConfigError(f"{file}: not TOML: {error}") from None
 
 
-def _absolute(settings: Settings, base: Path) -> Settings:
-    metadata, spark = settings.metadata, settings.spark
-    files = [name for name in MetadataSettings.model_fields if name.endswith("_file")]
-    metadata = metadata.model_copy(update=_files(metadata, files, base))
-    files_of_profiles = ("token_file", "certificate_file", "certificate_key_file")
-    profiles: dict[str, Any] = {**_files(settings.profiles, files_of_profiles, base)}
-    profiles["webhooks"] = tuple(
-        each.model_copy(update=_files(each, ("secret_file", "ca_file"), base))
-        for each in settings.profiles.webhooks
-    )
-    if metadata.database and (relative := _RELATIVE_DATABASE.fullmatch(metadata.database)):
-        metadata = metadata.model_copy(update={"database": f"{relative[1]}{base / relative[2]}"})
-    registry = settings.kafka.registry
-    registry = registry.model_copy(update=_files(registry, ("password_file", "ca_file"), base))
-    index = _files(settings.index, ("password_file", "api_key_file", "ca_file"), base)
-    return settings.model_copy(
-        update={
-            "directory": base / settings.directory,
-            "keyring": base / settings.keyring if settings.keyring else None,
-            "metadata": metadata,
-            "profiles": settings.profiles.model_copy(update=profiles),
-            "oidc": settings.oidc.model_copy(
-                update=_files(settings.oidc, ("client_secret_file", "ca_file"), base)
-            ),
-            "index": settings.index.model_copy(update=index),
-            "kafka": settings.kafka.model_copy(update={"registry": registry}),
-            "spark": spark.model_copy(update={"archive": base / spark.archive}) if spark.archive else spark,
-            "sources": tuple(absolute(source, base) for source in settings.sources),
-        }
-    )
+def _placed(table: Table, base: Path) -> Table:
+    """A table whose paths do not depend on the current folder."""
 
+    def placed(value: Any) -> Any:
+        if isinstance(value, Path):
+            # Without `..`: Spark names the files that it finds without it.
+            return Path(os.path.abspath(base / value))  # noqa: PTH100 - links stay
+        if isinstance(value, tuple):
+            return tuple(map(placed, value))
+        return _placed(value, base) if isinstance(value, BaseModel) else value
 
-def _files(settings: BaseModel, names: Sequence[str], base: Path) -> dict[str, Path]:
-    return {name: base / file for name in names if (file := getattr(settings, name))}
+    update = {name: placed(getattr(table, name)) for name in type(table).model_fields}
+    if (database := update.get("database")) and (relative := _RELATIVE_DATABASE.fullmatch(database)):
+        update["database"] = f"{relative[1]}{base / relative[2]}"
+    return table.model_copy(update=update)

@@ -6,68 +6,41 @@ import difflib
 import json
 import os
 import re
-from collections import Counter
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import takewhile
 from pathlib import Path
-from typing import Any, NamedTuple, get_origin
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
 from idgraph.model.errors import ConfigError
 
-_TABLE = re.compile(r"\s*(\[\[?)\s*([^\[\]]+?)\s*\]")
-_KEY = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
-_PART = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
+
+def depth(content: Any, keys: Sequence[str]) -> int:
+    """How many keys of a path are there; elements of arrays are counted from 0, as in `sources.1.name`."""
+    for number, key in enumerate(keys):
+        if isinstance(content, list) and key.isdigit() and int(key) < len(content):
+            content = content[int(key)]
+        elif isinstance(content, dict) and key in content:
+            content = content[key]
+        else:
+            return number
+    return len(keys)
 
 
 def line_of(text: str, keys: Sequence[str]) -> int | None:
-    """The line, from 1, that sets the key or else opens the innermost table of its path; in a path the tables of an
-    array are counted from 0, as in `sources.1.name`. None if not even its outermost table is there."""
-    nearest, line = 0, None
-    for number, path in _paths(text):
-        common = _common(path, keys)
-        # What continues otherwise than the path is another key; a table below it is as good as its own line.
-        if common > nearest and common in (len(path), len(keys)):
-            nearest, line = common, number
-    return line
-
-
-def _paths(text: str) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """The lines that open a table or set a key, each with its whole path."""
-    table: tuple[str, ...] = ()
-    counted: Counter[tuple[str, ...]] = Counter()
-    for number, content in enumerate(text.split("\n"), 1):
-        if header := _TABLE.match(content):
-            name = _parts(header[2])
-            if header[1] == "[[":
-                counted[name] += 1
-            table = _numbered(name, counted)
-            yield number, table
-        elif key := _KEY.match(content):
-            yield number, table + _parts(key[1])
-
-
-def _parts(dotted: str) -> tuple[str, ...]:
-    return tuple(part.strip("\"'") for part in _PART.findall(dotted))
-
-
-def _numbered(name: tuple[str, ...], counted: Counter[tuple[str, ...]]) -> tuple[str, ...]:
-    """With the number of the last table of each array that it is in."""
-    path: list[str] = []
-    for end in range(1, len(name) + 1):
-        path.append(name[end - 1])
-        if count := counted[name[:end]]:
-            path.append(str(count - 1))
-    return tuple(path)
-
-
-def _common(path: Sequence[str], keys: Sequence[str]) -> int:
-    common = 0
-    for one, other in zip(path, keys, strict=False):
-        if one != other:
-            break
-        common += 1
-    return common
+    """The line, from 1, with which a file has as much of a path as it ever has. None if it has not even its outermost
+    table."""
+    lines = text.split("\n")
+    wanted = depth(tomllib.loads(text), keys)
+    for end in range(1, len(lines) + 1) if wanted else ():
+        # The beginning of a value of several lines is no TOML.
+        with suppress(tomllib.TOMLDecodeError):
+            if depth(tomllib.loads("\n".join(lines[:end])), keys) == wanted:
+                return end
+    return None
 
 
 PREFIX = "IDGRAPH_"
@@ -77,18 +50,6 @@ _OF_SERVICES = re.compile(r"(SERVICE_(HOST|PORT)(_\w+)?|PORT(_\d+_(TCP|UDP)(_\w+
 
 KINDS = {"files": "FileSource", "kafka": "KafkaSource"}
 """Kinds of sources, and the models of their keys."""
-
-
-class _Reported(NamedTuple):
-    taken: tuple[type, ...]
-    named: str
-
-
-_REPORTED_AS = {
-    bool: _Reported((bool,), "true or false"),
-    int: _Reported((int,), "an integer"),
-    float: _Reported((int, float), "a number"),
-}
 
 
 def variables(settings: type[BaseModel]) -> dict[str, Any]:
@@ -115,8 +76,13 @@ def _value(settings: type[BaseModel], keys: Sequence[str], text: str) -> Any:
         field = model.model_fields.get(key) if hasattr(model, "model_fields") else None
         model = field.annotation if field is not None else None
     field = model.model_fields.get(keys[-1]) if hasattr(model, "model_fields") else None
-    kind = field.annotation if field is not None else None
-    if not (hasattr(kind, "model_fields") or get_origin(kind) in (tuple, dict, list)):
+    kinds = set() if field is None else {field.annotation, *get_args(field.annotation)}
+    if kinds & {bool, int, float}:
+        # What is none is refused with its place.
+        with suppress(ValueError):
+            return json.loads(text.lower())
+        return text
+    if not any(hasattr(each, "model_fields") or get_origin(each) in (tuple, dict, list) for each in kinds):
         return text
     try:
         return json.loads(text)
@@ -148,7 +114,14 @@ def _variables(model: type[BaseModel]) -> Iterator[str]:
             yield from (f"{name}__{inner}" for inner in _variables(kind))
 
 
-def explain(error: ValidationError, settings: type[BaseModel], file: Path, text: str) -> str:
+def explain(
+    error: ValidationError,
+    settings: type[BaseModel],
+    file: Path,
+    text: str,
+    content: Mapping[str, Any],
+    environment: Mapping[str, Any],
+) -> str:
     """Every problem on a line: the file and line, or the environment; the key; what is wrong. Never a value."""
     lines = []
     for problem in error.errors(include_url=False, include_input=False):
@@ -158,58 +131,14 @@ def explain(error: ValidationError, settings: type[BaseModel], file: Path, text:
             near = difflib.get_close_matches(keys[-1], _keys_at(settings, keys[:-1]), n=1)
             message = "unknown key" + (f"; did you mean {near[0]!r}?" if near else "")
         keys = _as_written(keys)
-        lines.append(": ".join(filter(None, (place(file, text, keys), ".".join(keys), message))))
+        if (found := depth(environment, keys)) and found >= depth(content, keys):
+            name = "__".join(takewhile(lambda key: not key.isdigit(), keys[:found])).upper()
+            place = f"the environment, {PREFIX}{name}"
+        else:
+            line = line_of(text, keys)
+            place = f"{file}, line {line}" if line else f"{file} or the environment"
+        lines.append(": ".join(filter(None, (place, ".".join(keys), message))))
     return "\n".join(lines)
-
-
-def mistyped(
-    content: Mapping[str, Any], settings: BaseModel, keys: tuple[str, ...] = ()
-) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Values of a wrong type in the file: pydantic takes "3" and true for numbers, as it must of
-    variables, which are text. Gives keys and what was expected."""
-    for key, reported in content.items():
-        value = getattr(settings, key, None)
-        inner = (*keys, key)
-        if isinstance(value, BaseModel) and isinstance(reported, Mapping):
-            yield from mistyped(reported, value, inner)
-        elif isinstance(value, tuple) and isinstance(reported, list) and len(reported) == len(value):
-            for number, (part, made) in enumerate(zip(reported, value, strict=True)):
-                if isinstance(made, BaseModel) and isinstance(part, Mapping):
-                    yield from mistyped(part, made, (*inner, str(number)))
-        elif (kinds := _REPORTED_AS.get(type(value))) and type(reported) not in kinds.taken:
-            yield inner, kinds.named
-
-
-def wrong_kind(file: Path, text: str, keys: Sequence[str], expected: str) -> str:
-    """The message for a finding of `mistyped`, which is always in the file."""
-    line = line_of(text, keys)
-    return f"{file}{f', line {line}' if line else ''}: {'.'.join(keys)}: expected {expected}"
-
-
-def place(file: Path, text: str, keys: Sequence[str]) -> str:
-    """Where a key is set, if known: a variable comes before the file."""
-    for end in range(len(keys), 0, -1):
-        name = PREFIX + "__".join(keys[:end]).upper()
-        if any(each.upper() == name and _sets(value, keys[end:]) for each, value in os.environ.items()):
-            return f"the environment, {name}"
-    line = line_of(text, keys)
-    return f"{file}, line {line}" if line else f"{file} or the environment"
-
-
-def _sets(value: str, keys: Sequence[str]) -> bool:
-    """Whether a variable says something of a key within it. Of what its tables leave out the file does; lists and what is
-    no JSON are the variable's alone."""
-    try:
-        inner = json.loads(value) if keys else None
-    except ValueError:
-        return True
-    for key in keys:
-        if not isinstance(inner, dict):
-            return True
-        if key not in inner:
-            return False
-        inner = inner[key]
-    return True
 
 
 def _as_written(keys: list[str]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -250,18 +249,3 @@ def require_registry(sources: Sequence[FileSource | KafkaSource], kafka: KafkaSe
     for source in sources:
         if isinstance(source, KafkaSource) and source.format == "registry" and kafka.registry.url is None:
             raise ValueError(f"source {source.name} has the format registry, but [kafka.registry] has no url")
-
-
-def absolute(source: FileSource | KafkaSource, base: Path) -> FileSource | KafkaSource:
-    """A source whose paths, if it has any, do not depend on the current folder."""
-    decryptor = source.decryptor
-    if decryptor is not None:
-        files = {
-            name: base / file for name in ("token_file", "ca_file") if (file := getattr(decryptor, name))
-        }
-        source = source.model_copy(update={"decryptor": decryptor.model_copy(update=files)})
-    if not isinstance(source, FileSource):
-        file = source.schema_file
-        return source.model_copy(update={"schema_file": base / file}) if file else source
-    # Without `..`: Spark names the files that it finds without it.
-    return source.model_copy(update={"path": Path(os.path.abspath(base / source.path))})  # noqa: PTH100 - links stay
