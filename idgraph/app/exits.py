@@ -24,7 +24,6 @@ from idgraph.model.errors import (
     QueryError,
     RefusedError,
     UnknownKeyVersionError,
-    VersionNotFoundError,
 )
 
 
@@ -90,7 +89,7 @@ def _code(error: IdgraphError) -> Exit:
             return Exit.USAGE
         case FlowStoppedError():
             return Exit.STOPPED
-        case NotFoundError() | UnknownKeyVersionError() | VersionNotFoundError():
+        case NotFoundError() | UnknownKeyVersionError():
             return Exit.NOT_FOUND
         case RefusedError():
             return Exit.FAILED

@@ -40,15 +40,13 @@ class Reindex(PagedJob):
         policy: Callable[[], IndexPolicy],
         page: int = PAGE,
         again: bool = False,
-        keep: bool = False,
     ) -> None:
-        """`again` drops the version that an earlier run left, `keep` leaves the replaced version."""
+        """`again` drops the version that an earlier run left."""
         self._store = store
         self._versions = versions
         self._policy = policy
         self._page = page
         self._again = again
-        self._keep = keep
         self._mark = ""
         self.version = ""
         """The version that is being made, once it is planned."""
@@ -67,7 +65,7 @@ class Reindex(PagedJob):
             if self._policy().fingerprint == policy.fingerprint:
                 break
             log.warning("what may be indexed has changed: all profiles are indexed again")
-        self.replaced = self._versions.switch(self._keep)
+        self.replaced = self._versions.switch()
 
     def paced(self, progress: Progress) -> int:
         return progress.counts["indexed"]

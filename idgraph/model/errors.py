@@ -158,14 +158,6 @@ class ProfileIndexError(IdgraphError):
     """A profile index failed; unindexed profiles stay in the outbox."""
 
 
-class VersionNotFoundError(ProfileIndexError):
-    """The index has no version of that name."""
-
-
-class VersionInUseError(ProfileIndexError):
-    """A version of an index cannot be deleted, because it is in use."""
-
-
 class ProfileServiceError(IdgraphError):
     """The profile service refused a request, or did not answer. `status` is the HTTP status, None without an answer."""
 

@@ -19,6 +19,7 @@ class VersionState(StrEnum):
     IN_USE = "in use"
     MADE = "being made"
     REPLACED = "replaced"
+    """It is being deleted; where a crash came first, `ProfileIndex.compact` does it."""
 
 
 class IndexVersion(NamedTuple):
@@ -56,18 +57,12 @@ class IndexVersions(Protocol):
         """Keep erased documents out of the unfinished version: tombstones by name."""
         ...
 
-    def switch(self, keep: bool = False) -> str:
-        """Switch to the unfinished version in one step; returns the name of the replaced version, which is deleted. With
-        `keep` it stays until `delete` or `ProfileIndex.compact`, and only erasures are written to it."""
+    def switch(self) -> str:
+        """Switch to the unfinished version in one step; returns the name of the replaced version, which is deleted."""
         ...
 
     def known(self) -> list[IndexVersion]:
         """All versions, the oldest first."""
-        ...
-
-    def delete(self, name: str) -> None:
-        """Remove a version for good. Raises `VersionInUseError` for the one in use, `VersionNotFoundError` when there
-        is none of this name."""
         ...
 
     def close(self) -> None: ...

@@ -63,7 +63,7 @@ def show_new(request: Request, session: SignedIn) -> Response:
 def start(request: Request, session: SignedIn, fields: OwnFields) -> Response:
     """Start a job."""
     body: dict[str, Any] = {"kind": fields.get("kind", ""), "reason": fields.get("reason", "").strip()}
-    body |= {name: True for name in ("repair", "keep_replaced") if fields.get(name)}
+    body |= {"repair": True} if fields.get("repair") else {}
     body |= {name: fields[name] for name in ("form", "segment") if fields.get(name)}
     try:
         body |= {"rate": int(fields["rate"])} if fields.get("rate") else {}

@@ -21,7 +21,6 @@ class Work(NamedTuple):
 
     kind: JobKind
     rate: int | None = None
-    keep_replaced: bool = False
     repair: bool = False
     form: str = "jsonl"
     segment: str | None = None

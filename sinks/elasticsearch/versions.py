@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from secrets import token_hex
 from typing import Any
 
-from idgraph.model.errors import ProfileIndexError, VersionInUseError, VersionNotFoundError
+from idgraph.model.errors import ProfileIndexError
 from idgraph.model.index import IndexDocument
 from idgraph.model.index_versions import Begun, IndexVersion, VersionState
 from idgraph.model.tombstones import Tombstone, TombstoneNames
@@ -86,7 +86,7 @@ class ElasticsearchIndexVersions:
         by_key = {key_of(name): erased(tombstone.version) for name, tombstone in tombstones.items()}
         erase(self._client, self._made_alias, by_key, is_alias=True)
 
-    def switch(self, keep: bool = False) -> str:
+    def switch(self) -> str:
         self._require_made()
         made, in_use = self._begun.name, self._in_use
         self._set(made, {"index.refresh_interval": None})
@@ -99,22 +99,13 @@ class ElasticsearchIndexVersions:
         self._client.call(lambda api: api.indices.update_aliases(actions=actions))
         # What was put between the refresh and the move.
         self._client.call(lambda api: api.indices.refresh(index=made))
-        if not keep:
-            remove(self._client, in_use)
+        remove(self._client, in_use)
         return in_use
 
     def known(self) -> list[IndexVersion]:
         return [
             IndexVersion(each, state, self._count(each)) for each, state in versions(self._client).items()
         ]
-
-    def delete(self, name: str) -> None:
-        state = versions(self._client).get(name)
-        if state is None:
-            raise VersionNotFoundError(f"Elasticsearch index {self._alias}: there is no version {name}")
-        if state is VersionState.IN_USE:
-            raise VersionInUseError(f"Elasticsearch index {self._alias}: {name} is in use")
-        remove(self._client, name)
 
     def close(self) -> None:
         self._client.close()

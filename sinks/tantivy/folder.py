@@ -1,6 +1,6 @@
 """The folder of the embedded index: its versions, who writes to them, and what keeps them whole.
 
-`versions.json` names the versions: the one in use, one that is being made beside it, those that were replaced. It is
+`versions.json` names the versions: the one in use, and one that is being made beside it. It is
 replaced in one step, so every process sees the one or the other. Each version is a folder of tantivy's. Whoever
 writes holds the lock; tantivy's own files survive a crash at any moment.
 """

@@ -45,8 +45,7 @@ class TantivyProfileIndex:
             with self.writing():
                 # Also into a version that is being made, which so misses nothing.
                 for version in self.folder.versions():
-                    if version.state is not VersionState.REPLACED:
-                        put_into(self.folder, version, newest, self._names)
+                    put_into(self.folder, version, newest, self._names)
         return refused
 
     def versions(self, ids: Sequence[str]) -> dict[str, int]:
@@ -74,13 +73,9 @@ class TantivyProfileIndex:
         return gone[VersionState.IN_USE]
 
     def compact(self) -> None:
-        """Versions that were replaced are removed; the others are written again if anything was replaced there."""
+        """Versions are written again if anything was replaced there."""
         with self.writing():
-            kept: list[Version] = []
-            for version in self.folder.versions():
-                if version.state is not VersionState.REPLACED:
-                    kept.append(self.folder.compact(version, _copies))
-            self.folder.keep(kept)
+            self.folder.keep([self.folder.compact(each, _copies) for each in self.folder.versions()])
 
     def search(
         self, query: Query, limit: int = 20, cursor: str | None = None, order: Order | None = None

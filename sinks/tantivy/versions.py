@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from idgraph.model.errors import ProfileIndexError, VersionInUseError, VersionNotFoundError
+from idgraph.model.errors import ProfileIndexError
 from idgraph.model.index import IndexDocument
 from idgraph.model.index_versions import Begun, IndexVersion, VersionState
 from idgraph.model.queries import Query
@@ -45,30 +45,17 @@ class TantivyIndexVersions:
         with self._folder.writing():
             erase_from(self._folder, self._made(), {n: 2 * t.version + 1 for n, t in tombstones.items()})
 
-    def switch(self, keep: bool = False) -> str:
+    def switch(self) -> str:
         with self._folder.writing():
             made = self._made()
             before = self._folder.in_use()
-            replaced = before._replace(state=VersionState.REPLACED)
-            states = {made: made._replace(state=VersionState.IN_USE), before: replaced}
-            known = [states.get(each, each) for each in self._folder.versions()]
-            self._folder.keep([each for each in known if keep or each is not replaced])
+            self._folder.keep([made._replace(state=VersionState.IN_USE)])
             return before.name
 
     def known(self) -> list[IndexVersion]:
         return [
             IndexVersion(each.name, each.state, self._documents(each)) for each in self._folder.versions()
         ]
-
-    def delete(self, name: str) -> None:
-        with self._folder.writing():
-            known = self._folder.versions()
-            found = next((each for each in known if each.name == name), None)
-            if found is None:
-                raise VersionNotFoundError(f"index {self._folder.path}: there is no version {name}")
-            if found.state is VersionState.IN_USE:
-                raise VersionInUseError(f"index {self._folder.path}: {name} is in use")
-            self._folder.keep([each for each in known if each is not found])
 
     def close(self) -> None:
         self._folder.close()

@@ -122,16 +122,11 @@ def test_a_damaged_list_of_versions_is_reported_with_what_brings_it_back(filled:
     assert documents(filled) == whole
 
 
-def test_a_replaced_version_is_kept_only_when_somebody_says_so(filled: CommandLine) -> None:
-    assert "index-000001 is kept" in filled("reindex", "--keep-old").stderr
+def test_a_replaced_version_is_deleted(filled: CommandLine) -> None:
+    assert filled("reindex").stdout.splitlines()[-1] == "index-000001 is deleted"
     listed = filled("index", "versions").stdout
-    assert "index-000001  replaced" in listed
     assert "index-000002  in use" in listed
-    refused = filled("index", "delete", "index-000002")
-    assert refused.exit_code == 1
-    assert "index-000002 is in use" in refused.stderr
-    assert filled("index", "delete", "index-000001").stdout == "index-000001 is deleted\n"
-    assert filled("index", "delete", "index-000001").exit_code == 3
+    assert "index-000001" not in listed
     assert len(list((filled.settings().directory / INDEX).glob("index-*"))) == 1
 
 
@@ -161,7 +156,7 @@ def listed(idgraph: CommandLine) -> list[dict[str, object]]:
 def test_one_at_a_time(filled: CommandLine) -> None:
     settings = filled.settings()
     with (
-        reindexing(settings, 10, False, False) as (runner, job),
+        reindexing(settings, 10, False) as (runner, job),
         runner.started(job, Requester("ada")) as run,
     ):
         result = filled("reindex")
@@ -245,7 +240,7 @@ def test_a_killed_comparison_goes_on_where_it_was(filled: CommandLine) -> None:
 
 def test_an_erased_person_is_in_no_version_and_in_no_file(filled: CommandLine, tmp_path: Path) -> None:
     (reported,) = filled.json("search", "--json", "--limit", "1", "activity.platform=ios")
-    assert filled("reindex", "--keep-old").exit_code == 0
+    assert filled("reindex").exit_code == 0
     (before,) = [each["documents"] for each in listed(filled) if each["state"] == "in use"]
     assert filled("erase", "--fragment", reported["id"], "--yes").exit_code == 0
     assert isinstance(before, int)

@@ -79,7 +79,7 @@ def test_a_version_that_is_not_there_exits_with_3(served: CommandLine) -> None:
     assert served("specs", "show", "shop-orders", "--version", "9").exit_code == 3
     assert (
         served("specs", "show", "shop-order").stderr
-        == "no such spec: shop-order (did you mean 'shop-orders'?)\n"
+        == "error: no such spec: shop-order (did you mean 'shop-orders'?)\n"
     )
     assert served("specs", "activate", "shop-orders", "--version", "9").exit_code == 3
 
@@ -129,7 +129,7 @@ def test_attributes_are_declared_found_and_shown(served: CommandLine) -> None:
     near = served("attributes", "show", "identity.emial")
     assert (near.exit_code, near.stderr) == (
         3,
-        "no such attribute: identity.emial (did you mean 'identity.email'?)\n",
+        "error: no such attribute: identity.emial (did you mean 'identity.email'?)\n",
     )
 
 

@@ -64,7 +64,7 @@ def test_lookup_reveals_on_request(filled: CommandLine) -> None:
 def test_lookup_of_nobody(filled: CommandLine) -> None:
     result = filled("lookup", "user_id:none")
     assert (result.exit_code, result.stdout) == (3, "")
-    assert result.stderr == "no profile has this identifier\n"
+    assert result.stderr == "error: no profile has this identifier\n"
 
 
 def test_lookup_of_a_type_that_there_is_not(filled: CommandLine) -> None:

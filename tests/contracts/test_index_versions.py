@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from idgraph.model.errors import ProfileIndexError, VersionInUseError, VersionNotFoundError
+from idgraph.model.errors import ProfileIndexError
 from idgraph.model.index import IndexDocument, ProfileIndex
 from idgraph.model.index_versions import IndexVersions, VersionState
 from idgraph.model.queries import Query, Term
@@ -38,8 +38,8 @@ class Both:
     def states(self) -> list[tuple[str, int]]:
         return [(each.state, each.documents) for each in self.versions.known()]
 
-    def switch(self, keep: bool = False) -> str:
-        return self.versions.switch(keep)
+    def switch(self) -> str:
+        return self.versions.switch()
 
 
 @pytest.fixture(params=INDEX_VERSIONS, ids=str)
@@ -133,15 +133,8 @@ def test_an_erasure_reaches_every_version(both: Both) -> None:
     both.index.put([document("a"), document("b")])
     both.versions.begin()
     both.versions.put([document("a"), document("b")])
-    both.switch(keep=True)
-    both.versions.begin()
-    both.versions.put([document("a"), document("b")])
     assert both.index.erase({"a": 1}) == 1
-    assert both.states() == [
-        (VersionState.REPLACED, 1),
-        (VersionState.IN_USE, 1),
-        (VersionState.MADE, 1),
-    ]
+    assert both.states() == [(VersionState.IN_USE, 1), (VersionState.MADE, 1)]
     both.index.compact()
     assert both.states() == [(VersionState.IN_USE, 1), (VersionState.MADE, 1)]
 
@@ -174,37 +167,19 @@ def test_what_is_put_and_erased_between_two_runs_is_there(both: Both) -> None:
     assert both.ids() == ["a"]
 
 
-def test_a_run_whose_version_was_deleted_says_so(both: Both) -> None:
+def test_a_run_whose_version_another_run_dropped_says_so(both: Both) -> None:
     both.index.put([document("a")])
-    made = both.versions.begin()
+    both.versions.begin()
     with both.implementation.opened(both.folder) as other:
-        other.delete(made.name)
+        other.begin(anew=True)
+        other.switch()
     with pytest.raises(ProfileIndexError, match="again"):
         both.versions.put([document("a")])
     with pytest.raises(ProfileIndexError, match="again"):
         both.versions.switch()
     assert both.index.put([document("b")]) == {}
-    assert both.ids() == ["a", "b"]
-    assert both.states() == [(VersionState.IN_USE, 2)]
-
-
-def test_versions_that_are_not_in_use_are_deleted_when_somebody_says_so(both: Both) -> None:
-    both.index.put([document("a")])
-    both.versions.begin()
-    both.versions.put([document("a")])
-    old = both.switch(keep=True)
-    new = both.versions.known()[-1].name
-    with pytest.raises(VersionInUseError, match="is in use"):
-        both.versions.delete(new)
-    both.versions.delete(old)
-    with pytest.raises(VersionNotFoundError, match="there is no version"):
-        both.versions.delete(old)
-    made = both.versions.begin()
-    both.versions.delete(made.name)
+    assert both.ids() == ["b"]
     assert both.states() == [(VersionState.IN_USE, 1)]
-    assert both.index.put([document("b")]) == {}
-    assert both.ids() == ["a", "b"]
-    assert both.versions.begin().mark != made.mark
 
 
 _PUT_ON_AND_ON = """

@@ -15,7 +15,7 @@ from idgraph.model.index import IndexDocument
 from idgraph.model.queries import Query
 from sinks.elasticsearch.client import ElasticsearchClient, IndexLocation
 from sinks.elasticsearch.index import ElasticsearchProfileIndex
-from sinks.elasticsearch.schema import IndexShape
+from sinks.elasticsearch.schema import IndexShape, remove
 from sinks.elasticsearch.versions import ElasticsearchIndexVersions
 from tests.contracts.implementations import hashed_name
 from tests.servers.elasticsearch import place_of_index
@@ -74,7 +74,7 @@ def test_a_version_that_was_deleted_meanwhile_does_not_come_into_use(
 ) -> None:
     index.put([document("a")])
     made = versions.begin()
-    versions.delete(made.name)
+    remove(ElasticsearchClient(place), made.name)
     with indices_made_by_themselves(place):
         with pytest.raises(ProfileIndexError, match="deleted"):
             versions.put([document("a")])

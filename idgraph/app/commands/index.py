@@ -15,8 +15,6 @@ from idgraph.app.observation.json_logs import say
 from idgraph.app.terminal import counted, escape_control_chars, print_json, print_table
 
 if TYPE_CHECKING:
-    from idgraph.jobs.reindex import Reindex
-    from idgraph.model.jobs import Progress
     from idgraph.projection.stream_following import FollowProgress
 
 
@@ -24,13 +22,6 @@ def reindex(
     context: typer.Context,
     rate: Rate = None,
     again: Again = False,
-    keep_old: Annotated[
-        bool,
-        typer.Option(
-            "--keep-old",
-            help="Keep the replaced version until `idgraph index delete`, an erasure or `idgraph seal`.",
-        ),
-    ] = False,
     who: JobWho = "",
     why: JobWhy = "",
     as_json: Json = False,
@@ -45,7 +36,7 @@ def reindex(
     from idgraph.jobs.reindex import PAGE
 
     page = min(PAGE, rate or PAGE)
-    with reindexing(settings_of(context), page, again, keep_old) as (runner, job):
+    with reindexing(settings_of(context), page, again) as (runner, job):
         done = run_shown(runner, job, origin_of(who, why), again, rate)
     refused, named = done.counts["refused"], done.notes.get("refused", [])
     if as_json:
@@ -53,7 +44,6 @@ def reindex(
             {
                 "version": job.version,
                 "replaced": job.replaced,
-                "deleted": [] if keep_old else [job.replaced],
                 "profiles": done.counts["indexed"] + refused,
                 "resumed": done.resumed,
                 "refused": refused,
@@ -61,21 +51,14 @@ def reindex(
             }
         )
     else:
-        _show_report(done, job, keep_old)
+        print(f"{counted(done.counts['indexed'], 'profile')} indexed; {job.version} is in use")
+        print(f"{job.replaced} is deleted")
     if refused:
         say(
             f"{counted(refused, 'profile')} could not be indexed: {escape_control_chars(', '.join(named))}"
             f"{', …' * (refused > len(named))}; repair the cause in the log, then `idgraph reconcile --repair`"
         )
         raise typer.Exit(Exit.FAILED)
-
-
-def _show_report(done: Progress, job: Reindex, is_kept: bool) -> None:
-    print(f"{counted(done.counts['indexed'], 'profile')} indexed; {job.version} is in use")
-    if is_kept:
-        say(f"{job.replaced} is kept: `idgraph index delete {job.replaced}` removes it")
-    else:
-        print(f"{job.replaced} is deleted")
 
 
 commands = typer.Typer(no_args_is_help=True, help="The search index.")
@@ -108,19 +91,6 @@ def versions(context: typer.Context, as_json: Json = False) -> None:
         else:
             rows = [(each.name, str(each.state), f"{each.documents:,}") for each in known]
             print_table(("version", "state", "documents"), rows)
-
-
-@commands.command("delete")
-def delete(
-    context: typer.Context,
-    name: Annotated[str, typer.Argument(help="A replaced or unfinished version.")],
-) -> None:
-    """Delete a version that is not in use, for good."""
-    from idgraph.app.jobs.index_upkeep import opened_versions
-
-    with opened_versions(settings_of(context)) as opened:
-        opened.delete(name)
-        print(f"{name} is deleted")
 
 
 @commands.command("follow")

@@ -42,7 +42,7 @@ def opened_versions(settings: Settings) -> Iterator[IndexVersions]:
 
 @contextmanager
 def reindexing(
-    settings: Settings, page: int, again: bool, keep: bool, newest: Newest | None = None
+    settings: Settings, page: int, again: bool, newest: Newest | None = None
 ) -> Iterator[tuple[JobRunner, Reindex]]:
     """The job that makes the index again, and its runner. `newest` is for whoever follows the metadata already. Raises
     ConfigError, MetadataError without a snapshot."""
@@ -53,7 +53,7 @@ def reindexing(
         wiring.job_runner(settings) as runner,
     ):
         wiring.require_own_keyring(settings, resources, notes=False)
-        yield runner, Reindex(resources.store, versions, policies, page, again, keep)
+        yield runner, Reindex(resources.store, versions, policies, page, again)
 
 
 @contextmanager

@@ -85,7 +85,7 @@ class OperationThreads(JobThreads):
     def _reindex(self, work: Work, _origin: Requester, stack: ExitStack, _id: Callable[[], str]) -> ReadyJob:
         page = min(reindex.PAGE, work.rate or reindex.PAGE)
         opened = index_upkeep.reindexing(
-            self._settings, page, again=False, keep=work.keep_replaced, newest=lambda: self._pinned().snapshot
+            self._settings, page, again=False, newest=lambda: self._pinned().snapshot
         )
         return ReadyJob(*stack.enter_context(opened), rate=work.rate)
 

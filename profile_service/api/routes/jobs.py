@@ -85,7 +85,6 @@ class ReindexBody(_Body):
     """Make the search index again, beside the flows."""
 
     kind: Literal[JobKind.REINDEX]
-    keep_replaced: bool = False
     rate: Rate = None
 
 
