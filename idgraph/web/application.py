@@ -42,7 +42,8 @@ class Application(FastAPI):
         problems.install(self)
         api_page.install(self)
         for router in routers:
-            self.include_router(router)
+            # They are ready: `include_router` would make each of them again, which takes longer than a request.
+            self.router.routes.extend(router.routes)
         self.add_middleware(Guard, access=access, title=title)
         self.add_middleware(KeepSlashes)
         metrics.install(self, f"idgraph_{title}", gauges)

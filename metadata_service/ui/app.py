@@ -134,7 +134,7 @@ def create_pages(
         users,
         requests,
     ):
-        app.include_router(module.router)
+        app.router.routes.extend(module.router.routes)
     app.mount(f"{ROOT}/static", StaticFiles(directory=STATIC))
     app.add_middleware(KeepSlashes)
     _answer_errors(app)
