@@ -40,9 +40,8 @@ class DeadLetterKeys(NotPicklable):
         return [self._sealed(each, keys[each.id]) for each in dead_letters]
 
     def open(self, dead_letters: Sequence[DeadLetter]) -> list[DeadLetter]:
-        """As they were put. One from before there were keys is as it is; so is one whose key was destroyed, or was altered:
-        nobody opens its record."""
-        keys = self._store.get([each.id for each in dead_letters if _has_key(each)])
+        """As they were put. One whose key was destroyed, or was altered, is as it is: nobody opens its record."""
+        keys = self._store.get([each.id for each in dead_letters])
         return [self._opened(each, keys[each.id]) if each.id in keys else each for each in dead_letters]
 
     def destroy(self, ids: Sequence[str]) -> None:
@@ -75,7 +74,3 @@ class DeadLetterKeys(NotPicklable):
         except InvalidTag:
             return dead_letter
         return dead_letter._replace(payload=payload)
-
-
-def _has_key(dead_letter: DeadLetter) -> bool:
-    return dead_letter.payload.startswith(SHREDDED_VERSION)

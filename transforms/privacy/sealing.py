@@ -15,8 +15,6 @@ fragment id, then that of [path, source, event id, priority, ordinal, token]. JS
 places give the same bytes. A value is opened only with all of them equal: it cannot be moved, neither to another
 place nor in the order of values, and no other token can stand behind it.
 
-Version 1 (0x01) bound [path, source, event id] alone. It is opened, and sealed again in version 2 by `idgraph seal`.
-
 The same value, place and key give the same bytes (law 1); other events give other bytes.
 """
 
@@ -43,8 +41,6 @@ from transforms.privacy.keys import DataKeyStore, KeyProvider, NotPicklable, Sec
 
 DATA_KEY_BYTES = 64
 FORMAT_VERSION = b"\x02"
-_FIRST_VERSION = b"\x01"
-_VERSIONS = (FORMAT_VERSION, _FIRST_VERSION)
 
 _BLOCK = 16
 _HEADER_BYTES = 5
@@ -82,12 +78,10 @@ class SealingKey(NotPicklable):
             siv = self._siv = AESSIV(self._data_key)
         return siv
 
-    def _place(self, path: str, stamp: Stamp, token: str | None, form: bytes = FORMAT_VERSION) -> bytes:
+    def _place(self, path: str, stamp: Stamp, token: str | None) -> bytes:
         priority, ordinal, source, event_id = stamp
-        bound = (path, source, event_id)
-        if form == FORMAT_VERSION:
-            return b"".join((form, self._version, self._fragment, encode((*bound, priority, ordinal, token))))
-        return b"".join((form, self._version, self._fragment, encode(bound)))
+        bound = encode((path, source, event_id, priority, ordinal, token))
+        return b"".join((FORMAT_VERSION, self._version, self._fragment, bound))
 
     def seal(self, value: Any, path: str, stamp: Stamp, token: str | None = None) -> str:
         """A JSON value as sealed text, with its blind-index token. Raises SealError for a value that JSON cannot hold."""
@@ -109,7 +103,7 @@ class SealingKey(NotPicklable):
         given = SealedValue.parse(text)
         try:
             sealed = a2b_base64(given.ciphertext)
-            place = self._place(path, stamp, given.token, sealed[:1])
+            place = self._place(path, stamp, given.token)
         except (Base64Error, ValueError):
             sealed, place = b"", b""
         # Base64 has several spellings of the same bytes; only the one that `seal` writes is accepted.
@@ -134,11 +128,11 @@ class SealingKey(NotPicklable):
             return False
 
     def _is_mine(self, sealed: bytes) -> bool:
-        return sealed[1:_HEADER_BYTES] == self._version and sealed.startswith(_VERSIONS)
+        return sealed[:_HEADER_BYTES] == FORMAT_VERSION + self._version
 
     @staticmethod
     def _why_foreign(sealed: bytes) -> str:
-        if not sealed.startswith(_VERSIONS):
+        if not sealed.startswith(FORMAT_VERSION):
             return f"has the unknown format version {sealed[0]}"
         return "belongs to another data key"
 
@@ -177,14 +171,6 @@ class UnusableKey(SealingKey):
         kind, reason = self._error
         return kind(reason)
 
-
-def is_current(text: str) -> bool:
-    """Whether a sealed text says that it has the present format."""
-    return text.startswith(_CURRENT)
-
-
-_CURRENT = tuple("A" + each for each in "ghijklmnopqrstuv")
-"""The first two characters of base64 that begins with the byte 0x02."""
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from idgraph.model.errors import SealError
 from idgraph.model.fragments import Kind, Origin, Register
 from transforms.privacy.blind_index import BlindIndex
 from transforms.privacy.keys import NotPicklable
-from transforms.privacy.sealing import SealingKey, is_current
+from transforms.privacy.sealing import SealingKey
 from transforms.schema.attribute_nodes import AttributePolicy, ValueToSeal
 from transforms.schema.data_types import DATA_TYPES
 from transforms.schema.policy_tree import PolicyTree
@@ -111,7 +111,7 @@ class Resealing(StrEnum):
 
     SEAL = "seal"
     SEAL_AGAIN = "seal_again"
-    """If its token or its format is another one than today's."""
+    """If its token is another one than today's."""
 
 
 class StaleValue(NamedTuple):
@@ -151,7 +151,7 @@ class StoredValues(NotPicklable):
         policy = self._attributes.policy(path)
         has_token = SealedValue.parse(register.value).token is not None
         is_stale = policy.is_searchable or (has_token and policy.is_protected)
-        return Resealing.SEAL_AGAIN if is_stale or not is_current(register.value) else None
+        return Resealing.SEAL_AGAIN if is_stale else None
 
     def resealed(self, key: SealingKey, stale: StaleValue) -> Register:
         """The register as it is written today; the same one where it stays as it is.
@@ -167,7 +167,7 @@ class StoredValues(NotPicklable):
         value = key.open(register.value, path, register.stamp)
         present = SealedValue.parse(register.value).token
         token = self._token(path, value, self._attributes.policy_of_value(path, value), present)
-        if token == present and is_current(register.value):
+        if token == present:
             return register
         return register._replace(value=key.seal(value, path, register.stamp, token))
 
