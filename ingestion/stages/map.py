@@ -152,24 +152,16 @@ class EventMapper:
             if retracts:
                 retracts = self._protector.event_id(retracts, spec.document.id, spec.document.retracts)
         except EventError as error:
-            self._dead_letters.add(
-                output, record, stage, DeadLetterReason(error.reason), error.message, spec_ref
-            )
+            reason, detail = DeadLetterReason(error.reason), error.message
         except TransformError as error:
-            self._dead_letters.add(
-                output, record, stage, DeadLetterReason.TRANSFORM_FAILED, str(error), spec_ref
-            )
+            reason, detail = DeadLetterReason.TRANSFORM_FAILED, str(error)
         except SpecError as error:
-            self._dead_letters.add(
-                output, record, stage, DeadLetterReason.SPEC_UNUSABLE, str(error), spec_ref
-            )
+            reason, detail = DeadLetterReason.SPEC_UNUSABLE, str(error)
         except NOT_OF_THE_EVENT:
             raise
         except Exception as error:
             # Only the type: the message of a stranger's exception may quote the event.
-            self._dead_letters.add(
-                output, record, stage, DeadLetterReason.STAGE_CRASHED, type(error).__name__, spec_ref
-            )
+            reason, detail = DeadLetterReason.STAGE_CRASHED, type(error).__name__
         else:
             _note_changes(leaves, event, output)
             return MappedEvent(
@@ -182,6 +174,7 @@ class EventMapper:
                 evidence=_options(spec),
                 retracts=retracts,
             )
+        self._dead_letters.add(output, record, stage, reason, detail, spec_ref)
         if leaves is not None:
             self._snapshot.attributes.take_back(leaves)
         return None
