@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple
 
 import msgspec
 
@@ -20,7 +21,6 @@ from idgraph.model.errors import ConflictError, DamagedStateError, StoreError, U
 from idgraph.model.store import NEW, FragmentStore, FragmentWrite, StoredFragment
 from idgraph.model.tombstones import NO_EPOCH, Tombstone
 from merge.fragments import FragmentState
-from merge.isolation import CommitFailure
 
 LARGEST_STATE = 16 << 20
 """Bytes. What its bounds leave of a fragment is joined, written and projected whole at each change: one that grows without end
@@ -29,6 +29,16 @@ would take the memory of whoever commits it, and all that is committed beside it
 GuardedWrite = Callable[[Mapping[str, FragmentState], Callable[[set[str]], set[str]]], set[str]]
 """Runs a write of changes of fragments that were erased once, and names the fragments it must leave out. Returns
 these and the fragments that the write refused."""
+
+
+class CommitFailure(NamedTuple):
+    """A change that some events ask of a fragment, and why it failed. `detail` holds no value; values that
+    policy protects are sealed in `change`."""
+
+    fragment_id: str
+    reason: DeadLetterReason
+    detail: str
+    change: FragmentState
 
 
 class CommitResult(BatchCounts, kw_only=True):

@@ -39,7 +39,6 @@ from ingestion.spark.query import Flow
 from ingestion.spark.sent_snapshots import BatchPins
 from ingestion.spark.session import start_session, stop_session
 from ingestion.spark.workers import WorkerResources
-from ingestion.stages.dead_letters import failure_handler
 from ingestion.stages.outcomes import BatchReport
 from sinks.http.metadata import MetadataClient
 
@@ -131,7 +130,6 @@ def _prepared(settings: Settings, stop: threading.Event) -> Sequence[Path]:
     """Check the settings and make folders and keys before anything runs; returns the jars that Spark needs."""
     if not settings.sources:
         raise ConfigError("no sources are configured; add a [[sources]] table to idgraph.toml")
-    failure_handler(settings.flow.on_failure)
     require_shared(settings)
     with _reporting_of_interruption(stop):
         require_java()

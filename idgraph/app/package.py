@@ -6,7 +6,7 @@ import re
 import shlex
 import sys
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
@@ -20,19 +20,17 @@ _EXTRA = re.compile(r"""extra == ["']([\w-]+)["']""")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
-def write_archive(target: Path, further: Sequence[str] = ()) -> int:
-    """Write the archive, whole or not at all; gives its bytes. `.tar.gz` and `.tgz` are compressed, `.tar` is not.
-
-    `further` are names of modules or packages that are not idgraph's, such as that of a failure handler. Raises
-    ConfigError for a name that cannot be found, and for a file that cannot be written.
+def write_archive(target: Path) -> int:
+    """Write the archive, whole or not at all; gives its bytes. `.tar.gz` and `.tgz` are compressed, `.tar` is not. Raises
+    ConfigError for a file that cannot be written.
     """
     if not target.name.endswith((".tar", ".tar.gz", ".tgz")):
         raise ConfigError(f"{target}: Spark unpacks .tar, .tar.gz and .tgz")
     part = target.with_name(f".{target.name}.part")
     try:
         with _opened(part, compressed=not target.name.endswith(".tar")) as archive:
-            for name in (*OURS, *further):
-                for file, place in _of_module(name):
+            for name in OURS:
+                for file, place in _of_package(name):
                     archive.add(file, place, recursive=False)
             for dependency in _dependencies():
                 for file, place in _of_distribution(dependency):
@@ -50,16 +48,10 @@ def _opened(file: Path, compressed: bool) -> tarfile.TarFile:
     return tarfile.open(file, "w:gz", compresslevel=1) if compressed else tarfile.open(file, "w")
 
 
-def _of_module(name: str) -> Iterator[tuple[Path, str]]:
-    package, dot, _ = name.partition(".")
-    if dot:
-        raise ConfigError(f"{name} is a part of {package}, which is taken whole: --include {package}")
+def _of_package(name: str) -> Iterator[tuple[Path, str]]:
     spec = find_spec(name)
     if spec is None or spec.origin is None:
-        raise ConfigError(f"there is no module {name} here")
-    if spec.submodule_search_locations is None:
-        yield Path(spec.origin), Path(spec.origin).name
-        return
+        raise ConfigError(f"there is no package {name} here")
     folder = Path(spec.origin).parent
     for file in sorted(folder.rglob("*")):
         if file.is_file() and "__pycache__" not in file.parts:

@@ -286,11 +286,9 @@ class FlowConfig(SettingsTable):
         description="Retries of a commit after a conflict or an outage of the store, each after a longer random pause "
         "of at most 1 s.",
     )
-    on_failure: str = Field(
+    on_failure: Literal["dead_letter", "stop"] = Field(
         default="dead_letter",
-        pattern=r"^[A-Za-z_][\w.\-]*(:[A-Za-z_][\w.]*)?$",
-        description="For changes of a fragment that cannot be committed: `dead_letter`, `stop`, an entry point of the "
-        "group idgraph.failure_handlers, or `module:name`.",
+        description="For changes of a fragment that cannot be committed: a dead letter, or the flow stops.",
     )
     on_key_service_failure: Literal["stop", "dead_letter"] = Field(
         default="stop",

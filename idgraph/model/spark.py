@@ -19,7 +19,7 @@ REFUSED = {
     "spark.archives": "it is `[spark] archive`",
     "spark.pyspark.python": "it is `[spark] python`",
     "spark.network.crypto.enabled": "it is on wherever spark.authenticate is",
-    "spark.executorEnv.PYTHONPATH": "it is where `[spark] archive` is unpacked; modules of yours go into it by `idgraph package --include`",
+    "spark.executorEnv.PYTHONPATH": "it is where `[spark] archive` is unpacked",
     "spark.executorEnv.PYTHONSAFEPATH": "workers would look for our packages in the current folder first",
     "spark.executorEnv.LC_ALL": "files whose names are not ASCII could not be opened under another one",
     "spark.sql.adaptive.enabled": "it would run each side of the shuffle as a job of its own",

@@ -36,7 +36,7 @@ from ingestion.spark.worker_process import (
 )
 from ingestion.spark.workers import WorkerPlan, WorkerResources
 from ingestion.stages.commit import CommitStage
-from ingestion.stages.dead_letters import DeadLetterWriter, TaskDeadLetters, failure_handler, to_set_aside
+from ingestion.stages.dead_letters import DeadLetterWriter, TaskDeadLetters, to_set_aside
 from ingestion.stages.decrypt import Decryption
 from ingestion.stages.map_output import EncodedChange, MapOutput
 from ingestion.stages.map_stage import MapStage
@@ -215,7 +215,7 @@ def _commit(
         order.is_last,
     )
     output = stage.run(fragments)
-    kept = to_set_aside(failure_handler(plan.flow.on_failure), output.failed) if output.failed else []
+    kept = to_set_aside(plan.flow.on_failure, output.failed)
     dead_letters = DeadLetterWriter(tools.sealer).of_failures(kept, compiled(order).version, order.attempt)
     left: list[DeadLetter] = []
 

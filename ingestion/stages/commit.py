@@ -21,9 +21,8 @@ from idgraph.model.errors import StoreError
 from idgraph.model.store import ProfileStore
 from ingestion.stages.map_output import EncodedChange
 from ingestion.stages.orphaned_keys import KeyGuard
-from merge.commit import CommitResult, Committer
+from merge.commit import CommitFailure, CommitResult, Committer
 from merge.fragments import FragmentState, join_all
-from merge.isolation import CommitFailure
 
 GATHERED_BYTES = 128 << 20
 """How much of a task's fragments is held before it is committed."""

@@ -5,70 +5,27 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from importlib import import_module
-from importlib.metadata import entry_points
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from idgraph.model.dead_letters import COMMIT, FRAGMENT, DeadLetter, DeadLetterReason
-from idgraph.model.errors import ConfigError, FlowStoppedError
+from idgraph.model.errors import FlowStoppedError
 from idgraph.model.events import RawRecord
 from idgraph.model.stamps import SpecRef
 from idgraph.model.tombstones import NO_EPOCH
 from ingestion.stages.map_output import MapOutput
+from merge.commit import CommitFailure
 from merge.fragments import FragmentState
-from merge.isolation import CommitFailure, FailureHandler, Verdict, set_aside, stop
-
-ENTRY_POINTS = "idgraph.failure_handlers"
-
-BUILT_IN: dict[str, FailureHandler] = {"dead_letter": set_aside, "stop": stop}
 
 
-def failure_handler(name: str) -> FailureHandler:
-    """The handler that `flow.on_failure` names: a built-in one, an entry point, or `module:name`. A class is called without
-    arguments. Raises ConfigError that names the key."""
-    if name in BUILT_IN:
-        return BUILT_IN[name]
-    try:
-        found = _of_place(name) if ":" in name else _of_entry_point(name)
-        handler: Callable[..., Any] = found() if isinstance(found, type) else found
-    except Exception as error:
-        raise ConfigError(f"flow.on_failure: {name}: {type(error).__name__}: {error}") from None
-    if not callable(handler):
-        raise ConfigError(f"flow.on_failure: {name}: is not callable")
-    return handler
-
-
-def _of_place(name: str) -> Any:
-    module, _, path = name.partition(":")
-    found: Any = import_module(module)
-    for part in path.split("."):
-        found = getattr(found, part)
-    return found
-
-
-def _of_entry_point(name: str) -> Any:
-    for point in entry_points(group=ENTRY_POINTS, name=name):
-        return point.load()
-    known = sorted({*BUILT_IN, *entry_points(group=ENTRY_POINTS).names})
-    raise LookupError(f"there is no such handler (known: {', '.join(known)}); or give module:name")
-
-
-def to_set_aside(handler: FailureHandler, failures: Iterable[CommitFailure]) -> list[CommitFailure]:
-    """The failures that become dead letters by the handler's verdict. Raises FlowStoppedError when the handler stops the
-    flow."""
-    kept = []
-    for failure in failures:
-        match handler(failure):
-            case Verdict.SET_ASIDE:
-                kept.append(failure)
-            case Verdict.TAKEN:
-                continue
-            case _:
-                raise FlowStoppedError(
-                    f"{failure.fragment_id} cannot be committed ({failure.reason}: {failure.detail}), and "
-                    "flow.on_failure says to stop. The micro-batch is not marked done and will be read again"
-                )
-    return kept
+def to_set_aside(on_failure: str, failures: Sequence[CommitFailure]) -> Sequence[CommitFailure]:
+    """The failures that become dead letters: all. Raises FlowStoppedError where `flow.on_failure` says to stop."""
+    if failures and on_failure == "stop":
+        first = failures[0]
+        raise FlowStoppedError(
+            f"{first.fragment_id} cannot be committed ({first.reason}: {first.detail}), and flow.on_failure says to "
+            "stop. The micro-batch is not marked done and will be read again"
+        )
+    return failures
 
 
 class BatchAttempt(NamedTuple):

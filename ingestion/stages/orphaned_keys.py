@@ -14,8 +14,8 @@ from idgraph.model.dead_letters import FRAGMENT, DeadLetters
 from idgraph.model.errors import ConflictError, KeyProviderError
 from idgraph.model.fragments import Kind
 from idgraph.model.store import FragmentStore, ProfileStore
+from merge.commit import CommitFailure
 from merge.fragments import FragmentState
-from merge.isolation import CommitFailure
 from transforms.privacy.sealing import DataKeys, SealingKey
 
 

@@ -92,14 +92,6 @@ def test_what_cannot_be_taken_is_reported(
     assert (result.exit_code, reported in result.stderr) == (code, True), result.output
 
 
-def test_a_handler_that_is_not_there_is_reported_before_spark_starts(
-    with_keys: CommandLine, archive: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("IDGRAPH_FLOW__ON_FAILURE", "nobody")
-    result = with_keys("backfill", "orders", archive)
-    assert (result.exit_code, "flow.on_failure: nobody" in result.stderr) == (2, True), result.output
-
-
 def run_with(program: str, idgraph: CommandLine, *words: str) -> subprocess.CompletedProcess[bytes]:
     """The command as it is, but for the flow itself."""
     command = [sys.executable, "-c", program, "-c", f"{idgraph.folder}/idgraph.toml", "backfill", *words]

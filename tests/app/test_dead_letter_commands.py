@@ -10,8 +10,8 @@ import pytest
 from idgraph.app import wiring
 from idgraph.model.dead_letters import DeadLetterReason
 from ingestion.stages.dead_letters import BatchAttempt, DeadLetterWriter
+from merge.commit import CommitFailure
 from merge.fragments import FragmentState
-from merge.isolation import CommitFailure
 from sinks.sqlite.dead_letters import SqliteDeadLetters
 from tests.app.conftest import CommandLine
 from tests.retail import EXAMPLE, Pipeline, durable_keys, order, raw, snapshot

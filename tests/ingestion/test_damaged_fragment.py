@@ -13,8 +13,8 @@ from idgraph.model.index import IndexRules
 from idgraph.model.schema_changes import SchemaChange
 from idgraph.model.store import FragmentWrite
 from ingestion.stages.dead_letters import BatchAttempt, DeadLetterWriter
+from merge.commit import CommitFailure
 from merge.fragments import FragmentState
-from merge.isolation import CommitFailure
 from tests.projecting import sweep
 from tests.replaying import replay
 from tests.retail import Pipeline, persons_of, records, states_of

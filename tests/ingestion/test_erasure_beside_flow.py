@@ -15,8 +15,8 @@ from idgraph.model.dead_letters import FRAGMENT, DeadLetterReason
 from idgraph.model.identifiers import Identifier
 from idgraph.model.store import ProfileStore
 from ingestion.stages.dead_letters import BatchAttempt, DeadLetterWriter
+from merge.commit import CommitFailure
 from merge.fragments import FragmentState
-from merge.isolation import CommitFailure
 from sinks.tombstone_file import TombstoneFile
 from tests.retail import NOW, UNDETECTED, Pipeline, attribute, order, snapshot
 from tests.support.memory.profiles import MemoryProfileStore

@@ -19,8 +19,8 @@ from idgraph.model.tombstones import Tombstone
 from ingestion.stages.commit import CommitStage
 from ingestion.stages.dead_letters import DeadLetterWriter
 from ingestion.stages.map_output import MapOutput
+from merge.commit import CommitFailure
 from merge.fragments import FragmentState
-from merge.isolation import CommitFailure
 from sinks.sqlite.profiles import SqliteProfileStore
 from sinks.tombstone_file import TombstoneFile
 from tests.ingestion.test_persons import Installation

@@ -19,8 +19,8 @@ from idgraph.model.tombstones import Tombstone
 from ingestion.stages.aggregate import Aggregator
 from ingestion.stages.dead_letters import BatchAttempt, DeadLetterWriter
 from ingestion.stages.orphaned_keys import KeyGuard
+from merge.commit import CommitFailure
 from merge.fragments import FragmentState
-from merge.isolation import CommitFailure
 from sinks.sqlite.dead_letters import SqliteDeadLetters
 from tests.ingestion.renamed_orders import AFTER, BEFORE, PLAIN, hashed, later
 from tests.ingestion.stored_orders import beside

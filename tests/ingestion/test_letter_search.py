@@ -20,7 +20,7 @@ from idgraph.model.sources import DecryptorConfig, FileSource, ValuePlace
 from idgraph.model.specs import IdentifierPlace, SpecDocument
 from ingestion.stages.dead_letters import DeadLetterWriter
 from ingestion.stages.decrypt import Decryptors
-from merge.isolation import CommitFailure
+from merge.commit import CommitFailure
 from tests.retail import Pipeline, order, raw, snapshot, spec, states_of
 from tests.servers.decryption_service import decryption_service, encrypted, status
 

@@ -17,7 +17,7 @@ from idgraph.model.errors import ConflictError, ProfileIndexError, StoreError
 from idgraph.model.events import RawRecord
 from idgraph.model.snapshots import MetadataSnapshot
 from ingestion.stages.dead_letters import DeadLetterWriter
-from merge.isolation import CommitFailure
+from merge.commit import CommitFailure
 from sinks.tombstone_file import TombstoneFile
 from tests.ingestion.renamed_orders import AFTER, BEFORE, OTHER, PLAIN, hashed, later
 from tests.ingestion.stored_orders import AwayIndex, Meddled, beside, from_the_start, states, stored_orders

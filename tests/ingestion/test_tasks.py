@@ -25,18 +25,10 @@ from ingestion.spark.worker_process import BatchOrder
 from ingestion.spark.workers import WorkerPlan, WorkerResources
 from ingestion.stages.dead_letters import BatchAttempt
 from ingestion.stages.outcomes import StageReport
-from merge.isolation import CommitFailure, Verdict
 from tests.retail import Pipeline, lines
 from tests.support.memory.profiles import MemoryProfileStore
 
 EVENTS = 60
-TAKEN: list[str] = []
-
-
-def taking(failure: CommitFailure) -> Verdict:
-    """A failure handler of somebody's own."""
-    TAKEN.append(failure.fragment_id)
-    return Verdict.TAKEN
 
 
 class Worker:
@@ -174,18 +166,12 @@ def test_a_damaged_fragment_is_isolated_with_a_dead_letter(worker: Worker) -> No
     assert (dead_letter.position, dead_letter.stage) == (f"fragment:{victim}", "commit")
 
 
-@pytest.mark.parametrize("handler", ["stop", f"{__name__}:taking"])
-def test_the_handler_decides(tmp_path: Path, handler: str) -> None:
-    worker = Worker(tmp_path / "worker", on_failure=handler)
-    TAKEN.clear()
-    victim = damage(worker)
+def test_a_flow_that_is_to_stop_puts_no_dead_letter(tmp_path: Path) -> None:
+    worker = Worker(tmp_path / "worker", on_failure="stop")
+    damage(worker)
     with closing(worker.resources.dead_letters) as dead_letters:
-        if handler == "stop":
-            with pytest.raises(FlowStoppedError, match=r"flow\.on_failure says to stop"):
-                worker.run(quick_task(worker.plan, worker.order()))
-        else:
-            report = worker.run(quick_task(worker.plan, worker.order()))
-            assert (report.isolated, report.dead, TAKEN) == (1, {}, [victim])
+        with pytest.raises(FlowStoppedError, match=r"flow\.on_failure says to stop"):
+            worker.run(quick_task(worker.plan, worker.order()))
         assert dead_letters.counts() == {}
 
 

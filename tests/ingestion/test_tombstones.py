@@ -18,8 +18,8 @@ from ingestion.stages.aggregate import Aggregator
 from ingestion.stages.dead_letters import DeadLetterWriter, read_changes
 from ingestion.stages.map_output import Fault, MapOutput
 from ingestion.stages.protect import ProtectedChunk
+from merge.commit import CommitFailure
 from merge.fragments import FragmentState
-from merge.isolation import CommitFailure
 from tests.retail import NOW, SOURCES, Pipeline, order, snapshot, states_of
 from tests.support.memory.profiles import MemoryProfileStore
 from transforms.privacy.sealing import SealingKey

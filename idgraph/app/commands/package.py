@@ -12,10 +12,6 @@ import typer
 
 def package(
     target: Annotated[Path, typer.Argument(help="File to write: .tar.gz, .tgz or .tar.")],
-    include: Annotated[
-        list[str] | None,
-        typer.Option(help="Another module or package, such as a failure handler's; can be repeated."),
-    ] = None,
 ) -> None:
     r"""Write idgraph and its dependencies into an archive for the executors of a Spark cluster.
 
@@ -24,6 +20,6 @@ def package(
     """
     from idgraph.app.package import write_archive
 
-    size = write_archive(target, include or ())
+    size = write_archive(target)
     version = ".".join(map(str, sys.version_info[:2]))
     print(f"{target}: {size / 1e6:,.0f} MB for Python {version} on {platform.system()} {platform.machine()}")

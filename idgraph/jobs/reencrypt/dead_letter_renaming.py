@@ -9,8 +9,8 @@ from idgraph.model.dead_letters import COMMIT_REASONS, FRAGMENT, DeadLetter
 from idgraph.model.errors import ConflictError, DamagedStateError, KeyProviderError, SealError, StoreError
 from ingestion.spark.workers import WorkerResources
 from ingestion.stages.dead_letters import BatchAttempt, DeadLetterWriter, read_changes
+from merge.commit import CommitFailure
 from merge.fragments import FragmentState
-from merge.isolation import CommitFailure
 from transforms.privacy.protected_names import StoredNames
 
 log = logging.getLogger(__name__)
