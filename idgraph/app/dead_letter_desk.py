@@ -22,7 +22,6 @@ from idgraph.model.sources import SourceConfig
 from idgraph.model.specs import SpecDocument
 from ingestion.sources.kafka.envelope import envelope_reader
 from ingestion.sources.payload_formats import PayloadFormats
-from ingestion.stages.dead_letters import PayloadSealer
 from profile_service.api.dead_letters import ShownEvent, ShownRecord
 from transforms.privacy.record_sealing import DeadLetterSealer
 from transforms.spec.mapping import CompiledSnapshot, MappingSpec
@@ -56,7 +55,7 @@ class LocalDeadLetterDesk:
     def __init__(
         self,
         store: DeadLetters,
-        sealer: PayloadSealer,
+        sealer: DeadLetterSealer,
         sources: dict[str, Any],
         formats: PayloadFormats,
         newest: Callable[[SourceConfig, int], list[RawRecord]],

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from idgraph.files import part_of, replacing
 from idgraph.model.errors import SealError, StoreError
 from idgraph.model.tombstones import TombstoneNames
-from ingestion.stages.dead_letters import PayloadSealer
+from transforms.privacy.record_sealing import DeadLetterSealer
 
 PART_BYTES = 1 << 20
 
@@ -45,7 +45,7 @@ class Downloads:
     def __init__(
         self,
         folder: Path,
-        sealer: PayloadSealer,
+        sealer: DeadLetterSealer,
         hashes: TombstoneNames,
         clock: Callable[[], float] = time.time,
     ) -> None:

@@ -19,7 +19,7 @@ from idgraph.model.errors import IdgraphError, JobStoppedError, SealError
 from idgraph.model.jobs import JobIdentity, JobKind, JobLog, JobRecord, JobState, Point, Progress, Requester
 
 if TYPE_CHECKING:
-    from ingestion.stages.dead_letters import PayloadSealer
+    from transforms.privacy.record_sealing import DeadLetterSealer
 
 log = logging.getLogger(__name__)
 
@@ -148,7 +148,7 @@ class Pace:
 class JobRunner:
     """Runs jobs and keeps their log. For any number of threads."""
 
-    def __init__(self, log: JobLog, sealer: PayloadSealer) -> None:
+    def __init__(self, log: JobLog, sealer: DeadLetterSealer) -> None:
         """`sealer` seals resume points, notes and errors, which may name persons."""
         self.log = log
         self._sealer = sealer

@@ -18,11 +18,10 @@ from idgraph.model.store import ProfileStore
 from idgraph.model.tombstones import Tombstone
 from idgraph.projection.projection import Projection
 from ingestion.sources.payload_formats import PayloadFormats
-from ingestion.stages.dead_letters import PayloadSealer
 from ingestion.stages.decrypt import Decryptors
 from ingestion.stages.orphaned_keys import KeyGuard, OrphanedKeys
 from transforms.privacy.blind_index import BlindIndex
-from transforms.privacy.record_sealing import ShuffleBlockKeys
+from transforms.privacy.record_sealing import DeadLetterSealer, ShuffleBlockKeys
 from transforms.privacy.sealing import DataKeys
 
 
@@ -42,7 +41,7 @@ class WorkerResources:
     dead_letters: DeadLetters
     data_keys: DataKeys
     blind_index: BlindIndex
-    sealer: PayloadSealer
+    sealer: DeadLetterSealer
     block_keys: ShuffleBlockKeys
     formats: PayloadFormats = field(default_factory=PayloadFormats)
     decryptors: Decryptors = field(default_factory=Decryptors)

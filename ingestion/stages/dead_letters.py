@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from idgraph.model.dead_letters import COMMIT, FRAGMENT, DeadLetter, DeadLetterReason
 from idgraph.model.errors import FlowStoppedError
@@ -15,6 +15,7 @@ from idgraph.model.tombstones import NO_EPOCH
 from ingestion.stages.map_output import MapOutput
 from merge.commit import CommitFailure
 from merge.fragments import FragmentState
+from transforms.privacy.record_sealing import DeadLetterSealer
 
 
 def to_set_aside(on_failure: str, failures: Sequence[CommitFailure]) -> Sequence[CommitFailure]:
@@ -56,21 +57,6 @@ def _changes(state: FragmentState) -> bytes:
     return erasure_epoch + state.encode()
 
 
-class PayloadSealer(Protocol):
-    """Seals a record's bytes under the dead letters' own key."""
-
-    def dead_letter_id(self, payload: bytes, place: Sequence[str]) -> str:
-        """An id that depends on the bytes and the place alone. Only a holder of the
-        key can test guesses of the bytes, or of the place, against it."""
-        ...
-
-    def seal(self, payload: bytes, dead_letter_id: str, position: str) -> bytes: ...
-
-    def open(self, sealed: bytes, dead_letter_id: str, position: str) -> bytes:
-        """Raises SealError for bytes that were altered or belong to another dead letter."""
-        ...
-
-
 MOST_DETAIL = 2000
 """Characters of a dead letter's detail."""
 
@@ -78,7 +64,7 @@ MOST_DETAIL = 2000
 class DeadLetterWriter:
     """Makes dead letters out of records."""
 
-    def __init__(self, sealer: PayloadSealer) -> None:
+    def __init__(self, sealer: DeadLetterSealer) -> None:
         self._sealer = sealer
 
     def dead_letter(
