@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
 import socket
+import ssl
 from collections.abc import Coroutine, Iterator
+from functools import cache
 from typing import Any
 
+import httpx
 import pytest
 from hypothesis import settings
 
@@ -60,6 +64,23 @@ class _HastyAsyncio:
 
     def sleep(self, seconds: float) -> Coroutine[Any, Any, None]:
         return asyncio.sleep(seconds / 20)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def public_authorities_are_read_once() -> Iterator[None]:
+    """httpx parses those that everybody trusts for each client, which takes longer than most requests of the tests."""
+    made = httpx.create_ssl_context
+    trusting_all = cache(made)
+
+    def create(verify: Any = True, cert: Any = None, trust_env: bool = True) -> ssl.SSLContext:
+        is_default = (
+            verify is True and cert is None and not {"SSL_CERT_FILE", "SSL_CERT_DIR"} & os.environ.keys()
+        )
+        return trusting_all() if is_default else made(verify, cert, trust_env)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("httpx._transports.default.create_ssl_context", create)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -86,6 +86,7 @@ LONG = (
     "transforms/test_machine.py::test_no_reference_is_left",
     "transforms/test_malformed_specs.py::test_mutations",
     "web/test_generated_calls.py",
+    "web/test_transport.py::test_half_a_head",
 )
 """Beginnings of test ids, below `tests/`."""
 

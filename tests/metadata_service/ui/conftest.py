@@ -7,10 +7,21 @@ from contextlib import ExitStack
 
 import pytest
 
+from idgraph.client import clients
 from idgraph.web.server import serving
 from metadata_service.api.app import create_app
 from metadata_service.api.service import ServiceSettings
 from tests.metadata_service.ui.site import Site, Whole, filled, whole_site
+
+
+@pytest.fixture(scope="package", autouse=True)
+def sessions_are_soon_known() -> Iterator[None]:
+    """The profile service asks each second who signed in, and its caller tries again after a second: so each test would."""
+    through = clients._pause
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("profile_service.api.following.CALLERS_SECONDS", 0.2)
+        patch.setattr(clients, "_pause", lambda *given: through(*given) / 4)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -92,7 +92,7 @@ class Served:
 @pytest.fixture(scope="package", autouse=True)
 def callers_are_asked_for_often() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("profile_service.api.following.CALLERS_SECONDS", 0.1)
+        patch.setattr("profile_service.api.following.CALLERS_SECONDS", 0.2)
         yield
 
 
