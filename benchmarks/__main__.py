@@ -28,7 +28,7 @@ from benchmarks.modules import measure as measure_modules
 from benchmarks.peers.comparison import measure as measure_peers
 from benchmarks.policies import measure as measure_policies
 from benchmarks.reindex import measure as measure_reindex
-from benchmarks.scale import attributes, discovered, files, fragments, hot, memory, outages, specs
+from benchmarks.scale import attributes, discovered, files, fragments, hot, memory, outages, pages, specs
 from benchmarks.sealing import measure as measure_sealing
 from benchmarks.sizes import measure as measure_sizes
 from benchmarks.store import measure as measure_store
@@ -78,6 +78,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "scale-attributes": lambda folder, arguments: attributes.measure(folder),
     "scale-specs": lambda folder, arguments: specs.measure(folder),
     "scale-discovered": lambda folder, arguments: discovered.measure(folder),
+    "scale-pages": lambda folder, arguments: pages.measure(folder),
     "scale-files": lambda folder, arguments: files.measure(folder, arguments.files),
     "scale-hot": lambda folder, arguments: hot.measure(folder, arguments.shops),
     "scale-memory": lambda folder, arguments: memory.measure(folder, arguments.events),

@@ -62,7 +62,8 @@ def _mapping(stages: Pipeline) -> float:
     return round(1e6 * cpu_seconds(lambda: stages.map(given), ROUNDS) / EVENTS, 1)
 
 
-def _changes(first: int, count: int) -> list[SchemaChange]:
+def changes(first: int, count: int) -> list[SchemaChange]:
+    """Attributes that events had, from a number on."""
     return [
         SchemaChange(
             path=f"found.area{number % 100}.group{number // 100 % 100}.field{number}",
@@ -76,7 +77,7 @@ def _changes(first: int, count: int) -> list[SchemaChange]:
 
 def _send(client: MetadataClient, first: int, count: int) -> float:
     started = time.perf_counter()
-    refused = client.send(_changes(first, count))
+    refused = client.send(changes(first, count))
     if refused:
         raise RuntimeError(f"{len(refused)} changes were refused")
     return time.perf_counter() - started

@@ -34,8 +34,12 @@ class ServedSnapshot(NamedTuple):
         return cls(revision, body, hashlib.sha256(body).digest())
 
 
+KEPT = 8
+"""Answers to flows. Most have the same snapshot and ask at once."""
+
+
 class SnapshotCache:
-    """The newest snapshot. Safe to share between threads."""
+    """The newest snapshot, and what leads to it. Safe to share between threads."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -43,6 +47,20 @@ class SnapshotCache:
         self._paths: list[str] = []
         self._documents: dict[str, bytes] = {}
         self._served: ServedSnapshot | None = None
+        self._following = threading.Lock()
+        self._changes: dict[tuple[str, Revision], ServedSnapshot] = {}
+
+    def changes(self, since: str) -> ServedSnapshot:
+        """`changes_since`, made once for all flows that follow."""
+        newest = self._database.revision()
+        with self._following:
+            found = self._changes.get((since, newest))
+            if found is None:
+                found = changes_since(self._database, since)
+                if len(self._changes) >= KEPT:
+                    self._changes.clear()
+                self._changes[since, found.revision] = found
+            return found
 
     def current(self) -> ServedSnapshot:
         """The snapshot at the newest revision. Blocks; raises SQLAlchemyError when the database is away."""

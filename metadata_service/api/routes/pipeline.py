@@ -21,7 +21,7 @@ from metadata_service.api.service import Actor, MetadataService, Service
 from metadata_service.attributes.discovery import MAX_CHANGES, apply_schema_changes
 from metadata_service.specs.health import take_uses
 from metadata_service.storage.database import Revision
-from metadata_service.storage.snapshots import ServedSnapshot, changes_since
+from metadata_service.storage.snapshots import ServedSnapshot
 
 router = APIRouter(prefix="/v1/snapshot", tags=["snapshot"])
 
@@ -68,7 +68,7 @@ async def get_changes(
         newest = await run_in_threadpool(service.database.revision)
     if _is(newest, since):
         return _unchanged(service, newest, nonce)
-    return _answer(service, await run_in_threadpool(changes_since, service.database, since), nonce)
+    return _answer(service, await run_in_threadpool(service.snapshots.changes, since), nonce)
 
 
 def _is(revision: Revision, etag: str) -> bool:
