@@ -6,7 +6,7 @@ inside a key, so paths and tuples of keys correspond one to one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -55,12 +55,19 @@ def is_within(path: str, scope: str) -> bool:
     return not scope or path == scope or path.startswith(scope + ".")
 
 
-def places(document: Any, above: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], Any]]:
-    """The leaves of a JSON document: the keys and positions that lead to each, and its value. Empty objects and arrays have
-    none."""
+Place = tuple[str | int, ...]
+"""The keys and positions that lead to a value of a JSON document."""
+
+
+def places(
+    document: Any, above: Place = (), enters: Callable[[Place, Any], bool] = lambda *_: True
+) -> Iterator[tuple[Place, Any]]:
+    """The leaves of a JSON document: where each is, and its value. Empty objects and arrays have none, nor those, by their
+    place, that `enters` says no to."""
     if isinstance(document, dict | list):
-        for key, below in document.items() if isinstance(document, dict) else enumerate(document):
-            yield from places(below, (*above, key))
+        if enters(above, document):
+            for key, below in document.items() if isinstance(document, dict) else enumerate(document):
+                yield from places(below, (*above, key), enters)
     else:
         yield above, document
 

@@ -7,10 +7,12 @@ have been made of a value.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
+from idgraph.model import paths
 from idgraph.model.errors import TransformError
+from idgraph.model.paths import Place
 from idgraph.model.spec_use import MOST_FIELDS
 from transforms.schema.detection import shaped_key
 from transforms.spec.pointers import pointer
@@ -26,8 +28,6 @@ LONGEST_PATH = 500
 _MOST_DIGITS = 3
 _VALUE = -2
 
-_Keys = tuple[str | int, ...]
-
 
 class InputFields:
     """Of one compiled spec, in one process."""
@@ -40,8 +40,10 @@ class InputFields:
         """Try some fields of an event that are not known yet. `is_value` says of a key whether it is made of a value."""
         if not isinstance(payload, dict):
             return
-        found: dict[str, list[_Keys]] = {}
-        for keys in _places(payload):
+        found: dict[str, list[Place]] = {}
+        for keys, _ in paths.places(payload, enters=_is_no_map):
+            if not all(isinstance(each, int) or _is_name(each) for each in keys):
+                continue
             path = pointer(*("*" if isinstance(each, int) else each for each in keys))
             if any(isinstance(each, str) and is_value(each) for each in keys):
                 if path in self._same or len(self._same) < MOST_FIELDS:
@@ -66,7 +68,7 @@ class InputFields:
 
 
 def _makes_difference(
-    payload: dict[str, Any], places: list[_Keys], transform: Callable[[Any], Any], whole: Any
+    payload: dict[str, Any], places: list[Place], transform: Callable[[Any], Any], whole: Any
 ) -> bool:
     without = copy.deepcopy(payload)
     for *above, last in reversed(places):
@@ -80,19 +82,8 @@ def _makes_difference(
         return True
 
 
-def _places(value: Any, above: _Keys = ()) -> Iterator[_Keys]:
-    inside: Any = ()
-    if isinstance(value, dict):
-        if len(value) > MOST_KEYS:
-            return
-        inside = [each for each in value.items() if _is_name(each[0])]
-    elif isinstance(value, list):
-        inside = enumerate(value)
-    for key, below in inside:
-        if isinstance(below, dict | list) and below:
-            yield from _places(below, (*above, key))
-        else:
-            yield (*above, key)
+def _is_no_map(_: Place, inside: Any) -> bool:
+    return isinstance(inside, list) or len(inside) <= MOST_KEYS
 
 
 def _is_name(key: str) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from decimal import Decimal
 from itertools import islice
@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from idgraph.model import paths
 from idgraph.model.errors import TransformError
 from idgraph.model.events import kind
+from idgraph.model.paths import Place
 from idgraph.model.specs import RESERVED_KEY
 from transforms.schema.detection import shaped_key
 from transforms.schema.diff import AttributeTree
@@ -33,7 +34,6 @@ _LONG = 4
 _NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_.:/-]{0,79}")
 _LEFT_OUT = object()
 
-_Place = tuple[str | int, ...]
 _Keys = tuple[str | None, ...]
 
 
@@ -64,7 +64,7 @@ def mask(
 
 class _Mapped(NamedTuple):
     output: Any
-    culprit: _Place | None
+    culprit: Place | None
 
 
 class _Masking:
@@ -84,7 +84,7 @@ class _Masking:
         self._masked = masked
         self._output, self._culprit = mapped
 
-    def shown(self, value: Any, place: _Place, shown_place: _Place) -> Any:
+    def shown(self, value: Any, place: Place, shown_place: Place) -> Any:
         if isinstance(value, dict | list) and value and len(place) >= DEEPEST:
             return _sealed(value)
         if isinstance(value, dict):
@@ -113,7 +113,7 @@ class _Masking:
         is_protected = any(self._protects(each, value) for each in becomes)
         return _sealed(value) if is_protected or not self._is_mapped(value, place, outputs) else value
 
-    def _is_mapped(self, value: Any, place: _Place, outputs: Mapping[str, _Keys]) -> bool:
+    def _is_mapped(self, value: Any, place: Place, outputs: Mapping[str, _Keys]) -> bool:
         """Whether an attribute has the value, so that its policy is that of the value."""
         is_read = any(len(read) == len(place) and _matches(read, place) for read in self._reads)
         if is_read and self._ordinal in outputs:
@@ -129,7 +129,7 @@ class _Masking:
                 return True
         return False
 
-    def _is_name(self, key: str, place: _Place) -> bool:
+    def _is_name(self, key: str, place: Place) -> bool:
         """Whether a key is no value: one that only a wildcard of the spec takes may become a protected one."""
         if not _NAME.fullmatch(key) or shaped_key(key) is not None:
             return False
@@ -139,7 +139,7 @@ class _Masking:
         )
         return is_literal or not any(map(self._protects, self._outputs(place)))
 
-    def _outputs(self, place: _Place) -> dict[str, _Keys]:
+    def _outputs(self, place: Place) -> dict[str, _Keys]:
         """By attribute that the spec may make of what stands at a place, where in the output that would be."""
         found: dict[str, _Keys] = {}
         for keys in self._flow.outputs(tuple(map(str, place))) if self._flow else ():
@@ -156,7 +156,7 @@ class _Masking:
         return value is not None and self._tree.policy_of_value(path, value).is_protected
 
 
-def whole_value(keys: _Keys, place: _Place) -> _Keys:
+def whole_value(keys: _Keys, place: Place) -> _Keys:
     """Where the attribute stands that has what a payload has at a place: an array is one, whatever stands in it."""
     numbers = {str(each) for each in place if isinstance(each, int)}
     end = next((at for at, key in enumerate(keys) if at and key in numbers), len(keys))
@@ -167,7 +167,7 @@ def _sealed(value: Any) -> dict[str, Any]:
     return {"$protected": True, "type": kind(value).removeprefix("a ").removeprefix("an ")}
 
 
-def _matches(read: _Keys, place: _Place) -> bool:
+def _matches(read: _Keys, place: Place) -> bool:
     return all(known in (None, str(own)) for known, own in zip(read, place, strict=False))
 
 
@@ -208,25 +208,22 @@ def _mapped(payload: Any, spec: MappingSpec, context: Mapping[str, Any]) -> _Map
     output = output_of(payload)
     if output is not None:
         return _Mapped(output, None)
-    for place in islice(_places(payload), MOST_TRIED):
+    found = paths.places(payload, enters=lambda above, _: len(above) < DEEPEST)
+    for place, _ in islice(found, MOST_TRIED):
         # Without an element the others would stand elsewhere.
-        if isinstance(place[-1], str) and (output := output_of(_without(payload, place))) is not None:
+        if (
+            place
+            and isinstance(place[-1], str)
+            and (output := output_of(_without(payload, place))) is not None
+        ):
             return _Mapped(output, place)
     return _Mapped(None, None)
 
 
-def _without(payload: Any, place: _Place) -> Any:
+def _without(payload: Any, place: Place) -> Any:
     changed = copy.deepcopy(payload)
     at = changed
     for key in place[:-1]:
         at = at[key]
     del at[place[-1]]
     return changed
-
-
-def _places(value: Any, above: _Place = ()) -> Iterator[_Place]:
-    if isinstance(value, dict | list) and len(above) < DEEPEST:
-        for key, below in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _places(below, (*above, key))
-    elif above and not isinstance(value, dict | list):
-        yield above
