@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+from idgraph.app.adapters.extras import needing
 from idgraph.app.settings.document import Settings
 from idgraph.model.errors import ConfigError, QueryError
 from idgraph.model.kafka import kafka_sources
@@ -30,14 +31,8 @@ def partition_states(settings: Settings) -> list[PartitionState]:
     client for Kafka is not installed."""
     if not kafka_sources(settings.sources_by_name()):
         raise ConfigError("the flow's sources are files; offsets and lag are those of topics in Kafka")
-    try:
+    with needing("kafka", "Kafka needs confluent-kafka"):
         from sinks.kafka.topics import ends
-    except ModuleNotFoundError:
-        from idgraph.app.package import install_command
-
-        raise ConfigError(
-            f"Kafka needs confluent-kafka; install it with `{install_command('kafka')}`"
-        ) from None
     offsets = taken(settings.flow_state() / "checkpoint") or {}
     found = {
         (topic, partition): offset

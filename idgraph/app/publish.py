@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from idgraph.app.adapters.extras import needing
 from idgraph.app.settings.document import Settings
 from idgraph.files import replacing
 from idgraph.model import canonical, paths
@@ -51,14 +52,8 @@ def publisher(settings: Settings, source: str, key: str | None = None) -> Iterat
 
 def kafka_publisher(settings: Settings, user: str) -> KafkaPublisher:
     """A producer of the configured cluster. Raises ConfigError, which names its `user`."""
-    try:
+    with needing("kafka", f"{user}: Kafka needs confluent-kafka"):
         from sinks.kafka.publisher import KafkaPublisher
-    except ModuleNotFoundError:
-        from idgraph.app.package import install_command
-
-        raise ConfigError(
-            f"{user}: Kafka needs confluent-kafka; install it with `{install_command('kafka')}`"
-        ) from None
     return KafkaPublisher(settings.kafka.bootstrap_servers, settings.kafka.producer_options())
 
 

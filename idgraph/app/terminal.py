@@ -115,7 +115,7 @@ def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 def print_records(records: Iterable[Mapping[str, Any]], titles: Sequence[str], as_json: bool) -> None:
     """One JSON line per record with all of it, or a table of the columns for people."""
     if not as_json:
-        print_table(titles, ([str(each[title] or "-") for title in titles] for each in records))
+        print_table(titles, ([str(each.get(title) or "-") for title in titles] for each in records))
         return
     for each in records:
         print_json(each)

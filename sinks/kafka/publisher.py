@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from types import TracebackType
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -50,12 +49,7 @@ class KafkaPublisher:
     def __enter__(self) -> KafkaPublisher:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         # What is still on its way after an error is given up: nobody was informed that it is there.
         self._producer.purge()
         self._producer.flush(1.0)

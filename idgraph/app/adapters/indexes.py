@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from idgraph.app.adapters.extras import needing
 from idgraph.app.adapters.stores import worker_config
 from idgraph.model.errors import ConfigError
 
@@ -51,14 +52,8 @@ def open_versions(settings: Settings, names: TombstoneNames) -> IndexVersions:
 
 def place(config: dict[str, Any]) -> IndexLocation:
     """Where the index is. Raises ConfigError when what talks to Elasticsearch is not installed."""
-    try:
+    with needing("elasticsearch", "[index] kind: Elasticsearch needs its client"):
         from sinks.elasticsearch.client import IndexLocation
-    except ModuleNotFoundError:
-        from idgraph.app.package import install_command
-
-        raise ConfigError(
-            f"[index] kind: Elasticsearch needs its client; install it with `{install_command('elasticsearch')}`"
-        ) from None
     return IndexLocation(**{each: config["index"][each] for each in IndexLocation._fields})
 
 

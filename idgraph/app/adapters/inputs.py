@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from idgraph.app.adapters.extras import needing
 from idgraph.app.java import Artifact, JarSet, jars
 from idgraph.model.errors import ConfigError, PayloadSchemaError
 
@@ -154,16 +155,10 @@ def require_formats(settings: Settings, formats: PayloadFormats) -> None:
 
     for name, source in kafka_sources(settings.sources_by_name()).items():
         try:
-            formats.decoder(source)
-            if source.format == "registry":
-                import transforms.payloads.avro
-                import transforms.payloads.protobuf  # noqa: F401
+            with needing("schemas", f"source {name}: {source.format} payloads need fastavro and protobuf"):
+                formats.decoder(source)
+                if source.format == "registry":
+                    import transforms.payloads.avro
+                    import transforms.payloads.protobuf  # noqa: F401
         except PayloadSchemaError as error:
             raise ConfigError(f"source {name}: {source.schema_file}: {error}") from None
-        except ModuleNotFoundError:
-            from idgraph.app.package import install_command
-
-            raise ConfigError(
-                f"source {name}: {source.format} payloads need fastavro and protobuf; install them with "
-                f"`{install_command('schemas')}`"
-            ) from None

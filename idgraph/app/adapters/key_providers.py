@@ -9,6 +9,7 @@ import resource
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from idgraph.app.adapters.extras import needing
 from idgraph.model.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -63,13 +64,7 @@ def _envelope(config: dict[str, Any]) -> Envelope:
         from sinks.keyring.content import BARE
 
         return BARE
-    try:
+    with needing("kms", "[keys] kind: KMS needs boto3"):
         from sinks.kms import KmsEnvelope, KmsKey
-    except ModuleNotFoundError:
-        from idgraph.app.package import install_command
-
-        raise ConfigError(
-            f"[keys] kind: KMS needs boto3; install it with `{install_command('kms')}`"
-        ) from None
     key = KmsKey(keys["kms_key"], keys["region"], keys["endpoint"])
     return KmsEnvelope(key, keys["cache_seconds"], keys["cache_uses"], keys["retry_seconds"])

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from idgraph.app.adapters.extras import needing
 from idgraph.model.counts import BatchCounts
 from idgraph.model.errors import ConfigError
 
@@ -105,14 +106,8 @@ def require_whole(config: dict[str, Any], store: ProfileStore, key_store: DataKe
 
 def place(config: dict[str, Any]) -> TablesLocation:
     """Where the tables are. Raises ConfigError when what talks to DynamoDB is not installed."""
-    try:
+    with needing("dynamodb", "[store] kind: DynamoDB needs boto3"):
         from sinks.dynamodb.connection import TablesLocation
-    except ModuleNotFoundError:
-        from idgraph.app.package import install_command
-
-        raise ConfigError(
-            f"[store] kind: DynamoDB needs boto3; install it with `{install_command('dynamodb')}`"
-        ) from None
     store = config["store"]
     return TablesLocation(store["table_prefix"], store["region"], store["endpoint"], config["retry_seconds"])
 

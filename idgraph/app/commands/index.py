@@ -115,46 +115,23 @@ def follow(
             if settings.index.fed_by == "flow":
                 say('the flows write to the index as well; see `[index] fed_by = "streams"`')
             say(f"following {work.stream.name}")
-            show_report = _FollowReporter(as_json)
-            for progress in work.run(stop):
-                show_report(progress)
-                if until_done and progress.is_idle and work.is_drained(progress):
+            done: FollowProgress | None = None
+            reported, due = -1, 0.0
+            for done in work.run(stop):
+                if done.reported != reported and time.monotonic() >= due:
+                    reported, due = done.reported, time.monotonic() + LINE_SECONDS
+                    _show_progress(done, as_json)
+                if until_done and done.is_idle and work.is_drained(done):
                     break
-            show_report.last()
+            if done is not None and done.reported != reported:
+                _show_progress(done, as_json)
 
 
-class _FollowReporter:
-    """A line every few seconds while something comes, and one at the end."""
-
-    def __init__(self, as_json: bool) -> None:
-        self._as_json = as_json
-        self._due = time.monotonic()
-        self._reported = -1
-        self._last: FollowProgress | None = None
-
-    def __call__(self, progress: FollowProgress) -> None:
-        self._last = progress
-        if progress.reported != self._reported and time.monotonic() >= self._due:
-            self._due = time.monotonic() + LINE_SECONDS
-            self.last()
-
-    def last(self) -> None:
-        """How far it is now, unless that was reported."""
-        done = self._last
-        if done is None or done.reported == self._reported:
-            return
-        self._reported = done.reported
-        if self._as_json:
-            print_json(
-                {
-                    "reported": done.reported,
-                    "indexed": done.indexed,
-                    "refused": done.refused,
-                    "trimmed": done.trimmed,
-                    "shards": done.shards,
-                }
-            )
-        else:
-            refused = f", {done.refused:,} refused" * bool(done.refused)
-            print(f"{counted(done.reported, 'change')}, {counted(done.indexed, 'profile')} indexed{refused}")
-        sys.stdout.flush()
+def _show_progress(done: FollowProgress, as_json: bool) -> None:
+    if as_json:
+        fields = ("reported", "indexed", "refused", "trimmed", "shards")
+        print_json({name: getattr(done, name) for name in fields})
+    else:
+        refused = f", {done.refused:,} refused" * bool(done.refused)
+        print(f"{counted(done.reported, 'change')}, {counted(done.indexed, 'profile')} indexed{refused}")
+    sys.stdout.flush()

@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
+from idgraph.app.adapters.extras import needing
 from idgraph.model.errors import ConfigError, IdgraphError
 from idgraph.model.kafka import kafka_sources
 
@@ -148,16 +149,10 @@ def observed(
     if settings.metrics.port is None:
         yield on_batch
         return
-    try:
+    with needing("metrics", "[metrics] port needs prometheus_client"):
         from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
         from idgraph.app.observation.flow_metrics import FlowMetrics, Gauges
-    except ModuleNotFoundError:
-        from idgraph.app.package import install_command
-
-        raise ConfigError(
-            f"[metrics] port needs prometheus_client; install it with `{install_command('metrics')}`"
-        ) from None
     with ExitStack() as stack:
         gauges = Gauges(
             lambda: snapshots.current().snapshot.version,
