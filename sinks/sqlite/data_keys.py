@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from idgraph.model.errors import ClosedVersionError, StoreError
-from sinks.sqlite.database import SqliteFile, chunks, marks
+from sinks.sqlite.database import SqliteFile, among
 from sinks.sqlite.schema import Schema
 from transforms.privacy.keys import WrappedKey
 
@@ -138,11 +138,5 @@ class SqliteDataKeys:
 
 
 def _get(connection: sqlite3.Connection, fragments: Sequence[str]) -> dict[str, WrappedKey]:
-    return {
-        row[0]: WrappedKey(row[1], row[2])
-        for chunk in chunks(fragments)
-        for row in connection.execute(
-            f"SELECT fragment, kek_version, wrapped FROM data_keys WHERE fragment IN ({marks(len(chunk))})",  # noqa: S608 - marks only
-            chunk,
-        )
-    }
+    query = "SELECT fragment, kek_version, wrapped FROM data_keys WHERE fragment"
+    return {row[0]: WrappedKey(row[1], row[2]) for row in among(connection, query, fragments)}

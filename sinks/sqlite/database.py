@@ -7,7 +7,7 @@ import random
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from itertools import count
 from pathlib import Path
@@ -18,7 +18,6 @@ from sinks.sqlite.connections import Connections
 from sinks.sqlite.schema import Schema
 
 T = TypeVar("T")
-V = TypeVar("V")
 
 CHUNK = 500
 """How many values one IN list holds."""
@@ -230,10 +229,14 @@ def _vacuum(connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA temp_store = MEMORY")
 
 
-def chunks(values: Sequence[V]) -> Iterator[Sequence[V]]:
-    """The values in lists that fit an IN list."""
-    for start in range(0, len(values), CHUNK):
-        yield values[start : start + CHUNK]
+def among(
+    connection: sqlite3.Connection, query: str, values: Collection[Any], rest: str = ""
+) -> Iterator[Any]:
+    """The rows whose column, with which the query ends, has one of these values."""
+    listed = values if isinstance(values, list) else list(values)
+    for start in range(0, len(listed), CHUNK):
+        chunk = listed[start : start + CHUNK]
+        yield from connection.execute(f"{query} IN ({marks(len(chunk))}){rest}", chunk)
 
 
 def marks(number: int) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from idgraph.model.dead_letters import FRAGMENT, DeadLetter, DeadLetterReason
 from idgraph.model.errors import StoreError
-from sinks.sqlite.database import SqliteFile, chunks, marks
+from sinks.sqlite.database import SqliteFile, among
 from sinks.sqlite.schema import Schema
 from transforms.privacy.dead_letter_keys import DeadLetterKeys
 
@@ -126,17 +126,8 @@ class SqliteDeadLetters:
         )
 
     def at(self, positions: Collection[str]) -> dict[str, str]:
-        def work(connection: sqlite3.Connection) -> dict[str, str]:
-            return {
-                row[0]: row[1]
-                for chunk in chunks(list(positions))
-                for row in connection.execute(
-                    f"SELECT id, position FROM dead_letters WHERE {_OF_FRAGMENTS} AND position IN ({marks(len(chunk))})",  # noqa: S608 - marks only
-                    chunk,
-                )
-            }
-
-        return self._file.read(work)
+        query = f"SELECT id, position FROM dead_letters WHERE {_OF_FRAGMENTS} AND position"  # noqa: S608 - ours only
+        return self._file.read(lambda connection: dict(among(connection, query, positions)))
 
     def drop(self, ids: Sequence[str]) -> int:
         def work(connection: sqlite3.Connection) -> int:

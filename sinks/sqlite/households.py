@@ -10,7 +10,7 @@ from pathlib import Path
 from idgraph.model import canonical
 from idgraph.model.errors import StoreError
 from idgraph.model.households import Decide, HouseholdEntry
-from sinks.sqlite.database import SqliteFile, chunks, marks
+from sinks.sqlite.database import SqliteFile, among, marks
 from sinks.sqlite.schema import Schema
 
 _COLUMNS = "household, member, person, key, at_ms, kind, body"
@@ -59,18 +59,8 @@ class SqliteHouseholdLog:
         return self._file.read(lambda connection: _entries(connection, household))
 
     def of(self, keys: Collection[str]) -> list[str]:
-        def work(connection: sqlite3.Connection) -> list[str]:
-            found = {
-                row[0]
-                for chunk in chunks(sorted(keys))
-                for row in connection.execute(
-                    f"SELECT household FROM entries WHERE key IN ({marks(len(chunk))})",  # noqa: S608 - marks only
-                    chunk,
-                )
-            }
-            return sorted(found)
-
-        return self._file.read(work)
+        query = "SELECT household FROM entries WHERE key"
+        return self._file.read(lambda connection: sorted({row[0] for row in among(connection, query, keys)}))
 
     def erase(self, keys: Collection[str]) -> int:
         rows = [(each,) for each in keys]

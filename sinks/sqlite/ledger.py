@@ -11,7 +11,7 @@ from typing import Any
 
 from idgraph.model.errors import QueryError
 from idgraph.model.ledger import Crossing, LedgerEntry
-from sinks.sqlite.database import chunks, marks
+from sinks.sqlite.database import among
 from sinks.sqlite.tombstones import SqliteTables
 
 TABLES = (
@@ -96,10 +96,4 @@ class SqliteLedger(SqliteTables):
 
     def _among(self, query: str, names: Sequence[bytes], rest: str = "") -> list[Any]:
         """The rows whose name, by which the query ends, is one of these."""
-        return self._file.read(
-            lambda connection: [
-                row
-                for chunk in chunks(names)
-                for row in connection.execute(f"{query} IN ({marks(len(chunk))}){rest}", chunk)
-            ]
-        )
+        return self._file.read(lambda connection: list(among(connection, query, names, rest)))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from idgraph.model.pins import PinRecord
-from sinks.sqlite.database import chunks, marks
+from sinks.sqlite.database import among
 from sinks.sqlite.tombstones import SqliteTables
 
 TABLES = (
@@ -60,12 +60,8 @@ def _of(connection: sqlite3.Connection, identifiers: Sequence[str]) -> list[PinR
         return []
     found = {
         PinRecord._make(row)
-        for chunk in chunks(identifiers)
         for side in ("low", "high")
-        for row in connection.execute(
-            f"SELECT * FROM pins WHERE {side} IN ({marks(len(chunk))})",  # noqa: S608 - our names, marks only
-            chunk,
-        )
+        for row in among(connection, f"SELECT * FROM pins WHERE {side}", identifiers)  # noqa: S608 - our names
     }
     return list(found)
 

@@ -15,7 +15,7 @@ from idgraph.model.errors import StoreError, UnstorableError
 from idgraph.model.store import NEW, Assignment, FragmentWrite, OutboxEntry, StoredFragment
 from idgraph.model.tombstones import NO_EPOCH, Tombstone, TombstoneNames
 from sinks.sqlite import erasure, ledger, outbox, pins, tombstones
-from sinks.sqlite.database import SqliteFile, chunks, marks
+from sinks.sqlite.database import SqliteFile, among
 from sinks.sqlite.erasure import SqliteErasure
 from sinks.sqlite.ledger import SqliteLedger
 from sinks.sqlite.pins import SqlitePins
@@ -155,14 +155,8 @@ class SqliteProfileStore(SqlitePins, SqliteLedger, SqliteErasure):
 
 
 def _read(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str, StoredFragment]:
-    return {
-        row[0]: StoredFragment._make(row)
-        for chunk in chunks(ids)
-        for row in connection.execute(
-            f"SELECT id, version, state, profile, epoch FROM fragments WHERE id IN ({marks(len(chunk))})",  # noqa: S608 - marks only
-            chunk,
-        )
-    }
+    query = "SELECT id, version, state, profile, epoch FROM fragments WHERE id"
+    return {row[0]: StoredFragment._make(row) for row in among(connection, query, ids)}
 
 
 _CARRIERS = """
@@ -181,14 +175,8 @@ def _assign(
 ) -> set[str]:
     # Most names are asked for several times.
     names = cache(names)
-    present = {
-        row[0]: row[1:]
-        for chunk in chunks([each.fragment_id for each in assignments])
-        for row in connection.execute(
-            f"SELECT id, number, version, epoch FROM fragments WHERE id IN ({marks(len(chunk))})",  # noqa: S608 - marks only
-            chunk,
-        )
-    }
+    query = "SELECT id, number, version, epoch FROM fragments WHERE id"
+    present = {row[0]: row[1:] for row in among(connection, query, [e.fragment_id for e in assignments])}
     # Nobody else writes within this transaction.
     found = [
         e for e in assignments if e.fragment_id in present and present[e.fragment_id][2] == e.expected_epoch
@@ -252,14 +240,8 @@ def _write(
 
 
 def _versions(connection: sqlite3.Connection, ids: Iterable[str]) -> dict[str, tuple[int, int]]:
-    return {
-        row[0]: (row[1], row[2])
-        for chunk in chunks(list(ids))
-        for row in connection.execute(
-            f"SELECT id, number, version FROM fragments WHERE id IN ({marks(len(chunk))})",  # noqa: S608 - marks only
-            chunk,
-        )
-    }
+    query = "SELECT id, number, version FROM fragments WHERE id"
+    return {row[0]: (row[1], row[2]) for row in among(connection, query, list(ids))}
 
 
 _NONE = Tombstone(NO_EPOCH, NEW)

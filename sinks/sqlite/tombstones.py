@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from idgraph.model.errors import IdgraphError
 from idgraph.model.tombstones import Tombstone, TombstoneNames
-from sinks.sqlite.database import SqliteFile, chunks, marks
+from sinks.sqlite.database import SqliteFile, among
 
 TABLE = """CREATE TABLE tombstones (
     name BLOB PRIMARY KEY,
@@ -39,14 +39,8 @@ class SqliteTombstones:
         if not are_there(connection):
             return {}
         ids_of = {self.name(each): each for each in ids}
-        return {
-            ids_of[row[0]]: Tombstone(row[1], row[2])
-            for chunk in chunks(list(ids_of))
-            for row in connection.execute(
-                f"SELECT name, until, version FROM tombstones WHERE name IN ({marks(len(chunk))})",  # noqa: S608 - ours
-                chunk,
-            )
-        }
+        query = "SELECT name, until, version FROM tombstones WHERE name"
+        return {ids_of[row[0]]: Tombstone(row[1], row[2]) for row in among(connection, query, list(ids_of))}
 
     def join(self, connection: sqlite3.Connection, tombstones: Mapping[str, Tombstone]) -> None:
         """Set tombstones by fragment id; of two the later `until` and the higher version stay."""
