@@ -22,7 +22,8 @@ from idgraph.web.refusals import RefusedRequestError, UnknownSubjectError
 from metadata_service.attributes.catalogue import find_attributes, first_below
 from metadata_service.attributes.policies import attributes_around, policies_of
 from metadata_service.storage.edits import Edit
-from metadata_service.storage.tables import DefinitionVersionRow, SnapshotRow
+from metadata_service.storage.tables import DocumentVersionRow
+from metadata_service.storage.versions import add_document, newest_document, paged, versions_of
 
 Stated = TypeVar("Stated", ViewDefinition, SegmentDefinition)
 Stored = TypeVar("Stored", ViewDocument, SegmentDocument)
@@ -56,20 +57,20 @@ class Definitions(Generic[Stated, Stored]):
         self, session: Session, wanted: PageRequest, words: str = "", is_reversed: bool = False
     ) -> ListPage[Stored]:
         """The latest versions, by name or the other way round. `words` stand in the name."""
-        query = self._latest().order_by(_Row.name.desc() if is_reversed else _Row.name)
-        query = query.limit(wanted.one_more)
+        query = paged(self._latest(), _Row.name, wanted, is_reversed)
         for word in words.split():
             query = query.where(_Row.name.icontains(word.replace("\x00", " "), autoescape=True))
-        after = wanted.after(str)
-        if after is not None:
-            query = query.where(_Row.name < after if is_reversed else _Row.name > after)
         found = map(self.stored.model_validate_json, session.scalars(query))
         return wanted.page(found, lambda each: each.name)
 
     def versions(self, session: Session, name: str, wanted: PageRequest) -> ListPage[ProvenanceRecord]:
         """All versions, the newest first. Raises UnknownSubjectError."""
         self.get(session, name)
-        found = self._versions(session, name, wanted.after(int), wanted.one_more)
+        of = (_Row.kind == self.kind, _Row.name == name)
+        found = (
+            self.record(document=self.stored.model_validate_json(row.document), **edit.provenance())
+            for row, edit in versions_of(session, _Row, wanted, *of)
+        )
         return wanted.page(found, lambda each: int(each.document.version))  # type: ignore[attr-defined]
 
     def active(self, session: Session) -> Iterator[str]:
@@ -102,40 +103,17 @@ class Definitions(Generic[Stated, Stored]):
         if known is not None and known == first.model_copy(update={"version": known.version}):
             return known, False
         document = first if known is None else first.model_copy(update={"version": known.version + 1})
-        row = _Row(
-            kind=self.kind,
-            name=document.name,
-            version=document.version,
-            snapshot_version=edit.version,
-            document=document.model_dump_json(),
-        )
-        edit.session.add(row)
-        edit.record(self.kind, document.name, document.version, "saved")
+        add_document(edit, self.kind, document.name, document.version, document.model_dump_json())
         return document, known is None
 
     def _find(self, session: Session, name: str) -> Stored | None:
-        document = session.scalar(self._latest().where(_Row.name == name))
-        return None if document is None else self.stored.model_validate_json(document)
+        row = newest_document(session, self.kind, name)
+        return None if row is None else self.stored.model_validate_json(row.document)
 
     def _latest(self) -> Select[str]:
         newer = aliased(_Row)
         newest = select(func.max(newer.version)).where(newer.kind == self.kind, newer.name == _Row.name)
         return select(_Row.document).where(_Row.kind == self.kind, _Row.version == newest.scalar_subquery())
-
-    def _versions(
-        self, session: Session, name: str, before: int | None, limit: int
-    ) -> Iterator[ProvenanceRecord]:
-        query = (
-            select(_Row.document, SnapshotRow)
-            .join(SnapshotRow, SnapshotRow.version == _Row.snapshot_version)
-            .where(_Row.kind == self.kind, _Row.name == name)
-            .order_by(_Row.version.desc())
-            .limit(limit)
-        )
-        if before is not None:
-            query = query.where(_Row.version < before)
-        for document, edit in session.execute(query):
-            yield self.record(document=self.stored.model_validate_json(document), **edit.provenance())
 
 
 def _unknown(session: Session, asked: list[str]) -> list[str]:
@@ -149,7 +127,7 @@ def _unknown(session: Session, asked: list[str]) -> list[str]:
     ]
 
 
-_Row = DefinitionVersionRow
+_Row = DocumentVersionRow
 
 
 def _view(_session: Session, definition: ViewDefinition) -> dict[str, Any]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Literal
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement
 from sqlalchemy.orm import Session
 
 from idgraph.model.errors import SpecError
@@ -13,7 +14,10 @@ from idgraph.model.records import RulesRecord, RulesVersionRecord
 from idgraph.web.cursors import ListPage, PageRequest
 from idgraph.web.refusals import RefusedRequestError, UnknownSubjectError
 from metadata_service.storage.edits import Edit
-from metadata_service.storage.tables import IdentityRulesRow, SnapshotRow
+from metadata_service.storage.tables import DocumentVersionRow
+from metadata_service.storage.versions import add_document, newest_document, versions_of
+
+KIND: Literal["identity_rules"] = "identity_rules"
 
 
 def find_problems(rules: IdentityRules) -> list[SpecError]:
@@ -54,13 +58,13 @@ def _never_applied(rules: IdentityRules) -> Iterator[SpecError]:
 
 def newest_rules(session: Session) -> RulesRecord:
     """Those in force; version 0 are the default rules, which hold until somebody changes them."""
-    row = _newest(session)
+    row = newest_document(session, KIND)
     return RulesRecord(version=0, document=DEFAULT_RULES) if row is None else _record(row)
 
 
 def stated_rules(session: Session, since: int) -> tuple[int, str | None]:
     """The version in force, and its text if it was saved after the snapshot `since`."""
-    row = _newest(session)
+    row = newest_document(session, KIND)
     if row is None:
         return 0, None
     return row.version, row.document if row.snapshot_version > since else None
@@ -68,16 +72,14 @@ def stated_rules(session: Session, since: int) -> tuple[int, str | None]:
 
 def rules_version(session: Session, version: int) -> RulesVersionRecord:
     """Raises UnknownSubjectError."""
-    for record in _versions(session, version + 1, 1):
-        if record.version == version:
-            return record
+    for record in _versions(session, PageRequest(None, 1), DocumentVersionRow.version == version):
+        return record
     raise UnknownSubjectError(f"there is no version {version} of the identity rules")
 
 
 def rules_versions(session: Session, wanted: PageRequest) -> ListPage[RulesVersionRecord]:
     """All versions that were saved, the newest first."""
-    found = _versions(session, wanted.after(int), wanted.one_more)
-    return wanted.page(found, lambda record: record.version)
+    return wanted.page(_versions(session, wanted), lambda record: record.version)
 
 
 def save_rules(edit: Edit, rules: IdentityRules, precondition: Callable[[str], None]) -> RulesRecord:
@@ -86,33 +88,19 @@ def save_rules(edit: Edit, rules: IdentityRules, precondition: Callable[[str], N
     precondition(known.stated)
     if rules == known.document:
         return known
-    row = IdentityRulesRow(
-        version=known.version + 1,
-        snapshot_version=edit.version,
-        document=rules.model_dump_json(exclude_unset=True),
-    )
-    edit.session.add(row)
-    edit.record("identity_rules", "", row.version, "saved")
+    stated = rules.model_dump_json(exclude_unset=True)
+    row = add_document(edit, KIND, "", known.version + 1, stated)
     edit.session.flush()
     return _record(row)
 
 
-def _newest(session: Session) -> IdentityRulesRow | None:
-    return session.scalar(select(IdentityRulesRow).order_by(IdentityRulesRow.version.desc()).limit(1))
-
-
-def _record(row: IdentityRulesRow) -> RulesRecord:
+def _record(row: DocumentVersionRow) -> RulesRecord:
     return RulesRecord(version=row.version, document=IdentityRules.model_validate_json(row.document))
 
 
-def _versions(session: Session, before: int | None, limit: int) -> Iterator[RulesVersionRecord]:
-    query = (
-        select(IdentityRulesRow, SnapshotRow)
-        .join(SnapshotRow, SnapshotRow.version == IdentityRulesRow.snapshot_version)
-        .order_by(IdentityRulesRow.version.desc())
-        .limit(limit)
-    )
-    if before is not None:
-        query = query.where(IdentityRulesRow.version < before)
-    for row, edit in session.execute(query):
-        yield RulesVersionRecord(**dict(_record(row)), **edit.provenance())
+def _versions(
+    session: Session, wanted: PageRequest, *of: ColumnElement[bool]
+) -> Iterator[RulesVersionRecord]:
+    row = DocumentVersionRow
+    for found, edit in versions_of(session, row, wanted, row.kind == KIND, *of):
+        yield RulesVersionRecord(**dict(_record(found)), **edit.provenance())

@@ -24,8 +24,8 @@ from metadata_service.api.service import ServiceSettings
 from metadata_service.storage import history
 from metadata_service.storage.database import Database, Revision, has_revision, open_database
 from metadata_service.storage.tokens import Role, add_token, has_tokens, is_in_use
-from metadata_service.ui.page import ROOT, SIGN_IN
-from metadata_service.ui.profiles import ProfileSource
+from metadata_service.ui.frame import ROOT
+from metadata_service.ui.page import SIGN_IN, ProfileSource
 
 FIRST_ADMIN = "first-admin"
 HIGHEST = 100

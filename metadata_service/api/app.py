@@ -16,9 +16,7 @@ from metadata_service.api.access import access
 from metadata_service.api.routes import (
     attributes,
     callers,
-    completions,
     definitions,
-    drafts,
     identity_rules,
     keys,
     many_attributes,
@@ -35,7 +33,7 @@ from metadata_service.specs.rules import CompileSpec, packaged_compiler
 from metadata_service.storage.database import Database, open_database
 from metadata_service.storage.snapshots import SnapshotCache
 from metadata_service.ui.app import BesidePages, create_pages
-from metadata_service.ui.profiles import ProfileSource
+from metadata_service.ui.page import ProfileSource
 
 ROUTERS = (
     attributes.router,
@@ -43,21 +41,19 @@ ROUTERS = (
     many_attributes.edits,
     many_attributes.events,
     callers.router,
-    completions.router,
     identity_rules.router,
     policies.requests,
     policies.redactions,
-    policies.defaults_router,
+    *policies.whole_documents,
     policies.counts_router,
     policies.purges,
-    policies.levels_router,
     policies.log,
     pipeline.router,
     pipeline.schema,
     pipeline.health,
-    drafts.router,
     specs.router,
     specs.health_router,
+    specs.completions_router,
     keys.router,
     requests.router,
     sandboxes.router,

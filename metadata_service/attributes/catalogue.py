@@ -23,7 +23,8 @@ from idgraph.web.cursors import ListPage, PageRequest
 from idgraph.web.refusals import BadQueryError, RefusedRequestError, UnknownSubjectError
 from metadata_service.attributes.rules import check_attribute, classification_levels
 from metadata_service.storage.edits import Edit
-from metadata_service.storage.tables import AttributeRow, AttributeVersionRow, ChangeRow, SnapshotRow
+from metadata_service.storage.tables import AttributeRow, AttributeVersionRow, ChangeRow
+from metadata_service.storage.versions import versions_of
 
 MOST_KNOWN = 100_000
 PATHS_A_QUERY = 1000  # well below what every database takes as parameters
@@ -221,23 +222,12 @@ def total_attributes(session: Session, wanted: AttributeFilter, most: int | None
 
 def attribute_versions(session: Session, path: str, paging: PageRequest) -> ListPage[AttributeVersionRecord]:
     """All versions of an attribute, the newest first. Raises UnknownSubjectError."""
-    query = (
-        select(AttributeVersionRow, SnapshotRow)
-        .join(SnapshotRow, SnapshotRow.version == AttributeVersionRow.snapshot_version)
-        .where(AttributeVersionRow.path == path)
-        .order_by(AttributeVersionRow.version.desc())
-        .limit(paging.one_more)
-    )
-    before = paging.after(int)
-    if before is not None:
-        query = query.where(AttributeVersionRow.version < before)
-    else:
-        get_attribute(session, path)
+    get_attribute(session, path)
     found = (
         AttributeVersionRecord(
             metadata=AttributeMetadata.model_validate_json(row.document), **edit.provenance()
         )
-        for row, edit in session.execute(query)
+        for row, edit in versions_of(session, AttributeVersionRow, paging, AttributeVersionRow.path == path)
     )
     return paging.page(found, lambda record: record.metadata.version)
 
@@ -296,16 +286,6 @@ def carry_out(edit: Edit, planned: PlannedAttribute) -> tuple[str, bool]:
     write_versions(edit, created, changed)
     edit.record("attribute", after.path, after.version, "saved")
     return after.model_dump_json(), before is None
-
-
-def put_attribute(
-    edit: Edit, definition: AttributeDefinition, precondition: Callable[[str | None], None]
-) -> tuple[str, bool]:
-    """Declare or redefine an attribute, whoever must agree; the same definition again makes no new version.
-
-    Gives the document and whether the path is new. Raises RefusedError.
-    """
-    return carry_out(edit, plan_attribute(edit, definition, precondition))
 
 
 def write_versions(

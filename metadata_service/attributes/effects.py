@@ -91,7 +91,7 @@ def effect_of(session: Session, planned: PlannedAttribute, callers: Iterable[Cal
         for each in everybody
     ]
     hides = becomes.is_protected and not was.is_protected
-    changes = _changes(before, after)
+    changes = changes_of(before, after)
     return AttributeEffect(
         changes=changes,
         weakens=opened_by_attribute(session, planned),
@@ -115,7 +115,8 @@ def effect_of(session: Session, planned: PlannedAttribute, callers: Iterable[Cal
     )
 
 
-def _changes(before: AttributeMetadata | None, after: AttributeMetadata) -> list[FieldChange]:
+def changes_of(before: AttributeMetadata | None, after: AttributeMetadata) -> list[FieldChange]:
+    """The decisions in which two versions differ."""
     fields = set(AttributeDefinition.model_fields)
     old = {} if before is None else before.model_dump(mode="json", include=fields)
     new = after.model_dump(mode="json", include=fields)

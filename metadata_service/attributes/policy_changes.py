@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 from pydantic import BaseModel
 from sqlalchemy import Select, select
@@ -37,11 +37,12 @@ from metadata_service.attributes.catalogue import (
     plan_attribute,
 )
 from metadata_service.attributes.rules import (
+    DEFAULTS,
+    LEVELS,
+    WholeDocument,
     classification_levels,
     discovery_defaults,
     less_encrypted,
-    save_classification_levels,
-    save_discovery_defaults,
     weaker,
 )
 from metadata_service.specs import approval
@@ -49,6 +50,7 @@ from metadata_service.specs.catalogue import put_in_force
 from metadata_service.storage.edits import Edit, Kind
 from metadata_service.storage.tables import PolicyChangeRow, PolicyDecisionRow, SnapshotRow
 from metadata_service.storage.users import are_one_person
+from metadata_service.storage.versions import paged
 from transforms.schema.diff import AttributeTree
 
 
@@ -101,6 +103,13 @@ def opened_by_levels(session: Session, after: ClassificationLevels) -> list[str]
     return opened if opened and knows_any(session) else []
 
 
+OPENED: dict[str, Callable[[Session, Any], list[str]]] = {
+    DEFAULTS.kind: opened_by_defaults,
+    LEVELS.kind: opened_by_levels,
+}
+"""What another document of a kind opens."""
+
+
 def _decided(attribute: AttributeMetadata) -> AttributeMetadata:
     if not attribute.sealed_for_review:
         return attribute
@@ -144,10 +153,7 @@ def list_policy_changes(
     session: Session, wanted: PageRequest, status: Status | None = None
 ) -> ListPage[PolicyChangeRecord]:
     """The newest first; of one status, if asked."""
-    query = _changes(status).order_by(PolicyChangeRow.id.desc()).limit(wanted.one_more)
-    before = wanted.after(int)
-    if before is not None:
-        query = query.where(PolicyChangeRow.id < before)
+    query = paged(_changes(status), PolicyChangeRow.id, wanted, is_reversed=True)
     found = (_record(cast(_Found, row)) for row in session.execute(query))
     return wanted.page(found, lambda change: change.id)
 
@@ -198,14 +204,12 @@ def _attribute(edit: Edit, row: PolicyChangeRow) -> None:
     carry_out(edit, planned)
 
 
-def _defaults(edit: Edit, row: PolicyChangeRow) -> None:
-    _check_base(row, discovery_defaults(edit.session))
-    save_discovery_defaults(edit, DiscoveryDefaults.model_validate_json(row.document))
+def _whole(document: WholeDocument[Any]) -> Callable[[Edit, PolicyChangeRow], None]:
+    def carry_out(edit: Edit, row: PolicyChangeRow) -> None:
+        _check_base(row, document.read(edit.session))
+        document.save(edit, document.model.model_validate_json(row.document))
 
-
-def _levels(edit: Edit, row: PolicyChangeRow) -> None:
-    _check_base(row, classification_levels(edit.session))
-    save_classification_levels(edit, ClassificationLevels.model_validate_json(row.document))
+    return carry_out
 
 
 def _spec(edit: Edit, row: PolicyChangeRow) -> None:
@@ -218,8 +222,8 @@ def _spec(edit: Edit, row: PolicyChangeRow) -> None:
 _CARRY_OUT: dict[str, Callable[[Edit, PolicyChangeRow], None]] = {
     "attribute": _attribute,
     "spec": _spec,
-    "discovery_defaults": _defaults,
-    "classification_levels": _levels,
+    DEFAULTS.kind: _whole(DEFAULTS),
+    LEVELS.kind: _whole(LEVELS),
     redaction.KIND: redaction.redact,
 }
 

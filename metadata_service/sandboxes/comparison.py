@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from sqlalchemy.orm import Session
 
 from idgraph.model.attributes import AttributeDefinition
-from idgraph.model.classification import ClassificationLevels
 from idgraph.model.errors import IdgraphError
 from idgraph.model.sandboxes import SandboxComparison, SandboxDifference, SandboxItem
-from idgraph.model.snapshots import DiscoveryDefaults
 from idgraph.model.specs import SpecDefinition, SpecStatus
-from idgraph.signatures import ServiceKey
 from metadata_service.attributes.catalogue import plan_attribute
-from metadata_service.attributes.policy_changes import (
-    opened_by_attribute,
-    opened_by_defaults,
-    opened_by_levels,
-)
-from metadata_service.sandboxes.folder import DATABASE, KEY, SandboxFolder
+from metadata_service.attributes.policy_changes import OPENED, opened_by_attribute
+from metadata_service.attributes.rules import DEFAULTS, LEVELS, WholeDocument
+from metadata_service.sandboxes.folder import SandboxFolder
 from metadata_service.sandboxes.items import KINDS, content, digest, edited, key
 from metadata_service.specs.approval import opened_by_definition
-from metadata_service.storage.database import Database, open_database, revision_in
+from metadata_service.storage.database import Database, revision_in
 from metadata_service.storage.edits import Edit
 
 
 def compare(database: Database, folder: SandboxFolder, name: str) -> SandboxComparison:
     """Raises UnknownSubjectError, StoreError."""
     record, base = folder.get(name), folder.base(name)
-    with _opened(folder, name) as sandbox, sandbox.read() as copy, database.read() as production:
+    with folder.opened(name) as sandbox, sandbox.read() as copy, database.read() as production:
         wanted = edited(copy, record.copied_version) | edited(production, record.snapshot_version)
         items = sorted(wanted, key=lambda each: (KINDS.index(each.kind), each.name))
         found = (_difference(production, copy, each, base.get(key(each), "")) for each in items)
@@ -41,16 +34,6 @@ def compare(database: Database, folder: SandboxFolder, name: str) -> SandboxComp
             sandbox_version=revision_in(copy).version,
             items=[each for each in found if each is not None],
         )
-
-
-@contextmanager
-def _opened(folder: SandboxFolder, name: str) -> Iterator[Database]:
-    place = folder.place(name)
-    opened = open_database(f"sqlite:///{place / DATABASE}", ServiceKey(place / KEY).history)
-    try:
-        yield opened
-    finally:
-        opened.close()
 
 
 def _difference(production: Session, copy: Session, item: SandboxItem, base: str) -> SandboxDifference | None:
@@ -86,13 +69,13 @@ def _opened_by_spec(session: Session, document: dict[str, Any]) -> list[str]:
     return opened_by_definition(session, definition) if definition.status is SpecStatus.ACTIVE else []
 
 
+def _opened_by_whole(document: WholeDocument[Any]) -> Callable[[Session, dict[str, Any]], list[str]]:
+    return lambda session, stated: OPENED[document.kind](session, document.model.model_validate(stated))
+
+
 _OPENED: dict[str, Callable[[Session, dict[str, Any]], list[str]]] = {
     "attribute": _opened_by_attribute,
     "spec": _opened_by_spec,
-    "discovery_defaults": lambda session, stated: opened_by_defaults(
-        session, DiscoveryDefaults.model_validate(stated)
-    ),
-    "classification_levels": lambda session, stated: opened_by_levels(
-        session, ClassificationLevels.model_validate(stated)
-    ),
+    DEFAULTS.kind: _opened_by_whole(DEFAULTS),
+    LEVELS.kind: _opened_by_whole(LEVELS),
 }

@@ -13,22 +13,16 @@ from sqlalchemy.orm import Session
 
 from idgraph.model.records import SpecRecord
 from idgraph.model.sandboxes import SandboxRecord
-from idgraph.signatures import ServiceKey
 from idgraph.web.cursors import ListPage, PageRequest
 from idgraph.web.refusals import ClashError
 from metadata_service.attributes.catalogue import AttributeFilter, search_attributes, write_versions
-from metadata_service.attributes.rules import (
-    classification_levels,
-    discovery_defaults,
-    save_classification_levels,
-    save_discovery_defaults,
-)
+from metadata_service.attributes.rules import DEFAULTS, LEVELS
 from metadata_service.definitions import SEGMENTS, VIEWS, Definitions, Stated, Stored
 from metadata_service.identity_rules import newest_rules, save_rules
-from metadata_service.sandboxes.folder import DATABASE, KEY, SandboxFolder
+from metadata_service.sandboxes.folder import SandboxFolder
 from metadata_service.sandboxes.items import digests
 from metadata_service.specs.catalogue import copy_spec, get_spec_version, list_specs
-from metadata_service.storage.database import Database, open_database, revision_in
+from metadata_service.storage.database import Database, revision_in
 from metadata_service.storage.edits import Edit
 
 PAGE = 1000
@@ -47,31 +41,30 @@ def _created(database: Database, folder: SandboxFolder, name: str, actor: str, r
     others = folder.list()
     if any(each.name == name for each in others):
         raise ClashError(f"there is a sandbox {name} already")
-    place = folder.begin(name)
-    history_key = ServiceKey(place / KEY).history
-    copy = open_database(f"sqlite:///{place / DATABASE}", history_key)
-    try:
-        with database.read() as session, copy.write(actor, f"copied for {name}: {reason}") as edit:
-            _copy(session, edit)
-            record = SandboxRecord(
-                name=name,
-                reason=reason,
-                actor=actor,
-                at=datetime.now(UTC),
-                snapshot_version=revision_in(session).version,
-                copied_version=edit.version,
-                number=min(set(range(1, len(others) + 2)) - {each.number for each in others}),
-            )
-            base = digests(session)
-    finally:
-        copy.close()
+    folder.begin(name)
+    with (
+        folder.opened(name) as copy,
+        database.read() as session,
+        copy.write(actor, f"copied for {name}: {reason}") as edit,
+    ):
+        _copy(session, edit)
+        record = SandboxRecord(
+            name=name,
+            reason=reason,
+            actor=actor,
+            at=datetime.now(UTC),
+            snapshot_version=revision_in(session).version,
+            copied_version=edit.version,
+            number=min(set(range(1, len(others) + 2)) - {each.number for each in others}),
+        )
+        base = digests(session)
     folder.finish(record, base)
     return record
 
 
 def _copy(session: Session, edit: Edit) -> None:
-    save_classification_levels(edit, classification_levels(session))
-    save_discovery_defaults(edit, discovery_defaults(session))
+    LEVELS.save(edit, LEVELS.read(session))
+    DEFAULTS.save(edit, DEFAULTS.read(session))
     for attributes in _pages(lambda page: search_attributes(session, AttributeFilter(), page)):
         if attributes:
             write_versions(edit, attributes, ())

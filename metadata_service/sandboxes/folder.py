@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
@@ -16,6 +17,9 @@ from idgraph.files import file_lock, write_atomically
 from idgraph.model.errors import StoreError
 from idgraph.model.sandboxes import NAME_OF_SANDBOX, SandboxRecord
 from idgraph.web.refusals import UnknownSubjectError
+
+if TYPE_CHECKING:
+    from metadata_service.storage.database import Database
 
 _RECORD = "sandbox.json"
 _BASE = "copied.json"
@@ -30,6 +34,20 @@ class SandboxFolder:
 
     def place(self, name: str) -> Path:
         return self._folder / name
+
+    @contextmanager
+    def opened(self, name: str) -> Iterator[Database]:
+        """The database of a sandbox."""
+        # Late: most commands only look where a sandbox is.
+        from idgraph.signatures import ServiceKey
+        from metadata_service.storage.database import open_database
+
+        place = self.place(name)
+        database = open_database(f"sqlite:///{place / DATABASE}", ServiceKey(place / KEY).history)
+        try:
+            yield database
+        finally:
+            database.close()
 
     def list(self) -> list[SandboxRecord]:
         """All, by name."""
@@ -63,13 +81,12 @@ class SandboxFolder:
         with file_lock(self._folder.with_suffix(".lock")):
             yield
 
-    def begin(self, name: str) -> Path:
+    def begin(self, name: str) -> None:
         """An empty folder for a sandbox that `finish` completes; what an interrupted copy left is removed."""
         place = self.place(name)
         shutil.rmtree(place, ignore_errors=True)
         for folder in (self._folder, place):
             folder.mkdir(0o700, parents=True, exist_ok=True)
-        return place
 
     def finish(self, record: SandboxRecord, base: dict[str, str]) -> None:
         place = self.place(record.name)

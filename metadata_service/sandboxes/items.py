@@ -15,11 +15,11 @@ from idgraph.model.specs import SpecDefinition
 from idgraph.web.conditional import etag_of
 from idgraph.web.refusals import UnknownSubjectError
 from metadata_service.attributes.catalogue import find_attributes
-from metadata_service.attributes.rules import classification_levels, discovery_defaults
+from metadata_service.attributes.rules import DEFAULTS, LEVELS
 from metadata_service.definitions import SEGMENTS, VIEWS
 from metadata_service.identity_rules import newest_rules
 from metadata_service.specs.catalogue import find_spec, get_spec_version
-from metadata_service.storage.tables import AttributeRow, ChangeRow, DefinitionVersionRow, SpecRow
+from metadata_service.storage.tables import AttributeRow, ChangeRow, DocumentVersionRow, SpecRow
 
 KINDS: tuple[ItemKind, ...] = get_args(ItemKind)
 """In the order in which they are published: a spec after the attributes that protect what it maps."""
@@ -35,7 +35,7 @@ def digests(session: Session) -> dict[str, str]:
         key(SandboxItem(kind="attribute", name=each.path)): digest(_attribute(each))
         for each in find_attributes(session, session.scalars(decided))
     }
-    row = DefinitionVersionRow
+    row = DocumentVersionRow
     named = [("spec", name) for name in session.scalars(select(SpecRow.name))]
     named += [(kind, name) for kind, name in session.execute(select(row.kind, row.name).distinct())]
     named += [("classification_levels", ""), ("discovery_defaults", ""), ("identity_rules", "")]
@@ -56,10 +56,9 @@ def edited(session: Session, since: int) -> set[SandboxItem]:
 def content(session: Session, item: SandboxItem) -> dict[str, Any] | None:
     """What somebody decided, without version and time; of a spec the version in force, else the latest."""
     match item.kind:
-        case "classification_levels":
-            return classification_levels(session).model_dump(mode="json")
-        case "discovery_defaults":
-            return discovery_defaults(session).model_dump(mode="json")
+        case "classification_levels" | "discovery_defaults":
+            whole = LEVELS if item.kind == LEVELS.kind else DEFAULTS
+            return whole.read(session).model_dump(mode="json")
         case "identity_rules":
             return newest_rules(session).document.model_dump(mode="json", exclude_unset=True)
         case "attribute":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.orm import Session
 
 from idgraph.model.records import SpecRecord, SpecVersionRecord
@@ -18,6 +18,7 @@ from idgraph.web.refusals import ClashError, RefusedRequestError, UnknownSubject
 from metadata_service.specs.rules import CompileSpec, check_spec
 from metadata_service.storage.edits import Edit
 from metadata_service.storage.tables import SnapshotRow, SpecRow, SpecVersionRow
+from metadata_service.storage.versions import paged, versions_of
 
 
 def find_spec(session: Session, name: str) -> SpecRecord | None:
@@ -37,28 +38,26 @@ def list_specs(
     session: Session, wanted: PageRequest, words: str = "", is_reversed: bool = False
 ) -> ListPage[SpecRecord]:
     """Specs in the order of their names, or reversed. `words` stand in the name or in the source of the active version."""
-    query = _latest().order_by(SpecRow.name.desc() if is_reversed else SpecRow.name).limit(wanted.one_more)
+    query = paged(_latest(), SpecRow.name, wanted, is_reversed)
     for word in words.split():
         text = SpecRow.name + " " + func.coalesce(SpecRow.active_source, "")
         query = query.where(text.icontains(word.replace("\x00", " "), autoescape=True))
-    after = wanted.after(str)
-    if after is not None:
-        query = query.where(SpecRow.name < after if is_reversed else SpecRow.name > after)
     return wanted.page(_records(session, query), lambda spec: spec.name)
 
 
 def spec_versions(session: Session, name: str, wanted: PageRequest) -> ListPage[SpecVersionRecord]:
     """All versions of a spec, the newest first. Raises UnknownSubjectError."""
     get_spec(session, name)
-    found = _versions(session, name, before=wanted.after(int), limit=wanted.one_more)
-    return wanted.page(found, lambda record: record.document.version)
+    return wanted.page(
+        _versions(session, wanted, SpecVersionRow.name == name), lambda record: record.document.version
+    )
 
 
 def get_spec_version(session: Session, name: str, version: int) -> SpecVersionRecord:
     """Raises UnknownSubjectError."""
-    for record in _versions(session, name, before=version + 1, limit=1):
-        if record.document.version == version:
-            return record
+    row = SpecVersionRow
+    for record in _versions(session, PageRequest(None, 1), row.name == name, row.version == version):
+        return record
     raise UnknownSubjectError(f"no spec is named {name}, or it has no version {version}")
 
 
@@ -111,17 +110,8 @@ def _records(session: Session, query: Select[SpecRow, SpecVersionRow, SnapshotRo
         )
 
 
-def _versions(session: Session, name: str, before: int | None, limit: int) -> Iterator[SpecVersionRecord]:
-    query = (
-        select(SpecVersionRow, SnapshotRow)
-        .join(SnapshotRow, SnapshotRow.version == SpecVersionRow.snapshot_version)
-        .where(SpecVersionRow.name == name)
-        .order_by(SpecVersionRow.version.desc())
-        .limit(limit)
-    )
-    if before is not None:
-        query = query.where(SpecVersionRow.version < before)
-    for row, edit in session.execute(query):
+def _versions(session: Session, wanted: PageRequest, *of: ColumnElement[bool]) -> Iterator[SpecVersionRecord]:
+    for row, edit in versions_of(session, SpecVersionRow, wanted, *of):
         yield SpecVersionRecord(document=_document(row, edit), **edit.provenance())
 
 

@@ -16,6 +16,7 @@ from idgraph.web.cursors import PageRequest
 from metadata_service.attributes.redaction import is_recent
 from metadata_service.specs.catalogue import active_specs
 from metadata_service.storage.tables import SpecRow, SpecUseRow
+from metadata_service.storage.versions import paged
 
 _MOST = 2**53
 _SHOWN = {"name", "version", "source", "event_type"}
@@ -47,11 +48,7 @@ def take_uses(session: Session, uses: Iterable[SpecUse]) -> None:
 def spec_health(session: Session, wanted: PageRequest) -> SpecHealthList:
     """A page of the active specs, by name."""
     query = select(SpecRow.name).where(SpecRow.active_version.is_not(None))
-    after = wanted.after(str)
-    if after is not None:
-        query = query.where(SpecRow.name > after)
-    names = list(session.scalars(query.order_by(SpecRow.name).limit(wanted.one_more)))
-    page = wanted.page(names, lambda name: name)
+    page = wanted.page(session.scalars(paged(query, SpecRow.name, wanted)), lambda name: name)
     specs = active_specs(session, page.items)
     uses = uses_of(session, {each.name: each.version for each in specs})
     items = [SpecHealthRecord(**each.model_dump(include=_SHOWN), uses=uses[each.name]) for each in specs]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
 from pydantic import BaseModel, Field
@@ -143,10 +144,9 @@ def _unread(definition: SpecDefinition, event: Event) -> Iterator[str]:
 
     transform = compile_spec(definition.operations)
     output = transform(copy.deepcopy(event.payload), event.context())
-    places = list(_places(event.payload))
-    for keys in places[:MOST_LEAVES_TRIED]:
+    for keys, _ in islice(paths.places(event.payload), MOST_LEAVES_TRIED):
         payload = copy.deepcopy(event.payload)
-        at = payload
+        at: Any = payload
         for key in keys[:-1]:
             at = at[key]
         del at[keys[-1]]
@@ -155,12 +155,3 @@ def _unread(definition: SpecDefinition, event: Event) -> Iterator[str]:
                 yield pointer(*keys)
         except TransformError:
             continue
-
-
-def _places(value: Any, above: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, below in inside:
-        if isinstance(below, dict | list) and below:
-            yield from _places(below, (*above, key))
-        else:
-            yield (*above, key)

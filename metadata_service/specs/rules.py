@@ -8,8 +8,9 @@ from typing import Any
 
 from idgraph.model import canonical
 from idgraph.model.errors import SpecError
-from idgraph.model.paths import escape, join, split
+from idgraph.model.paths import escape, join, places, split
 from idgraph.model.specs import SpecDefinition, SpecType
+from transforms.spec.pointers import pointer
 
 CompileSpec = Callable[[Any], object]
 """Compiles the operations of a spec; raises SpecError with a pointer into them."""
@@ -36,35 +37,30 @@ def check_spec(definition: SpecDefinition, compile_spec: CompileSpec) -> None:
     _check_evidence(definition)
 
 
-def check_payload(payload: Any, pointer: str) -> None:
+def check_payload(payload: Any, place: str) -> None:
     """Raises SpecError for what no event may hold, such as half of a surrogate pair."""
     try:
         canonical.encode(payload)
     except (ValueError, RecursionError):
-        raise SpecError("not JSON as events have it", pointer) from None
+        raise SpecError("not JSON as events have it", place) from None
 
 
-def _check_numbers(value: Any, pointer: str = "") -> None:
+def _check_numbers(operations: Any) -> None:
     # JSON has no infinity; Python's parser lets one in, and it would be stored as null.
-    if isinstance(value, float) and not math.isfinite(value):
-        raise SpecError("not a JSON number", pointer)
-    if isinstance(value, dict):
-        for key, child in value.items():
-            _check_numbers(child, f"{pointer}/{key.replace('~', '~0').replace('/', '~1')}")
-    elif isinstance(value, list):
-        for index, child in enumerate(value):
-            _check_numbers(child, f"{pointer}/{index}")
+    for keys, value in places(operations):
+        if isinstance(value, float) and not math.isfinite(value):
+            raise SpecError("not a JSON number", pointer(*keys))
 
 
 def _check_type(definition: SpecDefinition) -> None:
     if definition.specification_type is SpecType.CHAIN:
         return
     wants_jmespath = definition.specification_type is SpecType.JMESPATH
-    for pointer, name in _operation_names(definition.operations):
+    for place, name in _operation_names(definition.operations):
         if (name == "jmespath") is not wants_jmespath:
             raise SpecError(
                 f"a spec of type {definition.specification_type} holds no operation {name!r}",
-                pointer,
+                place,
                 "specification_type chain takes both kinds",
             )
 
@@ -79,20 +75,20 @@ def _operation_names(operations: Any) -> Iterator[tuple[str, str]]:
 
 
 def _check_places(definition: SpecDefinition) -> None:
-    places = [("/id", definition.id), ("/ordinal", definition.ordinal), ("/scope", definition.scope or None)]
-    places.append(("/retracts", definition.retracts))
-    places += [
+    named = [("/id", definition.id), ("/ordinal", definition.ordinal), ("/scope", definition.scope or None)]
+    named.append(("/retracts", definition.retracts))
+    named += [
         (f"/identifiers/{index}/path", place.path) for index, place in enumerate(definition.identifiers)
     ]
-    for pointer, path in places:
+    for at, path in named:
         if path is None:
             continue
         keys = split(path)
         if join(keys) != path:
-            raise SpecError("not a path: a backslash escapes only a dot or a backslash", pointer)
+            raise SpecError("not a path: a backslash escapes only a dot or a backslash", at)
         if "" in keys:
             hint = f"a dot within a key is written {escape('.')}"
-            raise SpecError("a path has no empty key", pointer, hint)
+            raise SpecError("a path has no empty key", at, hint)
 
 
 def _check_evidence(definition: SpecDefinition) -> None:

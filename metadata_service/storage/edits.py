@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Literal
@@ -11,51 +10,8 @@ from typing import Any, Literal
 from sqlalchemy import func, insert, select
 from sqlalchemy.orm import Session
 
-from idgraph.model.records import ChangeRecord
-from idgraph.web.cursors import ListPage, PageRequest
 from metadata_service.storage.history import append_version, is_redaction
 from metadata_service.storage.tables import ChangeRow, SnapshotRow
-
-
-def list_changes(
-    session: Session,
-    wanted: PageRequest,
-    kind: str | None = None,
-    subject: str | None = None,
-    actor: str | None = None,
-    actions: Collection[str] = (),
-) -> ListPage[ChangeRecord]:
-    """Changes, the newest first; of one kind, to one subject, by one actor, or of some actions, if asked."""
-    query = (
-        select(ChangeRow, SnapshotRow)
-        .join(SnapshotRow, SnapshotRow.version == ChangeRow.snapshot_version)
-        .order_by(ChangeRow.id.desc())
-        .limit(wanted.one_more)
-    )
-    if kind is not None:
-        query = query.where(ChangeRow.kind == kind)
-    if subject is not None:
-        query = query.where(ChangeRow.subject == subject)
-    if actions:
-        query = query.where(ChangeRow.action.in_(actions))
-    if actor is not None:
-        query = query.where(SnapshotRow.actor == actor)
-    before = wanted.after(int)
-    if before is not None:
-        query = query.where(ChangeRow.id < before)
-    found = (
-        ChangeRecord(
-            id=row.id,
-            kind=row.kind,
-            subject=row.subject,
-            subject_version=row.subject_version,
-            action=row.action,
-            **edit.provenance(),
-        )
-        for row, edit in session.execute(query)
-    )
-    return wanted.page(found, lambda change: change.id)
-
 
 Kind = Literal[
     "spec",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Literal, NamedTuple, Self
+from typing import Literal, Self
 
 from pydantic import AwareDatetime, BaseModel, Field, model_validator
 from sqlalchemy import ColumnElement, Select, and_, func, or_, select
@@ -35,6 +35,7 @@ from metadata_service.storage.edits import Action, Edit
 from metadata_service.storage.tables import GrantAnswerRow, GrantRequestRow, SnapshotRow
 from metadata_service.storage.tokens import TokenRecord, person_of
 from metadata_service.storage.users import are_one_person
+from metadata_service.storage.versions import paged
 
 LONGEST = timedelta(days=180)
 REMINDER = timedelta(days=7)
@@ -95,11 +96,6 @@ _NEWEST = select(func.max(GrantAnswerRow.id)).group_by(GrantAnswerRow.request_id
 """The last answer to each request."""
 
 
-class _Found(NamedTuple):
-    row: GrantRequestRow
-    edit: SnapshotRow
-
-
 def ask(edit: Edit, wish: GrantWish) -> int:
     """Keep a request; gives its number. Raises UnknownSubjectError, RefusedRequestError."""
     version = None
@@ -148,14 +144,9 @@ def answer(
             )
         until = until or found.until
         _require_end(until, edit.at)
-    _step(
-        edit,
-        found,
-        action,
-        reason,
-        until if action == "granted" else None,
-        "approved" if action == "granted" else action,
-    )
+    else:
+        until = None
+    _step(edit, found, action, reason, until, "approved" if action == "granted" else action)
 
 
 def reply(edit: Edit, number: int, reason: str) -> None:
@@ -177,10 +168,10 @@ def end(edit: Edit, caller: TokenRecord, number: int, reason: str) -> None:
 
 def get_grant(session: Session, number: int, now: datetime, person: str | None = None) -> GrantRecord:
     """One request; of this person only, if one is named. Raises UnknownSubjectError."""
-    found = session.execute(_requests().where(GrantRequestRow.id == number)).one_or_none()
-    if found is None or (person is not None and person_of(found[1].actor) != person):
+    found = _records(session, _requests().where(GrantRequestRow.id == number), now)
+    if not found or person not in (None, found[0].person):
         raise UnknownSubjectError("there is no request of this number")
-    return _records(session, [_Found(*found)], now)[0]
+    return found[0]
 
 
 def list_grants(
@@ -191,10 +182,7 @@ def list_grants(
     state: State | None = None,
 ) -> ListPage[GrantRecord]:
     """The newest first; of one person, in one state, if asked."""
-    query = _requests().order_by(GrantRequestRow.id.desc())
-    before = wanted.after(int)
-    if before is not None:
-        query = query.where(GrantRequestRow.id < before)
+    query = paged(_requests(), GrantRequestRow.id, wanted, is_reversed=True)
     if person is not None:
         query = query.where(
             or_(SnapshotRow.actor == person, SnapshotRow.actor.startswith(f"{person}/", autoescape=True))
@@ -202,8 +190,7 @@ def list_grants(
     if state is not None:
         newest = and_(GrantAnswerRow.request_id == GrantRequestRow.id, GrantAnswerRow.id.in_(_NEWEST))
         query = query.outerjoin(GrantAnswerRow, newest).where(_is_in(state, now))
-    found = [_Found(*row) for row in session.execute(query.limit(wanted.one_more))]
-    return wanted.page(_records(session, found, now), lambda each: each.id)
+    return wanted.page(_records(session, query, now), lambda each: each.id)
 
 
 def grants_in_force(session: Session, now: datetime) -> list[PersonGrant]:
@@ -279,8 +266,11 @@ def _requests() -> Select[GrantRequestRow, SnapshotRow]:
     )
 
 
-def _records(session: Session, found: Sequence[_Found], now: datetime) -> list[GrantRecord]:
-    steps: dict[int, list[GrantStep]] = {each.row.id: [] for each in found}
+def _records(
+    session: Session, asked: Select[GrantRequestRow, SnapshotRow], now: datetime
+) -> list[GrantRecord]:
+    found = [(each[0], each[1]) for each in session.execute(asked)]
+    steps: dict[int, list[GrantStep]] = {request.id: [] for request, _ in found}
     query = (
         select(GrantAnswerRow, SnapshotRow)
         .join(SnapshotRow, SnapshotRow.version == GrantAnswerRow.snapshot_version)
@@ -290,24 +280,24 @@ def _records(session: Session, found: Sequence[_Found], now: datetime) -> list[G
     for row, edit in session.execute(query):
         stated = {**edit.provenance(), "action": row.action, "until": row.until, "reason": row.reason}
         steps[row.request_id].append(GrantStep.model_validate(stated))
-    shown = {each.row.id: _shows(session, each.row) for each in found}
+    shown = {request.id: _shows(session, request) for request, _ in found}
     every = sorted({path for shows in shown.values() for path in shows})
     levels = dict(zip(every, _levels(session, every), strict=True))
     records = []
-    for each in found:
-        own, shows = steps[each.row.id], shown[each.row.id]
-        state, is_view = _state(own, now), each.row.view_version is not None
+    for request, edit in found:
+        own, shows = steps[request.id], shown[request.id]
+        state, is_view = _state(own, now), request.view_version is not None
         records.append(
             GrantRecord(
-                id=each.row.id,
-                path="" if is_view else each.row.subject,
-                view=each.row.subject if is_view else "",
-                view_version=each.row.view_version,
+                id=request.id,
+                path="" if is_view else request.subject,
+                view=request.subject if is_view else "",
+                view_version=request.view_version,
                 shows=shows,
-                person=person_of(each.edit.actor),
-                purpose=each.row.purpose,
-                asked=each.edit.at,
-                until=each.row.until,
+                person=person_of(edit.actor),
+                purpose=request.purpose,
+                asked=edit.at,
+                until=request.until,
                 state=state,
                 ends=own[-1].until if state == "granted" else None,
                 level=max((levels[path] for path in shows), default=0),

@@ -24,6 +24,7 @@ from metadata_service.storage.tokens import (
     person_of,
     require_within,
 )
+from metadata_service.storage.versions import paged
 
 
 class NewKey(StrictDocument):
@@ -95,14 +96,11 @@ def list_keys(
     session: Session, caller: TokenRecord, wanted: PageRequest, now: datetime, q: str = ""
 ) -> ListPage[KeyRecord]:
     """Keys in use, the newest first: one's own; all, with the tokens of machines, for admins and privacy officers."""
-    query = select(TokenRow).where(is_live(now)).order_by(TokenRow.id.desc()).limit(wanted.one_more)
+    query = paged(select(TokenRow).where(is_live(now)), TokenRow.id, wanted, is_reversed=True)
     if caller.role not in (Role.ADMIN, Role.PRIVACY):
         query = query.where(TokenRow.owner == person_of(caller.name))
     if q:
         query = query.where(TokenRow.name.icontains(q, autoescape=True))
-    before = wanted.after(int)
-    if before is not None:
-        query = query.where(TokenRow.id < before)
     return wanted.page(map(_record, session.scalars(query)), lambda each: each.id)
 
 

@@ -165,20 +165,11 @@ class SpecRow(Base):
     active_event_type: Mapped[str | None] = mapped_column(Text)
 
 
-class IdentityRulesRow(Base):
-    """One version of the identity rules; the newest holds. `document` is `IdentityRules` as their author stated them."""
+class DocumentVersionRow(Base):
+    """One version of a view or segment, or, without a name, of the identity rules, the discovery defaults or the classification
+    levels; the latest holds. `document` is its model as JSON, of the identity rules as their author stated them."""
 
-    __tablename__ = "identity_rules"
-
-    version: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    snapshot_version: Mapped[int] = mapped_column(ForeignKey("snapshots.version"), index=True)
-    document: Mapped[str] = mapped_column(Text)
-
-
-class DefinitionVersionRow(Base):
-    """One version of a view or segment; the latest holds. `document` is `ViewDocument` or `SegmentDocument` as JSON."""
-
-    __tablename__ = "definition_versions"
+    __tablename__ = "document_versions"
 
     kind: Mapped[str] = mapped_column(String(20), primary_key=True)
     name: Mapped[str] = mapped_column(Ordered, primary_key=True)
@@ -196,28 +187,6 @@ class DiscoveryCountRow(Base):
     source: Mapped[str] = mapped_column(Ordered, primary_key=True)
     created: Mapped[int]
     waiting: Mapped[int]
-
-
-class DefaultsRow(Base):
-    """One version of the discovery defaults; the newest holds."""
-
-    __tablename__ = "discovery_defaults"
-
-    snapshot_version: Mapped[int] = mapped_column(
-        ForeignKey("snapshots.version"), primary_key=True, autoincrement=False
-    )
-    document: Mapped[str] = mapped_column(Text)
-
-
-class LevelsRow(Base):
-    """One version of the classification levels; the newest holds."""
-
-    __tablename__ = "classification_levels"
-
-    snapshot_version: Mapped[int] = mapped_column(
-        ForeignKey("snapshots.version"), primary_key=True, autoincrement=False
-    )
-    document: Mapped[str] = mapped_column(Text)
 
 
 class PolicyChangeRow(Base):

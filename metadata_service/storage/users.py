@@ -30,6 +30,7 @@ from metadata_service.storage.edits import Edit
 from metadata_service.storage.sessions import end_sessions
 from metadata_service.storage.tables import UserRow
 from metadata_service.storage.tokens import has_keys, is_in_use, person_of
+from metadata_service.storage.versions import paged
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}$"
 MOST_TRIES = 5
@@ -178,18 +179,11 @@ def sign_in(database: Database, name: str, password: str) -> int | None:
 def admit(database: Database, found: Identity, is_signing_in: bool = False) -> UserRow | None:
     """Whoever an issuer says this is, with the rights of now: those of the claims, but no more than an admin decided; None for an account that is disabled. At the first time an account is
     made, whose name stays. Raises ClashError for a name that somebody else has."""
-    claimed = PersonRights.model_validate(
-        {
-            "role": found.rule.role,
-            "clearance": found.rule.clearance,
-            "may_reveal": found.rule.may_reveal,
-            "scopes": found.rule.scopes,
-        }
-    )
+    claimed = PersonRights.model_validate(found.rule, from_attributes=True)
     query = select(UserRow).where(UserRow.identity == found.key)
     with database.read() as session:
         row = session.scalar(query)
-    if row is None or is_signing_in or not _has(row, _bounded(row, claimed)):
+    if row is None or is_signing_in or _rights_of(row) != _bounded(row, claimed):
         with database.write(f"sso:{found.subject}", "by the claims of the issuer") as edit:
             row = edit.session.scalar(query)
             is_new = row is None
@@ -204,7 +198,7 @@ def admit(database: Database, found: Identity, is_signing_in: bool = False) -> U
                 row = UserRow(name=name, identity=found.key, created=edit.at, tries=0)
                 edit.session.add(row)
             rights = _bounded(row, claimed)
-            if is_new or not _has(row, rights):
+            if is_new or _rights_of(row) != rights:
                 _give(row, rights)
                 edit.record("user", row.name, None, "made" if is_new else "saved")
             row.seen = edit.at if is_signing_in else row.seen
@@ -238,31 +232,25 @@ def list_users(
     session: Session, wanted: PageRequest, q: str = "", role: Role | None = None
 ) -> ListPage[UserRecord]:
     """Persons by name."""
-    query = select(UserRow).order_by(UserRow.name).limit(wanted.one_more)
+    query = paged(select(UserRow), UserRow.name, wanted)
     if q:
         query = query.where(UserRow.name.icontains(q, autoescape=True))
     if role is not None:
         query = query.where(UserRow.role == role)
-    after = wanted.after(str)
-    if after is not None:
-        query = query.where(UserRow.name > after)
     return wanted.page(map(record_of, session.scalars(query)), lambda each: each.name)
 
 
 def record_of(row: UserRow) -> UserRecord:
     """As lists show a person."""
-    return UserRecord.model_validate(
-        {
-            **{
-                each: getattr(row, each)
-                for each in ("name", "role", "clearance", "may_reveal", "created", "seen")
-            },
-            "scopes": row.scopes.split(),
-            "disabled": row.disabled,
-            "sign_in": "password" if row.identity is None else "single sign-on",
-            "is_locked": _is_locked(row, datetime.now(UTC)),
-            "bound": _bound_of(row),
-        }
+    return UserRecord(
+        **dict(_rights_of(row)),
+        name=row.name,
+        sign_in="password" if row.identity is None else "single sign-on",
+        created=row.created,
+        seen=row.seen,
+        disabled=row.disabled,
+        is_locked=_is_locked(row, datetime.now(UTC)),
+        bound=_bound_of(row),
     )
 
 
@@ -288,12 +276,6 @@ def _is_taken(edit: Edit, name: str) -> bool:
     return known is not None or is_in_use(edit, name) or has_keys(edit, name)
 
 
-def _has(row: UserRow, rights: PersonRights) -> bool:
-    scopes = " ".join(sorted(rights.scopes))
-    given = (rights.role, rights.clearance, rights.may_reveal, scopes)
-    return (row.role, row.clearance, row.may_reveal, row.scopes) == given
-
-
 def _bound_of(row: UserRow) -> PersonRights | None:
     return PersonRights.model_validate_json(row.bound) if row.bound else None
 
@@ -316,10 +298,8 @@ def _within(rights: PersonRights, bound: PersonRights) -> PersonRights:
 
 
 def _rights_of(row: UserRow) -> PersonRights:
-    return PersonRights.model_validate(
-        {each: getattr(row, each) for each in ("role", "clearance", "may_reveal")}
-        | {"scopes": row.scopes.split()}
-    )
+    stated = {each: getattr(row, each) for each in ("role", "clearance", "may_reveal")}
+    return PersonRights.model_validate(stated | {"scopes": row.scopes.split()})
 
 
 def _give(row: UserRow, rights: PersonRights) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from typing import cast
 from urllib.parse import quote
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.staticfiles import StaticFiles
+from pydantic import ValidationError
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
@@ -15,21 +17,21 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from idgraph.model.errors import IdgraphError, ProfileServiceError
 from idgraph.web.openid import OpenId
-from idgraph.web.problems import STATUS, KeepSlashes
+from idgraph.web.problems import KeepSlashes
 from metadata_service.api.service import MetadataService
 from metadata_service.storage.sessions import Sessions
 from metadata_service.ui import (
     attributes,
+    audit,
     dead_letters,
     deciding,
     definitions,
     flows,
     generate,
-    governing,
     jobs,
     overview,
     palette,
-    profile_audit,
+    policy_changes,
     profile_search,
     profiles,
     requests,
@@ -43,18 +45,17 @@ from metadata_service.ui import (
     spec_versions,
     specs,
     users,
-    waiting,
 )
+from metadata_service.ui.frame import ROOT, STATIC, render
 from metadata_service.ui.page import (
-    ROOT,
     SIGN_IN,
-    STATIC,
     NotSignedInError,
+    ProfileSource,
     StaleFormError,
     find_session,
-    render,
+    said,
+    status_of,
 )
-from metadata_service.ui.profiles import ProfileSource
 
 log = logging.getLogger(__name__)
 
@@ -97,6 +98,13 @@ class BesidePages:
         return await self._pages(scope, receive, marking)
 
 
+PAGES = (
+    *(signing_in, overview, palette, attributes, specs, spec_effect, spec_versions, generate, audit),
+    *(profile_search, profiles, deciding, definitions, rights, review, rules, sandboxes, schema, jobs),
+    *(dead_letters, flows, policy_changes, users, requests),
+)
+
+
 def create_pages(
     service: MetadataService, profile_source: ProfileSource | None, openid: OpenId | None = None
 ) -> FastAPI:
@@ -106,34 +114,7 @@ def create_pages(
     app.state.sessions = Sessions(service.database)
     app.state.profile_source = profile_source
     app.state.openid = openid
-    app.state.waiting = waiting.KnownCounts()
-    for module in (
-        signing_in,
-        overview,
-        palette,
-        waiting,
-        attributes,
-        specs,
-        spec_effect,
-        spec_versions,
-        generate,
-        profile_audit,
-        profile_search,
-        profiles,
-        deciding,
-        definitions,
-        rights,
-        review,
-        rules,
-        sandboxes,
-        schema,
-        jobs,
-        dead_letters,
-        flows,
-        governing,
-        users,
-        requests,
-    ):
+    for module in PAGES:
         app.router.routes.extend(module.router.routes)
     app.mount(f"{ROOT}/static", StaticFiles(directory=STATIC))
     app.add_middleware(KeepSlashes)
@@ -155,12 +136,21 @@ def _answer_errors(app: FastAPI) -> None:
         return _error_page(request, 403, STALE)
 
     @app.exception_handler(IdgraphError)
-    def failed(request: Request, error: IdgraphError) -> Response:
-        if isinstance(error, ProfileServiceError) and error.status in REFUSED:
-            return _error_page(request, error.status or 503, str(error), roles=False)
+    @app.exception_handler(ValidationError)
+    def failed(request: Request, error: IdgraphError | ValidationError) -> Response:
+        status, again = status_of(error), getattr(request.state, "again", None)
+        if again is not None and status in REFUSED:
+            request.state.again = None
+            try:
+                return cast(Response, again(422 if status == 400 else status, said(error)))
+            except IdgraphError as other:
+                return failed(request, other)
+        if isinstance(error, ValidationError):
+            raise error
+        if isinstance(error, ProfileServiceError) and status in REFUSED:
+            return _error_page(request, status, str(error), roles=False)
         if isinstance(error, ProfileServiceError):
             return _error_page(request, 503, f"{error}. Pages of the catalogue still work.")
-        status = next((STATUS[base] for base in type(error).__mro__ if base in STATUS), 422)
         return _error_page(request, status, str(error))
 
     @app.exception_handler(RequestValidationError)
@@ -187,7 +177,7 @@ def _answer_errors(app: FastAPI) -> None:
 
 
 REFUSED = (400, 403, 404, 409, 410, 412, 422)
-"""Answers of the profile service that say what is wrong."""
+"""Answers that say what is wrong: a form is shown again with it, where its page says how."""
 TITLES = {403: "Not allowed", 404: "Not found", 412: "Changed meanwhile", 503: "Does not answer"}
 
 

@@ -9,27 +9,21 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import quote, urlencode
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query, Response
 
 from idgraph.model.dead_letters import DeadLetterReason
-from idgraph.model.errors import ProfileServiceError
 from metadata_service.specs.cases import stood_in
-from metadata_service.storage.sessions import Session
 from metadata_service.ui.jobs import LIST as JOBS
-from metadata_service.ui.jobs import START_SECONDS
-from metadata_service.ui.page import OwnFields, SignedIn, curl, may, render, see_other
-from metadata_service.ui.profiles import profiles_client, profiles_source
+from metadata_service.ui.page import START_SECONDS, OwnFields, OwnPage, SignedIn, see_other
 
 router = APIRouter()
 
 LIST = "/ui/dead-letters"
-PAGE = 50
 SCAN_SECONDS = 30.0
 FILTERS = ("reason", "source", "stage", "spec", "since", "until")
 TIMES = ("since", "until")
 _AGO = re.compile(r"([0-9]{1,4}) ?([mhd])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
-Text = Annotated[str, Query(max_length=300)]
 
 
 class Filter(NamedTuple):
@@ -40,13 +34,14 @@ class Filter(NamedTuple):
     problems: dict[str, str]
 
 
-def _filter(typed: dict[str, str], now: datetime) -> Filter:
+def _filter(page: OwnPage) -> Filter:
     """A field that is wrong is left out."""
-    found = Filter({name: typed.get(name, "").strip() for name in FILTERS}, {}, {})
+    query = page.request.query_params
+    found = Filter({name: query.get(name, "").strip()[:300] for name in FILTERS}, {}, {})
     for name, value in found.typed.items():
         if not value:
             continue
-        moment = _moment(value, now) if name in TIMES else value
+        moment = _moment(value, datetime.now(UTC)) if name in TIMES else value
         if moment is None:
             found.problems[name] = "Write 30m, 24h or 7d for a time ago, or a time such as 2026-03-01T10:00Z."
         elif name == "reason" and value not in set(DeadLetterReason):
@@ -68,59 +63,37 @@ def _moment(text: str, now: datetime) -> str | None:
 
 
 @router.get(LIST)
-def show_list(
-    request: Request,
-    session: SignedIn,
-    reason: Text = "",
-    source: Text = "",
-    stage: Text = "",
-    spec: Text = "",
-    since: Text = "",
-    until: Text = "",
-    cursor: Annotated[str | None, Query(max_length=1000)] = None,
-) -> Response:
+def show_list(page: SignedIn, cursor: Annotated[str | None, Query(max_length=1000)] = None) -> Response:
     """The list, the newest first, with groups. What is wrong in the filter is said at its field."""
-    given = (reason, source, stage, spec, since, until)
-    asked = _filter(dict(zip(FILTERS, given, strict=True)), datetime.now(UTC))
-    params = asked.wanted | {"limit": PAGE} | ({"cursor": cursor} if cursor else {})
-    with profiles_client(request, session, SCAN_SECONDS) as client:
-        page = client.call("GET", "dead-letters", params=params)
-    return render(
-        request,
+    asked = _filter(page)
+    params = asked.wanted | {"limit": 50} | ({"cursor": cursor} if cursor else {})
+    return page.render(
         "dead_letters.html",
-        session,
         title="Dead Letters",
-        page=page,
+        page=page.ask("GET", "dead-letters", params=params, seconds=SCAN_SECONDS),
         asked=asked,
         reasons=sorted(DeadLetterReason),
         replay_all=f"{LIST}/replay?{urlencode(asked.wanted)}",
-        curl=curl(profiles_source(request).url, "/v1/dead-letters", **params),
+        curl=page.curl_profiles("/v1/dead-letters", **params),
     )
 
 
 @router.get(LIST + "/replay")
 def ask_replay(
-    request: Request,
-    session: SignedIn,
-    ids: Annotated[list[str] | None, Query(max_length=1000, alias="id")] = None,
+    page: SignedIn, ids: Annotated[list[str] | None, Query(max_length=1000, alias="id")] = None
 ) -> Response:
     """How many would be replayed, and the question why."""
-    asked = _filter(dict(request.query_params), datetime.now(UTC))
-    return _replay(request, session, _choice(ids or [], asked.wanted))
+    return _replay(page, _choice(ids or [], _filter(page).wanted))
 
 
 @router.post(LIST + "/replay")
-def replay(request: Request, session: SignedIn, fields: OwnFields) -> Response:
+def replay(page: SignedIn, fields: OwnFields) -> Response:
     """Start the replay; its page says what became of them."""
     wanted = {name: fields[name] for name in FILTERS if fields.get(name)}
     choice, why = _choice(fields.get("ids", "").split(), wanted), fields.get("why", "").strip()
-    try:
-        with profiles_client(request, session, START_SECONDS) as client:
-            job = client.call("POST", "dead-letters", "replay", body=choice | {"reason": why})
-    except ProfileServiceError as error:
-        if error.status not in (404, 409, 422):
-            raise
-        return _replay(request, session, choice, error.status, problem=str(error), why=why)
+    page.on_refusal(_replay, choice, why=why)
+    body = choice | {"reason": why}
+    job = page.ask("POST", "dead-letters", "replay", body=body, seconds=START_SECONDS)
     return see_other(f"{JOBS}/{job['id']}", done="started")
 
 
@@ -128,40 +101,28 @@ def _choice(ids: list[str], wanted: dict[str, str]) -> dict[str, Any]:
     return {"ids": ids} if ids else {"filter": wanted}
 
 
-def _replay(
-    request: Request, session: Session, choice: dict[str, Any], status: int = 200, **context: Any
-) -> Response:
-    with profiles_client(request, session, SCAN_SECONDS) as client:
-        preview = client.call("POST", "dead-letters", "replay", "preview", body=choice)
-    return render(
-        request,
-        "dead_letter_replay.html",
-        session,
-        status,
-        title="Replay dead letters",
-        preview=preview,
-        choice=choice,
-        **{"problem": None, "why": ""} | context,
+def _replay(page: OwnPage, choice: dict[str, Any], status: int = 200, **context: Any) -> Response:
+    preview = page.ask("POST", "dead-letters", "replay", "preview", body=choice, seconds=SCAN_SECONDS)
+    title = "Replay dead letters"
+    return page.render(
+        "dead_letter_replay.html", status, title=title, preview=preview, choice=choice, **context
     )
 
 
 @router.get(LIST + "/{dead_letter}")
-def show(request: Request, session: SignedIn, dead_letter: str) -> Response:
+def show(page: SignedIn, dead_letter: str) -> Response:
     """One dead letter with its record."""
-    with profiles_client(request, session, SCAN_SECONDS) as client:
-        found = client.call("GET", "dead-letters", dead_letter)
+    found = page.ask("GET", "dead-letters", dead_letter, seconds=SCAN_SECONDS)
     name = (found["spec"] or "").partition("@")[0]
-    is_sample = isinstance(found["payload"], dict) and name and may(session, "PUT", f"/v1/specs/{name}")
-    return render(
-        request,
+    is_sample = isinstance(found["payload"], dict) and name and page.may("PUT", f"/v1/specs/{name}")
+    return page.render(
         "dead_letter.html",
-        session,
         title=found["position"],
         letter=found,
         spec=name,
         lines=record_lines(found),
         editor=f"/ui/specs/{name}/edit?{urlencode({'dead_letter': dead_letter})}" if is_sample else None,
-        curl=curl(profiles_source(request).url, f"/v1/dead-letters/{quote(dead_letter, safe='')}"),
+        curl=page.curl_profiles(f"/v1/dead-letters/{quote(dead_letter, safe='')}"),
     )
 
 
@@ -170,29 +131,26 @@ def record_lines(found: dict[str, Any]) -> list[Line]:
     return list(_lines(found["payload"], set(found.get("cause", ())), found["becomes"]))
 
 
-def newest_of(request: Request, session: Session, source: str, event_type: str) -> str:
+def newest_of(page: OwnPage, source: str, event_type: str) -> str:
     """The newest event of a source, as `sample_of`; empty where there is none. Raises ProfileServiceError."""
-    found = newest_events(request, session, source, event_type, 1)
-    if found and found[0]["payload"] is not None:
-        return json.dumps(stood_in(found[0]["payload"]), indent=2, ensure_ascii=False)
-    return ""
+    found = newest_events(page, source, event_type, 1)
+    return _sample(found[0]["payload"]) if found and found[0]["payload"] is not None else ""
 
 
-def newest_events(
-    request: Request, session: Session, source: str, event_type: str, most: int
-) -> list[dict[str, Any]]:
+def newest_events(page: OwnPage, source: str, event_type: str, most: int) -> list[dict[str, Any]]:
     """As policy and the reader's clearance show them. Raises ProfileServiceError."""
     params = {"limit": most} | ({"event_type": event_type} if event_type else {})
-    with profiles_client(request, session, SCAN_SECONDS) as client:
-        found: list[dict[str, Any]] = client.call("GET", "sources", source, "events", params=params)["items"]
-    return found
+    found = page.ask("GET", "sources", source, "events", params=params, seconds=SCAN_SECONDS)
+    return list(found["items"])
 
 
-def sample_of(request: Request, session: Session, dead_letter: str) -> str:
+def sample_of(page: OwnPage, dead_letter: str) -> str:
     """The record of a dead letter as a sample event: something of the same type stands for each sealed value."""
-    with profiles_client(request, session, SCAN_SECONDS) as client:
-        found = client.call("GET", "dead-letters", dead_letter)
-    return json.dumps(stood_in(found["payload"]), indent=2, ensure_ascii=False)
+    return _sample(page.ask("GET", "dead-letters", dead_letter, seconds=SCAN_SECONDS)["payload"])
+
+
+def _sample(payload: Any) -> str:
+    return json.dumps(stood_in(payload), indent=2, ensure_ascii=False)
 
 
 class Line(NamedTuple):

@@ -7,22 +7,15 @@ from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, NamedTuple
 from urllib.parse import quote
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query, Response
 
 from idgraph.client import ProfilesClient
 from idgraph.model.callers import Scope
 from idgraph.model.errors import ProfileServiceError
 from idgraph.web.refusals import RefusedRequestError
-from metadata_service.storage.sessions import Session
 from metadata_service.ui.link_picture import link_picture
-from metadata_service.ui.page import OwnFields, SignedIn, curl, local_path, render
-from metadata_service.ui.profiles import (
-    LIST,
-    Named,
-    profiles_client,
-    profiles_rights,
-    profiles_source,
-)
+from metadata_service.ui.page import Number, OwnFields, OwnPage, SignedIn, local_path
+from metadata_service.ui.profiles import LIST, Named
 
 router = APIRouter()
 
@@ -97,30 +90,26 @@ def _joining(change: Mapping[str, Any]) -> dict[LinkPin, str]:
 
 @router.get(LIST + "/{identifier}/explain")
 def explain(
-    request: Request,
-    session: SignedIn,
+    page: SignedIn,
     named: Named,
     other: Annotated[str, Query(alias="with", max_length=4096)] = "",
-    cut: Annotated[int | None, Query(ge=0)] = None,
+    cut: Number = None,
 ) -> Response:
     """The picture of a person's links; with another identifier, the path to it and what unlinking would do."""
     effect = None
-    with profiles_client(request, session) as client:
+    with page.profiles() as client:
         params = {"with": other} if other else {}
         found = client.call("GET", "profiles", named, "explain", params=params)["items"][0]
         path = found.get("path") or []
         if path and cut is None:
             cut = next((number for number, each in enumerate(path) if each["splits"]), 0)
         chosen = path[cut] if path and cut is not None and cut < len(path) else None
-        if chosen is not None and may_decide(session):
+        if chosen is not None and Scope.LINKS in page.rights.scopes:
             effect = effect_of(client, [LinkPin._make((*chosen["pair"], NEVER))])
     own = found["identifiers"]
-    root = named if named in own else own[0] if own else ""
     ends = sorted({end for link in found["refused"] for end in link["pair"]} - set(own))
-    return render(
-        request,
+    return page.render(
         "explain.html",
-        session,
         title="Why are these one person?",
         asked=named,
         other=other,
@@ -131,73 +120,56 @@ def explain(
         cut=cut,
         chosen=chosen,
         effect=effect,
-        picture=link_picture(root, own, found["accepted"], found["refused"]) if own else None,
-        curl=curl(profiles_source(request).url, f"/v1/profiles/{quote(named, safe=':')}/explain", **params),
-        back=f"{request.url.path}?{request.url.query}",
+        picture=link_picture(named, own, found["accepted"], found["refused"]) if own else None,
+        curl=page.curl_profiles(f"/v1/profiles/{quote(named, safe=':')}/explain", **params),
+        back=f"{page.request.url.path}?{page.request.url.query}",
     )
-
-
-def may_decide(session: Session) -> bool:
-    """Whether the person has the scope for it."""
-    return Scope.LINKS in profiles_rights(session).scopes
 
 
 @router.get("/ui/links/new")
 def propose(
-    request: Request,
-    session: SignedIn,
+    page: SignedIn,
     one: Annotated[str, Query(max_length=4096)],
     other: Annotated[str, Query(max_length=4096)],
     decision: Literal["always", "never", "none"] = "always",
 ) -> Response:
     """What one decision would do."""
-    with profiles_client(request, session) as client:
+    with page.profiles() as client:
         effect = effect_of(client, [LinkPin(one, other, decision)], ())
-    back = f"{LIST}/{quote(one, safe=':')}"
-    return _shown(request, session, effect, back=back)
+    return _shown(page, effect, back=f"{LIST}/{quote(one, safe=':')}")
 
 
 @router.post("/ui/links")
-def decide(request: Request, session: SignedIn, fields: OwnFields) -> Response:
+def decide(page: SignedIn, fields: OwnFields) -> Response:
     """Show what decisions would do, or decide. Where the evidence is not what was shown, it is shown again."""
     pins, also = (_pins(fields, name) for name in ("pin-", "also-"))
     if not pins:
         raise RefusedRequestError("choose what to decide")
     is_asked, reason = fields.get("act") == "decide", fields.get("reason", "").strip()
     back = local_path(fields.get("back"))
-    context: dict[str, Any] = {"back": back, "reason": reason, "problem": "", "note": ""}
-    with profiles_client(request, session) as client:
+    problem = note = ""
+    with page.profiles() as client:
         if is_asked and reason and fields.get("previewed") == previewed(pins + also):
             body = {"pins": [each.body() for each in pins + also], "reason": reason}
             try:
                 done = client.call("POST", "links", body=body, if_match=fields.get("etag", ""))
-                return render(
-                    request,
-                    "decided.html",
-                    session,
-                    title="Decided",
-                    done=done,
-                    decided=pins + also,
-                    back=back,
-                )
+                decided = pins + also
+                return page.render("decided.html", title="Decided", done=done, decided=decided, back=back)
             except ProfileServiceError as error:
                 if error.status != 412:
                     raise
-                context["note"] = "Evidence arrived, or somebody decided, since this was shown."
+                note = "Evidence arrived, or somebody decided, since this was shown."
         elif is_asked and not reason:
-            context["problem"] = "Say why: the reason stays with the pin. No personal data."
+            problem = "Say why: the reason stays with the pin. No personal data."
         elif is_asked:
-            context["note"] = "Other pins are chosen than were shown."
+            note = "Other pins are chosen than were shown."
         effect = effect_of(client, pins, also)
-    status = 412 if context["note"] else 422 if context["problem"] else 200
-    return _shown(request, session, effect, status, **context)
+    status = 412 if note else 422 if problem else 200
+    return _shown(page, effect, status, back=back, reason=reason, problem=problem, note=note)
 
 
-def _shown(
-    request: Request, session: Session, effect: DecisionEffect, status: int = 200, **context: Any
-) -> Response:
-    shown = {"reason": "", "problem": "", "note": ""} | context
-    return render(request, "decide.html", session, status, title="What would happen", effect=effect, **shown)
+def _shown(page: OwnPage, effect: DecisionEffect, status: int = 200, **context: Any) -> Response:
+    return page.render("decide.html", status, title="What would happen", effect=effect, **context)
 
 
 def _pins(fields: Mapping[str, str], prefix: str) -> list[LinkPin]:

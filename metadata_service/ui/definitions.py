@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, NamedTuple, cast
+from typing import Annotated, Any, Literal, cast
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import ValidationError
 
-from idgraph.client import ProfilesClient
 from idgraph.model import queries
 from idgraph.model.errors import ProfileServiceError, SpecError, TransformError
 from idgraph.model.specs import NAME_PATTERN
 from idgraph.model.views import SegmentDocument, ViewDocument
 from idgraph.web.conditional import etag_of, precondition
 from idgraph.web.cursors import PageRequest
-from idgraph.web.refusals import PreconditionError, RefusedRequestError, UnknownSubjectError
-from metadata_service.api.service import MetadataService, Service
+from idgraph.web.refusals import RefusedRequestError, UnknownSubjectError
 from metadata_service.definitions import SEGMENTS, VIEWS, Definitions
 from metadata_service.documents.problems import DocumentError, JsonFile, model_problems
 from metadata_service.documents.writing import difference, spec_text
-from metadata_service.storage.sessions import Session
-from metadata_service.ui.page import OwnFields, SignedIn, curl, may, render, require, see_other
-from metadata_service.ui.profiles import profiles_client
+from metadata_service.ui.page import (
+    Number,
+    OwnFields,
+    OwnPage,
+    Paging,
+    SignedIn,
+    Text,
+    reason_of,
+    see_other,
+)
 
 router = APIRouter()
 
@@ -43,110 +48,79 @@ ANY: dict[str, Definitions[Any, Any]] = {"views": VIEWS, "segments": SEGMENTS}
 
 @router.get("/ui/views-new")
 @router.get("/ui/segments-new")
-def begin(session: SignedIn, plural: Plural, name: Annotated[str, Query(pattern=NAME_PATTERN)]) -> Response:
+def begin(page: SignedIn, plural: Plural, name: Annotated[str, Query(pattern=NAME_PATTERN)]) -> Response:
     """A draft of a name; of one that is known, its text."""
-    require(session, "POST", f"/v1/{plural}/check")
+    page.require("POST", f"/v1/{plural}/check")
     return see_other(f"/ui/{plural}/{name}", new="true")
 
 
 @router.get("/ui/views")
 @router.get("/ui/segments")
 def list_definitions(
-    request: Request,
-    session: SignedIn,
-    service: Service,
-    plural: Plural,
-    q: Annotated[str, Query(max_length=200)] = "",
-    sort: Literal["name", "-name"] = "name",
-    cursor: Annotated[str | None, Query(max_length=10_000)] = None,
-    limit: Annotated[int, Query(ge=1, le=200)] = SHOWN,
+    page: SignedIn, plural: Plural, paging: Paging, q: Text = "", sort: Literal["name", "-name"] = "name"
 ) -> Response:
     """By name."""
-    require(session, "GET", f"/v1/{plural}")
-    with service.database.read() as reading:
-        page = ANY[plural].list(reading, PageRequest(cursor, limit), q, sort == "-name")
-    return render(
-        request,
+    page.require("GET", f"/v1/{plural}")
+    with page.database.read() as reading:
+        found = ANY[plural].list(reading, paging, q, sort == "-name")
+    return page.render(
         "definitions.html",
-        session,
         title=plural.capitalize(),
         plural=plural,
-        page=page,
+        page=found,
         q=q,
         sort=sort,
-        may_draft=may(session, "POST", f"/v1/{plural}/check"),
-        curl=curl(str(request.base_url), f"/v1/{plural}", **dict(request.query_params.items())),
+        may_draft=page.may("POST", f"/v1/{plural}/check"),
+        curl=page.curl(f"/v1/{plural}", **dict(page.request.query_params.items())),
     )
 
 
 @router.get("/ui/views/{name}")
 @router.get("/ui/segments/{name}")
 def show(
-    request: Request,
-    session: SignedIn,
-    service: Service,
-    plural: Plural,
-    name: Name,
-    version: Annotated[int | None, Query(ge=1, lt=2**31)] = None,
-    new: bool = False,
-    saved: bool = False,
+    page: SignedIn, plural: Plural, name: Name, version: Number = None, new: bool = False, saved: bool = False
 ) -> Response:
     """The latest version, an older one to begin with again, or with `new` a draft of a name."""
-    require(session, "GET", f"/v1/{plural}/{name}")
+    page.require("GET", f"/v1/{plural}/{name}")
     text = None
     if version is not None:
-        with service.database.read() as reading:
+        with page.database.read() as reading:
             older = ANY[plural].versions(reading, name, PageRequest(None, 1000)).items
         documents = [cast(Any, each).document for each in older]
         text = next((_text(each) for each in documents if each.version == version), None)
         if text is None:
             raise UnknownSubjectError(f"{name} has no version {version}")
     beginning = BEGINNINGS[plural] % name if new else None
-    return _page(request, session, service, plural, name, text, beginning=beginning, saved=saved)
+    return _page(page, plural, name, text, beginning=beginning, saved=saved)
 
 
 @router.post("/ui/views/{name}")
 @router.post("/ui/segments/{name}")
-def act(
-    request: Request, session: SignedIn, service: Service, plural: Plural, name: Name, fields: OwnFields
-) -> Response:
+def act(page: SignedIn, plural: Plural, name: Name, fields: OwnFields) -> Response:
     """Check a draft, try it on profiles, publish it, or retire the name, by `act`."""
-    require(session, "POST", f"/v1/{plural}/check")
-    text, reason, deed = fields.get("text", ""), fields.get("reason", "").strip(), fields.get("act")
-    kept: dict[str, Any] = {"reason": reason, "person": fields.get("person", "").strip()}
-
-    def page(status: int = 200, **context: Any) -> Response:
-        return _page(request, session, service, plural, name, text, status, **kept | context)
-
+    page.require("POST", f"/v1/{plural}/check")
+    text, deed = fields.get("text", ""), fields.get("act")
+    kept: dict[str, Any] = {"reason": fields.get("reason", ""), "person": fields.get("person", "").strip()}
     document = JsonFile.of_text(text)
     try:
-        first, warnings = _read(service, plural, name, document)
+        first, kept["warnings"] = _read(page, plural, name, document)
     except DocumentError as error:
-        return page(422, problems=error.problems)
-    if deed == "try":
-        tried = _tried(request, session, first, kept["person"])
-        return page(warnings=warnings, is_checked=True, tried=tried)
+        return _page(page, plural, name, text, 422, problems=error.problems, **kept)
     if deed not in ("publish", "retire"):
-        return page(warnings=warnings, is_checked=True)
-    require(session, "PUT", f"/v1/{plural}/{name}")
-    if not reason:
-        return page(422, refusal="Say why: the reason is kept with the version, for whoever asks later.")
+        tried = _tried(page, first, kept["person"]) if deed == "try" else None
+        return _page(page, plural, name, text, is_checked=True, tried=tried, **kept)
+    page.require("PUT", f"/v1/{plural}/{name}")
+    page.on_refusal(_page, plural, name, text, **kept)
     if deed == "retire":
         first = first.model_copy(update={"status": "retired"})
-    try:
-        with service.database.write(session.caller.name, reason[:1000]) as edit:
-            # A draft of a new name has no version that it was begun from.
-            known = fields.get("etag")
-            ANY[plural].save(edit, first, precondition(known) if known else precondition(None, "*"))
-    except PreconditionError:
-        return page(
-            412,
-            refusal="Somebody saved meanwhile. Nothing of yours is lost: the difference is to their version.",
-        )
+    with page.database.write(page.caller.name, reason_of(fields, is_needed=True)) as edit:
+        # A draft of a new name has no version that it was begun from.
+        known = fields.get("etag")
+        ANY[plural].save(edit, first, precondition(known) if known else precondition(None, "*"))
     return see_other(f"/ui/{plural}/{name}", saved="true")
 
 
-def _read(service: MetadataService, plural: str, name: str, document: JsonFile) -> tuple[Any, list[str]]:
+def _read(page: OwnPage, plural: str, name: str, document: JsonFile) -> tuple[Any, list[str]]:
     """A definition as it would be stored, with warnings. Raises DocumentError."""
     kind = ANY[plural]
     try:
@@ -156,7 +130,7 @@ def _read(service: MetadataService, plural: str, name: str, document: JsonFile) 
     if definition.name != name:
         raise document.refuse([SpecError(f"this page edits {name}; another name is another one", "/name")])
     try:
-        with service.database.read() as reading:
+        with page.database.read() as reading:
             first = kind.checked(reading, definition)
             return first, kind.warnings(reading, first)
     except SpecError as error:
@@ -170,49 +144,29 @@ def _text(document: ViewDocument | SegmentDocument) -> str:
     return spec_text(document, "query") if getattr(document, "q", None) is not None else spec_text(document)
 
 
-class Tried(NamedTuple):
-    """What a draft gives for the profiles that a person sees."""
-
-    attributes: dict[str, Any] | None = None
-    number: int | None = None
-    members: list[str] | None = None
-    problem: str = ""
-
-
-def _tried(request: Request, session: Session, draft: ViewDocument | SegmentDocument, person: str) -> Tried:
-    """By the profile service, with the person's own token."""
-    try:
-        with profiles_client(request, session) as client:
-            return (
-                _viewed(client, draft, person) if isinstance(draft, ViewDocument) else _members(client, draft)
-            )
-    except ProfileServiceError as error:
-        return Tried(problem=str(error))
-
-
-def _viewed(client: ProfilesClient, view: ViewDocument, person: str) -> Tried:
+def _tried(page: OwnPage, draft: ViewDocument | SegmentDocument, person: str) -> dict[str, Any]:
+    """What a draft gives for the profiles that the person sees: `attributes` of one, or `number` and some `members`."""
     from transforms import compile_spec
 
-    found = client.lookup(person)
-    if found is None:
-        return Tried(problem="you see no profile of this identifier")
     try:
-        shape = compile_spec({"operation": "jmespath", "spec": view.attributes})
-        return Tried(attributes=shape(cast(Any, found)["attributes"]) or {})
+        with page.profiles() as client:
+            if isinstance(draft, SegmentDocument):
+                asked = queries.to_json(draft.segment().condition)
+                found = client.call("POST", "search", body={"query": asked, "limit": EXAMPLES})
+                return {"number": client.count(asked), "members": [each["id"] for each in found["items"]]}
+            profile = client.lookup(person)
+        if profile is None:
+            return {"problem": "you see no profile of this identifier"}
+        shape = compile_spec({"operation": "jmespath", "spec": draft.attributes})
+        return {"attributes": shape(cast(Any, profile)["attributes"]) or {}}
     except TransformError as error:
-        return Tried(problem=error.message)
-
-
-def _members(client: ProfilesClient, segment: SegmentDocument) -> Tried:
-    asked = queries.to_json(segment.segment().condition)
-    found = client.call("POST", "search", body={"query": asked, "limit": EXAMPLES})
-    return Tried(number=client.count(asked), members=[each["id"] for each in found["items"]])
+        return {"problem": error.message}
+    except ProfileServiceError as error:
+        return {"problem": str(error)}
 
 
 def _page(
-    request: Request,
-    session: Session,
-    service: MetadataService,
+    page: OwnPage,
     plural: str,
     name: str,
     text: str | None,
@@ -220,7 +174,7 @@ def _page(
     beginning: str | None = None,
     **context: Any,
 ) -> Response:
-    with service.database.read() as reading:
+    with page.database.read() as reading:
         try:
             known = ANY[plural].get(reading, name)
             versions = ANY[plural].versions(reading, name, PageRequest(None, SHOWN)).items
@@ -231,17 +185,8 @@ def _page(
             known, versions = None, []
     in_force = "" if known is None else _text(known)
     text = in_force if text is None else text
-    shown: dict[str, Any] = {
-        "problems": [],
-        "warnings": [],
-        "is_checked": False,
-        "tried": None,
-        "refusal": "",
-    }
-    return render(
-        request,
+    return page.render(
         "definition.html",
-        session,
         status,
         title=name,
         plural=plural,
@@ -251,8 +196,8 @@ def _page(
         etag="" if known is None else etag_of(known.model_dump_json()),
         difference=difference(in_force, text) if known is not None and text != in_force else [],
         versions=versions,
-        may_draft=may(session, "POST", f"/v1/{plural}/check"),
-        may_publish=may(session, "PUT", f"/v1/{plural}/{name}"),
-        curl=curl(str(request.base_url), f"/v1/{plural}/{name}"),
-        **shown | {"reason": "", "person": "", "saved": False} | context,
+        may_draft=page.may("POST", f"/v1/{plural}/check"),
+        may_publish=page.may("PUT", f"/v1/{plural}/{name}"),
+        curl=page.curl(f"/v1/{plural}/{name}"),
+        **context,
     )

@@ -2,113 +2,96 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 from urllib.parse import quote
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Response
 from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from idgraph.client import AsyncProfilesClient
-from idgraph.model.errors import ProfileServiceError
 from idgraph.model.jobs import JobKind, JobState
-from metadata_service.storage.sessions import Session
-from metadata_service.ui.page import OwnFields, Polled, SignedIn, curl, in_words, render, see_other
-from metadata_service.ui.profiles import profiles_client, profiles_source
+from idgraph.web.refusals import RefusedRequestError
+from metadata_service.ui.frame import in_words
+from metadata_service.ui.page import (
+    START_SECONDS,
+    Cursor,
+    OwnFields,
+    OwnPage,
+    Polled,
+    SignedIn,
+    Text,
+    see_other,
+)
 
 router = APIRouter()
 
 LIST = "/ui/jobs"
-PAGE = 50
-START_SECONDS = 60.0
-"""A job is started once its stores are open and its work is planned."""
-Text = Annotated[str, Query(max_length=200)]
 
 
 @router.get(LIST)
 def show_list(
-    request: Request,
-    session: Polled,
+    page: Polled,
     kind: JobKind | Literal[""] = "",
     state: JobState | Literal[""] = "",
     who: Text = "",
-    cursor: Annotated[str | None, Query(max_length=1000)] = None,
+    cursor: Cursor = None,
 ) -> Response:
     """The list."""
     asked = {name: str(value) for name, value in (("kind", kind), ("state", state), ("who", who)) if value}
-    params = asked | {"limit": PAGE} | ({"cursor": cursor} if cursor else {})
-    with profiles_client(request, session) as client:
-        page = client.call("GET", "jobs", params=params)
-    return render(
-        request,
+    params = asked | {"limit": 50} | ({"cursor": cursor} if cursor else {})
+    return page.render(
         "jobs.html",
-        session,
         title="Batch Operations",
-        page=page,
+        page=page.ask("GET", "jobs", params=params),
         kinds=list(JobKind),
         states=list(JobState),
         asked=asked,
         subject=subject,
-        curl=curl(profiles_source(request).url, "/v1/jobs", **params),
+        curl=page.curl_profiles("/v1/jobs", **params),
     )
 
 
 @router.get(LIST + "/new")
-def show_new(request: Request, session: SignedIn) -> Response:
+def show_new(page: SignedIn) -> Response:
     """The forms that start a job, of those that the person may start."""
-    return _new(request, session)
+    return _new(page, typed={})
 
 
 @router.post(LIST)
-def start(request: Request, session: SignedIn, fields: OwnFields) -> Response:
+def start(page: SignedIn, fields: OwnFields) -> Response:
     """Start a job."""
+    page.on_refusal(_new, typed=fields)
     body: dict[str, Any] = {"kind": fields.get("kind", ""), "reason": fields.get("reason", "").strip()}
     body |= {"repair": True} if fields.get("repair") else {}
     body |= {name: fields[name] for name in ("form", "segment") if fields.get(name)}
     try:
         body |= {"rate": int(fields["rate"])} if fields.get("rate") else {}
-        with profiles_client(request, session, START_SECONDS) as client:
-            job = client.call("POST", "jobs", body=body)
     except ValueError:
-        return _new(request, session, 422, typed=fields, problem="The rate is a number.")
-    except ProfileServiceError as error:
-        if error.status not in (404, 409, 422):
-            raise
-        return _new(request, session, error.status, typed=fields, problem=str(error))
+        raise RefusedRequestError("the rate is a number") from None
+    job = page.ask("POST", "jobs", body=body, seconds=START_SECONDS)
     return see_other(f"{LIST}/{job['id']}", done="started")
 
 
 @router.get(LIST + "/{job_id}")
-def show(
-    request: Request,
-    session: Polled,
-    job_id: str,
-    done: Literal["", "started", "cancelled", "resumed"] = "",
-) -> Response:
+def show(page: Polled, job_id: str, done: Literal["", "started", "cancelled", "resumed"] = "") -> Response:
     """One job, which the page asks for again while it runs."""
-    return _page(request, session, job_id, done=done)
+    return _page(page, job_id, done=done)
 
 
 @router.post(LIST + "/{job_id}/{act}")
-def act(
-    request: Request, session: SignedIn, fields: OwnFields, job_id: str, act: Literal["cancel", "resume"]
-) -> Response:
+def act(page: SignedIn, fields: OwnFields, job_id: str, act: Literal["cancel", "resume"]) -> Response:
     """Cancel or resume it."""
+    page.on_refusal(_page, job_id)
     body = {"reason": fields.get("reason", "").strip()}
-    try:
-        with profiles_client(request, session, START_SECONDS) as client:
-            job = client.call("POST", "jobs", job_id, act, body=body)
-    except ProfileServiceError as error:
-        if error.status not in (409, 422):
-            raise
-        return _page(request, session, job_id, error.status, problem=str(error))
+    job = page.ask("POST", "jobs", job_id, act, body=body, seconds=START_SECONDS)
     return see_other(f"{LIST}/{job['id']}", done="cancelled" if act == "cancel" else "resumed")
 
 
 @router.get(LIST + "/{job_id}/download")
-def download(request: Request, session: SignedIn, job_id: str) -> Response:
+def download(page: SignedIn, job_id: str) -> Response:
     """The file of an export, passed on."""
-    return _Download(profiles_source(request).async_client(session.profiles_token or ""), job_id)
+    return _Download(page.profile_source.async_client(page.session.profiles_token or ""), job_id)
 
 
 class _Download(Response):
@@ -135,39 +118,25 @@ def subject(job: dict[str, Any]) -> str:
     return ", ".join(name if value is True else f"{name} {value}" for name, value in what.items())
 
 
-def _page(request: Request, session: Session, job_id: str, status: int = 200, **context: Any) -> Response:
-    with profiles_client(request, session) as client:
-        job = client.call("GET", "jobs", job_id)
-    shown = {"done": "", "problem": None} | context
-    response = render(
-        request,
+def _page(page: OwnPage, job_id: str, status: int = 200, **context: Any) -> Response:
+    job = page.ask("GET", "jobs", job_id)
+    response = page.render(
         "job.html",
-        session,
         status,
         title=f"{job['kind'].capitalize()} {job_id}",
         job=job,
         subject=subject(job),
-        curl=curl(profiles_source(request).url, f"/v1/jobs/{quote(job_id, safe='')}"),
-        **shown,
+        curl=page.curl_profiles(f"/v1/jobs/{quote(job_id, safe='')}"),
+        **context,
     )
-    if "hx-request" in request.headers and job["state"] != JobState.RUNNING:
+    if "hx-request" in page.request.headers and job["state"] != JobState.RUNNING:
         # What may be done with it has changed: all of the page is new.
         response.headers["HX-Refresh"] = "true"
     return response
 
 
-def _new(request: Request, session: Session, status: int = 200, **context: Any) -> Response:
-    with profiles_client(request, session) as client:
+def _new(page: OwnPage, status: int = 200, **context: Any) -> Response:
+    with page.profiles() as client:
         kinds = client.call("GET", "jobs", params={"limit": 1})["may_start"]
         segments = [each["name"] for each in client.call("GET", "segments")["items"]]
-    shown = {"typed": {}, "problem": None} | context
-    return render(
-        request,
-        "new_job.html",
-        session,
-        status,
-        title="Start a job",
-        kinds=kinds,
-        segments=segments,
-        **shown,
-    )
+    return page.render("new_job.html", status, title="Start a job", kinds=kinds, segments=segments, **context)

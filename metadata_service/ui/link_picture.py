@@ -49,8 +49,8 @@ class LinkPicture(NamedTuple):
 def link_picture(
     root: str, identifiers: Sequence[str], accepted: Iterable[LinkRow], refused: Iterable[LinkRow]
 ) -> LinkPicture:
-    """`identifiers` are those of the person, `root` is one of them."""
-    tree = _Tree(root, identifiers, accepted, refused)
+    """`identifiers` are those of the person; the tree begins with `root`, if it is one of them."""
+    tree = _Tree(root if root in identifiers else identifiers[0], identifiers, accepted, refused)
     tree.group()
     return tree.drawn()
 

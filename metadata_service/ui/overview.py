@@ -1,52 +1,44 @@
-"""The first page: what needs a decision, then what is new. Only what its reader may see."""
+"""The first page: what needs a decision, then what is new, and the numbers in the navigation. Only what its reader may see."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Response
 from sqlalchemy.orm import Session as Reading
 
 from idgraph.client import ProfilesClient
+from idgraph.model.attributes import AttributeStatus
 from idgraph.model.callers import Scope
 from idgraph.model.errors import ProfileServiceError
 from idgraph.model.jobs import JobState
 from idgraph.web.cursors import PageRequest
-from metadata_service.api.service import Service
 from metadata_service.attributes.catalogue import AttributeFilter, find_attributes, total_attributes
 from metadata_service.attributes.policy_changes import list_policy_changes
 from metadata_service.specs.catalogue import count_active_specs
-from metadata_service.storage.edits import list_changes
 from metadata_service.storage.grants import ending, list_grants
-from metadata_service.storage.sessions import Session
-from metadata_service.storage.tokens import person_of
+from metadata_service.storage.tokens import Role, person_of
+from metadata_service.storage.versions import list_changes
+from metadata_service.ui.frame import HOME, ROOT, as_time, pages_of
 from metadata_service.ui.jobs import subject
-from metadata_service.ui.page import (
-    HOME,
-    ROOT,
-    SignedIn,
-    as_time,
-    curl,
-    may,
-    reads_profiles_only,
-    render,
-    require,
-    see_other,
-)
-from metadata_service.ui.profiles import profiles_client, profiles_rights
+from metadata_service.ui.page import OwnPage, SignedIn, Watching, items_of, see_other
 
 router = APIRouter()
 
 SHOWN = 6
 SECONDS = 30.0
 """Dead letters and refused links are looked through."""
-UNCONFIGURED = 422
-"""The status of a call for which the profile service lacks a part."""
 MOST_PENDING = 100
 FOUND = ("discovered",)
+WAITING_SECONDS = 2.0
+REVIEW, DEAD_LETTERS = "/ui/review/violations", "/ui/dead-letters"
+BOUNDS = {DEAD_LETTERS: 1000, REVIEW: 50, "/ui/attributes": 1000}
+"""What reached its bound may be more."""
 DECIDED = ("saved", "made", "revoked", "activated", "retired", "requested", "approved", "refused")
 
 
@@ -80,42 +72,57 @@ def first_page() -> Response:
 
 
 @router.get(HOME)
-def show(request: Request, session: SignedIn, service: Service, beside: bool = False) -> Response:
+def show(page: SignedIn, beside: bool = False) -> Response:
     """The overview; who only reads profiles begins there. With `beside`, also what the profile service knows, which may take
     its time: the page asks for it by itself."""
-    if reads_profiles_only(session):
+    if page.caller.role is Role.PROFILES:
         return see_other("/ui/profiles")
-    require(session, "GET", "/v1/attributes")
-    can_ask = session.profiles_token is not None and request.app.state.profile_source is not None
-    known_beside = _beside(request, session) if beside and can_ask else Beside([], [], [])
-    with service.database.read() as reading:
+    page.require("GET", "/v1/attributes")
+    known_beside = _beside(page) if beside and page.can_ask else Beside([], [], [])
+    with page.database.read() as reading:
         found = list_changes(reading, PageRequest(None, SHOWN), "attribute", actions=FOUND).items
         known = {each.path: each for each in find_attributes(reading, {each.subject for each in found})}
         changes = list_changes(reading, PageRequest(None, SHOWN), actions=DECIDED).items
         has_specs = count_active_specs(reading) > 0
-        waiting = [*known_beside.waiting, *decisions(reading, session)]
-    return render(
-        request,
+        waiting = [*known_beside.waiting, *_decisions(page, reading)]
+    return page.render(
         "overview.html",
-        session,
         title="Overview",
         beside=known_beside,
-        is_asked=beside or not can_ask,
+        is_asked=beside or not page.can_ask,
         waiting=sorted(waiting, key=lambda each: not each.is_harm),
         new=[(each, known[each.subject]) for each in found if each.subject in known],
         changes=changes,
         has_specs=has_specs,
-        version=service.database.revision().version,
+        version=page.database.revision().version,
         subject=subject,
-        curl=curl(str(request.base_url), "/v1/changes", limit=SHOWN),
+        curl=page.curl("/v1/changes", limit=SHOWN),
     )
 
 
-def decisions(reading: Reading, session: Session) -> Iterator[WaitingDecision]:
+@router.get("/ui/waiting")
+def show_numbers(page: Watching) -> Response:
+    """The numbers beside the pages that this person may use; the page asks for them by itself."""
+    found: Counter[str] = Counter()
+    with page.database.read() as reading:
+        for each in _decisions(page, reading):
+            found["/".join(each.url.partition("?")[0].split("/")[:3])] += each.number or 0
+        if page.may("POST", "/v1/attribute-edits"):
+            wanted = AttributeFilter(status=(AttributeStatus.DISCOVERED,))
+            found["/ui/attributes"] = total_attributes(reading, wanted, BOUNDS["/ui/attributes"])
+    # Without the profile service the pages of the catalogue still have theirs.
+    with suppress(ProfileServiceError):
+        counts = page.ask("GET", "waiting", seconds=WAITING_SECONDS)
+        found[DEAD_LETTERS], found[REVIEW] = counts["dead_letters"] or 0, counts["suggestions"] or 0
+    shown = [(item, found[item.url], BOUNDS.get(item.url)) for item in pages_of(page.session)]
+    return page.render("waiting.html", counts=shown)
+
+
+def _decisions(page: OwnPage, reading: Reading) -> Iterator[WaitingDecision]:
     """What of the metadata waits for this person."""
-    if may(session, "POST", "/v1/policy-changes/1/approve"):
+    if page.may("POST", "/v1/policy-changes/1/approve"):
         pending = list_policy_changes(reading, PageRequest(None, MOST_PENDING), "pending").items
-        others = [each for each in pending if each.requested.actor != session.caller.name]
+        others = [each for each in pending if each.requested.actor != page.caller.name]
         if others:
             newest = others[0]
             says = f"{newest.requested.actor} asks: {'; '.join(newest.weakens[:2])}"
@@ -123,17 +130,17 @@ def decisions(reading: Reading, session: Session) -> Iterator[WaitingDecision]:
             url = "/ui/policy-changes" if len(others) > 1 else f"/ui/policy-changes/{newest.id}"
             title = "Edits weaken protection"
             yield WaitingDecision(len(others), title, says, "Decide", url, is_harm=True, is_more=is_more)
-    if may(session, "POST", "/v1/requests/1/answer"):
+    if page.may("POST", "/v1/requests/1/answer"):
         asked = list_grants(reading, PageRequest(None, MOST_PENDING), datetime.now(UTC), state="waits").items
-        asked = [each for each in asked if each.person != person_of(session.caller.name)]
+        asked = [each for each in asked if each.person != person_of(page.caller.name)]
         if asked:
             says = f"{asked[0].person} asks to see {asked[0].path or f'the view {asked[0].view}'}"
             yield WaitingDecision(len(asked), "Requests for access", says, "Answer", "/ui/requests")
-    for each in ending(reading, datetime.now(UTC), person_of(session.caller.name)):
+    for each in ending(reading, datetime.now(UTC), person_of(page.caller.name)):
         what, url = each.path or f"the view {each.view}", f"/ui/requests?{urlencode(each.again)}"
         says = f"You see {what} until {as_time(each.ends or each.until)}"
         yield WaitingDecision(1, "Your access ends", says, "Ask again", url)
-    if may(session, "POST", "/v1/attributes/a/proposal"):
+    if page.may("POST", "/v1/attributes/a/proposal"):
         proposed = total_attributes(reading, AttributeFilter(proposed=True))
         if proposed:
             says = "A detector proposes a policy; sealed ones stay so until you decide"
@@ -147,36 +154,26 @@ def decisions(reading: Reading, session: Session) -> Iterator[WaitingDecision]:
             )
 
 
-def _beside(request: Request, session: Session) -> Beside:
-    scopes = profiles_rights(session).scopes
+def _beside(page: OwnPage) -> Beside:
+    scopes = page.rights.scopes
     jobs: list[dict[str, Any]] = []
     flows: list[dict[str, Any]] = []
     waiting: list[WaitingDecision] = []
     try:
-        with profiles_client(request, session, SECONDS) as client:
-            jobs = _items(client, "jobs", limit=50)
+        with page.profiles(SECONDS) as client:
+            jobs = items_of(client, "jobs", limit=50)
             waiting += _unfinished(jobs)
             if Scope.OPERATE in scopes:
-                flows = _items(client, "flows")
+                flows = items_of(client, "flows")
                 waiting += _set_aside(client)
             if Scope.LINKS in scopes:
                 says = "The rules keep identifiers apart that events showed together"
-                refused = _items(client, "links", "violations", limit=1)
+                refused = items_of(client, "links", "violations", limit=1)
                 review = WaitingDecision(None, "Refused links", says, "Review", "/ui/review/violations")
                 waiting += [review] if refused else []
     except ProfileServiceError as error:
         return Beside(jobs, flows, waiting, str(error))
     return Beside(jobs, flows, waiting)
-
-
-def _items(client: ProfilesClient, *path: str, **params: Any) -> list[dict[str, Any]]:
-    try:
-        found: list[dict[str, Any]] = client.call("GET", *path, params=params)["items"]
-    except ProfileServiceError as error:
-        if error.status != UNCONFIGURED:
-            raise
-        return []
-    return found
 
 
 def _unfinished(jobs: list[dict[str, Any]]) -> Iterator[WaitingDecision]:

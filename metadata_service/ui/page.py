@@ -1,42 +1,42 @@
-"""What every page has: its frame, who looks at it, what was posted, and how values are written as text."""
+"""A request for a page: whose it is, what was posted, what they may do, and whom it asks for them."""
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import json
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
-from functools import cache
-from pathlib import Path
+from collections.abc import Callable
+from pathlib import Path as FilePath
 from typing import Annotated, Any, NamedTuple, cast
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from fastapi import Depends, Request, Response
-from fastapi.responses import HTMLResponse, RedirectResponse
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup, escape
+from fastapi import Depends, Query, Request, Response
+from fastapi.responses import RedirectResponse
+from pydantic import ValidationError
 
-from idgraph.model.callers import Scope
-from idgraph.web.refusals import RefusedRequestError
+from idgraph.client import AsyncProfilesClient, ProfilesClient
+from idgraph.model.callers import Caller
+from idgraph.model.errors import IdgraphError, ProfileServiceError
+from idgraph.web.cursors import PageRequest
+from idgraph.web.problems import STATUS
+from idgraph.web.refusals import PreconditionError, RefusedRequestError
 from metadata_service.api.access import is_allowed, require_right
+from metadata_service.api.service import MetadataService
 from metadata_service.storage.sessions import Session, Sessions
-from metadata_service.storage.tokens import Role
+from metadata_service.ui.frame import HOME, render
 
-FOLDER = Path(__file__).parent
-STATIC = FOLDER / "static"
-ROOT = "/ui"
-HOME = "/ui/"
-ATTRIBUTES = "/ui/attributes"
 SIGN_IN = "/ui/sign-in"
 MOST_FORM_BYTES = 2 << 20
-THEMES = ("auto", "light", "dark")
+SECONDS = 5.0
+UNCONFIGURED = 422
+"""The status of a call for which the profile service lacks a part."""
+START_SECONDS = 60.0
+"""A job is started once its stores are open and its work is planned."""
 
-_UNSEEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
-)
+Text = Annotated[str, Query(max_length=1024)]
+Cursor = Annotated[str | None, Query(max_length=10_000)]
+Number = Annotated[int | None, Query(ge=0, lt=2**31)]
 
 
 class NotSignedInError(Exception):
@@ -47,147 +47,111 @@ class StaleFormError(Exception):
     """A form was sent by another site, or belongs to a session that ended."""
 
 
-class NavigationItem(NamedTuple):
-    """A page of the navigation; `api` is the call that its reader must be allowed to make: a path, or a method and a path."""
+class ProfileSource(NamedTuple):
+    """Where the profile service is."""
 
-    title: str
     url: str
-    icon: str
-    api: str
-    scope: Scope | None = None
-    """What the profile service must let its reader do."""
+    ca_file: FilePath | None = None
+    allow_plain_http: bool = False
+
+    def client(self, token: str, seconds: float = SECONDS) -> ProfilesClient:
+        """Asks with somebody's own token."""
+        return ProfilesClient(
+            self.url, token, seconds, ca_file=self.ca_file, allow_plain_http=self.allow_plain_http
+        )
+
+    def async_client(self, token: str) -> AsyncProfilesClient:
+        """The same for asyncio."""
+        return AsyncProfilesClient(
+            self.url, token, SECONDS, ca_file=self.ca_file, allow_plain_http=self.allow_plain_http
+        )
 
 
-NAVIGATION = (
-    ("", (NavigationItem("Overview", HOME, "overview", "/v1/attributes"),)),
-    (
-        "Catalogue",
-        (
-            NavigationItem("Search Attributes", ATTRIBUTES, "search", "/v1/attributes"),
-            NavigationItem("Schema", "/ui/schema", "schema", "/v1/discovery-defaults"),
-            NavigationItem("Views", "/ui/views", "view", "/v1/views"),
-            NavigationItem("Segments", "/ui/segments", "segment", "/v1/segments"),
-        ),
-    ),
-    (
-        "Mapping",
-        (
-            NavigationItem("Mapping Specs", "/ui/specs", "spec", "/v1/specs"),
-            NavigationItem("Generate Specs", "/ui/generate", "generate", "POST /v1/specs/generate"),
-        ),
-    ),
-    (
-        "People",
-        (
-            NavigationItem("Profiles", "/ui/profiles", "person", ""),
-            NavigationItem("Review", "/ui/review/violations", "warning", "", Scope.LINKS),
-            NavigationItem("Identity Rules", "/ui/rules", "rules", "/v1/identity-rules"),
-        ),
-    ),
-    (
-        "Operate",
-        (
-            NavigationItem("Flows", "/ui/flows", "flow", "", Scope.OPERATE),
-            NavigationItem("Dead Letters", "/ui/dead-letters", "letters", "", Scope.OPERATE),
-            NavigationItem("Batch Operations", "/ui/jobs", "jobs", ""),
-        ),
-    ),
-    (
-        "Govern",
-        (
-            NavigationItem("Policy Changes", "/ui/policy-changes", "lock", "/v1/policy-changes"),
-            NavigationItem("Requests", "/ui/requests", "ask", "/v1/requests"),
-            NavigationItem("Users", "/ui/users", "people", "/v1/users"),
-            NavigationItem("Keys", "/ui/keys", "key", "/v1/keys"),
-            NavigationItem("Sandboxes", "/ui/sandboxes", "sandbox", "/v1/sandboxes"),
-            NavigationItem("Audit", "/ui/audit", "audit", "/v1/changes"),
-        ),
-    ),
-)
+class OwnPage:
+    """A page for somebody who is signed in. Its rights are those of the calls behind it."""
+
+    def __init__(self, request: Request, session: Session) -> None:
+        self.request = request
+        self.session = session
+        self.caller = session.caller
+        self.service: MetadataService = request.app.state.service
+        self.database = self.service.database
+
+    @property
+    def rights(self) -> Caller:
+        """What the profile service lets the person do."""
+        return self.caller.caller("", None)
+
+    def require(self, method: str, path: str) -> None:
+        """Raises ForbiddenError for a call that the person may not make."""
+        require_right(self.caller, method, path)
+
+    def may(self, method: str, path: str) -> bool:
+        """Whether `require` lets pass."""
+        return is_allowed(self.caller.role, method, path)
+
+    def render(self, template: str, status: int = 200, **context: Any) -> Response:
+        """The answer."""
+        return render(self.request, template, self.session, status, **context)
+
+    def on_refusal(self, again: Callable[..., Response], *arguments: Any, **kept: Any) -> None:
+        """What answers a form that is refused, from here on: `again(page, ...)`, which also gets `status` and `problem`."""
+
+        def answer(status: int, problem: str) -> Response:
+            if status == 412:
+                # What is stored now is shown: the form goes on from there.
+                kept.pop("etag", None)
+            return again(self, *arguments, status=status, **{"problem": problem} | kept)
+
+        self.request.state.again = answer
+
+    def curl(self, path: str, **parameters: Any) -> str:
+        """The call behind a page, without anybody's token."""
+        return _curl(str(self.request.base_url), path, **parameters)
+
+    def curl_profiles(self, path: str, **parameters: Any) -> str:
+        """The same, of the profile service."""
+        return _curl(self.profile_source.url, path, **parameters)
+
+    def curl_post(self, path: str, body: dict[str, Any]) -> str:
+        """The same for a call with a body."""
+        content = shlex.quote(json.dumps({name: value for name, value in body.items() if value is not None}))
+        return f"{self.curl_profiles(path)} -H 'Content-Type: application/json' -d {content}"
+
+    @property
+    def profile_source(self) -> ProfileSource:
+        """Where the profile service is. Raises ProfileServiceError where there is none."""
+        source: ProfileSource | None = self.request.app.state.profile_source
+        if source is None:
+            raise ProfileServiceError("no profile service is configured ([profiles] url)", 503)
+        return source
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether there is a profile service that the person may call."""
+        return self.request.app.state.profile_source is not None and self.session.profiles_token is not None
+
+    def profiles(self, seconds: float = SECONDS) -> ProfilesClient:
+        """Asks with the person's own token. Raises ProfileServiceError where there is no service, or no token."""
+        source = self.profile_source
+        if self.session.profiles_token is None:
+            raise ProfileServiceError("your session has no token of the role profiles", 403)
+        return source.client(self.session.profiles_token, seconds)
+
+    def ask(self, method: str, *path: str, seconds: float = SECONDS, **asked: Any) -> Any:
+        """One call of the profile service in the person's name. Raises ProfileServiceError."""
+        with self.profiles(seconds) as client:
+            return client.call(method, *path, **asked)
 
 
-def visible(text: str) -> str:
-    """Characters that are not seen, or that turn text around, as marks."""
-    return _UNSEEN.sub(lambda found: f"\u27e8U+{ord(found[0]):04X}\u27e9", text)
-
-
-def as_typed(text: str) -> Markup:
-    """Text in a field, where it must stay what it is."""
-    return escape(text)
-
-
-def as_json(value: Any) -> str:
-    """A value on one line."""
-    return json.dumps(value, ensure_ascii=False)
-
-
-def as_time(moment: datetime | str) -> str:
-    """In UTC. Answers of the profile service have moments as text."""
-    moment = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
-    return f"{moment.astimezone(UTC):%-d %b %Y %H:%M}"
-
-
-def ordinal_time(ordinal: int) -> str:
-    """An ordinal that looks like epoch milliseconds as a time, any other as a number."""
-    if 10**12 <= ordinal < 4 * 10**12:
-        return as_time(datetime.fromtimestamp(ordinal / 1000, UTC))
-    return str(ordinal)
-
-
-def duration(seconds: float) -> str:
-    """A length of time as people say it: `40 s`, `5 min`, `3 h 20 min`."""
-    minutes = round(seconds / 60)
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
-
-
-def in_words(name: str) -> str:
-    """The name of a count as people read it: `drift/different` is `drift: different`."""
-    what, _, part = name.partition("/")
-    return what.replace("_", " ") + (f": {part}" if part else "")
-
-
-def mark(source: str) -> str:
-    """The two characters that stand for a source."""
-    return (source[:2] or "?").upper()
-
-
-def tint(source: str) -> int:
-    """Which of the three tints a source has; the same one everywhere."""
-    return hashlib.sha256(source.encode("utf-8", "replace")).digest()[0] % 3 + 1
-
-
-@cache
-def static_url(name: str) -> str:
-    """The address of a file under `static`, which changes with it."""
-    digest = hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:16]
-    return f"{ROOT}/static/{name}?v={digest}"
-
-
-@cache
-def _environment() -> Environment:
-    found = Environment(
-        loader=FileSystemLoader(FOLDER / "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=lambda value: visible(value) if type(value) is str else value,
-    )
-    made: tuple[Callable[..., Any], ...] = (
-        as_json,
-        as_time,
-        as_typed,
-        duration,
-        in_words,
-        mark,
-        ordinal_time,
-        tint,
-    )
-    found.filters.update({each.__name__: each for each in made}, segment=lambda text: quote(text, safe=""))
-    found.globals.update(static=static_url)
-    return found
+def items_of(client: ProfilesClient, *path: str, **params: Any) -> list[dict[str, Any]]:
+    """A list of the profile service; empty where it lacks the part. Raises ProfileServiceError."""
+    try:
+        return list(client.call("GET", *path, params=params)["items"])
+    except ProfileServiceError as error:
+        if error.status != UNCONFIGURED:
+            raise
+        return []
 
 
 def sessions_of(request: Request) -> Sessions:
@@ -207,30 +171,29 @@ def find_session(request: Request, is_use: bool = False) -> Session | None:
     return sessions_of(request).find(session_id, is_use) if session_id else None
 
 
-def _signed_in(request: Request) -> Session:
-    session = find_session(request, is_use=True)
+def _opened(request: Request, is_use: bool) -> OwnPage:
+    session = find_session(request, is_use)
     if session is None:
         raise NotSignedInError
-    return session
+    return OwnPage(request, session)
 
 
-def _still_signed_in(request: Request) -> Session:
-    session = find_session(request)
-    if session is None:
-        raise NotSignedInError
-    return session
+def _signed_in(request: Request) -> OwnPage:
+    return _opened(request, is_use=True)
 
 
-SignedIn = Annotated[Session, Depends(_signed_in)]
-Watching = Annotated[Session, Depends(_still_signed_in)]
+def _watching(request: Request) -> OwnPage:
+    return _opened(request, is_use=False)
+
+
+def _following(request: Request) -> OwnPage:
+    return _opened(request, is_use="hx-request" not in request.headers)
+
+
+SignedIn = Annotated[OwnPage, Depends(_signed_in)]
+Watching = Annotated[OwnPage, Depends(_watching)]
 """Of a call that a page makes by itself: it does not keep the session."""
-
-
-def _following(request: Request) -> Session:
-    return (_still_signed_in if "hx-request" in request.headers else _signed_in)(request)
-
-
-Polled = Annotated[Session, Depends(_following)]
+Polled = Annotated[OwnPage, Depends(_following)]
 """Of a page that asks for itself again and again: only where a person opens it, it keeps the session."""
 
 
@@ -257,9 +220,9 @@ async def posted(request: Request) -> dict[str, str]:
 Fields = Annotated[dict[str, str], Depends(posted)]
 
 
-def _own_fields(request: Request, session: SignedIn, fields: Fields) -> dict[str, str]:
-    given = request.headers.get("x-csrf-token") or fields.get("csrf", "")
-    if not hmac.compare_digest(given.encode(), session.csrf.encode()):
+def _own_fields(page: SignedIn, fields: Fields) -> dict[str, str]:
+    given = page.request.headers.get("x-csrf-token") or fields.get("csrf", "")
+    if not hmac.compare_digest(given.encode(), page.session.csrf.encode()):
         raise StaleFormError
     return fields
 
@@ -268,25 +231,14 @@ OwnFields = Annotated[dict[str, str], Depends(_own_fields)]
 """The fields of a form that this session was given."""
 
 
-def require(session: Session, method: str, path: str) -> None:
-    """The rights of a page are those of the call behind it. Raises ForbiddenError."""
-    require_right(session.caller, method, path)
+FIRST = PageRequest(None, 50)
 
 
-def may(session: Session, method: str, path: str) -> bool:
-    """Whether `require` lets pass."""
-    return is_allowed(session.caller.role, method, path)
+async def _paging(cursor: Cursor = None, limit: Annotated[int, Query(ge=1, le=200)] = 50) -> PageRequest:
+    return PageRequest(cursor, limit)
 
 
-def pages_of(session: Session) -> list[NavigationItem]:
-    """The pages that a person may use, in their order."""
-    return [each for _, items in NAVIGATION for each in items if _is_usable(each, session)]
-
-
-def _is_usable(item: NavigationItem, session: Session) -> bool:
-    method, _, path = item.api.rpartition(" ")
-    is_allowed_here = not path or may(session, method or "GET", path)
-    return is_allowed_here and (item.scope is None or item.scope in session.caller.caller("", None).scopes)
+Paging = Annotated[PageRequest, Depends(_paging)]
 
 
 def local_path(url: str | None) -> str:
@@ -305,53 +257,32 @@ def see_other(url: str, **parameters: str) -> RedirectResponse:
     return RedirectResponse(f"{url}?{urlencode(parameters)}" if parameters else url, 303)
 
 
-def render(
-    request: Request, template: str, session: Session | None, status: int = 200, **context: Any
-) -> Response:
-    """A page. Everything in the context is text; the templates escape it."""
-    theme = request.cookies.get("idgraph-theme", "auto")
-    navigation: list[tuple[str, Sequence[NavigationItem]]] = []
-    if session is not None:
-        for group, items in NAVIGATION:
-            shown = [each for each in items if _is_usable(each, session)]
-            navigation += [(group, shown)] if shown else []
-    query = {name: request.query_params.getlist(name) for name in request.query_params}
-    made = (
-        _environment()
-        .get_template(template)
-        .render(
-            **{"title": "", "curl": None, "is_rail": False} | context,
-            session=session,
-            navigation=navigation,
-            sandbox=request.app.state.service.settings.sandbox,
-            here=request.url.path,
-            address=request.url.path + (f"?{request.url.query}" if request.url.query else ""),
-            query=query,
-            with_query=lambda **changed: "?" + urlencode(_merged(query, changed), doseq=True),
-            theme=theme if theme in THEMES else "auto",
-        )
-    )
-    return HTMLResponse(made.encode("utf-8", "replace"), status)
+def reason_of(fields: dict[str, str], is_needed: bool = False) -> str:
+    """Why something is done, as a form has it. Raises RefusedRequestError for none where it is needed."""
+    reason = fields.get("reason", "").strip()[:1000]
+    if is_needed and not reason:
+        raise RefusedRequestError("Say why: the reason is kept with the version, for whoever asks later.")
+    return reason
 
 
-def _merged(query: Mapping[str, list[str]], changed: Mapping[str, str | None]) -> dict[str, list[str]]:
-    merged = {name: values for name, values in query.items() if name not in changed}
-    return merged | {name: [value] for name, value in changed.items() if value is not None}
+def said(error: ValidationError | IdgraphError) -> str:
+    """What was wrong with a form."""
+    if isinstance(error, PreconditionError):
+        return "Somebody changed it meanwhile: what is stored now is shown. Compare it with yours, then save again."
+    if isinstance(error, ValidationError):
+        wrong = error.errors()[0]
+        return f"{'/'.join(map(str, wrong['loc'][:1])) or 'form'}: {wrong['msg']}"
+    return str(error)
 
 
-def curl(base: str, path: str, **parameters: Any) -> str:
-    """The call behind a page, without anybody's token."""
+def status_of(error: Exception) -> int:
+    """The status of the page that says so."""
+    if isinstance(error, ProfileServiceError):
+        return error.status or 503
+    return next((STATUS[base] for base in type(error).__mro__ if base in STATUS), 422)
+
+
+def _curl(base: str, path: str, **parameters: Any) -> str:
     query = f"?{urlencode(parameters, doseq=True)}" if parameters else ""
     url = f"{base.rstrip('/')}{path}{query}".replace("'", "%27")
     return f"curl -s -H \"Authorization: Bearer $IDGRAPH_TOKEN\" '{url}'"
-
-
-def curl_post(base: str, path: str, body: dict[str, Any]) -> str:
-    """The same for a call with a body."""
-    content = shlex.quote(json.dumps({name: value for name, value in body.items() if value is not None}))
-    return f"{curl(base, path)} -H 'Content-Type: application/json' -d {content}"
-
-
-def reads_profiles_only(session: Session) -> bool:
-    """Whether the person has no page of the metadata service."""
-    return session.caller.role is Role.PROFILES

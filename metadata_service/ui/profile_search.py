@@ -11,27 +11,18 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Annotated, Any, NamedTuple
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query, Response
 
 from idgraph.client import ProfilesClient
 from idgraph.model.errors import ProfileServiceError
 from idgraph.model.identifiers import Identifier
 from idgraph.model.queries import leaves
 from idgraph.model.query_language import parse_query
-from metadata_service.api.service import MetadataService, Service
 from metadata_service.specs.catalogue import active_specs
 from metadata_service.storage.database import Database, Revision
-from metadata_service.storage.sessions import Session
-from metadata_service.ui.page import OwnFields, SignedIn, as_json, curl_post, see_other
-from metadata_service.ui.profiles import (
-    LIST,
-    address_of,
-    leaves_of,
-    look_up,
-    profiles_client,
-    profiles_source,
-    search_page,
-)
+from metadata_service.ui.frame import as_json
+from metadata_service.ui.page import Cursor, OwnFields, OwnPage, SignedIn, see_other
+from metadata_service.ui.profiles import LIST, address_of, failed_search, leaves_of, look_up, search_page
 
 router = APIRouter()
 
@@ -65,24 +56,20 @@ class Facet(NamedTuple):
 
 @router.get(LIST)
 def show(
-    request: Request,
-    session: SignedIn,
-    service: Service,
-    search: Annotated[str | None, Query(max_length=10_000)] = None,
+    page: SignedIn,
+    search: Cursor = None,
     q: Annotated[str | None, Query(max_length=1000, description="For links without values.")] = None,
     sort: Sort = "",
-    cursor: Annotated[str | None, Query(max_length=10_000)] = None,
+    cursor: Cursor = None,
 ) -> Response:
     """The search; with `search` or `q`, a page of what it finds."""
-    is_asked = search is not None or q is not None
-    if not is_asked or request.app.state.profile_source is None or session.profiles_token is None:
-        return search_page(request, session)
-    body = {"search": search} if search is not None else {"q": q}
-    return _results(request, session, service, body, sort, cursor)
+    if (search is None and q is None) or not page.can_ask:
+        return search_page(page)
+    return _results(page, {"search": search} if search is not None else {"q": q}, sort, cursor)
 
 
 @router.post(LIST)
-def find(request: Request, session: SignedIn, service: Service, fields: OwnFields) -> Response:
+def find(page: SignedIn, fields: OwnFields) -> Response:
     """What was typed: an identifier leads to its person, everything else to what the search finds."""
     typed, added = fields.get("q", "").strip(), fields.get("add", "")
     sort = {"sort": fields["sort"]} if fields.get("sort") else {}
@@ -90,74 +77,52 @@ def find(request: Request, session: SignedIn, service: Service, fields: OwnField
         return see_other(LIST, q="", **sort)
     kind, colon, value = typed.partition(":")
     if colon and value and not added and not value[0].isspace():
-        found = look_up(request, session, typed)
+        found = look_up(page, typed)
         if isinstance(found, Response):
             return found
         if found is not None:
             return see_other(f"{LIST}/{address_of(found, typed)}")
-        if kind in _identifier_types(service.database, service.database.revision()):
-            return search_page(request, session, 404, typed=typed, missing=typed)
-    query = f"({typed}) {added}" if added and _is_joined(typed) else f"{typed} {added}".strip()
+        if kind in _identifier_types(page.database, page.database.revision()):
+            return search_page(page, 404, typed=typed, missing=typed)
+    query = f"({typed}) {added}" if added and "OR" in typed.split() else f"{typed} {added}".strip()
     try:
-        with profiles_client(request, session, SEARCH_SECONDS) as client:
-            found = client.call("POST", "search", body={"q": query, "limit": 1, "fields": []})
+        body = {"q": query, "limit": 1, "fields": []}
+        found = page.ask("POST", "search", body=body, seconds=SEARCH_SECONDS)
     except ProfileServiceError as error:
-        return _failed(request, session, query, error)
+        return failed_search(page, query, error)
     return see_other(LIST, search=found["search"], **sort)
 
 
-def _is_joined(typed: str) -> bool:
-    return "OR" in typed.split()
-
-
-def _failed(request: Request, session: Session, typed: str, error: ProfileServiceError) -> Response:
-    """The search with what was typed and what is wrong: with it, or with the service."""
-    if error.status in (401, 403):
-        return search_page(request, session, 403, typed=typed, is_refused=True)
-    said = str(error).partition(": ")[2] or str(error)
-    if error.status in (400, 422):
-        return search_page(request, session, 422, typed=typed, problem=said)
-    return search_page(request, session, 503, typed=typed, away=str(error))
-
-
-def _results(
-    request: Request,
-    session: Session,
-    service: MetadataService,
-    body: dict[str, Any],
-    sort: str,
-    cursor: str | None,
-) -> Response:
+def _results(page: OwnPage, body: dict[str, Any], sort: str, cursor: str | None) -> Response:
     typed = str(body.get("q") or "")
     asked: dict[str, Any] = body | {"sort": sort or None, "limit": PAGE, "cursor": cursor}
     try:
-        with profiles_client(request, session, SEARCH_SECONDS) as client:
-            page = client.call("POST", "search", body=asked)
-            typed = page["q"] or ""
+        with page.profiles(SEARCH_SECONDS) as client:
+            found = client.call("POST", "search", body=asked)
+            typed = found["q"] or ""
             count = client.count(typed)
-            named = [] if cursor else named_profiles(client, typed, service)
-            facets = _facets(client, typed, page["items"])
+            named = [] if cursor else named_profiles(client, typed, page.database)
+            facets = _facets(client, typed, found["items"])
     except ProfileServiceError as error:
-        return _failed(request, session, typed, error)
+        return failed_search(page, typed, error)
     asked_for = leaves(parse_query([f"({typed})"] if typed else [], lambda _: None))
     columns = [*(each.path for each in asked_for if each.path), *(each.path for each in facets)]
-    columns = [*([sort.removeprefix("-")] if sort else []), *columns, *_frequent([*named, *page["items"]])]
+    columns = [*([sort.removeprefix("-")] if sort else []), *columns, *_frequent([*named, *found["items"]])]
     known = {each["id"] for each in named}
     hits = [_hit(each, is_named=True) for each in named]
-    hits += [_hit(each) for each in page["items"] if each["id"] not in known]
+    hits += [_hit(each) for each in found["items"] if each["id"] not in known]
     return search_page(
-        request,
-        session,
+        page,
         typed=typed,
-        page={"items": hits, "next": page["next"]},
+        page={"items": hits, "next": found["next"]},
         count=count,
         facets=facets,
         sort=sort,
         named_count=len(named),
         columns=list(dict.fromkeys(columns))[:MOST_COLUMNS],
-        warnings=page["warnings"],
-        corrected=page["corrected"],
-        curl=curl_post(profiles_source(request).url, "/v1/search", {"q": typed, "limit": PAGE}),
+        warnings=found["warnings"],
+        corrected=found["corrected"],
+        curl=page.curl_post("/v1/search", {"q": typed, "limit": PAGE}),
     )
 
 
@@ -170,12 +135,12 @@ def _identifier_types(database: Database, _revision: Revision) -> tuple[str, ...
     return tuple(kind for kind, _ in often.most_common(MOST_TYPES))
 
 
-def named_profiles(client: ProfilesClient, typed: str, service: MetadataService) -> list[dict[str, Any]]:
+def named_profiles(client: ProfilesClient, typed: str, database: Database) -> list[dict[str, Any]]:
     """The profiles of an identifier; of a word alone those of which it is an identifier of any known type."""
     if not typed or any(each.isspace() or each in '=<>"()*' for each in typed):
         return []
     kind, colon, value = typed.partition(":")
-    types = _identifier_types(service.database, service.database.revision()) if not colon else ()
+    types = _identifier_types(database, database.revision()) if not colon else ()
     names = [typed] if kind and value else [str(Identifier(each, typed)) for each in types]
     found = list(client.lookups(names)) if names else []
     return list({each["id"]: dict(each) for each in found if each is not None}.values())

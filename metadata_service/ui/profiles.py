@@ -5,26 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from itertools import pairwise
-from pathlib import Path as FilePath
 from typing import Annotated, Any, Literal, NamedTuple
 from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Path, Request, Response
 
-from idgraph.client import AsyncProfilesClient, ProfilesClient
 from idgraph.model import paths
-from idgraph.model.callers import Caller, Scope
+from idgraph.model.callers import Scope
 from idgraph.model.errors import ProfileServiceError
 from idgraph.model.identifiers import HASHED_PREFIX
 from idgraph.web.path_values import path_value
-from metadata_service.storage.sessions import Session
 from metadata_service.ui.link_picture import link_picture
-from metadata_service.ui.page import SignedIn, curl, render
+from metadata_service.ui.page import OwnPage, SignedIn, items_of
 
 router = APIRouter()
 
 LIST = "/ui/profiles"
-SECONDS = 5.0
 NOTHING_EXPLAINED: dict[str, list[Any]] = {
     name: [] for name in ("accepted", "refused", "identifiers", "values", "decisions")
 }
@@ -41,26 +37,6 @@ async def _named(request: Request, identifier: Annotated[str, Path()]) -> str:  
 
 Named = Annotated[str, Depends(_named)]
 """The identifier in the path."""
-
-
-class ProfileSource(NamedTuple):
-    """Where the profile service is."""
-
-    url: str
-    ca_file: FilePath | None = None
-    allow_plain_http: bool = False
-
-    def client(self, token: str, seconds: float = SECONDS) -> ProfilesClient:
-        """Asks with somebody's own token."""
-        return ProfilesClient(
-            self.url, token, seconds, ca_file=self.ca_file, allow_plain_http=self.allow_plain_http
-        )
-
-    def async_client(self, token: str) -> AsyncProfilesClient:
-        """The same for asyncio."""
-        return AsyncProfilesClient(
-            self.url, token, SECONDS, ca_file=self.ca_file, allow_plain_http=self.allow_plain_http
-        )
 
 
 class HistoryEntry(NamedTuple):
@@ -86,19 +62,15 @@ class ShownValue(NamedTuple):
     """Values of the person's other fragments, each with where it came from."""
 
 
-def search_page(request: Request, session: Session, status: int = 200, **context: Any) -> Response:
+def search_page(page: OwnPage, /, status: int = 200, **context: Any) -> Response:
     """The search, with what was typed, what is wrong, or a page of what was found."""
-    shown = {"typed": "", "missing": None, "problem": None, "is_refused": False, "away": "", "page": None}
-    source = request.app.state.profile_source
-    return render(
-        request,
+    return page.render(
         "profiles.html",
-        session,
         status,
         title="Profiles",
-        has_service=source is not None,
-        has_access=session.profiles_token is not None,
-        **shown | {"sort": "", "columns": [], "warnings": [], "corrected": None} | context,
+        has_service=page.request.app.state.profile_source is not None,
+        has_access=page.session.profiles_token is not None,
+        **context,
     )
 
 
@@ -114,64 +86,43 @@ def address_of(profile: dict[str, Any], typed: str = "") -> str:
 
 
 @router.get(LIST + "/{identifier}")
-def show(
-    request: Request, session: SignedIn, identifier: Named, tab: Literal["values", "json"] = "values"
-) -> Response:
+def show(page: SignedIn, identifier: Named, tab: Literal["values", "json"] = "values") -> Response:
     """One person; with `tab=json` as the profile service answers."""
-    found = look_up(request, session, identifier)
+    found = look_up(page, identifier)
     if isinstance(found, Response):
         return found
     if found is None:
-        return search_page(request, session, 404, missing=identifier)
-    rights = profiles_rights(session)
-    is_officer = Scope.PRIVACY in rights.scopes
-    with profiles_client(request, session) as client:
+        return search_page(page, 404, missing=identifier)
+    is_officer = Scope.PRIVACY in page.rights.scopes
+    with page.profiles() as client:
         explained, consents, history = (
-            _part(client, identifier, part) for part in ("explain", "consents", "history")
+            items_of(client, "profiles", identifier, part) for part in ("explain", "consents", "history")
         )
-        households = _memberships(client, identifier) if is_officer else []
+        households = items_of(client, "profiles", identifier, "households") if is_officer else []
         answer = client.call("GET", "profiles", identifier) if tab == "json" else None
     links = explained[0] if explained else NOTHING_EXPLAINED
     own = links["identifiers"]
-    root = identifier if identifier in own else own[0] if own else ""
     kind, _, value = (identifier if _is_shown(found, identifier) else found["id"]).partition(":")
-    sources = sorted({origin["source"] for origin in found["provenance"].values()})
     params = {} if answer else {"provenance": "true"}
-    return render(
-        request,
+    return page.render(
         "profile.html",
-        session,
         title=kind if value.startswith(HASHED_PREFIX) else f"{kind}:{value}",
         type=kind,
         value=value,
         profile=found,
         groups=_groups(found, {each["path"]: each["lost"] for each in links["values"]}),
-        sources=sources,
+        sources=sorted({origin["source"] for origin in found["provenance"].values()}),
         asked=identifier,
         links=links,
-        picture=link_picture(root, own, links["accepted"], links["refused"]) if own else None,
+        picture=link_picture(identifier, own, links["accepted"], links["refused"]) if own else None,
         consents=consents,
         households=households,
         history=_history(history, links["decisions"]),
         answer=json.dumps(answer, indent=2, ensure_ascii=False) if answer else "",
-        may_reveal=rights.may_reveal,
+        may_reveal=page.rights.may_reveal,
         may_erase=is_officer,
-        curl=curl(profiles_source(request).url, f"/v1/profiles/{quote(identifier, safe=':')}", **params),
+        curl=page.curl_profiles(f"/v1/profiles/{quote(identifier, safe=':')}", **params),
     )
-
-
-def _part(client: ProfilesClient, identifier: str, part: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = client.call("GET", "profiles", identifier, part)["items"]
-    return found
-
-
-def _memberships(client: ProfilesClient, identifier: str) -> list[dict[str, Any]]:
-    try:
-        return _part(client, identifier, "households")
-    except ProfileServiceError as error:
-        if error.status != 422:
-            raise
-        return []  # The profile service keeps none.
 
 
 def _history(parts: list[dict[str, Any]], decisions: list[dict[str, Any]]) -> list[HistoryEntry]:
@@ -199,42 +150,24 @@ def _is_shown(profile: dict[str, Any], name: str) -> bool:
     return any(f"{each['type']}:{each['value']}" == name for each in profile["identifiers"])
 
 
-def profiles_rights(session: Session) -> Caller:
-    """What the profile service lets the person do."""
-    return session.caller.caller("", None)
-
-
-def profiles_source(request: Request) -> ProfileSource:
-    """Where the profile service is. Raises ProfileServiceError where there is none."""
-    source: ProfileSource | None = request.app.state.profile_source
-    if source is None:
-        raise ProfileServiceError("no profile service is configured ([profiles] url)", 503)
-    return source
-
-
-def profiles_client(request: Request, session: Session, seconds: float = SECONDS) -> ProfilesClient:
-    """Asks with the person's own token. Raises ProfileServiceError where there is no service, or no token."""
-    source = profiles_source(request)
-    if session.profiles_token is None:
-        raise ProfileServiceError("your session has no token of the role profiles", 403)
-    return source.client(session.profiles_token, seconds)
-
-
-def look_up(request: Request, session: Session, identifier: str) -> dict[str, Any] | Response | None:
+def look_up(page: OwnPage, identifier: str) -> dict[str, Any] | Response | None:
     """The profile of an identifier. None where the profile service shows this person nobody; a page where it cannot be asked."""
-    if request.app.state.profile_source is None:
-        return search_page(request, session, 503)
-    if session.profiles_token is None:
-        return search_page(request, session, 403)
+    if not page.can_ask:
+        return search_page(page, 403 if page.request.app.state.profile_source else 503)
     try:
-        with profiles_client(request, session) as client:
+        with page.profiles() as client:
             return client.lookup(identifier, provenance=True)
     except ProfileServiceError as error:
-        if error.status == 400:
-            return search_page(request, session, 422, problem="An identifier is written type:value.")
-        if error.status in (401, 403):
-            return search_page(request, session, 403, is_refused=True)
-        raise
+        return failed_search(page, "", error)
+
+
+def failed_search(page: OwnPage, typed: str, error: ProfileServiceError) -> Response:
+    """The search with what was typed and what is wrong: with it, or with the service."""
+    if error.status in (401, 403):
+        return search_page(page, 403, typed=typed, is_refused=True)
+    if error.status in (400, 422):
+        return search_page(page, 422, typed=typed, problem=str(error).partition(": ")[2] or str(error))
+    return search_page(page, 503, typed=typed, away=str(error))
 
 
 def _groups(

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, NamedTuple
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query, Response
 
 from idgraph.client import ProfilesClient
 from idgraph.model import paths
 from idgraph.model.callers import Scope
-from idgraph.model.errors import ProfileServiceError
-from idgraph.web.refusals import ForbiddenError
-from metadata_service.storage.sessions import Session
+from idgraph.web.refusals import ForbiddenError, RefusedRequestError
 from metadata_service.ui.deciding import ALWAYS, NEVER, LinkPin
-from metadata_service.ui.page import OwnFields, Polled, SignedIn, curl, render, see_other
-from metadata_service.ui.profiles import leaves_of, profiles_client, profiles_rights, profiles_source
+from metadata_service.ui.page import Cursor, OwnFields, OwnPage, Polled, SignedIn, Text, see_other
+from metadata_service.ui.profiles import leaves_of
 
 router = APIRouter()
 
@@ -47,9 +45,8 @@ class Choice(NamedTuple):
 
 @router.get(LIST)
 def violations(
-    request: Request,
-    session: Polled,
-    cursor: Annotated[str | None, Query(max_length=10_000)] = None,
+    page: Polled,
+    cursor: Cursor = None,
     sel: Annotated[int, Query(ge=0)] = 0,
     looked: Annotated[int, Query(ge=0, le=2**53)] = 0,
     stop: bool = False,
@@ -58,89 +55,74 @@ def violations(
     goes on by itself until it is stopped. `looked`: so much was looked through before."""
     params = {"limit": PAGE} | ({"cursor": cursor} if cursor else {})
     claimants: list[Claimant] = []
-    with profiles_client(request, session, LONGEST_SECONDS) as client:
-        page = client.call("GET", "links", "violations", params=params)
-        items = page["items"]
+    with page.profiles(LONGEST_SECONDS) as client:
+        found = client.call("GET", "links", "violations", params=params)
+        items = found["items"]
         shown = min(sel, len(items) - 1)
         if items:
             claimants = _claimants(client, items[shown])
-    return render(
-        request,
+    return page.render(
         "violations.html",
-        session,
         title="Review",
-        page=page,
+        page=found,
         sel=shown,
-        looked=looked + page["looked"],
+        looked=looked + found["looked"],
         stop=stop,
         claimants=claimants,
         choices=_choices(items[shown]) if items else [],
-        curl=curl(profiles_source(request).url, "/v1/links/violations", **params),
+        curl=page.curl_profiles("/v1/links/violations", **params),
     )
 
 
 @router.get(SUGGESTIONS)
-def suggestions(
-    request: Request,
-    session: Polled,
-    job: Annotated[str, Query(max_length=100)] = "",
-    cursor: Annotated[str | None, Query(max_length=1000)] = None,
-    stop: bool = False,
-) -> Response:
+def suggestions(page: Polled, job: Text = "", cursor: Cursor = None, stop: bool = False) -> Response:
     """A page of pairs that may be one person, of a job; without one, the form that starts it."""
-    return _suggestions(request, session, job, cursor, stop=stop)
+    return _suggestions(page, job, cursor, typed={}, stop=stop)
 
 
 @router.post(SUGGESTIONS)
-def suggest(request: Request, session: SignedIn, fields: OwnFields) -> Response:
+def suggest(page: SignedIn, fields: OwnFields) -> Response:
     """Start the job."""
+    page.on_refusal(_suggestions, typed=fields)
+    lines = (line.replace(",", " ").split() for line in fields.get("blocking", "").splitlines())
+    body: dict[str, Any] = {
+        "attributes": fields.get("attributes", "").replace(",", " ").split(),
+        "blocking": [each for each in lines if each],
+    }
     try:
-        body = {
-            "attributes": fields.get("attributes", "").replace(",", " ").split(),
-            "blocking": [
-                line.replace(",", " ").split()
-                for line in fields.get("blocking", "").splitlines()
-                if line.strip()
-            ],
-            "least_weight": float(fields.get("least_weight") or 2),
-        }
-        with profiles_client(request, session, LONGEST_SECONDS) as client:
-            started = client.call("POST", "links", "suggestions", body=body)
+        body["least_weight"] = float(fields.get("least_weight") or 2)
     except ValueError:
-        return _suggestions(
-            request, session, "", None, 422, typed=fields, problem="The least weight is a number."
-        )
-    except ProfileServiceError as error:
-        if error.status not in (409, 422):
-            raise
-        return _suggestions(request, session, "", None, error.status, typed=fields, problem=f"{error}.")
+        raise RefusedRequestError("the least weight is a number") from None
+    started = page.ask("POST", "links", "suggestions", body=body, seconds=LONGEST_SECONDS)
     return see_other(SUGGESTIONS, job=str(started["id"]))
 
 
 def _suggestions(
-    request: Request, session: Session, job: str, cursor: str | None, status: int = 200, **context: Any
+    page: OwnPage,
+    job: str = "",
+    cursor: str | None = None,
+    status: int = 200,
+    problem: str = "",
+    **context: Any,
 ) -> Response:
-    if Scope.LINKS not in profiles_rights(session).scopes:
+    if Scope.LINKS not in page.rights.scopes:
         raise ForbiddenError("reviewing suggestions needs the scope links")
     found: dict[str, Any] | None = None
-    shown = {"typed": {}, "problem": "", "stop": False} | context
     if job:
-        with profiles_client(request, session, LONGEST_SECONDS) as client:
-            found = client.call(
-                "GET", "links", "suggestions", job, params={"cursor": cursor} if cursor else {}
-            )
+        with page.profiles(LONGEST_SECONDS) as client:
+            params = {"cursor": cursor} if cursor else {}
+            found = client.call("GET", "links", "suggestions", job, params=params)
             if found["state"] == "failed":
-                shown["problem"] = client.call("GET", "jobs", job).get("error") or "its process ended"
-    return render(
-        request,
+                problem = client.call("GET", "jobs", job).get("error") or "its process ended"
+    return page.render(
         "suggestions.html",
-        session,
         status,
         title="Suggestions",
         page=found,
+        problem=problem,
         choices=_pair_choices,
-        curl=curl(profiles_source(request).url, f"/v1/links/suggestions/{job or 'JOB'}"),
-        **shown,
+        curl=page.curl_profiles(f"/v1/links/suggestions/{job or 'JOB'}"),
+        **context,
     )
 
 

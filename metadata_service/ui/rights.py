@@ -3,123 +3,108 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Response
 
 from idgraph.client import ProfilesClient
 from idgraph.model import paths
-from idgraph.model.errors import ProfileServiceError
 from idgraph.web.path_values import path_value
-from idgraph.web.refusals import UnknownSubjectError
-from metadata_service.storage.sessions import Session
-from metadata_service.ui.page import OwnFields, Polled, SignedIn, curl, curl_post, render, see_other
-from metadata_service.ui.profiles import LIST, Named, profiles_client, profiles_source
+from idgraph.web.refusals import RefusedRequestError, UnknownSubjectError
+from metadata_service.ui.page import START_SECONDS, OwnFields, OwnPage, Polled, SignedIn, Text, see_other
+from metadata_service.ui.profiles import LIST, Named
 
 router = APIRouter()
 
 PURPOSES = ("Support", "Request of the person", "Fraud investigation", "Data quality", "Legal obligation")
 """What a protected value may be revealed for; the case is written beside it, and both are recorded."""
 REVEALED_SECONDS = 60
-START_SECONDS = 60.0
-"""Stores are opened, and dead letters are looked through."""
 PERSON = LIST + "/{identifier}"
 ACCESS, ERASE = "access-requests", "erasures"
 
 
 @router.get(PERSON + "/reveal")
-def ask_reveal(
-    request: Request,
-    session: SignedIn,
-    named: Named,
-    path: Annotated[str, Query(max_length=1024)],
-) -> Response:
+def ask_reveal(page: SignedIn, named: Named, path: Text) -> Response:
     """The form: what for, and which case."""
-    return _reveal(request, session, named, path)
+    return _reveal(page, named, path)
 
 
 @router.post(PERSON + "/reveal")
-def reveal(request: Request, session: SignedIn, named: Named, fields: OwnFields) -> Response:
+def reveal(page: SignedIn, named: Named, fields: OwnFields) -> Response:
     """One value, for a minute."""
     path, purpose, case = (fields.get(name, "").strip() for name in ("path", "purpose", "case"))
     if purpose not in PURPOSES or not case:
         problem = "Choose a purpose, and name the case: both are recorded."
-        return _reveal(request, session, named, path, 422, problem=problem, purpose=purpose, case=case)
-    with profiles_client(request, session) as client:
+        return _reveal(page, named, path, 422, problem=problem, purpose=purpose, case=case)
+    with page.profiles() as client:
         found = client.lookup(named, fields=[path], purpose=f"{purpose}: {case[:120]}")
     value: Any = found["attributes"] if found else {}
     for key in paths.split(path):
         value = value.get(key) if isinstance(value, dict) else None
     if value is None:
         raise UnknownSubjectError("there is no such value of this person")
-    response = _reveal(request, session, named, path, value=value, is_shown=True)
-    response.headers["Refresh"] = f"{REVEALED_SECONDS}; url={request.url.path.removesuffix('/reveal')}"
+    response = _reveal(page, named, path, value=value, is_shown=True)
+    response.headers["Refresh"] = f"{REVEALED_SECONDS}; url={page.request.url.path.removesuffix('/reveal')}"
     return response
 
 
-def _reveal(
-    request: Request, session: Session, named: str, path: str, status: int = 200, **context: Any
-) -> Response:
-    shown = {"problem": "", "purpose": "", "case": "", "value": None, "is_shown": False} | context
-    return render(
-        request,
+def _reveal(page: OwnPage, named: str, path: str, status: int = 200, **context: Any) -> Response:
+    return page.render(
         "reveal.html",
-        session,
         status,
         title="Reveal a value",
         asked=named,
         path=path,
         purposes=PURPOSES,
         seconds=REVEALED_SECONDS,
-        **shown,
+        **context,
     )
 
 
 @router.get(PERSON + "/rights")
-def show(request: Request, session: SignedIn, named: Named, recorded: str = "") -> Response:
+def show(page: SignedIn, named: Named, recorded: Text = "") -> Response:
     """What may be done for the person, and what an erasure would remove."""
-    return _page(request, session, named, recorded=recorded)
+    return _page(page, named, recorded=recorded, typed={})
 
 
-def _page(request: Request, session: Session, named: str, status: int = 200, **context: Any) -> Response:
-    with profiles_client(request, session, START_SECONDS) as client:
+def _page(
+    page: OwnPage, named: str, form: str = "", status: int = 200, problem: str = "", **context: Any
+) -> Response:
+    """`problem` is what was wrong with a `form`."""
+    with page.profiles(START_SECONDS) as client:
         # Asked first: it says whether the caller may do this.
         counts = client.call("POST", "erasures", "preview", body={"identifiers": [named]})
         consents = client.call("GET", "profiles", named, "consents")["items"]
         households = client.call("GET", "profiles", named, "households")["items"]
-    shown = {"problem": {}, "typed": {}, "recorded": ""} | context
-    return render(
-        request,
+    return page.render(
         "rights.html",
-        session,
         status,
         title="Rights of the person",
         asked=named,
         erasure=counts,
         consents=consents,
         households=households,
-        curl=curl_post(profiles_source(request).url, "/v1/erasures/preview", {"identifiers": ["user_id:1"]}),
-        **shown,
+        problem={form: problem} if problem else {},
+        curl=page.curl_post("/v1/erasures/preview", {"identifiers": ["user_id:1"]}),
+        **context,
     )
 
 
 @router.post(PERSON + "/access-requests")
-def request_access(request: Request, session: SignedIn, named: Named, fields: OwnFields) -> Response:
+def request_access(page: SignedIn, named: Named, fields: OwnFields) -> Response:
     """Start the job."""
-    body = {"identifier": named, "reason": fields.get("reason", "").strip()}
-    return _started(request, session, named, ACCESS, body, fields)
+    return _started(page, named, ACCESS, {"identifier": named}, fields)
 
 
 @router.post(PERSON + "/erasures")
-def erase(request: Request, session: SignedIn, named: Named, fields: OwnFields) -> Response:
+def erase(page: SignedIn, named: Named, fields: OwnFields) -> Response:
     """Start the job, once an identifier of the person was typed."""
     typed = fields.get("typed", "").strip()
-    with profiles_client(request, session) as client:
+    with page.profiles() as client:
         if typed != named and not _is_same(client, named, typed):
-            problem = {"typed": "This is no identifier of the person. Write one as type:value."}
-            return _page(request, session, named, 422, problem=problem, typed=fields)
-    body = {"identifiers": [named], "reason": fields.get("reason", "").strip()}
-    return _started(request, session, named, ERASE, body, fields)
+            page.on_refusal(_page, named, "typed", typed=fields)
+            raise RefusedRequestError("This is no identifier of the person. Write one as type:value.")
+    return _started(page, named, ERASE, {"identifiers": [named]}, fields)
 
 
 def _is_same(client: ProfilesClient, named: str, typed: str) -> bool:
@@ -129,59 +114,44 @@ def _is_same(client: ProfilesClient, named: str, typed: str) -> bool:
     return one is not None and other is not None and one["id"] == other["id"]
 
 
-def _started(
-    request: Request, session: Session, named: str, kind: str, body: dict[str, Any], fields: dict[str, str]
-) -> Response:
-    try:
-        with profiles_client(request, session, START_SECONDS) as client:
-            job = client.call("POST", kind, body=body)
-    except ProfileServiceError as error:
-        if error.status not in (409, 422):
-            raise
-        return _page(request, session, named, error.status, problem={kind: f"{error}."}, typed=fields)
+def _started(page: OwnPage, named: str, kind: str, body: dict[str, Any], fields: dict[str, str]) -> Response:
+    page.on_refusal(_page, named, kind, typed=fields)
+    body |= {"reason": fields.get("reason", "").strip()}
+    job = page.ask("POST", kind, body=body, seconds=START_SECONDS)
     return see_other(f"/ui/{kind}/{job['id']}")
 
 
 @router.post(PERSON + "/consents")
-def set_consent(request: Request, session: SignedIn, named: Named, fields: OwnFields) -> Response:
+def set_consent(page: SignedIn, named: Named, fields: OwnFields) -> Response:
     """Record what the person decided."""
+    page.on_refusal(_page, named, "consents", typed=fields)
     purpose = fields.get("purpose", "").strip()
     body = {"status": fields.get("status", ""), "source": fields.get("source", "").strip()}
-    try:
-        with profiles_client(request, session) as client:
-            client.call("PUT", "profiles", named, "consents", purpose, body=body)
-    except ProfileServiceError as error:
-        if error.status not in (404, 422):
-            raise
-        return _page(request, session, named, 422, problem={"consents": f"{error}."}, typed=fields)
-    return see_other(request.url.path.removesuffix("/consents") + "/rights", recorded=purpose)
+    page.ask("PUT", "profiles", named, "consents", purpose, body=body)
+    return see_other(page.request.url.path.removesuffix("/consents") + "/rights", recorded=purpose)
 
 
 @router.get("/ui/access-requests/{job}")
 @router.get("/ui/erasures/{job}")
-def show_job(request: Request, session: Polled, job: str) -> Response:
+def show_job(page: Polled, job: str) -> Response:
     """How far an access request or an erasure is, and what it gave."""
-    kind = path_value(request, 2)
-    with profiles_client(request, session) as client:
-        found = client.call("GET", kind, job)
-    return render(
-        request,
+    kind = path_value(page.request, 2)
+    return page.render(
         "person_job.html",
-        session,
         title="Access request" if kind == ACCESS else "Erasure",
         kind=kind,
-        job=found,
-        curl=curl(profiles_source(request).url, f"/v1/{kind}/{job}"),
+        job=page.ask("GET", kind, job),
+        curl=page.curl_profiles(f"/v1/{kind}/{job}"),
     )
 
 
 @router.get("/ui/access-requests/{job}/download")
 @router.get("/ui/erasures/{job}/download")
-def download(request: Request, session: SignedIn, job: str) -> Response:
+def download(page: SignedIn, job: str) -> Response:
     """The document of an access request, or the receipt of an erasure."""
-    kind = path_value(request, 2)
-    with profiles_client(request, session) as client:
-        found = client.call("GET", kind, job, "download") if kind == ACCESS else client.call("GET", kind, job)
-    content = json.dumps(found if kind == ACCESS else found["receipt"], ensure_ascii=False, indent=1)
+    kind = path_value(page.request, 2)
+    is_access = kind == ACCESS
+    found = page.ask("GET", kind, job, "download") if is_access else page.ask("GET", kind, job)["receipt"]
+    content = json.dumps(found, ensure_ascii=False, indent=1)
     headers = {"Content-Disposition": f'attachment; filename="{kind}.json"'}
     return Response(content.encode("utf-8", "replace"), headers=headers, media_type="application/json")

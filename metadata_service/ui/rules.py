@@ -4,97 +4,87 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query, Response
 from pydantic import ValidationError
 
 from idgraph.model.errors import ProfileServiceError
 from idgraph.model.identity_rules import DEFAULT_RULES, IdentityRules
 from idgraph.web.conditional import etag_of, precondition
 from idgraph.web.cursors import PageRequest
-from idgraph.web.refusals import PreconditionError
+from idgraph.web.refusals import RefusedRequestError
 from metadata_service import identity_rules as catalogue
 from metadata_service.api.routes import identity_rules as api
-from metadata_service.api.service import MetadataService, Service
 from metadata_service.documents.problems import DocumentError, JsonFile, model_problems
 from metadata_service.documents.writing import difference, spec_text
-from metadata_service.storage.sessions import Session
-from metadata_service.ui.page import OwnFields, Polled, SignedIn, curl, may, render, require, see_other
-from metadata_service.ui.profiles import profiles_client
+from metadata_service.ui.page import (
+    START_SECONDS,
+    OwnFields,
+    OwnPage,
+    Polled,
+    SignedIn,
+    reason_of,
+    see_other,
+)
 
 router = APIRouter()
 
 PAGE = "/ui/rules"
 API = "/v1/identity-rules"
 SHOWN = 50
-START_SECONDS = 60.0
 SAMPLE = 10_000
-Version = Annotated[int | None, Query(ge=0, lt=2**31)]
 
 
 @router.get(PAGE)
 def show(
-    request: Request,
-    session: SignedIn,
-    service: Service,
+    page: SignedIn,
     begin: Annotated[int | None, Query(alias="from", ge=0, lt=2**31)] = None,
     published: bool = False,
 ) -> Response:
     """The rules in force, or a draft that begins with an older version; 0 are the defaults."""
-    require(session, "GET", API)
-    with service.database.read() as reading:
+    page.require("GET", API)
+    with page.database.read() as reading:
         if begin is None:
             rules = catalogue.newest_rules(reading).document
         else:
             rules = catalogue.rules_version(reading, begin).document if begin else DEFAULT_RULES
     reason = "" if begin is None else f"back to version {begin}" if begin else "back to the defaults"
-    return _page(request, session, service, spec_text(rules), reason=reason, published=published)
+    return _page(page, spec_text(rules), reason=reason, published=published)
 
 
 @router.post(PAGE)
-def act(request: Request, session: SignedIn, service: Service, fields: OwnFields) -> Response:
+def act(page: SignedIn, fields: OwnFields) -> Response:
     """Check a draft, run its preview or look at it again, or publish, by `act`."""
-    require(session, "POST", f"{API}/check")
-    text, job = fields.get("text", ""), fields.get("job", "")
+    page.require("POST", f"{API}/check")
+    text, job, deed = fields.get("text", ""), fields.get("job", ""), fields.get("act")
     kept: dict[str, Any] = {name: fields.get(name, "") for name in ("reason", "etag", "previewed")}
     try:
         rules = read_rules(text)
     except DocumentError as error:
-        return _page(request, session, service, text, 422, problems=error.problems, **kept)
+        return _page(page, text, 422, problems=error.problems, **kept)
     draft = etag_of(spec_text(rules))
-    if fields.get("act") in ("run", "look"):
-        found = _preview(request, session, rules if fields["act"] == "run" else None, job, fields)
-        kept["previewed"] = draft if fields["act"] == "run" else kept["previewed"]
-        return _page(request, session, service, text, found=found, **kept)
-    if fields.get("act") != "publish":
-        return _page(request, session, service, text, is_checked=True, **kept)
-    require(session, "PUT", API)
-    found = _preview(request, session, None, job, fields) if job else {}
-    kept["found"] = found
+    if deed == "run":
+        return _page(page, text, found=_started(page, rules, fields), **kept | {"previewed": draft})
+    found = kept["found"] = _found(page, job) if job else {}
+    if deed != "publish":
+        return _page(page, text, is_checked=deed == "check", **kept)
+    page.require("PUT", API)
+    page.on_refusal(_page, text, **kept)
+    reason = reason_of(fields, is_needed=True)
     is_seen = kept["previewed"] == draft and found.get("state") == "done"
-    if not kept["reason"].strip():
-        return _page(request, session, service, text, 422, refusal="Say why: the reason is kept.", **kept)
     if not is_seen and not fields.get("agreed"):
-        refusal = (
+        page.on_refusal(_page, text, asks=True, **kept)
+        raise RefusedRequestError(
             "Nobody has seen what these rules do. Preview the effect first, or agree that it is not known."
         )
-        return _page(request, session, service, text, 422, refusal=refusal, asks=True, **kept)
-    try:
-        api.put(
-            rules, service, session.caller.name, precondition(kept["etag"]), kept["reason"].strip()[:1000]
-        )
-    except PreconditionError:
-        refusal = "Somebody published meanwhile. Nothing of yours is lost: the difference below is to their version."
-        return _page(request, session, service, text, 412, refusal=refusal, **(kept | {"etag": ""}))
+    api.put(rules, page.service, page.caller.name, precondition(kept["etag"]), reason)
     return see_other(PAGE, published="true")
 
 
 @router.get(PAGE + "/previews/{job}")
-def progress(request: Request, session: Polled, job: str) -> Response:
+def progress(page: Polled, job: str) -> Response:
     """How far a preview is; asked while it runs."""
-    require(session, "POST", f"{API}/check")
-    return render(
-        request, "rules_found.html", session, found=_NOTHING | _preview(request, session, None, job, {})
-    )
+    page.require("POST", f"{API}/check")
+    return page.render("rules_found.html", found=_found(page, job))
 
 
 def read_rules(text: str) -> IdentityRules:
@@ -112,44 +102,42 @@ def read_rules(text: str) -> IdentityRules:
 _NOTHING = dict.fromkeys(("id", "state", "done", "total", "result", "problem"))
 
 
-def _preview(
-    request: Request, session: Session, rules: IdentityRules | None, job: str, fields: dict[str, str]
-) -> dict[str, Any]:
-    """A preview that is started, or how far one is; with `problem` where there is none."""
+def _started(page: OwnPage, rules: IdentityRules, fields: dict[str, str]) -> dict[str, Any]:
+    """A preview; with `problem` where there is none."""
+    sample = SAMPLE if fields.get("sample") else None
+    body = {"rules": rules.model_dump(mode="json", exclude_unset=True), "sample": sample, "reason": "a draft"}
     try:
-        with profiles_client(request, session, START_SECONDS) as client:
-            if rules is None:
-                return dict(client.call("GET", "identity-rules", "previews", job))
-            sample = SAMPLE if fields.get("sample") else None
-            body = {"rules": rules.model_dump(mode="json", exclude_unset=True), "sample": sample}
-            return dict(client.call("POST", "identity-rules", "previews", body=body | {"reason": "a draft"}))
+        return dict(page.ask("POST", "identity-rules", "previews", body=body, seconds=START_SECONDS))
     except ProfileServiceError as error:
         return {"problem": str(error)}
 
 
-def _page(
-    request: Request, session: Session, service: MetadataService, text: str, status: int = 200, **context: Any
-) -> Response:
-    with service.database.read() as reading:
+def _found(page: OwnPage, job: str) -> dict[str, Any]:
+    """How far it is; with `problem` where there is none."""
+    try:
+        return dict(page.ask("GET", "identity-rules", "previews", job, seconds=START_SECONDS))
+    except ProfileServiceError as error:
+        return {"problem": str(error)}
+
+
+def _page(page: OwnPage, text: str, status: int = 200, etag: str = "", **context: Any) -> Response:
+    with page.database.read() as reading:
         record = catalogue.newest_rules(reading)
         versions = catalogue.rules_versions(reading, PageRequest(None, SHOWN)).items
     in_force = spec_text(record.document)
-    shown: dict[str, Any] = {"is_checked": False, "refusal": "", "asks": False, "published": False}
-    shown |= {"problems": [], "reason": "", "previewed": "", "found": {}} | context
-    return render(
-        request,
+    return page.render(
         "rules.html",
-        session,
         status,
         title="Identity Rules",
         record=record,
         rules=record.document,
         text=text,
+        etag=etag or etag_of(record.stated),
         difference=difference(in_force, text) if text != in_force else [],
         versions=versions,
         sample_size=SAMPLE,
-        may_draft=may(session, "POST", f"{API}/check"),
-        may_publish=may(session, "PUT", API),
-        curl=curl(str(request.base_url), API),
-        **shown | {"found": _NOTHING | shown["found"], "etag": shown.get("etag") or etag_of(record.stated)},
+        may_draft=page.may("POST", f"{API}/check"),
+        may_publish=page.may("PUT", API),
+        curl=page.curl(API),
+        **context,
     )

@@ -5,139 +5,107 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Query, Request, Response
-from pydantic import ValidationError
+from fastapi import APIRouter, Path, Response
 
-from idgraph.model.errors import IdgraphError, MetadataError
-from idgraph.model.sandboxes import (
-    NAME_OF_SANDBOX,
-    NewSandbox,
-    SandboxComparison,
-    SandboxItem,
-    SandboxPromotion,
-)
-from idgraph.web.problems import STATUS
+from idgraph.model.sandboxes import NAME_OF_SANDBOX, NewSandbox, SandboxItem, SandboxPromotion
+from idgraph.web.refusals import RefusedRequestError
 from metadata_service.api.routes import sandboxes as api
-from metadata_service.api.service import Service
-from metadata_service.documents.writing import Row, difference
-from metadata_service.storage.sessions import Session
-from metadata_service.ui.page import OwnFields, SignedIn, Watching, curl, may, render, require, see_other
+from metadata_service.documents.writing import difference
+from metadata_service.ui.page import OwnFields, OwnPage, SignedIn, Text, Watching, reason_of, see_other
 
 router = APIRouter()
 
 PAGE = "/ui/sandboxes"
 API = "/v1/sandboxes"
-Text = Annotated[str, Query(max_length=100)]
 Name = Annotated[str, Path(pattern=NAME_OF_SANDBOX)]
 
 
 @router.get(PAGE)
 def show(
-    request: Request,
-    session: SignedIn,
-    service: Service,
+    page: SignedIn,
     q: Text = "",
     sort: Literal["name", "-name"] = "name",
     sel: Text = "",
     done: Literal["", "made", "deleted"] = "",
 ) -> Response:
     """All, and one of them compared with production."""
-    return _page(request, session, service, q=q, sort=sort, sel=sel, done=done)
+    return _page(page, sel, q=q, sort=sort, done=done)
 
 
 @router.get(PAGE + "/{name}/activity")
-def show_activity(request: Request, session: Watching, service: Service, name: Name) -> Response:
+def show_activity(page: Watching, name: Name) -> Response:
     """What is stored and runs on both sides, which the page asks for by itself."""
-    require(session, "GET", f"{API}/{name}/activity")
-    found = api.activity(name, service)
-    return render(request, "sandbox_activity.html", session, name=name, activity=found)
+    page.require("GET", f"{API}/{name}/activity")
+    return page.render("sandbox_activity.html", name=name, activity=api.activity(name, page.service))
 
 
 @router.post(PAGE)
-def create(request: Request, session: SignedIn, service: Service, fields: OwnFields) -> Response:
+def create(page: SignedIn, fields: OwnFields) -> Response:
     """Copy what is in force."""
-    require(session, "POST", API)
+    page.require("POST", API)
     stated = {"name": fields.get("name", "").strip(), "reason": fields.get("reason", "").strip()}
-    try:
-        api.create(NewSandbox.model_validate(stated), service, session.caller.name)
-    except ValidationError:
-        refusal = "A name has lower-case letters, digits and dashes, at most 40, and a reason at most 1,000."
-        return _page(request, session, service, 422, problem=refusal, typed=stated)
-    except MetadataError as error:
-        return _page(request, session, service, _status(error), problem=str(error), typed=stated)
+    page.on_refusal(_page, typed=stated)
+    api.create(NewSandbox.model_validate(stated), page.service, page.caller.name)
     return see_other(PAGE, sel=stated["name"], done="made")
 
 
 @router.post(PAGE + "/{name}")
-def act(request: Request, session: SignedIn, service: Service, name: Name, fields: OwnFields) -> Response:
+def act(page: SignedIn, name: Name, fields: OwnFields) -> Response:
     """Promote what is chosen, or delete the sandbox by its typed name."""
-    reason = fields.get("reason", "").strip()[:1000]
-    kept: dict[str, Any] = {"sel": name, "reason": reason}
+    reason = reason_of(fields)
+    page.on_refusal(_page, name, reason=reason)
     if fields.get("act") == "delete":
-        require(session, "DELETE", f"{API}/{name}")
+        page.require("DELETE", f"{API}/{name}")
         if fields.get("typed", "").strip() != name:
-            refusal = f"Type the name {name} to delete it: nothing was deleted."
-            return _page(request, session, service, 422, problem=refusal, **kept)
-        api.delete(name, service, session.caller.name, reason)
+            raise RefusedRequestError(f"Type the name {name} to delete it: nothing was deleted.")
+        api.delete(name, page.service, page.caller.name, reason)
         return see_other(PAGE, done="deleted")
-    require(session, "POST", f"{API}/{name}/promote")
+    page.require("POST", f"{API}/{name}/promote")
     try:
-        items = [
-            SandboxItem.model_validate(json.loads(value))
-            for field, value in fields.items()
-            if field.startswith("item-")
-        ]
-        kept["chosen"] = items
-        if not (items and reason):
-            refusal = "Choose what to publish, and say why: the reason is kept with each version."
-            return _page(request, session, service, 422, problem=refusal, **kept)
-        wanted = SandboxPromotion(items=items, reason=reason)
-        promoted = api.promote(name, wanted, service, session.caller).items
+        chosen = [json.loads(value) for field, value in fields.items() if field.startswith("item-")]
+        items = [SandboxItem.model_validate(each) for each in chosen]
     except ValueError:
-        return _page(request, session, service, 422, problem="The form cannot be read; try again.", **kept)
-    except MetadataError as error:
-        return _page(request, session, service, _status(error), problem=str(error), **kept)
-    return _page(request, session, service, sel=name, promoted=promoted)
+        raise RefusedRequestError("The form cannot be read; try again.") from None
+    page.on_refusal(_page, name, reason=reason, chosen=items)
+    if not (items and reason):
+        raise RefusedRequestError(
+            "Choose what to publish, and say why: the reason is kept with each version."
+        )
+    promoted = api.promote(name, SandboxPromotion(items=items, reason=reason), page.service, page.caller)
+    return _page(page, name, promoted=promoted.items)
 
 
 def _page(
-    request: Request, session: Session, service: Service, status: int = 200, **context: Any
+    page: OwnPage,
+    sel: str = "",
+    status: int = 200,
+    q: str = "",
+    sort: Literal["name", "-name"] = "name",
+    **context: Any,
 ) -> Response:
-    require(session, "GET", API)
-    shown: dict[str, Any] = {"q": "", "sort": "name", "sel": "", "done": "", "problem": "", "reason": ""}
-    shown |= {"promoted": (), "chosen": None, "typed": {"name": "", "reason": ""}} | context
-    found = api.list_(service, shown["q"], shown["sort"]).items
-    compared = api.comparison(shown["sel"], service) if shown["sel"] else None
-    path = API if compared is None else f"{API}/{shown['sel']}/comparison"
-    return render(
-        request,
+    page.require("GET", API)
+    compared = api.comparison(sel, page.service) if sel else None
+    return page.render(
         "sandboxes.html",
-        session,
         status,
         title="Sandboxes",
-        found=found,
+        q=q,
+        sort=sort,
+        sel=sel,
+        found=api.list_(page.service, q, sort).items,
         compared=compared,
-        lines=_lines(compared),
-        has_some=service.settings.sandboxes is not None,
-        may_make=may(session, "POST", API),
-        may_promote=may(session, "POST", f"{API}/a/promote"),
-        may_delete=may(session, "DELETE", f"{API}/a"),
-        curl=curl(str(request.base_url), path),
-        **shown,
+        lines=[
+            difference(_text(each.production), _text(each.sandbox))
+            for each in (compared.items if compared else ())
+        ],
+        has_some=page.service.settings.sandboxes is not None,
+        may_make=page.may("POST", API),
+        may_promote=page.may("POST", f"{API}/a/promote"),
+        may_delete=page.may("DELETE", f"{API}/a"),
+        curl=page.curl(f"{API}/{sel}/comparison" if sel else API),
+        **context,
     )
-
-
-def _lines(compared: SandboxComparison | None) -> list[list[Row]]:
-    """What differs of each, line by line."""
-    return [
-        difference(*(_text(each) for each in (one.production, one.sandbox)))
-        for one in (compared.items if compared else ())
-    ]
 
 
 def _text(document: dict[str, Any] | None) -> str:
     return "" if document is None else json.dumps(document, indent=2, ensure_ascii=False)
-
-
-def _status(error: IdgraphError) -> int:
-    return next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), 422)

@@ -13,15 +13,14 @@ from idgraph.web.refusals import ClashError, NotReadyError, UnknownSubjectError
 from metadata_service.storage import users
 from metadata_service.storage.sessions import LONGEST
 from metadata_service.storage.users import admit
+from metadata_service.ui.frame import THEMES, render
 from metadata_service.ui.page import (
     SIGN_IN,
-    THEMES,
     Fields,
     OwnFields,
     cookie_name,
     find_session,
     local_path,
-    render,
     see_other,
     sessions_of,
 )
@@ -38,19 +37,6 @@ WRONG_SSO = (
 )
 
 
-def keep_session(request: Request, response: Response, session_id: str) -> Response:
-    """Give the browser its session."""
-    response.set_cookie(
-        cookie_name(request),
-        session_id,
-        max_age=int(LONGEST.total_seconds()),
-        secure=request.url.scheme == "https",
-        httponly=True,
-        samesite="lax",
-    )
-    return response
-
-
 @router.get(SIGN_IN)
 def show(request: Request, next: str = "", code: str = "") -> Response:  # noqa: A002 - a name in the URL
     """The form; with a code, the button that uses it up: a preview of the link must not."""
@@ -59,10 +45,9 @@ def show(request: Request, next: str = "", code: str = "") -> Response:  # noqa:
 
 def sign_in_page(request: Request, goes_on: str | None, status: int = 200, **context: Any) -> Response:
     """The form, also with what was wrong."""
-    shown = {"code": "", "problem": "", "help": "", "name": "", "by_token": False} | context
-    openid = request.app.state.openid
-    shown["sso"] = "" if openid is None else openid.config.title
-    return render(request, "sign_in.html", None, status, title="Sign in", next=local_path(goes_on), **shown)
+    openid, goes_on = request.app.state.openid, local_path(goes_on)
+    sso = "" if openid is None else openid.config.title
+    return render(request, "sign_in.html", None, status, title="Sign in", next=goes_on, sso=sso, **context)
 
 
 @router.get(SIGN_IN + "/sso")
@@ -76,9 +61,7 @@ def begin_sso(request: Request, next: str = "") -> Response:  # noqa: A002 - a n
         response = see_other(openid.authorization_url(secret, _redirect(request, openid)))
     except NotReadyError as error:
         return sign_in_page(request, next, 503, problem=f"{error}.")
-    options: dict[str, Any] = {"max_age": 600, "httponly": True, "samesite": "lax"}
-    kept = f"{secret} {quote(local_path(next), safe='')}"
-    response.set_cookie(_sso_cookie(request), kept, secure=request.url.scheme == "https", **options)
+    _keep(request, response, _sso_cookie(request), f"{secret} {quote(local_path(next), safe='')}", 600)
     return response
 
 
@@ -135,7 +118,15 @@ def sign_in(request: Request, fields: Fields) -> Response:
 def go_in(request: Request, begun: str, goes_on: str | None) -> Response:
     """To the page that was asked for, with a new session; one that there was ends."""
     sessions_of(request).end(request.cookies.get(cookie_name(request), ""))
-    return keep_session(request, see_other(local_path(goes_on)), begun)
+    response = see_other(local_path(goes_on))
+    _keep(request, response, cookie_name(request), begun, int(LONGEST.total_seconds()))
+    return response
+
+
+def _keep(request: Request, response: Response, name: str, value: str, seconds: int) -> None:
+    """Give the browser a cookie, which no script reads."""
+    is_secure = request.url.scheme == "https"
+    response.set_cookie(name, value, max_age=seconds, secure=is_secure, httponly=True, samesite="lax")
 
 
 @router.post("/ui/sign-out")
@@ -155,12 +146,5 @@ def choose_theme(request: Request, fields: Fields) -> Response:
     goes_on = local_path(fields.get("next"))
     response = see_other(goes_on if find_session(request) else SIGN_IN)
     if chosen in THEMES:
-        response.set_cookie(
-            "idgraph-theme",
-            chosen,
-            max_age=365 * 86400,
-            httponly=True,
-            samesite="lax",
-            secure=request.url.scheme == "https",
-        )
+        _keep(request, response, "idgraph-theme", chosen, 365 * 86400)
     return response

@@ -17,18 +17,18 @@ from sqlalchemy.exc import SQLAlchemyError
 from idgraph.model.attributes import AttributeDefinition, DataType
 from idgraph.model.errors import ConfigError
 from idgraph.web.cursors import PageRequest
-from metadata_service.attributes.catalogue import put_attribute
+from metadata_service.attributes.catalogue import carry_out, plan_attribute
 from metadata_service.attributes.discovery import apply_schema_changes
 from metadata_service.storage.database import Database, open_database
-from metadata_service.storage.edits import list_changes
 from metadata_service.storage.tables import Base
+from metadata_service.storage.versions import list_changes
 from tests.metadata_service.conftest import sqlite_url
 
 
 def declare(database: Database, path: str, description: str = "") -> None:
     definition = AttributeDefinition(path=path, data_type=DataType.STRING, description=description)
     with database.write("admin", "test") as edit:
-        put_attribute(edit, definition, lambda _known: None)
+        carry_out(edit, plan_attribute(edit, definition, lambda _known: None))
 
 
 def test_migrations_make_the_tables_that_the_code_expects(database: Database) -> None:
@@ -88,9 +88,7 @@ def test_sqlite_is_set_up_for_several_processes(tmp_path: Path) -> None:
         "changes",
         "attribute_versions",
         "spec_versions",
-        "identity_rules",
-        "discovery_defaults",
-        "classification_levels",
+        "document_versions",
         "policy_changes",
         "policy_decisions",
     ],
@@ -99,9 +97,7 @@ def test_history_cannot_be_rewritten(database: Database, table: str) -> None:
     declare(database, "a")
     with database.engine.begin() as connection:
         connection.execute(text("INSERT INTO spec_versions VALUES ('s', 1, 'draft', 1, '{}')"))
-        connection.execute(text("INSERT INTO identity_rules VALUES (1, 1, '{}')"))
-        connection.execute(text("INSERT INTO discovery_defaults VALUES (1, '{}')"))
-        connection.execute(text("INSERT INTO classification_levels VALUES (1, '{}')"))
+        connection.execute(text("INSERT INTO document_versions VALUES ('view', 'a', 1, 1, '{}')"))
         connection.execute(text("INSERT INTO policy_changes VALUES (1, 1, 'attribute', 'a', '', '{}', '[]')"))
         connection.execute(text("INSERT INTO policy_decisions VALUES (1, 1, 'refused')"))
     columns = {column["name"] for column in inspect(database.engine).get_columns(table)} - {"status"}
@@ -121,7 +117,7 @@ def test_a_failed_edit_leaves_nothing(database: Database) -> None:
 
     def write_and_fail() -> None:
         with database.write("admin") as edit:
-            put_attribute(edit, definition, lambda _known: None)
+            carry_out(edit, plan_attribute(edit, definition, lambda _known: None))
             raise RuntimeError
 
     with pytest.raises(RuntimeError):

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import Field
 
-from idgraph.model.classification import ClassificationLevels
 from idgraph.model.documents import StrictDocument
 from idgraph.model.records import (
     ChangeRecord,
@@ -17,33 +16,21 @@ from idgraph.model.records import (
     PurgeRecord,
     VerificationRecord,
 )
-from idgraph.model.snapshots import DiscoveryDefaults
-from idgraph.web.conditional import IfNoneMatch, Precondition, json_answer
+from idgraph.web.conditional import Check, IfNoneMatch, Precondition, json_answer
 from idgraph.web.cursors import ListPage
 from idgraph.web.refusals import RefusedRequestError
-from metadata_service.api.service import Actor, Paging, Reason, Service
+from metadata_service.api.service import Actor, MetadataService, Paging, Reason, Service
 from metadata_service.attributes import policy_changes, redaction
-from metadata_service.attributes.policy_changes import (
-    Status,
-    opened_by_defaults,
-    opened_by_levels,
-    request_change,
-)
-from metadata_service.attributes.rules import (
-    check_classification_levels,
-    classification_levels,
-    discovery_defaults,
-    plan_discovery_defaults,
-    save_classification_levels,
-    save_discovery_defaults,
-)
+from metadata_service.attributes.policy_changes import OPENED, Status, request_change
+from metadata_service.attributes.rules import DEFAULTS, LEVELS, Document, WholeDocument
 from metadata_service.attributes.undecided import (
     Purge,
     discovery_counts,
     purge,
 )
-from metadata_service.storage.edits import Action, Kind, list_changes
+from metadata_service.storage.edits import Action, Kind
 from metadata_service.storage.history import verify_history
+from metadata_service.storage.versions import list_changes
 
 requests = APIRouter(prefix="/v1/policy-changes", tags=["policy changes"])
 
@@ -112,37 +99,48 @@ def request_redaction(
         return asked(request_change(edit, "redaction", wanted.path, None, wanted, named))
 
 
-defaults_router = APIRouter(prefix="/v1/discovery-defaults", tags=["discovery defaults"])
-
-
-@defaults_router.get("", response_model=DiscoveryDefaults)
-def get_defaults(service: Service, if_none_match: IfNoneMatch = None) -> Response:
-    """The policy of attributes that nobody declared."""
-    with service.database.read() as session:
-        defaults = discovery_defaults(session)
-    return json_answer(defaults.model_dump_json(), if_none_match)
-
-
-@defaults_router.put("", response_model=DiscoveryDefaults, responses=ASKED)
-def put_defaults(
-    defaults: DiscoveryDefaults,
-    service: Service,
-    actor: Actor,
-    precondition: Precondition,
-    reason: Reason = "",
+def put_whole(
+    document: WholeDocument[Document],
+    stated: Document,
+    service: MetadataService,
+    actor: str,
+    precondition: Check,
+    reason: str,
 ) -> Response:
-    """Change them, for attributes discovered from now on. What weakens protection is kept until a second person
-    approves it, and answered with 202."""
+    """What `PUT` does with such a document."""
     with service.database.write(actor, reason) as edit:
-        planned = plan_discovery_defaults(edit.session, defaults, precondition)
-        weakens = opened_by_defaults(edit.session, planned)
-        if weakens:
-            known = discovery_defaults(edit.session)
-            return asked(request_change(edit, "discovery_defaults", "", known, planned, weakens))
-        save_discovery_defaults(edit, planned)
+        planned, known = document.planned(edit.session, stated), document.read(edit.session)
+        precondition(known.model_dump_json())
+        if weakens := OPENED[document.kind](edit.session, planned):
+            return asked(request_change(edit, document.kind, "", known, planned, weakens))
+        document.save(edit, planned)
     return json_answer(planned.model_dump_json())
 
 
+def _whole(document: WholeDocument[Document]) -> APIRouter:
+    name = document.kind.replace("_", "-")
+    router = APIRouter(prefix=f"/v1/{name}", tags=[name.replace("-", " ")])
+
+    @router.get("", response_model=document.model)
+    def get(service: Service, if_none_match: IfNoneMatch = None) -> Response:
+        """The policy of attributes that nobody declared, or of each classification level where an attribute says nothing else."""
+        with service.database.read() as session:
+            found = document.read(session)
+        return json_answer(found.model_dump_json(), if_none_match)
+
+    def put(
+        stated: Document, service: Service, actor: Actor, precondition: Precondition, reason: Reason = ""
+    ) -> Response:
+        """Change it, for attributes that are saved or discovered, and values that are found sensitive, from now on. What
+        weakens protection is kept until a second person approves it, and answered with 202."""
+        return put_whole(document, stated, service, actor, precondition, reason)
+
+    put.__annotations__["stated"] = document.model
+    router.put("", response_model=document.model, responses=ASKED)(put)
+    return router
+
+
+whole_documents = (_whole(DEFAULTS), _whole(LEVELS))
 counts_router = APIRouter(prefix="/v1/discovery-counts", tags=["discovery defaults"])
 
 
@@ -166,37 +164,6 @@ def purge_undecided(wanted: Purge, service: Service, actor: Actor, reason: Reaso
         raise RefusedRequestError("a purge has a reason")
     with service.database.write(actor, reason) as edit:
         return purge(edit, wanted)
-
-
-levels_router = APIRouter(prefix="/v1/classification-levels", tags=["classification levels"])
-
-
-@levels_router.get("", response_model=ClassificationLevels)
-def get_levels(service: Service, if_none_match: IfNoneMatch = None) -> Response:
-    """The policy of each level, where an attribute says nothing else."""
-    with service.database.read() as session:
-        levels = classification_levels(session)
-    return json_answer(levels.model_dump_json(), if_none_match)
-
-
-@levels_router.put("", response_model=ClassificationLevels, responses=ASKED)
-def put_levels(
-    levels: ClassificationLevels,
-    service: Service,
-    actor: Actor,
-    precondition: Precondition,
-    reason: Reason = "",
-) -> Response:
-    """Change them, for attributes that are saved and values that are found sensitive from now on. What weakens
-    protection is kept until a second person approves it, and answered with 202."""
-    with service.database.write(actor, reason) as edit:
-        check_classification_levels(edit.session, levels, precondition)
-        weakens = opened_by_levels(edit.session, levels)
-        if weakens:
-            known = classification_levels(edit.session)
-            return asked(request_change(edit, "classification_levels", "", known, levels, weakens))
-        save_classification_levels(edit, levels)
-    return json_answer(levels.model_dump_json())
 
 
 log = APIRouter(prefix="/v1/changes", tags=["changes"])

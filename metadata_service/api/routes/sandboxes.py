@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 from fastapi import APIRouter, Path, Query, Response
+from pydantic import BaseModel
 
 from idgraph.model.attributes import AttributeDefinition
-from idgraph.model.classification import ClassificationLevels
 from idgraph.model.errors import MetadataError, SpecError
 from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.sandboxes import (
@@ -25,13 +24,14 @@ from idgraph.model.sandboxes import (
     SandboxPromotion,
     SandboxRecord,
 )
-from idgraph.model.snapshots import DiscoveryDefaults
 from idgraph.model.specs import SpecDefinition, SpecStatus
 from idgraph.model.views import SegmentDefinition, ViewDefinition
+from idgraph.web.conditional import Check
 from idgraph.web.refusals import ClashError, PreconditionError, UnknownSubjectError
 from metadata_service.api.access import require_right
 from metadata_service.api.routes import attributes, definitions, identity_rules, policies, specs
 from metadata_service.api.service import Acting, Actor, MetadataService, Reason, Service
+from metadata_service.attributes.rules import DEFAULTS, LEVELS
 from metadata_service.definitions import SEGMENTS, VIEWS
 from metadata_service.sandboxes.comparison import compare
 from metadata_service.sandboxes.copying import create_sandbox
@@ -163,7 +163,7 @@ def _promoted(
 
     outcome = PromotedItem(kind=each.kind, name=each.name, outcome="published")
     try:
-        answer = _PUT[each.kind](service, caller, each, is_as_compared, reason)
+        answer = _put(service, caller, each, is_as_compared, reason)
     except (MetadataError, SpecError) as error:
         return outcome.model_copy(update={"outcome": "refused", "detail": str(error)})
     if answer.status_code == 202:
@@ -172,40 +172,36 @@ def _promoted(
     return outcome
 
 
-_Put = Callable[
-    [MetadataService, TokenRecord, SandboxDifference, Callable[[str | None], None], str], Response
-]
-
-
-def _put_spec(
-    service: MetadataService, caller: TokenRecord, each: SandboxDifference, check: Any, reason: str
-) -> Response:
-    definition = SpecDefinition.model_validate(each.sandbox)
-    if definition.status is SpecStatus.RETIRED:
-        require_right(caller, "POST", f"/v1/specs/{each.name}/status")
-        change = specs.StatusChange(status=SpecStatus.RETIRED, reason=reason)
-        return specs.set_status(each.name, change, service, caller.name, check)
-    return specs.put(each.name, definition, service, caller, check, reason)
-
-
-_PUT: dict[str, _Put] = {
-    "classification_levels": lambda service, caller, each, check, reason: policies.put_levels(
-        ClassificationLevels.model_validate(each.sandbox), service, caller.name, check, reason
-    ),
-    "discovery_defaults": lambda service, caller, each, check, reason: policies.put_defaults(
-        DiscoveryDefaults.model_validate(each.sandbox), service, caller.name, check, reason
-    ),
-    "attribute": lambda service, caller, each, check, reason: attributes.put(
-        each.name, AttributeDefinition.model_validate(each.sandbox), service, caller, check, reason
-    ),
-    "spec": _put_spec,
-    "identity_rules": lambda service, caller, each, check, reason: identity_rules.put(
-        IdentityRules.model_validate(each.sandbox), service, caller.name, check, reason
-    ),
-    "view": lambda service, caller, each, check, reason: definitions.put_definition(
-        VIEWS, ViewDefinition.model_validate(each.sandbox), service, caller.name, check, reason
-    ),
-    "segment": lambda service, caller, each, check, reason: definitions.put_definition(
-        SEGMENTS, SegmentDefinition.model_validate(each.sandbox), service, caller.name, check, reason
-    ),
+_MODELS: dict[str, type[BaseModel]] = {
+    "attribute": AttributeDefinition,
+    "spec": SpecDefinition,
+    "view": ViewDefinition,
+    "segment": SegmentDefinition,
+    "identity_rules": IdentityRules,
+    DEFAULTS.kind: DEFAULTS.model,
+    LEVELS.kind: LEVELS.model,
 }
+
+
+def _put(
+    service: MetadataService, caller: TokenRecord, each: SandboxDifference, check: Check, reason: str
+) -> Response:
+    """What the `PUT` of an item does."""
+    stated: Any = _MODELS[each.kind].model_validate(each.sandbox)
+    by_caller, by_name = (service, caller, check, reason), (service, caller.name, check, reason)
+    match each.kind:
+        case "attribute":
+            return attributes.put(each.name, stated, *by_caller)
+        case "spec":
+            if stated.status is not SpecStatus.RETIRED:
+                return specs.put(each.name, stated, *by_caller)
+            require_right(caller, "POST", f"/v1/specs/{each.name}/status")
+            change = specs.StatusChange(status=SpecStatus.RETIRED, reason=reason)
+            return specs.set_status(each.name, change, service, caller.name, check)
+        case "identity_rules":
+            return identity_rules.put(stated, *by_name)
+        case "view" | "segment":
+            kind: Any = VIEWS if each.kind == "view" else SEGMENTS
+            return definitions.put_definition(kind, stated, *by_name)
+        case _:
+            return policies.put_whole(DEFAULTS if each.kind == DEFAULTS.kind else LEVELS, stated, *by_name)

@@ -22,7 +22,9 @@ from idgraph.web.refusals import RefusedRequestError
 from metadata_service.api.access import require_right
 from metadata_service.api.routes.policies import ASKED, asked
 from metadata_service.api.service import Acting, Actor, Paging, Reason, Service
+from metadata_service.attributes.catalogue import known_types
 from metadata_service.attributes.policy_changes import request_change
+from metadata_service.drafting.draft import SpecDraft, draft_spec
 from metadata_service.specs import catalogue as spec_edits
 from metadata_service.specs import catalogue as specs
 from metadata_service.specs.approval import SpecActivation, in_force, opened_by_definition, opened_by_spec
@@ -31,6 +33,7 @@ from metadata_service.specs.health import spec_health
 from metadata_service.specs.moves import moved
 from metadata_service.specs.preview import PreviewRecord, preview_event
 from metadata_service.specs.rules import check_payload, check_spec
+from metadata_service.specs.vocabulary import CompletionList, WordKind, completions
 from metadata_service.storage.edits import Edit
 
 router = APIRouter(prefix="/v1/specs", tags=["specs"])
@@ -107,6 +110,43 @@ def move(wish: SpecMove, service: Service) -> SpecDefinition:
     publish it."""
     check_spec(wish.definition, service.compile_spec)
     return moved(wish.definition, wish.path, wish.into)
+
+
+class SampleEvents(StrictDocument):
+    """Payloads of events of one source, and what the spec is to be called."""
+
+    name: str = Field(pattern=NAME_PATTERN)
+    source: str = Field(min_length=1, max_length=200)
+    event_type: str = Field(default="*", min_length=1, max_length=200)
+    events: list[dict[str, Any]] = Field(min_length=1, max_length=1000)
+
+
+@router.post("/generate")
+def generate(sample: SampleEvents, service: Service) -> SpecDraft:
+    """A spec that maps events like these, each line with its reason and how sure it is. Nothing is stored, and no value of
+    the sample is in the answer."""
+    with service.database.read() as session:
+        known = known_types(session)
+        places = [place for spec in specs.active_specs(session) for place in spec.identifiers]
+    namespaces = {place.type: place.path for place in places}
+    draft = draft_spec(sample.name, sample.source, sample.event_type, sample.events, known, namespaces)
+    check_spec(draft.definition, service.compile_spec)
+    return draft
+
+
+completions_router = APIRouter(prefix="/v1/completions", tags=["specs"])
+
+
+@completions_router.get("")
+def complete(
+    service: Service,
+    kind: WordKind,
+    q: Annotated[str, Query(max_length=1024, description="How the word begins.")] = "",
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+) -> CompletionList:
+    """Operations, functions with a line of help, or known attribute paths, that begin so."""
+    with service.database.read() as session:
+        return completions(session, kind, q, limit)
 
 
 Nevertheless = Annotated[bool, Query(description="Publish it although a test case of it fails.")]

@@ -26,7 +26,7 @@ from metadata_service.api.app import create_app
 from metadata_service.api.service import ServiceSettings
 from metadata_service.documents.reading import read_attributes, read_definition
 from metadata_service.storage.tokens import CALLING, Role, create_token
-from metadata_service.ui.profiles import ProfileSource
+from metadata_service.ui.page import ProfileSource
 from profile_service.api.app import create_app as create_profile_app
 from profile_service.api.following import Following
 from profile_service.api.households import Households

@@ -8,8 +8,8 @@ import pytest
 
 from idgraph.model.jobs import JobState
 from metadata_service.storage.tokens import Role, create_token
+from metadata_service.ui.frame import in_words
 from metadata_service.ui.jobs import subject
-from metadata_service.ui.page import in_words
 from tests.ingestion.patience import eventually
 from tests.metadata_service.ui.operations import CONTENT
 from tests.metadata_service.ui.site import Person, Whole

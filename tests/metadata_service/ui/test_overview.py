@@ -13,7 +13,7 @@ from idgraph.web.server import serving
 from metadata_service.api.app import create_app
 from metadata_service.api.service import ServiceSettings
 from metadata_service.storage.tokens import Role, create_token
-from metadata_service.ui.profiles import ProfileSource
+from metadata_service.ui.page import ProfileSource
 from profile_service.api.operations import Work
 from tests.ingestion.patience import eventually
 from tests.metadata_service.ui.site import Site, Whole

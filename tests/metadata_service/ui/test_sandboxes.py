@@ -16,7 +16,7 @@ from idgraph.signatures import ServiceKey
 from idgraph.web.server import serving
 from metadata_service.api.app import create_app
 from metadata_service.api.service import ServiceSettings
-from metadata_service.attributes.catalogue import put_attribute
+from metadata_service.attributes.catalogue import carry_out, plan_attribute
 from metadata_service.sandboxes.folder import DATABASE, KEY
 from metadata_service.storage.database import open_database
 from metadata_service.storage.tokens import Role, create_token
@@ -33,7 +33,7 @@ def edit(app: FastAPI, name: str, path: str) -> None:
         definition = AttributeDefinition.model_validate(
             {"path": path, "data_type": "string", "status": "active", "description": "<b>tried</b>"}
         )
-        put_attribute(edit, definition, lambda _: None)
+        carry_out(edit, plan_attribute(edit, definition, lambda _: None))
 
 
 @pytest.fixture

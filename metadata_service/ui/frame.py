@@ -1,0 +1,221 @@
+"""The frame of every page: its navigation, how values are written as text, and the templates."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
+
+from fastapi import Request, Response
+from fastapi.responses import HTMLResponse
+from jinja2 import ChainableUndefined, Environment, FileSystemLoader
+from markupsafe import Markup, escape
+
+from idgraph.model.callers import Scope
+from metadata_service.api.access import is_allowed
+from metadata_service.storage.sessions import Session
+
+FOLDER = Path(__file__).parent
+STATIC = FOLDER / "static"
+ROOT = "/ui"
+HOME = "/ui/"
+ATTRIBUTES = "/ui/attributes"
+THEMES = ("auto", "light", "dark")
+
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
+)
+
+
+class NavigationItem(NamedTuple):
+    """A page of the navigation; `api` is the call that its reader must be allowed to make: a path, or a method and a path."""
+
+    title: str
+    url: str
+    icon: str
+    api: str
+    scope: Scope | None = None
+    """What the profile service must let its reader do."""
+
+
+NAVIGATION = (
+    ("", (NavigationItem("Overview", HOME, "overview", "/v1/attributes"),)),
+    (
+        "Catalogue",
+        (
+            NavigationItem("Search Attributes", ATTRIBUTES, "search", "/v1/attributes"),
+            NavigationItem("Schema", "/ui/schema", "schema", "/v1/discovery-defaults"),
+            NavigationItem("Views", "/ui/views", "view", "/v1/views"),
+            NavigationItem("Segments", "/ui/segments", "segment", "/v1/segments"),
+        ),
+    ),
+    (
+        "Mapping",
+        (
+            NavigationItem("Mapping Specs", "/ui/specs", "spec", "/v1/specs"),
+            NavigationItem("Generate Specs", "/ui/generate", "generate", "POST /v1/specs/generate"),
+        ),
+    ),
+    (
+        "People",
+        (
+            NavigationItem("Profiles", "/ui/profiles", "person", ""),
+            NavigationItem("Review", "/ui/review/violations", "warning", "", Scope.LINKS),
+            NavigationItem("Identity Rules", "/ui/rules", "rules", "/v1/identity-rules"),
+        ),
+    ),
+    (
+        "Operate",
+        (
+            NavigationItem("Flows", "/ui/flows", "flow", "", Scope.OPERATE),
+            NavigationItem("Dead Letters", "/ui/dead-letters", "letters", "", Scope.OPERATE),
+            NavigationItem("Batch Operations", "/ui/jobs", "jobs", ""),
+        ),
+    ),
+    (
+        "Govern",
+        (
+            NavigationItem("Policy Changes", "/ui/policy-changes", "lock", "/v1/policy-changes"),
+            NavigationItem("Requests", "/ui/requests", "ask", "/v1/requests"),
+            NavigationItem("Users", "/ui/users", "people", "/v1/users"),
+            NavigationItem("Keys", "/ui/keys", "key", "/v1/keys"),
+            NavigationItem("Sandboxes", "/ui/sandboxes", "sandbox", "/v1/sandboxes"),
+            NavigationItem("Audit", "/ui/audit", "audit", "/v1/changes"),
+        ),
+    ),
+)
+
+
+def visible(text: str) -> str:
+    """Characters that are not seen, or that turn text around, as marks."""
+    return _UNSEEN.sub(lambda found: f"\u27e8U+{ord(found[0]):04X}\u27e9", text)
+
+
+def as_typed(text: str) -> Markup:
+    """Text in a field, where it must stay what it is."""
+    return escape(text)
+
+
+def as_json(value: Any) -> str:
+    """A value on one line."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def as_time(moment: datetime | str) -> str:
+    """In UTC. Answers of the profile service have moments as text."""
+    moment = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
+    return f"{moment.astimezone(UTC):%-d %b %Y %H:%M}"
+
+
+def ordinal_time(ordinal: int) -> str:
+    """An ordinal that looks like epoch milliseconds as a time, any other as a number."""
+    if 10**12 <= ordinal < 4 * 10**12:
+        return as_time(datetime.fromtimestamp(ordinal / 1000, UTC))
+    return str(ordinal)
+
+
+def duration(seconds: float) -> str:
+    """A length of time as people say it: `40 s`, `5 min`, `3 h 20 min`."""
+    minutes = round(seconds / 60)
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def in_words(name: str) -> str:
+    """The name of a count as people read it: `drift/different` is `drift: different`."""
+    what, _, part = name.partition("/")
+    return what.replace("_", " ") + (f": {part}" if part else "")
+
+
+def mark(source: str) -> str:
+    """The two characters that stand for a source."""
+    return (source[:2] or "?").upper()
+
+
+def tint(source: str) -> int:
+    """Which of the three tints a source has; the same one everywhere."""
+    return hashlib.sha256(source.encode("utf-8", "replace")).digest()[0] % 3 + 1
+
+
+@cache
+def static_url(name: str) -> str:
+    """The address of a file under `static`, which changes with it."""
+    digest = hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:16]
+    return f"{ROOT}/static/{name}?v={digest}"
+
+
+@cache
+def _environment() -> Environment:
+    found = Environment(
+        loader=FileSystemLoader(FOLDER / "templates"),
+        autoescape=True,
+        undefined=ChainableUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: visible(value) if type(value) is str else value,
+    )
+    made: tuple[Callable[..., Any], ...] = (
+        as_json,
+        as_time,
+        as_typed,
+        duration,
+        in_words,
+        mark,
+        ordinal_time,
+        tint,
+    )
+    found.filters.update({each.__name__: each for each in made}, segment=lambda text: quote(text, safe=""))
+    found.globals.update(static=static_url)
+    return found
+
+
+def pages_of(session: Session) -> list[NavigationItem]:
+    """The pages that a person may use, in their order."""
+    return [each for _, items in _navigation(session) for each in items]
+
+
+def _navigation(session: Session) -> list[tuple[str, Sequence[NavigationItem]]]:
+    groups = [(group, [each for each in items if _is_usable(each, session)]) for group, items in NAVIGATION]
+    return [(group, items) for group, items in groups if items]
+
+
+def _is_usable(item: NavigationItem, session: Session) -> bool:
+    method, _, path = item.api.rpartition(" ")
+    is_allowed_here = not path or is_allowed(session.caller.role, method or "GET", path)
+    return is_allowed_here and (item.scope is None or item.scope in session.caller.caller("", None).scopes)
+
+
+def render(
+    request: Request, template: str, session: Session | None, status: int = 200, **context: Any
+) -> Response:
+    """A page. The templates escape the context, and show nothing for what it lacks."""
+    theme = request.cookies.get("idgraph-theme", "auto")
+    query = {name: request.query_params.getlist(name) for name in request.query_params}
+    made = (
+        _environment()
+        .get_template(template)
+        .render(
+            **context,
+            session=session,
+            navigation=_navigation(session) if session else (),
+            sandbox=request.app.state.service.settings.sandbox,
+            here=request.url.path,
+            address=request.url.path + (f"?{request.url.query}" if request.url.query else ""),
+            query=query,
+            with_query=lambda **changed: "?" + urlencode(_merged(query, changed), doseq=True),
+            theme=theme if theme in THEMES else "auto",
+        )
+    )
+    return HTMLResponse(made.encode("utf-8", "replace"), status)
+
+
+def _merged(query: Mapping[str, list[str]], changed: Mapping[str, str | None]) -> dict[str, list[str]]:
+    merged = {name: values for name, values in query.items() if name not in changed}
+    return merged | {name: [value] for name, value in changed.items() if value is not None}
