@@ -11,6 +11,6 @@ Profiles are dictionaries as in `/openapi.json`: `id`, `identifiers`, `attribute
 from __future__ import annotations
 
 from idgraph.client.clients import AsyncProfilesClient, ProfilesClient
-from idgraph.client.requests import Profile
+from idgraph.client.methods import Profile
 
 __all__ = ["AsyncProfilesClient", "Profile", "ProfilesClient"]

@@ -13,8 +13,7 @@ from typing import Any, Self
 
 import httpx
 
-from idgraph.client.methods import Methods
-from idgraph.client.requests import Follow, Request, T, path_of
+from idgraph.client.methods import Follow, Methods, Request, T, path_of
 from idgraph.model.errors import ConfigError, ProfileServiceError
 from idgraph.model.transport import PLAIN_HTTP, is_private
 

@@ -12,8 +12,7 @@ import jsonschema_rs
 import pytest
 
 from idgraph.client import ProfilesClient
-from idgraph.client.methods import Methods
-from idgraph.client.requests import Method, Request
+from idgraph.client.methods import Method, Methods, Request
 from idgraph.model.errors import ProfileServiceError
 from tests.profile_service.api.conftest import Served
 
