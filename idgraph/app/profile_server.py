@@ -73,7 +73,7 @@ def audit_file(settings: Settings) -> Path:
 def verify_audit(settings: Settings) -> AuditReport:
     """Check the audit log. Raises StoreError, KeyProviderError."""
     ensure_keyring(settings)
-    return audit.verify(audit_file(settings), provider_of(settings).purpose_key(audit.PURPOSE))
+    return AuditLog(audit_file(settings), provider_of(settings).purpose_key(audit.PURPOSE)).verify()
 
 
 @contextmanager

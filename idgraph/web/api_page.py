@@ -88,13 +88,7 @@ def _bodies(name: str, place: dict[str, Any], is_named: bool = False) -> Iterato
 def _types(document: dict[str, Any]) -> Iterator[str]:
     for name, schema in sorted(document.get("components", {}).get("schemas", {}).items()):
         yield f"<details><summary><code>{escape(name)}</code></summary><p>{escape(schema.get('description', ''))}</p>"
-        required = schema.get("required", ())
-        rows = (
-            (key, _type(each), "yes" if key in required else "", each.get("description", ""))
-            for key, each in schema.get("properties", {}).items()
-        )
-        yield _table(("key", "type", "required", "meaning"), rows)
-        yield f"<details><summary>Schema</summary><pre>{escape(json.dumps(schema, indent=2))}</pre></details></details>"
+        yield f"<pre>{escape(json.dumps(schema, indent=2))}</pre></details>"
 
 
 def _type(schema: dict[str, Any]) -> str:

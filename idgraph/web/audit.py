@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -49,19 +49,38 @@ class AuditLog:
             with file_lock(self._file.with_name(f".{self._file.name}.lock")):
                 flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
                 with os.fdopen(os.open(self._file, flags, OWNER_ONLY), "rb+") as stream:
-                    start, rest = _tail(stream)
-                    # A line that a crash tore was never reported as written.
-                    whole = rest[: rest.rfind(b"\n") + 1]
-                    stream.truncate(start + len(whole))
-                    stream.write(self._lines(_last_mac(whole), entries))
+                    end = stream.seek(0, os.SEEK_END)
+                    lines = _lines_before(stream, end)
+                    if lines and not lines[-1].endswith(b"\n"):
+                        # A line that a crash tore was never reported as written.
+                        end = stream.truncate(end - len(lines[-1]))
+                        lines = _lines_before(stream, end)
+                    stream.write(self._lines(_last_mac(lines), entries))
                     stream.flush()
                     os.fsync(stream.fileno())
         except OSError as error:
             raise StoreError(f"{self._file}: {error.strerror}") from None
 
     def verify(self) -> AuditReport:
-        """Check all of it. Raises StoreError."""
-        return verify(self._file, self._key)
+        """Check all of it; a file that is not there is an empty log. Raises StoreError for one that cannot be read."""
+        try:
+            lines = self._file.read_bytes().splitlines()
+        except FileNotFoundError:
+            return AuditReport(0, _FIRST, None)
+        except OSError as error:
+            raise StoreError(f"{self._file}: {error.strerror}") from None
+        head = _FIRST
+        for number, line in enumerate(lines, start=1):
+            entry = _decoded(line)
+            mac = entry.pop(_MAC, None) if entry is not None else None
+            if (
+                entry is None
+                or not isinstance(mac, str)
+                or not hmac.compare_digest(mac, chained(self._key, head, entry))
+            ):
+                return AuditReport(number - 1, head, number)
+            head = mac
+        return AuditReport(len(lines), head, None)
 
     def newest(
         self, limit: int, before: int | None = None, takes: Callable[[dict[str, Any]], bool] = lambda _: True
@@ -97,39 +116,6 @@ class AuditLog:
         return b"".join(lines)
 
 
-def verify(file: Path, key: bytes) -> AuditReport:
-    """Check all of a log. Raises StoreError for a file that cannot be read; one that is not there is an empty log."""
-    try:
-        lines = file.read_bytes().splitlines()
-    except FileNotFoundError:
-        return AuditReport(0, _FIRST, None)
-    except OSError as error:
-        raise StoreError(f"{file}: {error.strerror}") from None
-    head = _FIRST
-    for number, line in enumerate(lines, start=1):
-        entry = _decoded(line)
-        mac = entry.pop(_MAC, None) if entry is not None else None
-        if (
-            entry is None
-            or not isinstance(mac, str)
-            or not hmac.compare_digest(mac, chained(key, head, entry))
-        ):
-            return AuditReport(number - 1, head, number)
-        head = mac
-    return AuditReport(len(lines), head, None)
-
-
-def _tail(stream: BinaryIO) -> tuple[int, bytes]:
-    """The end of a log from some place on, with at least the last whole line."""
-    end, size = stream.seek(0, os.SEEK_END), _TAIL_BYTES
-    while True:
-        start = stream.seek(max(0, end - size))
-        rest = stream.read()
-        if start == 0 or rest.count(b"\n") > 1:
-            return start, rest
-        size *= 2
-
-
 def _lines_before(stream: BinaryIO, place: int) -> list[bytes]:
     """Some whole lines that end at a place, at least one."""
     size = _TAIL_BYTES
@@ -143,8 +129,8 @@ def _lines_before(stream: BinaryIO, place: int) -> list[bytes]:
         size *= 2
 
 
-def _last_mac(content: bytes) -> str:
-    for line in reversed(content.splitlines()):
+def _last_mac(lines: Sequence[bytes]) -> str:
+    for line in reversed(lines):
         entry = _decoded(line)
         if entry is not None and isinstance(entry.get(_MAC), str):
             return str(entry[_MAC])

@@ -59,9 +59,11 @@ def created(model: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
     return {201: {"model": model, "description": "It is new."}}
 
 
-def json_answer(body: str, if_none_match: str | None = None, status: int = 200) -> Response:
+def json_answer(
+    body: str | bytes, if_none_match: str | None = None, status: int = 200, caching: str = "private, no-cache"
+) -> Response:
     """A JSON body with its ETag, or 304 if the caller has it."""
-    headers = {"ETag": etag_of(body), "Cache-Control": "private, no-cache"}
+    headers = {"ETag": etag_of(body), "Cache-Control": caching}
     if is_listed(headers["ETag"], if_none_match):
         return Response(status_code=304, headers=headers)
     return Response(body, status, headers, media_type="application/json")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from idgraph.model.errors import StoreError
-from idgraph.web.audit import AuditLog, verify
+from idgraph.web.audit import AuditLog
 
 KEY = b"a key of the tests"
 
@@ -23,11 +23,11 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_what_is_written_is_whole(file: Path) -> None:
-    report = verify(file, KEY)
+    report = AuditLog(file, KEY).verify()
     assert (report.entries, report.broken_line) == (4, None)
     assert report.head in file.read_text().splitlines()[-1]
     assert file.stat().st_mode & 0o077 == 0
-    assert verify(file.with_name("none"), KEY).entries == 0
+    assert AuditLog(file.with_name("none"), KEY).verify().entries == 0
 
 
 @pytest.mark.parametrize("line", range(4))
@@ -35,7 +35,7 @@ def test_an_altered_line_is_found(file: Path, line: int) -> None:
     lines = file.read_bytes().splitlines(keepends=True)
     lines[line] = lines[line].replace(b"reveal", b"remove")
     file.write_bytes(b"".join(lines))
-    assert verify(file, KEY).broken_line == line + 1
+    assert AuditLog(file, KEY).verify().broken_line == line + 1
 
 
 @pytest.mark.parametrize("line", range(3))
@@ -43,27 +43,27 @@ def test_a_removed_line_is_found(file: Path, line: int) -> None:
     lines = file.read_bytes().splitlines(keepends=True)
     del lines[line]
     file.write_bytes(b"".join(lines))
-    assert verify(file, KEY).broken_line == line + 1
+    assert AuditLog(file, KEY).verify().broken_line == line + 1
 
 
 def test_a_repeated_line_and_another_key_are_found(file: Path) -> None:
-    assert verify(file, b"another").broken_line == 1
+    assert AuditLog(file, b"another").verify().broken_line == 1
     content = file.read_bytes()
     file.write_bytes(content + content.splitlines(keepends=True)[-1])
-    assert verify(file, KEY).broken_line == 5
+    assert AuditLog(file, KEY).verify().broken_line == 5
 
 
 def test_a_cut_end_changes_the_head(file: Path) -> None:
-    before = verify(file, KEY).head
+    before = AuditLog(file, KEY).verify().head
     file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:-1]))
-    assert verify(file, KEY).head != before
+    assert AuditLog(file, KEY).verify().head != before
 
 
 def test_a_line_that_a_crash_tore_is_dropped(file: Path) -> None:
     with file.open("ab") as stream:
         stream.write(b'{"action":"re')
     AuditLog(file, KEY).append({"action": "reveal", "number": 5})
-    assert verify(file, KEY)[::2] == (5, None)
+    assert AuditLog(file, KEY).verify()[::2] == (5, None)
 
 
 @pytest.mark.parametrize("size", [1 << 16, 3 << 20])
@@ -74,7 +74,7 @@ def test_a_long_line_does_not_break_the_chain(file: Path, size: int) -> None:
     with file.open("ab") as stream:
         stream.write(b'{"action":"' + b"x" * size)
     log.append({"action": "reveal", "number": 6})
-    assert verify(file, KEY)[::2] == (7, None)
+    assert AuditLog(file, KEY).verify()[::2] == (7, None)
 
 
 def test_several_writers(file: Path) -> None:
@@ -88,7 +88,7 @@ def test_several_writers(file: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert verify(file, KEY)[::2] == (84, None)
+    assert AuditLog(file, KEY).verify()[::2] == (84, None)
 
 
 def test_a_log_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
