@@ -7,6 +7,7 @@ text: strings as they are, all others as JSON. Masked and unreadable values are 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,8 @@ PROTECTED = {b"idgraph.protected": b"true"}
 """Metadata of the field of an attribute with a masked or revealed protected value."""
 
 _IDENTIFIERS = pa.list_(pa.struct([("type", pa.string()), ("value", pa.string())]))
-_SCALARS = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
+_PLAIN = (pa.bool_(), pa.int64(), pa.float64(), pa.string(), pa.null())
 _INT64 = range(-(2**63), 2**63)
-_EXACT_IN_DOUBLE = 2**53
 
 
 def arrow_table(profiles: Iterable[Profile], columns: Sequence[str] | None = None) -> pa.Table:
@@ -67,25 +67,16 @@ def data_frame(table: pa.Table) -> Any:
 
 
 def _array(values: list[Any]) -> pa.Array:
-    kind = _type(values)
-    return pa.array([_text(value) for value in values] if kind is None else values, kind or pa.string())
-
-
-def _type(values: Iterable[Any]) -> pa.DataType | None:
-    """The one type of all values; None where text is all that they have in common."""
-    present = [value for value in values if value is not None]
-    kinds = {type(value) for value in present}
-    if not kinds:
-        return pa.null()
-    if kinds == {list}:
-        inner = _type(item for value in present for item in value)
-        return None if inner is None or pa.types.is_nested(inner) else pa.list_(inner)
-    if kinds == {int, float}:
-        is_exact = all(abs(value) <= _EXACT_IN_DOUBLE for value in present if type(value) is int)
-        return pa.float64() if is_exact else None
-    if kinds == {int} and not all(value in _INT64 for value in present):
-        return None
-    return _SCALARS.get(kinds.pop()) if len(kinds) == 1 else None
+    """Of the one type of all values; of text where that is all that they have in common."""
+    kinds = {type(each) for value in values for each in (value if isinstance(value, list) else [value])}
+    # Arrow takes booleans among doubles for 0 and 1, and refuses all other mixtures.
+    if not kinds >= {bool, float}:
+        with suppress(pa.ArrowException, OverflowError):
+            found = pa.array(values)
+            inner = found.type.value_type if pa.types.is_list(found.type) else found.type
+            if inner in _PLAIN:
+                return found
+    return pa.array([_text(value) for value in values], pa.string())
 
 
 def _text(value: Any) -> str | None:
