@@ -180,17 +180,6 @@ class Links:
 
     def decide(
         self,
-        pairs: Iterable[tuple[StoredIdentifier, StoredIdentifier]],
-        decision: Decision,
-        at_ms: int,
-        who: str,
-        why: str,
-    ) -> PinChange:
-        """`decide_each` of one decision."""
-        return self.decide_each([(*ends, decision) for ends in pairs], at_ms, who, why)
-
-    def decide_each(
-        self,
         asked: Iterable[tuple[StoredIdentifier, StoredIdentifier, Decision]],
         at_ms: int,
         who: str,

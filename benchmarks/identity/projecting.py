@@ -108,7 +108,7 @@ class _Flow:
                 )
             ]
             one, other = (each for each in ends if each is not None)
-            change = links.decide([(one, other)], Decision.NEVER, time.time_ns() // 1_000_000, "bench", "")
+            change = links.decide([(one, other, Decision.NEVER)], time.time_ns() // 1_000_000, "bench", "")
             links.keep(change)
             assert len(reader.owning([str(one.identifier)]).persons[0].members) == 1
             spent["readable"].append(1000 * (time.perf_counter() - started))

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from anyio import to_thread
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 
 from idgraph.web.application import FREE, Application
 from idgraph.web.guard import Access
@@ -23,7 +23,6 @@ from profile_service.api.routes import (
     contacts,
     dead_letters,
     flows,
-    health,
     households,
     jobs,
     links,
@@ -32,16 +31,33 @@ from profile_service.api.routes import (
     profiles,
     search,
     segments,
-    views,
     waiting,
 )
-from profile_service.api.service import ProfileService
+from profile_service.api.service import ProfileService, Service
 
 MOST_BODY_BYTES = 1 << 20
 SWITCH_SECONDS = 0.0005
 """Threads wait for each other at most so long: each read of the store lets the interpreter go."""
 THREADS = 8
 """Each has a reader, with a tree of all policies."""
+
+
+health = APIRouter(prefix="/health", tags=["health"])
+"""For probes. Its routes wait for no thread, of which a part that is away may hold all."""
+
+
+@health.get("/live")
+async def live() -> dict[str, str]:
+    """Needs no token. The process answers."""
+    return {"status": "ok"}
+
+
+@health.get("/ready")
+async def ready(service: Service) -> dict[str, str]:
+    """Needs no token. 503 until the metadata service has answered for the first time."""
+    if not service.following.is_ready():
+        raise NotReadyError("the metadata service has not answered yet")
+    return {"status": "ok"}
 
 
 def create_app(service: ProfileService, rate: RateLimit | None = None) -> FastAPI:
@@ -69,7 +85,7 @@ def create_app(service: ProfileService, rate: RateLimit | None = None) -> FastAP
         dead_letters.router,
         flows.router,
         flows.sources_router,
-        health.router,
+        health,
         households.issuing,
         households.reading,
         households.router,
@@ -80,7 +96,7 @@ def create_app(service: ProfileService, rate: RateLimit | None = None) -> FastAP
         privacy.router,
         search.router,
         segments.router,
-        views.router,
+        segments.views,
         waiting.router,
     )
     gauges = {"revision": Gauge("Version of the snapshot in force.", version)}

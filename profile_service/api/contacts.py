@@ -111,9 +111,3 @@ def _texts(profile: Profile, paths: Sequence[str]) -> Iterator[Any]:
 
 def _ratio(one: str, other: str) -> float:
     return SequenceMatcher(None, one.strip().casefold(), other[:LONGEST].strip().casefold()).ratio()
-
-
-def require_fields(asked: Mapping[str, str]) -> None:
-    """Raises QueryError."""
-    if not any(value.strip() for value in asked.values()):
-        raise QueryError(f"give one of {', '.join(FIELDS)}")

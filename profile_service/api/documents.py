@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from fastapi import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from idgraph.model import canonical
-from idgraph.model.callers import Caller
 from idgraph.model.documents import StrictDocument
-from idgraph.web.conditional import etag_of, is_listed
-from profile_service.api.service import LONGEST_PURPOSE, MOST_FIELDS, VIEW, ProfileService, Wanted
+from idgraph.web.conditional import json_answer
+from profile_service.api.service import LONGEST_PURPOSE, ReadingBody
+
+Item = TypeVar("Item")
 
 MOST_LOOKED_UP = 100
 LONGEST_QUERY = 10_000
+
+
+class Items(BaseModel, Generic[Item]):
+    """A whole list."""
+
+    items: list[Item]
+
+
+class Reasoned(StrictDocument):
+    """Why something is done."""
+
+    reason: str = Field(
+        min_length=1, max_length=LONGEST_PURPOSE, description="Kept with the act, and in the audit log."
+    )
 
 
 class IdentifierDocument(BaseModel):
@@ -65,12 +80,6 @@ class LookupResult(BaseModel):
     )
 
 
-class LookupResults(BaseModel):
-    """In the order asked for."""
-
-    items: list[LookupResult]
-
-
 class SearchResults(BaseModel):
     """A page of profiles."""
 
@@ -87,7 +96,7 @@ class SearchResults(BaseModel):
 
 
 class ViewSummary(BaseModel):
-    """A view. Its expressions are the metadata service's: they name attributes, hidden ones too."""
+    """A view, or a segment. Expressions of a view are the metadata service's: they name attributes, hidden ones too."""
 
     name: str
     version: int
@@ -95,23 +104,7 @@ class ViewSummary(BaseModel):
     purpose: str | None
 
 
-class ViewList(BaseModel):
-    """By name."""
-
-    items: list[ViewSummary]
-
-
-class SegmentSummary(ViewSummary):
-    """A segment. One that asks for a hidden attribute does not exist for the caller."""
-
-
-class SegmentList(BaseModel):
-    """By name."""
-
-    items: list[SegmentSummary]
-
-
-class SegmentDetails(SegmentSummary):
+class SegmentDetails(ViewSummary):
     """A segment with its search, the attributes that it asks for, and what uses it."""
 
     q: str | None
@@ -120,24 +113,11 @@ class SegmentDetails(SegmentSummary):
     used_by: list[str] = Field(description="Such as `webhook NAME`.")
 
 
-class Members(BaseModel):
-    """A page of members, by id."""
-
-    items: list[ProfileDocument]
-    next: str | None
-
-
 class Membership(BaseModel):
     """The segments that the profile of an identifier is in; null where the caller finds no profile."""
 
     identifier: str
     segments: list[str] | None
-
-
-class Memberships(BaseModel):
-    """In the order asked for."""
-
-    items: list[Membership]
 
 
 class CountResult(BaseModel):
@@ -242,12 +222,6 @@ class ExplanationDocument(BaseModel):
     decisions: list[DecidedPin] = Field(description="All on these identifiers, the oldest first.")
 
 
-class Explanations(BaseModel):
-    """One for the profile of an identifier; several where they share it and it belongs to nobody."""
-
-    items: list[ExplanationDocument]
-
-
 class PeriodDocument(BaseModel):
     """How long a fragment was part of a profile. Null: from its first event on, or until now."""
 
@@ -265,12 +239,6 @@ class FragmentHistory(BaseModel):
     periods: list[PeriodDocument]
 
 
-class Histories(BaseModel):
-    """Of each fragment of a profile."""
-
-    items: list[FragmentHistory]
-
-
 class MoveDocument(BaseModel):
     """A fragment became part of another profile, or a profile entered or left a segment."""
 
@@ -283,48 +251,29 @@ class MoveDocument(BaseModel):
     profile: str
 
 
-class Moves(BaseModel):
-    """A page of changes, the oldest first. `next` continues behind it, also later: null only where there never was one."""
+class IdentifiersBody(StrictDocument):
+    """Identifiers, each `type:value`."""
 
-    items: list[MoveDocument]
-    next: str | None
+    identifiers: list[Annotated[str, Field(max_length=4096)]] = Field(max_length=MOST_LOOKED_UP)
 
 
-class _Reading(StrictDocument):
-    fields_: list[str] | None = Field(
-        default=None, alias="fields", max_length=MOST_FIELDS, description="Attribute paths. Default: all."
+class LookupBody(IdentifiersBody, ReadingBody):
+    """Identifiers, and what is asked of each."""
+
+
+class Words(BaseModel):
+    """A query in the search language."""
+
+    q: str | None = Field(
+        default=None,
+        max_length=LONGEST_QUERY,
+        description="Such as `demographics.age>=30 OR guitar`. Default: all profiles.",
     )
-    provenance: bool = False
-    reveal: bool = False
-    purpose: str | None = Field(default=None, max_length=LONGEST_PURPOSE)
-
-    view: str | None = Field(default=None, max_length=100, description=VIEW)
-
-    def wanted(self, service: ProfileService, caller: Caller) -> Wanted:
-        """Raises ForbiddenError, which is recorded for a reveal, BadQueryError."""
-        view = None if self.view is None else service.views()[self.view]
-        wanted = Wanted(self.fields_, self.provenance, self.reveal, self.purpose, view)
-        service.require_rights(caller, wanted)
-        return wanted
 
 
-class LookupBody(_Reading):
-    """Identifiers, each `type:value`."""
+class QueryBody(StrictDocument, Words):
+    """A query: `q`, or `query` in JSON (a list of conditions that must all hold)."""
 
-    identifiers: list[Annotated[str, Field(max_length=4096)]] = Field(max_length=MOST_LOOKED_UP)
-
-
-class MembershipBody(StrictDocument):
-    """Identifiers, each `type:value`."""
-
-    identifiers: list[Annotated[str, Field(max_length=4096)]] = Field(max_length=MOST_LOOKED_UP)
-
-
-class QueryBody(StrictDocument):
-    """A query: `q` in the search language, or `query` in JSON (a list of conditions that must all hold). Neither: all
-    profiles."""
-
-    q: str | None = Field(default=None, max_length=LONGEST_QUERY)
     query: list[Any] | None = Field(
         default=None,
         description='Conditions such as {"term": {"path": "activity.platform", "value": "ios"}}; also prefix, range, words, '
@@ -332,17 +281,22 @@ class QueryBody(StrictDocument):
     )
 
 
-class SearchBody(QueryBody, _Reading):
+class SearchParams(Words):
+    """Which page of which search."""
+
+    sort: str | None = Field(
+        default=None, max_length=1025, description="Attribute path; `-PATH` for the largest first."
+    )
+    limit: int = Field(default=20, ge=1, le=1000)
+    cursor: str | None = Field(default=None, max_length=10_000, description="`next` of the page before.")
+
+
+class SearchBody(QueryBody, SearchParams, ReadingBody):
     """A search."""
 
     search: str | None = Field(
         default=None, max_length=10_000, description="`search` of an earlier answer, in place of `q`."
     )
-    sort: str | None = Field(
-        default=None, max_length=1025, description="Attribute path; with `-` before it the largest first."
-    )
-    limit: int = Field(default=20, ge=1, le=1000)
-    cursor: str | None = Field(default=None, max_length=10_000)
 
 
 class FacetBody(QueryBody):
@@ -354,8 +308,4 @@ class FacetBody(QueryBody):
 
 def answer(body: Any, if_none_match: str | None = None, status: int = 200) -> Response:
     """A JSON answer that no cache keeps, with its ETag, or 304 if the caller has it."""
-    content = canonical.encode(body)
-    headers = {"ETag": etag_of(content), "Cache-Control": "no-store"}
-    if is_listed(headers["ETag"], if_none_match):
-        return Response(status_code=304, headers=headers)
-    return Response(content, status, headers, media_type="application/json")
+    return json_answer(canonical.encode(body), if_none_match, status, "no-store")

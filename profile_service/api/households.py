@@ -11,8 +11,11 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+from pydantic import AwareDatetime, Field
+
+from idgraph.model.documents import StrictDocument
 from idgraph.model.households import HouseholdEntry, HouseholdLog
 from idgraph.web.refusals import ClashError, RefusedRequestError, UnknownSubjectError
 
@@ -30,17 +33,19 @@ class Acting(NamedTuple):
     keys: frozenset[str]
 
 
-class Share(NamedTuple):
-    """A member shares an attribute, and those below it, with other members."""
+class Share(StrictDocument):
+    """An attribute, and those below it, for some other members."""
 
-    attribute: str
-    to: tuple[str, ...]
-    purpose: str
-    until_ms: int | None = None
+    attribute: str = Field(min_length=1, max_length=1024)
+    to: list[Annotated[str, Field(max_length=40)]] = Field(min_length=1, max_length=100)
+    purpose: str = Field(min_length=1, max_length=200)
+    until: AwareDatetime | None = None
 
     def reaches(self, members: Collection[str], now_ms: int) -> bool:
         """Whether one of these members may see it now."""
-        return not set(members).isdisjoint(self.to) and (self.until_ms is None or now_ms < self.until_ms)
+        return not set(members).isdisjoint(self.to) and (
+            self.until is None or now_ms < self.until.timestamp() * 1000
+        )
 
 
 @dataclass
@@ -67,9 +72,7 @@ class Household:
                 made.members.pop(each.member, None)
                 made.shares.pop(each.member, None)
             elif each.kind == "shared":
-                made.shares[each.member] = [
-                    Share(**{**share, "to": tuple(share["to"])}) for share in each.body["shares"]
-                ]
+                made.shares[each.member] = list(map(Share.model_validate, each.body["shares"]))
         return made
 
     def mine(self, who: Acting) -> list[str]:
@@ -140,7 +143,7 @@ class Households:
             others = known.members.keys() - set(known.mine(who))
             if not all(others.issuperset(each.to) for each in shares):
                 raise RefusedRequestError("shares are with other members of the household", "/shares")
-            body = {"shares": [each._asdict() for each in shares]}
+            body = {"shares": [each.model_dump(mode="json") for each in shares]}
             return self._entry(who, household, member, "shared", body)
 
         self._act(who, household, shared)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from idgraph.model.callers import Caller, Scope
+from idgraph.model.callers import Caller
 from idgraph.model.flows import Flows
 from idgraph.model.identifiers import HASHED_PREFIX, Identifier
 from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.jobs import JobKind, JobRecord, Requester
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.specs import SpecDefinition
-from idgraph.web.refusals import ForbiddenError, RefusedRequestError
+from idgraph.web.refusals import RefusedRequestError, UnknownSubjectError
 from profile_service.api.dead_letters import DeadLetterDesk
 from profile_service.api.households import Households
 from profile_service.api.operations import Operations
@@ -21,12 +21,6 @@ from profile_service.api.person_tokens import PersonTokens
 T = TypeVar("T")
 Publish = Callable[[Sequence[bytes]], int]
 """Publishes lines, each ending in a line feed, durably."""
-
-
-def require_scope(caller: Caller, scope: Scope) -> None:
-    """Raises ForbiddenError."""
-    if scope not in caller.scopes:
-        raise ForbiddenError(f"the token of this caller has not the scope {scope}")
 
 
 class ConsentInput:
@@ -108,6 +102,14 @@ class Rights(NamedTuple):
 
 
 NO_RIGHTS = Rights()
+
+
+def own_job(rights: Rights, caller: Caller, job: str, kind: JobKind) -> JobRecord:
+    """A job that this caller started. Raises UnknownSubjectError."""
+    found = required(rights.jobs).record(job, kind)
+    if found is None or found.origin.who != caller.name:
+        raise UnknownSubjectError("this caller has no such job")
+    return found
 
 
 def required(part: T | None) -> T:

@@ -14,14 +14,14 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, NamedTuple, Protocol, TypeVar, cast
 
 from fastapi import Depends, Query, Request
+from pydantic import BaseModel, BeforeValidator, Field
 from starlette.concurrency import run_in_threadpool
 
 from idgraph.model import paths
-from idgraph.model.callers import Caller
+from idgraph.model.callers import Caller, Scope
 from idgraph.model.errors import DamagedStateError
 from idgraph.model.identifiers import Identifier
 from idgraph.model.index import ProfileIndex
-from idgraph.model.jobs import JobKind
 from idgraph.model.store import ProfileStore
 from idgraph.web.audit import AuditLog
 from idgraph.web.cursors import SealedCursors
@@ -42,7 +42,6 @@ from transforms.privacy.sealing import DataKeys
 T = TypeVar("T")
 
 MOST_FIELDS = 100
-VIEW = "Name of a view, in place of `fields`."
 LONGEST_PURPOSE = 200
 LONGEST_WAIT_SECONDS = 5.0
 POLL_SECONDS = 0.05
@@ -244,23 +243,12 @@ class ProfileService:
         try:
             wanted.require_rights(caller)
         except ForbiddenError:
-            entry = {"action": "refused reveal", "caller": caller.name, "purpose": wanted.purpose}
-            self.audit.append(entry)
+            self.note(caller, "refused reveal", purpose=wanted.purpose)
             raise
 
-    def note(self, caller: Caller, action: str, subject: Identifier | str, **details: Any) -> None:
-        """Note what is about to be done to the profile of an identifier. Raises StoreError; then it may not be done."""
-        named = self.hashed(str(subject))
-        self.audit.append({"action": action, "caller": caller.name, "profile": named, **details})
-
-    def note_job(self, caller: Caller, action: str, kind: JobKind, subject: str | None, purpose: str) -> None:
-        """Note what is about to be done to a job: its id, or at its start the segment that it exports. Raises StoreError."""
-        entry = {"action": f"{action} {kind}", "caller": caller.name, "subject": subject, "purpose": purpose}
-        self.audit.append(entry)
-
-    def note_act(self, caller: Caller, action: str, subject: str, purpose: str) -> None:
-        """Note what an operator is about to do to something that is no person's. Raises StoreError."""
-        self.audit.append({"action": action, "caller": caller.name, "subject": subject, "purpose": purpose})
+    def note(self, caller: Caller, action: str, **details: Any) -> None:
+        """Note what is about to be done; `profile` is `hashed`. Raises StoreError; then it may not be done."""
+        self.audit.append({"action": action, "caller": caller.name, **details})
 
     def hashed(self, name: str) -> str:
         """The keyed hash of an identifier or id."""
@@ -280,8 +268,6 @@ class Wanted:
         view: View | None = None,
     ) -> None:
         """`fields` are attribute paths; everything below one belongs to it. Raises BadQueryError."""
-        if fields is not None and len(fields) > MOST_FIELDS:
-            raise BadQueryError(f"at most {MOST_FIELDS} fields are named; leave `fields` out for all")
         if fields is not None and view is not None:
             raise BadQueryError("`view` selects the attributes; leave `fields` out")
         self._fields = fields if view is None else view.sources
@@ -354,6 +340,44 @@ def _consent_document(consent: Consent, reader: ProfileReader) -> dict[str, Any]
     return {"purpose": consent.purpose} | {name: getattr(consent, name) for name in seen}
 
 
+class ReadingBody(BaseModel):
+    """What an answer shows of profiles."""
+
+    fields_: list[str] | None = Field(
+        default=None, alias="fields", max_length=MOST_FIELDS, description="Attribute paths. Default: all."
+    )
+    provenance: bool = Field(default=False, description="With source, event, spec and stamp of each value.")
+    reveal: bool = Field(
+        default=False, description="Open protected values, if the caller may; needs `purpose`."
+    )
+    purpose: str | None = Field(
+        default=None, max_length=LONGEST_PURPOSE, description="Why; kept in the audit log."
+    )
+    view: str | None = Field(
+        default=None, max_length=100, description="Name of a view, in place of `fields`."
+    )
+
+    def wanted(self, service: ProfileService, caller: Caller) -> Wanted:
+        """Raises ForbiddenError, which is recorded for a reveal, BadQueryError."""
+        view = None if self.view is None else service.views()[self.view]
+        wanted = Wanted(self.fields_, self.provenance, self.reveal, self.purpose, view)
+        service.require_rights(caller, wanted)
+        return wanted
+
+
+def _parts(stated: list[str]) -> list[str]:
+    return [each for some in stated for each in some.split(",") if each]
+
+
+class _ReadingParams(ReadingBody):
+    fields_: Annotated[list[str] | None, BeforeValidator(_parts)] = Field(
+        default=None,
+        alias="fields",
+        max_length=MOST_FIELDS,
+        description="Attribute paths, separated by commas. Default: all.",
+    )
+
+
 MASKED = Wanted(None, provenance=False, reveal=False, purpose=None)
 """All that a caller may see, without revealing anything."""
 
@@ -370,33 +394,25 @@ Service = Annotated[ProfileService, Depends(_service)]
 ActingCaller = Annotated[Caller, Depends(_caller)]
 
 
+def scoped(scope: Scope) -> Any:
+    """A dependency: the caller, who must have this scope."""
+
+    async def caller_with(caller: ActingCaller) -> Caller:
+        if scope not in caller.scopes:
+            raise ForbiddenError(f"the token of this caller has not the scope {scope}")
+        return caller
+
+    return Depends(caller_with)
+
+
+Officer = Annotated[Caller, scoped(Scope.PRIVACY)]
+Operator = Annotated[Caller, scoped(Scope.OPERATE)]
+
+
 async def _wanted(
-    service: Service,
-    caller: ActingCaller,
-    fields: Annotated[
-        str | None,
-        Query(max_length=10_000, description="Attribute paths, separated by commas. Default: all."),
-    ] = None,
-    provenance: Annotated[
-        bool, Query(description="With source, event, spec and stamp of each value.")
-    ] = False,
-    reveal: Annotated[
-        bool, Query(description="Open protected values, if the caller may; needs `purpose`.")
-    ] = False,
-    purpose: Annotated[
-        str | None, Query(max_length=LONGEST_PURPOSE, description="Why; kept in the audit log.")
-    ] = None,
-    view: Annotated[str | None, Query(max_length=100, description=VIEW)] = None,
+    service: Service, caller: ActingCaller, reading: Annotated[_ReadingParams, Query()]
 ) -> Wanted:
-    wanted = Wanted(
-        None if fields is None else [each for each in fields.split(",") if each],
-        provenance,
-        reveal,
-        purpose,
-        None if view is None else service.views()[view],
-    )
-    service.require_rights(caller, wanted)
-    return wanted
+    return reading.wanted(service, caller)
 
 
 WaitFor = Annotated[

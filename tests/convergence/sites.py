@@ -87,7 +87,7 @@ class Site(FlowSite):
         links = Links(self.store, self._reader(version))
         one, other = map(links.stored, pair)
         if one and other:
-            links.keep(links.decide([(one, other)], decision, at_ms, "ann", "asked"))
+            links.keep(links.decide([(one, other, decision)], at_ms, "ann", "asked"))
 
     def pins(self) -> list[PinRecord]:
         """All decisions, on identifiers in the clear."""

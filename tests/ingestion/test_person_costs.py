@@ -150,7 +150,7 @@ def test_a_pin_on_a_hub_reads_the_other_end_alone(tmp_path: Path, monkeypatch: p
     assert hub is not None
     assert user is not None
     assert (hub.is_hub, user.is_hub) == (True, False)
-    links.keep(links.decide([(hub, user)], Decision.ALWAYS, 1, "ann", ""))
+    links.keep(links.decide([(hub, user, Decision.ALWAYS)], 1, "ann", ""))
     assert [each.fragment_id for each in store.outbox()] == ["user:7"]
     assert sum(read) <= 2
     installation.check_index()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -110,10 +111,12 @@ class Told:
         known = self.model.get(household, Group())
         state = Household.of(household, self.log.read(household))
         numbers = {entry.person: member for member, entry in state.members.items()}
-        to = tuple(numbers.get(each, "nobody") for each in sorted(others))
+        to = [numbers.get(each, "nobody") for each in sorted(others)]
         until = self.now + hours * HOUR
-        share = Share(attribute, to, f"for {attribute}", int(until * 1000))
-        self.refused(lambda: self.real.share(acting(person), household, [share] if others else []))
+        ends = datetime.fromtimestamp(until, UTC)
+        made = {"attribute": attribute, "to": to, "purpose": f"for {attribute}", "until": ends}
+        shares = [Share.model_validate(made)] if others else []
+        self.refused(lambda: self.real.share(acting(person), household, shares))
         if person in known.members and others <= known.members - {person}:
             known.shared[person] = [(attribute, set(others), f"for {attribute}", until)] if others else []
 

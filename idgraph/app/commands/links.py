@@ -287,9 +287,9 @@ def decide(
             pair = _known(links, low, first), _known(links, high, second)
             if pair[0].identifier == pair[1].identifier:
                 raise QueryError(f"{first} and {second} are the same identifier")
-            pairs.append(pair)
+            pairs.append((*pair, Decision(decision)))
         now = time.time_ns() // 1_000_000
-        change = links.decide(pairs, Decision(decision), now, origin.who, origin.why)
+        change = links.decide(pairs, now, origin.who, origin.why)
         if not dry_run:
             # Also without a pin, as after a crash between the two writes of the command that took it back.
             links.keep(change)

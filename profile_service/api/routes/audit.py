@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field
 
-from idgraph.model.callers import Caller, Scope
+from idgraph.model.callers import Caller
 from idgraph.model.identifiers import Identifier, given_identifier
 from idgraph.web.cursors import from_cursor, to_cursor
 from profile_service.api.documents import answer
-from profile_service.api.rights import require_scope
-from profile_service.api.service import ActingCaller, ProfileService, Service
+from profile_service.api.service import Officer, ProfileService, Service
 from profile_service.visibility import HIGHEST
 
 MOST_NAMES = 50
@@ -49,14 +48,6 @@ class AuditCheck(BaseModel):
     entries: int
     head: str
     broken_line: int | None
-
-
-def _officer(caller: ActingCaller) -> Caller:
-    require_scope(caller, Scope.PRIVACY)
-    return caller
-
-
-Officer = Annotated[Caller, Depends(_officer)]
 
 
 @router.get("", response_model=AuditPage)

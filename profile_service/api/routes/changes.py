@@ -15,8 +15,9 @@ from starlette.concurrency import run_in_threadpool
 from idgraph.model import canonical
 from idgraph.model.callers import Caller
 from idgraph.model.errors import IdgraphError
+from idgraph.web.cursors import ListPage
 from idgraph.web.refusals import UnknownSubjectError
-from profile_service.api.documents import Moves, answer
+from profile_service.api.documents import MoveDocument, answer
 from profile_service.api.service import ActingCaller, ProfileService, Service
 from profile_service.link_documents import move_document
 
@@ -32,7 +33,7 @@ router = APIRouter(prefix="/v1/changes", tags=["changes"])
 
 @router.get(
     "",
-    response_model=Moves,
+    response_model=ListPage[MoveDocument],
     responses={200: {"content": {EVENT_STREAM: {}}, "description": "A page, or with this type a stream."}},
 )
 async def get(

@@ -9,14 +9,13 @@ from fastapi import APIRouter, Path, Response
 from pydantic import AwareDatetime, BaseModel, Field
 
 from idgraph.model import canonical
-from idgraph.model.callers import Caller, Scope
+from idgraph.model.callers import Caller
 from idgraph.model.documents import StrictDocument
 from idgraph.model.identifiers import Identifier
 from idgraph.web.refusals import RefusedRequestError
-from profile_service.api.documents import answer
-from profile_service.api.rights import require_scope
+from profile_service.api.documents import Items, answer
 from profile_service.api.routes.profiles import AskedIdentifier, the_profile
-from profile_service.api.service import MASKED, ActingCaller, ProfileService, Service
+from profile_service.api.service import MASKED, ActingCaller, Officer, ProfileService, Service
 from profile_service.consents import ROOT, consents_of
 
 CLOCK_SKEW = timedelta(minutes=1)
@@ -37,12 +36,6 @@ class ConsentDocument(BaseModel):
     ordinal: int
 
 
-class Consents(BaseModel):
-    """By purpose."""
-
-    items: list[ConsentDocument]
-
-
 class ConsentDecision(StrictDocument):
     """What a person decides. The latest `time` counts; a retry with the same `time` is the same event."""
 
@@ -57,9 +50,9 @@ class Recorded(BaseModel):
     event: str
 
 
-@router.get("", response_model=Consents)
+@router.get("", response_model=Items[ConsentDocument])
 def get(identifier: AskedIdentifier, service: Service, caller: ActingCaller) -> Response:
-    """What a person decided, as far as the caller may see it."""
+    """What a person decided, by purpose, as far as the caller may see it."""
     profile = the_profile(service, caller, identifier, MASKED)
     return answer({"items": [each._asdict() for each in consents_of(profile)]})
 
@@ -70,10 +63,9 @@ def put(
     purpose: Purpose,
     body: ConsentDecision,
     service: Service,
-    caller: ActingCaller,
+    caller: Officer,
 ) -> Response:
     """Publish a person's decision as an event of the source `[profiles] consent_source`. Needs the scope `privacy`."""
-    require_scope(caller, Scope.PRIVACY)
     profile = the_profile(service, caller, identifier, MASKED)
     return record_decision(service, caller, identifier, profile.id, purpose, body)
 
@@ -100,6 +92,7 @@ def record_decision(
     # Keyed: whoever sees the event could try identifiers otherwise.
     event["id"] = service.hashed(f"event:{canonical.encode(event).decode()}").partition("~")[2]
     publish = service.rights.consents.publisher(identifier, service.following.edition().snapshot)
-    service.note(caller, "consent", profile_id, attributes=[f"{ROOT}.{purpose}"], status=body.status)
+    named = service.hashed(profile_id)
+    service.note(caller, "consent", profile=named, attributes=[f"{ROOT}.{purpose}"], status=body.status)
     publish([canonical.encode(event) + b"\n"])
     return answer({"event": event["id"]}, status=202)

@@ -8,8 +8,9 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field
 
 from idgraph.model.documents import StrictDocument
-from profile_service.api.contacts import FIELDS, find_contacts, require_fields
-from profile_service.api.documents import ProfileDocument, answer
+from idgraph.model.errors import QueryError
+from profile_service.api.contacts import FIELDS, find_contacts
+from profile_service.api.documents import Items, ProfileDocument, answer
 from profile_service.api.service import MOST_FIELDS, ActingCaller, Service, Wanted
 
 router = APIRouter(prefix="/v1/contacts", tags=["search"])
@@ -38,19 +39,14 @@ class ContactDocument(BaseModel):
     profile: ProfileDocument
 
 
-class Contacts(BaseModel):
-    """The most similar first."""
-
-    items: list[ContactDocument]
-
-
-@router.post("", response_model=Contacts)
+@router.post("", response_model=Items[ContactDocument])
 def post(body: ContactBody, service: Service, caller: ActingCaller) -> Response:
-    """Customers by name, phone, e-mail or postcode, with typing errors. A protected value is found as a whole. Which attributes
+    """Customers by name, phone, e-mail or postcode, with typing errors, the most similar first. A protected value is found as a whole. Which attributes
     these are says `[profiles.contact]`."""
     wanted = Wanted(body.fields_, provenance=False, reveal=False, purpose=None)
     asked = {field: value for field in FIELDS if (value := getattr(body, field) or "").strip()}
-    require_fields(asked)
+    if not asked:
+        raise QueryError(f"give one of {', '.join(FIELDS)}")
     reader = service.reader(caller)
     found = find_contacts(reader, asked, service.contact_paths, body.limit)
     items = []

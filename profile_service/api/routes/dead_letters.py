@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field
 
-from idgraph.model.callers import Caller, Scope
 from idgraph.model.dead_letters import FRAGMENT, PARTIAL, DeadLetter
 from idgraph.model.documents import StrictDocument
 from idgraph.model.jobs import JobKind, Requester
 from idgraph.web.cursors import from_cursor, to_cursor
 from idgraph.web.refusals import BadQueryError, RefusedRequestError, UnknownSubjectError
 from profile_service.api.dead_letters import MOST_SCANNED, DeadLetterDesk, DeadLetterFilter
-from profile_service.api.documents import answer
+from profile_service.api.documents import Reasoned, answer
 from profile_service.api.operations import Work, described
-from profile_service.api.rights import require_scope, required
+from profile_service.api.rights import required
 from profile_service.api.routes import jobs
 from profile_service.api.routes.jobs import JobDocument
-from profile_service.api.service import LONGEST_PURPOSE, ActingCaller, ProfileService, Service
+from profile_service.api.service import Operator, ProfileService, Service
 from profile_service.link_documents import time_text
 from profile_service.reader import ProfileReader
 
@@ -101,10 +100,8 @@ class ReplayChoice(StrictDocument):
     filter: DeadLetterFilter | None = None
 
 
-class ReplayBody(ReplayChoice):
+class ReplayBody(ReplayChoice, Reasoned):
     """The same, and why they are replayed."""
-
-    reason: str = Field(min_length=1, max_length=LONGEST_PURPOSE)
 
 
 class ReplayPreview(BaseModel):
@@ -117,14 +114,6 @@ class ReplayPreview(BaseModel):
     )
 
 
-def _operator(caller: ActingCaller) -> Caller:
-    require_scope(caller, Scope.OPERATE)
-    return caller
-
-
-Operator = Annotated[Caller, Depends(_operator)]
-
-
 @router.get("", response_model=DeadLetterList)
 def list_(service: Service, caller: Operator, listing: Annotated[DeadLetterListing, Query()]) -> Response:
     """The newest dead letters that match, and all in groups."""
@@ -132,12 +121,7 @@ def list_(service: Service, caller: Operator, listing: Annotated[DeadLetterListi
     newest = desk.newest(MOST_SCANNED)
     matching = [each for each in newest if listing.takes(each)]
     before = _place(listing.cursor)
-    window = newest
-    if before is not None:
-        # What comes behind it may have been looked at already.
-        window = [each for each in newest if (each.set_aside_at, each.id) < before]
-        if len(newest) == MOST_SCANNED:
-            window = desk.newest(MOST_SCANNED, before)
+    window = newest if before is None else desk.newest(MOST_SCANNED, before)
     found = [each for each in window if listing.takes(each)]
     shown = found[: listing.limit]
     last = None
@@ -187,7 +171,7 @@ def replay(body: ReplayBody, service: Service, caller: Operator) -> Response:
     chosen = [each.id for each in _chosen(service, body)]
     if not chosen:
         raise UnknownSubjectError("there is no such dead letter: they may have been replayed or dropped")
-    service.note_job(caller, "start", JobKind.REPLAY, f"{len(chosen)} dead letters", body.reason)
+    service.note(caller, "start replay", subject=f"{len(chosen)} dead letters", purpose=body.reason)
     work = Work(JobKind.REPLAY, dead_letters=chosen)
     started = required(service.rights.operations).start(work, Requester(caller.name, body.reason))
     found = answer(described(caller, started, service.reader(caller)), status=202)

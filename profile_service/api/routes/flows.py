@@ -9,15 +9,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, Field
 
-from idgraph.model.documents import StrictDocument
 from idgraph.model.errors import ConfigError, SourceUnavailableError, StoreError
 from idgraph.model.flows import FlowPause, FlowReport, FlowState
 from idgraph.model.sources import FLOW_NAME
 from idgraph.web.refusals import ClashError, RefusedRequestError, UnknownSubjectError
-from profile_service.api.documents import answer
+from profile_service.api.documents import Items, Reasoned, answer
 from profile_service.api.rights import required
-from profile_service.api.routes.dead_letters import Operator
-from profile_service.api.service import LONGEST_PURPOSE, ProfileService, Service
+from profile_service.api.service import Operator, ProfileService, Service
 
 log = logging.getLogger(__name__)
 
@@ -50,12 +48,6 @@ class FlowList(BaseModel):
     damaged: list[str] = Field(description="Names of flows whose files cannot be read.")
 
 
-class FlowAct(StrictDocument):
-    """Why; kept in the audit log."""
-
-    reason: str = Field(min_length=1, max_length=LONGEST_PURPOSE)
-
-
 @router.get("", response_model=FlowList)
 def list_(service: Service, _: Operator) -> Response:
     """All flows that have run on this machine, as they last reported."""
@@ -76,11 +68,11 @@ def get(name: Name, service: Service, _: Operator) -> Response:
 
 
 @router.post("/{name}/pause", response_model=FlowDocument)
-def pause(name: Name, body: FlowAct, service: Service, caller: Operator) -> Response:
+def pause(name: Name, body: Reasoned, service: Service, caller: Operator) -> Response:
     """Let a flow begin no further micro-batch until it is resumed, also when it starts again. Projection, erasures and jobs
     go on. 409 if it is paused."""
     _document(service, name)
-    service.note_act(caller, "pause flow", name, body.reason)
+    service.note(caller, "pause flow", subject=name, purpose=body.reason)
     asked = FlowPause(who=caller.name, why=body.reason, at_ms=time.time_ns() // 1_000_000)
     if not required(service.rights.flows).pause(name, asked):
         raise ClashError("the flow is paused already")
@@ -88,26 +80,19 @@ def pause(name: Name, body: FlowAct, service: Service, caller: Operator) -> Resp
 
 
 @router.post("/{name}/resume", response_model=FlowDocument)
-def resume(name: Name, body: FlowAct, service: Service, caller: Operator) -> Response:
+def resume(name: Name, body: Reasoned, service: Service, caller: Operator) -> Response:
     """Let a paused flow go on. 409 if it is not paused."""
     _document(service, name)
-    service.note_act(caller, "resume flow", name, body.reason)
+    service.note(caller, "resume flow", subject=name, purpose=body.reason)
     if not required(service.rights.flows).resume(name):
         raise ClashError("the flow is not paused")
     return answer(_document(service, name))
 
 
-class SourceEvents(BaseModel):
-    """The newest events of a source as the flow takes them, as far as policy and the caller's clearance show them: each payload
-    as of a dead letter, with the spec in force that maps it, and the attributes that its values become."""
-
-    items: list[dict[str, Any]]
-
-
 sources_router = APIRouter(prefix="/v1/sources", tags=["flows"])
 
 
-@sources_router.get("/{source}/events", response_model=SourceEvents)
+@sources_router.get("/{source}/events", response_model=Items[dict[str, Any]])
 def newest_events(
     source: Annotated[str, Path(max_length=64)],
     service: Service,
@@ -115,8 +100,8 @@ def newest_events(
     event_type: Annotated[str | None, Query(max_length=200, description="Only of this type.")] = None,
     limit: Annotated[int, Query(ge=1, le=MOST_SAMPLED)] = 5,
 ) -> Response:
-    """The newest events of a source, read from its files or topics again: flows are not slowed. Of one type, it looks at the
-    newest 200. 404 for a source that is not configured here."""
+    """The newest events of a source, read from its files or topics again: flows are not slowed. Each payload
+    is as of a dead letter, as far as policy and clearance show it. Of one type, it looks at the newest 200. 404 for a source that is not configured here."""
     edition = service.following.edition()
     most = limit if event_type is None else 200
     sees = service.reader(caller).sees

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
-from pydantic import AwareDatetime, BaseModel, Field
+from pydantic import BaseModel, Field
 
-from idgraph.model.callers import Scope
+from idgraph.model.callers import Caller, Scope
 from idgraph.model.documents import StrictDocument
 from idgraph.model.households import HouseholdEntry
 from idgraph.model.identifiers import HASHED_PREFIX, given_identifier
 from idgraph.web.refusals import RefusedRequestError, UnknownSubjectError
 from merge.identity.persons import Person
-from profile_service.api.documents import answer
+from profile_service.api.documents import Items, answer
 from profile_service.api.households import Acting, Household, Households, Share
 from profile_service.api.person_tokens import ActingPerson
-from profile_service.api.rights import require_scope, required
+from profile_service.api.rights import required
 from profile_service.api.routes.consents import ConsentDecision, Purpose, Recorded, record_decision
 from profile_service.api.routes.profiles import AskedIdentifier, the_profile
-from profile_service.api.service import MASKED, ActingCaller, ProfileService, Service, Wanted
+from profile_service.api.service import MASKED, Officer, ProfileService, Service, Wanted, scoped
 from profile_service.link_documents import time_text
 from profile_service.visibility import HIGHEST
 
@@ -72,19 +71,10 @@ class HouseholdDocument(BaseModel):
     id: str
 
 
-class ShareBody(StrictDocument):
-    """An attribute, and those below it, for some other members."""
-
-    attribute: str = Field(min_length=1, max_length=1024)
-    to: list[Annotated[str, Field(max_length=40)]] = Field(min_length=1, max_length=100)
-    purpose: str = Field(min_length=1, max_length=200)
-    until: AwareDatetime | None = None
-
-
 class SharesBody(StrictDocument):
     """All that the person shares in a household; an empty list ends it."""
 
-    shares: list[ShareBody] = Field(max_length=100)
+    shares: list[Share] = Field(max_length=100)
 
 
 class SharedDocument(BaseModel):
@@ -107,12 +97,6 @@ class HouseholdView(BaseModel):
     i_share: list[dict[str, Any]]
 
 
-class HouseholdViews(BaseModel):
-    """All households of the person."""
-
-    items: list[HouseholdView]
-
-
 class MembershipDocument(BaseModel):
     """A household of a person: the names by which its members know the person, and what the person shares there."""
 
@@ -121,10 +105,7 @@ class MembershipDocument(BaseModel):
     shares: list[dict[str, Any]]
 
 
-class MembershipList(BaseModel):
-    """All households of a person."""
-
-    items: list[MembershipDocument]
+Issuer = Annotated[Caller, scoped(Scope.PERSONS)]
 
 
 class _Me:
@@ -153,14 +134,18 @@ class _Me:
             "me": mine,
             "members": {member: each.body.get("name", "") for member, each in known.members.items()},
             "shared_with_me": list(self._shared(known)),
-            "i_share": [{**_terms(each), "to": list(each.to)} for each in shares],
+            "i_share": [each.model_dump(mode="json") for each in shares],
         }
 
     def _shared(self, known: Household) -> Iterator[dict[str, Any]]:
         for giver, share in known.shared_with(self.acting, self.households.now_ms()):
             values = self._values(giver, share)
             if values is not None:
-                yield {"member": giver.member, **_terms(share), "attributes": values}
+                yield {
+                    "member": giver.member,
+                    **share.model_dump(mode="json", exclude={"to"}),
+                    "attributes": values,
+                }
 
     def _values(self, giver: HouseholdEntry, share: Share) -> dict[str, Any] | None:
         """What the giver has by now; protected values are opened if the issuer of the token may open them, and recorded."""
@@ -182,11 +167,10 @@ def _me(request: Request, service: Service) -> _Me:
 Me = Annotated[_Me, Depends(_me)]
 
 
-@reading.get("", response_model=MembershipList)
-def list_memberships(identifier: AskedIdentifier, service: Service, caller: ActingCaller) -> Response:
+@reading.get("", response_model=Items[MembershipDocument])
+def list_memberships(identifier: AskedIdentifier, service: Service, officer: Officer) -> Response:
     """The households of a person, with nothing of the other members. Needs the scope `privacy`."""
-    require_scope(caller, Scope.PRIVACY)
-    reader = service.reader(caller.model_copy(update={"clearance": HIGHEST}))
+    reader = service.reader(officer.model_copy(update={"clearance": HIGHEST}))
     persons = reader.owning(reader.stored_forms(identifier)).persons
     service.require_found(bool(persons))
     if not persons:
@@ -195,7 +179,11 @@ def list_memberships(identifier: AskedIdentifier, service: Service, caller: Acti
     items = []
     for known in required(service.rights.households).of(acting):
         mine = known.mine(acting)
-        shares = [_terms(each) for member in mine for each in known.shares.get(member, ())]
+        shares = [
+            each.model_dump(mode="json", exclude={"to"})
+            for member in mine
+            for each in known.shares.get(member, ())
+        ]
         names = [str(known.members[member].body.get("name", "")) for member in mine]
         items.append({"id": known.id, "names": names, "shares": shares})
     return answer({"items": items})
@@ -206,14 +194,13 @@ def _acting(service: ProfileService, person: Person) -> Acting:
 
 
 @issuing.post("", response_model=PersonTokenDocument, status_code=201)
-def issue(body: PersonTokenBody, service: Service, caller: ActingCaller) -> Response:
+def issue(body: PersonTokenBody, service: Service, caller: Issuer) -> Response:
     """A token by which a person calls `/v1/me`. Needs the scope `persons`: the caller vouches for who the person is."""
-    require_scope(caller, Scope.PERSONS)
     identifier = given_identifier(body.identifier)
     profile = the_profile(service, caller, identifier, MASKED)
     reader = service.reader(caller)
     (person,) = reader.owning(reader.stored_forms(identifier)).persons
-    service.note(caller, "person token", profile.id)
+    service.note(caller, "person token", profile=service.hashed(profile.id))
     token, end = required(service.rights.tokens).issue(caller, person.id, body.minutes)
     return answer({"token": token, "expires": time_text(end)}, status=201)
 
@@ -230,7 +217,7 @@ def put_consent(purpose: Purpose, body: ConsentDecision, me: Me) -> Response:
     raise RefusedRequestError("no identifier of the person is in the clear and taken by the consents' spec")
 
 
-@router.get("/households", response_model=HouseholdViews)
+@router.get("/households", response_model=Items[HouseholdView])
 def list_households(me: Me) -> Response:
     """The person's households, with what the others share with the person now, and nothing else of them."""
     return answer({"items": [me.view(each) for each in me.households.of(me.acting)]})
@@ -265,19 +252,7 @@ def decline(body: InvitationBody, me: Me) -> Response:
 @router.put("/households/{household}/shares", status_code=204)
 def put_shares(household: str, body: SharesBody, me: Me) -> Response:
     """Share this, and nothing else from now on: it holds for the next read of each other member."""
-    me.households.share(
-        me.acting,
-        household,
-        [
-            Share(
-                each.attribute,
-                tuple(each.to),
-                each.purpose,
-                None if each.until is None else int(each.until.timestamp() * 1000),
-            )
-            for each in body.shares
-        ],
-    )
+    me.households.share(me.acting, household, body.shares)
     return Response(status_code=204)
 
 
@@ -286,9 +261,3 @@ def leave(household: str, me: Me) -> Response:
     """End the membership, and all that is shared by and with it."""
     me.households.leave(me.acting, household)
     return Response(status_code=204)
-
-
-def _terms(share: Share) -> dict[str, Any]:
-    until = share.until_ms
-    end = None if until is None else datetime.fromtimestamp(until / 1000, UTC).isoformat()
-    return {"attribute": share.attribute, "purpose": share.purpose, "until": end}

@@ -12,11 +12,10 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
 from idgraph.model.callers import Caller
-from idgraph.model.documents import StrictDocument
 from idgraph.model.jobs import JobKind, JobRecord, JobState, Requester
 from idgraph.web.cursors import from_cursor, to_cursor
 from idgraph.web.refusals import ClashError, ForbiddenError, UnknownSubjectError
-from profile_service.api.documents import answer
+from profile_service.api.documents import Reasoned, answer
 from profile_service.api.operations import (
     JobDownload,
     Operations,
@@ -28,7 +27,7 @@ from profile_service.api.operations import (
     work_of,
 )
 from profile_service.api.rights import required
-from profile_service.api.service import LONGEST_PURPOSE, ActingCaller, ProfileService, Service
+from profile_service.api.service import ActingCaller, ProfileService, Service
 from profile_service.link_documents import time_text
 from profile_service.visibility import restrictions
 
@@ -70,25 +69,17 @@ class JobPage(BaseModel):
     may_start: list[str]
 
 
-class _Body(StrictDocument):
-    reason: str = Field(min_length=1, max_length=LONGEST_PURPOSE, description="Kept with the job.")
-
-
-class ReasonBody(_Body):
-    """Why."""
-
-
 Rate = Annotated[int | None, Field(ge=1, le=1_000_000, description="Most units per second.")]
 
 
-class ReindexBody(_Body):
+class ReindexBody(Reasoned):
     """Make the search index again, beside the flows."""
 
     kind: Literal[JobKind.REINDEX]
     rate: Rate = None
 
 
-class ReconcileBody(_Body):
+class ReconcileBody(Reasoned):
     """Compare the index with the store."""
 
     kind: Literal[JobKind.RECONCILE]
@@ -96,14 +87,14 @@ class ReconcileBody(_Body):
     rate: Rate = None
 
 
-class SealBody(_Body):
+class SealBody(Reasoned):
     """Seal stored values that policy protects now."""
 
     kind: Literal[JobKind.REENCRYPT]
     rate: Rate = None
 
 
-class ExportBody(_Body):
+class ExportBody(Reasoned):
     """Profiles as a file to download, with what the caller may see; protected values are masked."""
 
     kind: Literal[JobKind.EXPORT]
@@ -166,17 +157,17 @@ def get(job: str, service: Service, caller: ActingCaller, operations: Here) -> R
 
 
 @router.post("/{job}/cancel", response_model=JobDocument, status_code=202)
-def cancel(job: str, body: ReasonBody, service: Service, caller: ActingCaller, operations: Here) -> Response:
+def cancel(job: str, body: Reasoned, service: Service, caller: ActingCaller, operations: Here) -> Response:
     """Ask a job to end after its current page; what is done stays done. 409 if it is not running."""
     record = _seen(caller, operations, job)
-    service.note_job(caller, "cancel", record.kind, record.id, body.reason)
+    service.note(caller, f"cancel {record.kind}", subject=record.id, purpose=body.reason)
     if not operations.cancel(job):
         raise ClashError("the job is not running")
     return answer(_document(service, caller, operations, _seen(caller, operations, job)), status=202)
 
 
 @router.post("/{job}/resume", response_model=JobDocument, status_code=202)
-def resume(job: str, body: ReasonBody, service: Service, caller: ActingCaller, operations: Here) -> Response:
+def resume(job: str, body: Reasoned, service: Service, caller: ActingCaller, operations: Here) -> Response:
     """Go on where a job ended that was cancelled, interrupted or failed. An export begins again. 409 for a job that is done,
     or that only its command resumes."""
     record = _seen(caller, operations, job)
@@ -208,7 +199,7 @@ def download(job: str, service: Service, caller: ActingCaller, operations: Here)
     if found.rules != restrictions(snapshot) or caller.clearance < record.what["clearance"]:
         raise ClashError("what callers may see has changed since this export; export again")
     form = record.what["format"]
-    service.note_job(caller, "download", record.kind, record.id, record.origin.why)
+    service.note(caller, f"download {record.kind}", subject=record.id, purpose=record.origin.why)
     return StreamingResponse(
         found.parts(),
         media_type=MEDIA_TYPES[form],
@@ -223,7 +214,7 @@ def _started(
         raise ForbiddenError("the token of this caller has not the scope operate")
     if work.segment is not None and work.segment not in service.reader(caller).segments():
         raise UnknownSubjectError("there is no such segment")
-    service.note_job(caller, "start", work.kind, work.segment, reason)
+    service.note(caller, f"start {work.kind}", subject=work.segment, purpose=reason)
     record = operations.start(work, Requester(caller.name, reason))
     found = answer(_document(service, caller, operations, record), status=202)
     found.headers["Location"] = f"{router.prefix}/{record.id}"

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Literal, NamedTuple
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field
 
 from idgraph.model.callers import Caller, Scope
@@ -18,10 +18,10 @@ from idgraph.web.refusals import PreconditionError, RefusedRequestError, Unknown
 from merge.identity.evidence import Pair
 from merge.identity.persons import Person
 from merge.identity.resolve import Decision, Violation
-from profile_service.api.documents import DecidedPin, LinkDocument, answer
-from profile_service.api.rights import require_scope, required
+from profile_service.api.documents import DecidedPin, LinkDocument, Reasoned, answer
+from profile_service.api.rights import own_job, required
 from profile_service.api.routes.profiles import shown_links
-from profile_service.api.service import LONGEST_PURPOSE, ActingCaller, ProfileService, Service
+from profile_service.api.service import LONGEST_PURPOSE, ProfileService, Service, scoped
 from profile_service.link_documents import pin_document
 from profile_service.links import Links, PinChange, RefusedGroup, StoredIdentifier
 from profile_service.reader import ProfileLeaf, ProfileReader
@@ -49,10 +49,8 @@ class PinsBody(StrictDocument):
     pins: list[DecisionDocument] = Field(min_length=1, max_length=MOST_PINS)
 
 
-class DecisionBody(PinsBody):
+class DecisionBody(PinsBody, Reasoned):
     """The same, and why."""
-
-    reason: str = Field(min_length=1, max_length=LONGEST_PURPOSE)
 
 
 class ChangedValue(BaseModel):
@@ -150,12 +148,7 @@ class SuggestionPage(BaseModel):
     next: str | None
 
 
-def _decider(caller: ActingCaller) -> Caller:
-    require_scope(caller, Scope.LINKS)
-    return caller
-
-
-Decider = Annotated[Caller, Depends(_decider)]
+Decider = Annotated[Caller, scoped(Scope.LINKS)]
 
 
 class _Found(NamedTuple):
@@ -181,9 +174,8 @@ def decide(body: DecisionBody, service: Service, caller: Decider, if_match: IfMa
             "evidence, a decision or a rule has changed since the preview; preview it again"
         )
     for pin in found.change.pins:
-        service.note(
-            caller, f"pin {pin.decision}", pin.low, other=service.hashed(pin.high), purpose=body.reason
-        )
+        one, other = map(service.hashed, (pin.low, pin.high))
+        service.note(caller, f"pin {pin.decision}", profile=one, other=other, purpose=body.reason)
     return _answer(found, service.keep(found.links, found.change))
 
 
@@ -227,9 +219,7 @@ def suggestions(
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> Response:
     """How far the job is, and what it found."""
-    found = required(service.rights.jobs).record(job, JobKind.SUGGEST)
-    if found is None or found.origin.who != caller.name:
-        raise UnknownSubjectError("this caller has no such job")
+    found = own_job(service.rights, caller, job, JobKind.SUGGEST)
     return answer(_suggestions(service, caller, found, cursor, limit))
 
 
@@ -293,7 +283,7 @@ def _found(service: ProfileService, caller: Caller, body: PinsBody, reason: str)
         if one.identifier == other.identifier:
             raise RefusedRequestError("both are the same identifier", f"/pins/{number}/pair")
         asked.append((one, other, Decision(each.decision)))
-    change = links.decide_each(asked, time.time_ns() // 1_000_000, caller.name, reason)
+    change = links.decide(asked, time.time_ns() // 1_000_000, caller.name, reason)
     # Keyed: whoever has it cannot try what it is the digest of.
     etag = service.hashed(f"evidence:{change.evidence}").partition("~")[2]
     return _Found(links, reader, change, f'"{etag}"')

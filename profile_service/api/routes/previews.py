@@ -12,10 +12,10 @@ from idgraph.model.documents import StrictDocument
 from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.jobs import JobKind, JobRecord, Requester
 from idgraph.model.specs import SpecDefinition
-from idgraph.web.refusals import ForbiddenError, UnknownSubjectError
+from idgraph.web.refusals import ForbiddenError
 from profile_service.api.documents import answer
-from profile_service.api.rights import require_scope, required
-from profile_service.api.service import LONGEST_PURPOSE, ActingCaller, ProfileService, Service, Wanted
+from profile_service.api.rights import own_job, required
+from profile_service.api.service import LONGEST_PURPOSE, ProfileService, Service, Wanted, scoped
 from profile_service.visibility import HIGHEST
 
 router = APIRouter(prefix="/v1/identity-rules", tags=["identity rules"])
@@ -48,8 +48,7 @@ class PreviewDocument(BaseModel):
     )
 
 
-def _admitted(caller: ActingCaller) -> Caller:
-    require_scope(caller, Scope.RULES)
+def _admitted(caller: Annotated[Caller, scoped(Scope.RULES)]) -> Caller:
     if caller.clearance < HIGHEST:
         raise ForbiddenError(
             f"a preview names attributes and identifiers of all levels: it needs clearance {HIGHEST}"
@@ -70,19 +69,6 @@ def start(body: PreviewBody, service: Service, caller: Admitted) -> Response:
         ),
         status=202,
     )
-
-
-@router.get("/previews/{job}", response_model=PreviewDocument)
-def get(job: str, service: Service, caller: Admitted) -> Response:
-    """How far a preview is, and what it found when it is done."""
-    return answer(_document(service, _own(job, service, caller, is_of_spec=False)))
-
-
-def _own(job: str, service: ProfileService, caller: Caller, is_of_spec: bool) -> JobRecord:
-    found = required(service.rights.jobs).record(job, JobKind.PREVIEW)
-    if found is None or found.origin.who != caller.name or ("spec" in found.what) is not is_of_spec:
-        raise UnknownSubjectError("this caller has no such job")
-    return found
 
 
 def _document(service: ProfileService, job: JobRecord) -> dict[str, Any]:
@@ -111,14 +97,16 @@ def start_spec_preview(body: SpecPreviewBody, service: Service, caller: Admitted
     """What a spec would make of events in the source's own files: a job that changes nothing. One runs at a time (409)."""
     if body.reveal:
         service.require_rights(caller, Wanted(None, False, True, body.reason))
-        service.note_act(caller, "reveal in preview", body.definition.name, body.reason)
+        service.note(caller, "reveal in preview", subject=body.definition.name, purpose=body.reason)
     origin = Requester(caller.name, body.reason)
     jobs = required(service.rights.jobs)
     job = jobs.start_spec_preview(body.definition, body.sample, body.reveal, origin)
     return answer(_document(service, job), status=202)
 
 
+@router.get("/previews/{job}", response_model=PreviewDocument)
 @specs.get("/previews/{job}", response_model=PreviewDocument)
-def get_spec_preview(job: str, service: Service, caller: Admitted) -> Response:
-    """How far a preview is, and what it has found so far. `POST /v1/jobs/{id}/cancel` stops it, and it keeps that."""
-    return answer(_document(service, _own(job, service, caller, is_of_spec=True)))
+def get(job: str, service: Service, caller: Admitted) -> Response:
+    """How far a preview is, and what it found: of rules when it is done, of a spec so far. `POST /v1/jobs/{id}/cancel` stops
+    it, and one of a spec keeps that."""
+    return answer(_document(service, own_job(service.rights, caller, job, JobKind.PREVIEW)))

@@ -9,18 +9,17 @@ from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel, Field
 
 from idgraph.model import canonical
-from idgraph.model.callers import Caller, Scope
+from idgraph.model.callers import Caller
 from idgraph.model.documents import StrictDocument
 from idgraph.model.identifiers import Identifier, given_identifier
 from idgraph.model.jobs import JobKind, JobRecord, Requester
 from idgraph.web.refusals import ClashError, UnknownSubjectError
-from profile_service.api.documents import answer
-from profile_service.api.rights import require_scope, required
+from profile_service.api.documents import Reasoned, answer
+from profile_service.api.rights import own_job, required
 from profile_service.api.routes.profiles import the_profile
 from profile_service.api.service import (
-    LONGEST_PURPOSE,
     MASKED,
-    ActingCaller,
+    Officer,
     ProfileService,
     Service,
 )
@@ -55,11 +54,10 @@ class ErasurePreview(BaseModel):
     )
 
 
-class AccessBody(StrictDocument):
+class AccessBody(Reasoned):
     """Whose data is asked for, and why."""
 
     identifier: str = Field(max_length=4096, description="`type:value`.")
-    reason: str = Field(min_length=1, max_length=LONGEST_PURPOSE)
 
 
 class PersonsBody(StrictDocument):
@@ -68,34 +66,32 @@ class PersonsBody(StrictDocument):
     identifiers: list[Annotated[str, Field(max_length=4096)]] = Field(min_length=1, max_length=20)
 
 
-class ErasureBody(PersonsBody):
+class ErasureBody(PersonsBody, Reasoned):
     """Whom to erase, and why."""
 
-    reason: str = Field(min_length=1, max_length=LONGEST_PURPOSE)
 
-
-def _officer(caller: ActingCaller) -> Caller:
-    require_scope(caller, Scope.PRIVACY)
+def _unbound(caller: Officer) -> Caller:
     return caller.model_copy(update={"clearance": HIGHEST})
 
 
-Officer = Annotated[Caller, Depends(_officer)]
+Unbound = Annotated[Caller, Depends(_unbound)]
+"""Reaches all of a person."""
 
 
 @router.post("/access-requests", response_model=PersonJobDocument, status_code=202)
-def request_access(body: AccessBody, service: Service, officer: Officer) -> Response:
+def request_access(body: AccessBody, service: Service, officer: Unbound) -> Response:
     """Collect all that is stored of a person: a job, whose document can be downloaded until it expires."""
     identifier = given_identifier(body.identifier)
     profile = the_profile(service, officer, identifier, MASKED)
-    service.note(officer, "access request", profile.id, purpose=body.reason)
+    service.note(officer, "access request", profile=service.hashed(profile.id), purpose=body.reason)
     started = required(service.rights.jobs).start_access(identifier, Requester(officer.name, body.reason))
     return answer(_document(service, started), status=202)
 
 
 @router.get("/access-requests/{job}", response_model=PersonJobDocument)
-def get_access(job: str, service: Service, officer: Officer) -> Response:
+def get_access(job: str, service: Service, officer: Unbound) -> Response:
     """How far an access request is."""
-    return answer(_document(service, _own(service, officer, job, JobKind.ACCESS)))
+    return answer(_document(service, own_job(service.rights, officer, job, JobKind.ACCESS)))
 
 
 @router.get(
@@ -103,18 +99,18 @@ def get_access(job: str, service: Service, officer: Officer) -> Response:
     response_class=Response,
     responses={200: {"content": {"application/json": {"schema": {"type": "object"}}}}},
 )
-def download(job: str, service: Service, officer: Officer) -> Response:
+def download(job: str, service: Service, officer: Unbound) -> Response:
     """The document, with protected values in the clear. 404: the job is not done, or the document expired."""
-    record = _own(service, officer, job, JobKind.ACCESS)
+    record = own_job(service.rights, officer, job, JobKind.ACCESS)
     found = required(service.rights.jobs).download(job)
     if found is None:
         raise UnknownSubjectError("there is no document: the job is not done, or the document expired")
-    service.note(officer, "download", f"job:{record.id}", purpose=record.origin.why)
+    service.note(officer, "download", subject=record.id, purpose=record.origin.why)
     return Response(found.content, headers={"Cache-Control": "no-store"}, media_type="application/json")
 
 
 @router.post("/erasures/preview", response_model=ErasurePreview)
-def preview(body: PersonsBody, service: Service, officer: Officer) -> Response:
+def preview(body: PersonsBody, service: Service, officer: Unbound) -> Response:
     """What an erasure would remove; changes nothing."""
     found = required(service.rights.jobs).preview_erasure(_named(service, officer, body))
     if found is None:
@@ -124,19 +120,19 @@ def preview(body: PersonsBody, service: Service, officer: Officer) -> Response:
 
 
 @router.post("/erasures", response_model=PersonJobDocument, status_code=202)
-def erase(body: ErasureBody, service: Service, officer: Officer) -> Response:
+def erase(body: ErasureBody, service: Service, officer: Unbound) -> Response:
     """Erase whole persons, for good: a job. Events up to now are refused from then on."""
     named = _named(service, officer, body)
     for each in named:
-        service.note(officer, "erasure", each, purpose=body.reason)
+        service.note(officer, "erasure", profile=service.hashed(str(each)), purpose=body.reason)
     started = required(service.rights.jobs).start_erasure(named, Requester(officer.name, body.reason))
     return answer(_document(service, started), status=202)
 
 
 @router.get("/erasures/{job}", response_model=PersonJobDocument)
-def get_erasure(job: str, service: Service, officer: Officer) -> Response:
+def get_erasure(job: str, service: Service, officer: Unbound) -> Response:
     """How far an erasure is, and its receipt when it is done."""
-    return answer(_document(service, _own(service, officer, job, JobKind.ERASE)))
+    return answer(_document(service, own_job(service.rights, officer, job, JobKind.ERASE)))
 
 
 def _named(service: ProfileService, officer: Caller, body: PersonsBody) -> list[Identifier]:
@@ -147,14 +143,6 @@ def _named(service: ProfileService, officer: Caller, body: PersonsBody) -> list[
                 f"several profiles share identifier {place}: name each person by one of their own"
             )
     return named
-
-
-def _own(service: ProfileService, officer: Caller, job: str, kind: JobKind) -> JobRecord:
-    """A job that this caller started. Raises UnknownSubjectError."""
-    found = required(service.rights.jobs).record(job, kind)
-    if found is None or found.origin.who != officer.name:
-        raise UnknownSubjectError("this caller has no such job")
-    return found
 
 
 def _document(service: ProfileService, job: JobRecord | None) -> dict[str, Any]:

@@ -17,10 +17,11 @@ from idgraph.web.conditional import IfNoneMatch
 from idgraph.web.path_values import path_value
 from idgraph.web.refusals import ClashError, UnknownSubjectError
 from profile_service.api.documents import (
-    Explanations,
-    Histories,
+    ExplanationDocument,
+    FragmentHistory,
+    Items,
     LookupBody,
-    LookupResults,
+    LookupResult,
     ProfileDocument,
     answer,
 )
@@ -123,7 +124,7 @@ class _PlainLookup:
         await response(scope, receive, send)
 
 
-@router.post("/lookup", response_model=LookupResults, dependencies=[AFTER_COMMIT])
+@router.post("/lookup", response_model=Items[LookupResult], dependencies=[AFTER_COMMIT])
 async def lookup(body: LookupBody, service: Service, caller: ActingCaller) -> Response:
     """The profiles of up to 100 identifiers, in their order."""
     wanted = body.wanted(service, caller)
@@ -144,7 +145,7 @@ async def lookup(body: LookupBody, service: Service, caller: ActingCaller) -> Re
     return answer({"items": items})
 
 
-@router.get("/{identifier}/explain", response_model=Explanations)
+@router.get("/{identifier}/explain", response_model=Items[ExplanationDocument])
 def explain(
     identifier: AskedIdentifier,
     service: Service,
@@ -155,7 +156,7 @@ def explain(
     ] = None,
 ) -> Response:
     """Why the identifiers of a profile are one person: the evidence of each link, and the links that the rules refused, as far
-    as the caller may know of both identifiers."""
+    as the caller may know of both identifiers. Several, where profiles share the identifier and it belongs to nobody."""
     reader = service.reader(caller)
     links = service.links(reader)
     found = links.explain(identifier) if reader.sees_type(identifier.type) else []
@@ -216,7 +217,7 @@ def _explanation(found: Explanation, reader: ProfileReader, sees_reasons: bool) 
     }
 
 
-@router.get("/{identifier}/history", response_model=Histories)
+@router.get("/{identifier}/history", response_model=Items[FragmentHistory])
 def history(
     identifier: AskedIdentifier,
     service: Service,

@@ -18,7 +18,9 @@ from profile_service.api.documents import (
     FacetResults,
     QueryBody,
     SearchBody,
+    SearchParams,
     SearchResults,
+    Words,
     answer,
 )
 from profile_service.api.service import AFTER_INDEX, ActingCaller, Service, Wanted, WantedParts
@@ -26,13 +28,6 @@ from profile_service.reader import ProfileReader
 
 router = APIRouter(prefix="/v1/search", tags=["search"])
 
-Words = Annotated[
-    str | None,
-    Query(
-        max_length=LONGEST_QUERY,
-        description="Such as `demographics.age>=30 OR guitar`. Default: all profiles.",
-    ),
-]
 SEALED = "query"
 UNCHANGED: dict[int | str, dict[str, str]] = {304: {"description": "Nothing changed."}}
 
@@ -71,34 +66,16 @@ def _search(
     return answer(found, if_none_match)
 
 
-def _count(service: Service, caller: ActingCaller, body: QueryBody) -> Response:
-    reader = service.reader(caller)
-    return answer({"count": reader.count(_query(reader, body))})
-
-
-def _facets(service: Service, caller: ActingCaller, body: FacetBody) -> Response:
-    reader = service.reader(caller)
-    query = _query(reader, body)
-    found = {path: [each._asdict() for each in reader.facets(query, path, body.limit)] for path in body.paths}
-    return answer({"facets": found})
-
-
 @router.get("", response_model=SearchResults, responses=UNCHANGED, dependencies=[AFTER_INDEX])
 def get(
     service: Service,
     caller: ActingCaller,
     wanted: WantedParts,
-    q: Words = None,
-    sort: Annotated[
-        str | None, Query(max_length=1025, description="Attribute path; `-PATH` for the largest first.")
-    ] = None,
-    limit: Annotated[int, Query(ge=1, le=1000)] = 20,
-    cursor: Annotated[str | None, Query(max_length=10_000, description="`next` of the page before.")] = None,
+    asked: Annotated[SearchParams, Query()],
     if_none_match: IfNoneMatch = None,
 ) -> Response:
     """Profiles that match: by `sort`, else the best matches for its words first, else by id."""
-    body = SearchBody(q=q, sort=sort, limit=limit, cursor=cursor)
-    return _search(service, caller, body, wanted, if_none_match)
+    return _search(service, caller, SearchBody(**asked.model_dump()), wanted, if_none_match)
 
 
 @router.post("", response_model=SearchResults, dependencies=[AFTER_INDEX])
@@ -108,15 +85,16 @@ def post(body: SearchBody, service: Service, caller: ActingCaller) -> Response:
 
 
 @router.get("/count", response_model=CountResult, dependencies=[AFTER_INDEX])
-def get_count(service: Service, caller: ActingCaller, q: Words = None) -> Response:
+def get_count(service: Service, caller: ActingCaller, asked: Annotated[Words, Query()]) -> Response:
     """How many profiles match."""
-    return _count(service, caller, QueryBody(q=q))
+    return post_count(QueryBody(q=asked.q), service, caller)
 
 
 @router.post("/count", response_model=CountResult, dependencies=[AFTER_INDEX])
 def post_count(body: QueryBody, service: Service, caller: ActingCaller) -> Response:
     """How many profiles match."""
-    return _count(service, caller, body)
+    reader = service.reader(caller)
+    return answer({"count": reader.count(_query(reader, body))})
 
 
 @router.get("/facets", response_model=FacetResults, dependencies=[AFTER_INDEX])
@@ -126,14 +104,17 @@ def get_facets(
     path: Annotated[
         list[str], Query(min_length=1, max_length=20, description="Attribute path; can be repeated.")
     ],
-    q: Words = None,
+    q: Annotated[str | None, Query(max_length=LONGEST_QUERY)] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 10,
 ) -> Response:
     """The most frequent values of attributes among the profiles that match."""
-    return _facets(service, caller, FacetBody(q=q, paths=path, limit=limit))
+    return post_facets(FacetBody(q=q, paths=path, limit=limit), service, caller)
 
 
 @router.post("/facets", response_model=FacetResults, dependencies=[AFTER_INDEX])
 def post_facets(body: FacetBody, service: Service, caller: ActingCaller) -> Response:
     """The most frequent values of attributes among the profiles that match."""
-    return _facets(service, caller, body)
+    reader = service.reader(caller)
+    query = _query(reader, body)
+    found = {path: [each._asdict() for each in reader.facets(query, path, body.limit)] for path in body.paths}
+    return answer({"facets": found})

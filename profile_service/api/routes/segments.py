@@ -1,4 +1,4 @@
-"""Routes for segments: which there are, who is in one, and which ones somebody is in."""
+"""Routes for views: which there are; and for segments: who is in one, and which ones somebody is in."""
 
 from __future__ import annotations
 
@@ -10,20 +10,29 @@ from idgraph.model.identifiers import given_identifier
 from idgraph.model.index import Segment
 from idgraph.model.queries import leaves
 from idgraph.model.specs import NAME_PATTERN
-from idgraph.model.views import SegmentDocument
+from idgraph.model.views import SegmentDocument, ViewDocument
+from idgraph.web.cursors import ListPage
 from idgraph.web.refusals import UnknownSubjectError
 from profile_service.api.documents import (
     CountResult,
-    Members,
-    MembershipBody,
-    Memberships,
+    IdentifiersBody,
+    Items,
+    Membership,
+    ProfileDocument,
     SegmentDetails,
-    SegmentList,
+    ViewSummary,
     answer,
 )
 from profile_service.api.service import AFTER_COMMIT, AFTER_INDEX, ActingCaller, Service, WantedParts
 
 router = APIRouter(prefix="/v1/segments", tags=["segments"])
+views = APIRouter(prefix="/v1/views", tags=["views"])
+
+
+@views.get("", response_model=Items[ViewSummary])
+def list_views(service: Service) -> Response:
+    """The views, by name. Look-ups and searches take one by its name."""
+    return answer({"items": list(map(_summary, service.views().documents.values()))})
 
 
 def _segment(
@@ -41,13 +50,13 @@ def _segment(
 Asked = Annotated[tuple[Segment, SegmentDocument], Depends(_segment)]
 
 
-def _summary(document: SegmentDocument) -> dict[str, Any]:
+def _summary(document: SegmentDocument | ViewDocument) -> dict[str, Any]:
     return document.model_dump(include={"name", "version", "description", "purpose"})
 
 
-@router.get("", response_model=SegmentList)
+@router.get("", response_model=Items[ViewSummary])
 def list_(service: Service, caller: ActingCaller) -> Response:
-    """The segments, by name."""
+    """The segments, by name. One that asks for a hidden attribute does not exist for the caller."""
     seen = service.reader(caller).segments()
     found = (each for each in service.following.edition().snapshot.segments if each.name in seen)
     return answer({"items": list(map(_summary, found))})
@@ -69,7 +78,7 @@ def count(asked: Asked, service: Service, caller: ActingCaller) -> Response:
     return answer({"count": service.reader(caller).count_members(asked[0])})
 
 
-@router.get("/{name}/members", response_model=Members, dependencies=[AFTER_INDEX])
+@router.get("/{name}/members", response_model=ListPage[ProfileDocument], dependencies=[AFTER_INDEX])
 def members(
     asked: Asked,
     service: Service,
@@ -86,8 +95,8 @@ def members(
     return answer({"items": [wanted.document(each) for each in shown], "next": service.sealed(result)})
 
 
-@router.post("/member-of", response_model=Memberships, dependencies=[AFTER_COMMIT])
-def member_of(body: MembershipBody, service: Service, caller: ActingCaller) -> Response:
+@router.post("/member-of", response_model=Items[Membership], dependencies=[AFTER_COMMIT])
+def member_of(body: IdentifiersBody, service: Service, caller: ActingCaller) -> Response:
     """The segments of up to 100 profiles, by what is stored now."""
     reader = service.reader(caller)
     items = [

@@ -12,7 +12,7 @@ import pytest
 
 from idgraph.app.publish import publish_lines
 from idgraph.model.callers import Scope
-from idgraph.web.audit import PURPOSE, verify
+from idgraph.web.audit import PURPOSE, AuditLog
 from profile_service.api.person_tokens import PersonTokens
 from profile_service.api.rights import ConsentInput, Rights
 from tests.profile_service.api.conftest import Served, caller, problem, served_here
@@ -75,7 +75,9 @@ def test_a_recorded_decision_is_an_event_of_the_flow(recorded: Served) -> None:
     log = recorded.audit.read_text()
     assert log.count('"action":"consent"') == 2
     assert "ann" not in log
-    assert verify(recorded.audit, recorded.pipeline.provider.purpose_key(PURPOSE)).broken_line is None
+    assert (
+        AuditLog(recorded.audit, recorded.pipeline.provider.purpose_key(PURPOSE)).verify().broken_line is None
+    )
 
 
 def test_a_person_records_for_themselves_alone(recorded: Served) -> None:
