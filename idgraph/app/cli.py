@@ -45,6 +45,7 @@ COMMANDS = {
     "reindex": "index:reindex",
     "reconcile": "reconcile:reconcile",
     "resolve": "resolve:resolve",
+    "bench": "bench:bench",
     "jobs": "jobs:commands",
     "dead-letters": "dead_letters:commands",
     "specs": "specs:commands",
@@ -152,7 +153,10 @@ def command_line(names: Iterable[str] = COMMANDS) -> typer.Typer:
         if isinstance(found, typer.Typer):
             built.add_typer(found, name=name)
         else:
-            built.command(name)(found)
+            passes_on = (
+                {"ignore_unknown_options": True, "allow_extra_args": True} if name == "bench" else None
+            )
+            built.command(name, context_settings=passes_on)(found)
     return built
 
 

@@ -473,6 +473,24 @@ def test_a_signal_ends_the_metadata_service_cleanly(number: signal.Signals, idgr
         assert stat.S_IMODE(file.stat().st_mode) & 0o077 == 0, file
 
 
+def test_commands_that_others_rely_on_stay() -> None:
+    words = "map check run backfill publish serve lookup search export dead-letters keys demo bench"
+    assert {*words.split(), "links", "explain", "rules", "resolve", "jobs"} <= {
+        each.split()[0] for each in COMMANDS
+    }
+
+
+def test_bench_passes_its_words_on() -> None:
+    def bench(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "idgraph.app.cli", "bench", *words]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+    known = bench("--", "--help")
+    assert (known.returncode, "--shops" in known.stdout) == (0, True)
+    unknown = bench("nonsense", "--shops", "1")
+    assert (unknown.returncode, "there are throughput, latency" in unknown.stderr) == (2, True)
+
+
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 @pytest.mark.parametrize("command", ["map {spec}", "--version", "search x=1", "specs validate-no-such"])
 def test_standard_streams_that_are_closed_are_as_dev_null(tmp_path: Path, closed: str, command: str) -> None:
