@@ -27,7 +27,7 @@ from profile_service.api.following import Following
 from profile_service.api.rights import Rights
 from profile_service.api.service import ProfileService
 from tests.app.conftest import CommandLine
-from tests.app.test_erase_command import USER, filled  # noqa: F401 - a fixture
+from tests.app.test_erase_command import USER, filled, person_once  # noqa: F401 - fixtures
 from tests.ingestion.patience import eventually
 from tests.profile_service.api.conftest import LEVELS, Metadata, caller, problem, with_levels
 from tests.retail import attribute
