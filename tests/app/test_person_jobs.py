@@ -42,6 +42,7 @@ from tests.app.test_erase_command import (
     filled,  # noqa: F401 - a fixture
     ids_of,
     person,
+    person_once,  # noqa: F401 - a fixture
     process,
     seen,
 )
