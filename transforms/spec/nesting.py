@@ -107,7 +107,8 @@ def check_depth(part: Any, most: int, above: int) -> None:
     function goes over a level faster than Python does over one value."""
     level = [part]
     for _ in range(most + 1 - above):
-        level = get_referents(*level)
+        # From Python 3.13 on a decimal refers to its type, and that to all there is.
+        level = [each for each in get_referents(*level) if each.__class__ is not type]
         if not level:
             return
     raise TransformError(f"the output is nested deeper than {most} levels")
