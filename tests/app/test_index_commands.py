@@ -72,7 +72,6 @@ def test_an_index_that_lost_something_is_made_anew(filled: CommandLine) -> None:
     assert reported == {
         "version": "index-000003",
         "replaced": "index-000002",
-        "deleted": ["index-000002"],
         "profiles": whole,
         "resumed": False,
         "refused": 0,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -40,12 +41,17 @@ def running(folder: Path, port: int = 0) -> Iterator[Service]:
         yield Service(url, lambda: revoke_token(database, "admin"))
 
 
-@pytest.fixture(scope="session", autouse=True)
+class _IdleCollector:
+    """gc for tasks: a worker collects after each one; tests stand for hundreds of tasks, in a process of far more objects."""
+
+    def __getattr__(self, name: str) -> Any:
+        return (lambda: 0) if name in {"collect", "freeze", "unfreeze"} else getattr(gc, name)
+
+
+@pytest.fixture(scope="package", autouse=True)
 def tasks_walk_no_objects() -> Iterator[None]:
-    """A worker collects after each task; tests stand for hundreds of tasks, in a process of far more objects."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("collect", "freeze", "unfreeze"):
-            patch.setattr(f"ingestion.spark.worker_process.gc.{name}", lambda: 0)
+        patch.setattr("ingestion.spark.worker_process.gc", _IdleCollector())
         yield
 
 

@@ -7,9 +7,16 @@ import pickle
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from pyspark.core.broadcast import Broadcast
 
 from ingestion.spark.worker_process import only_our_errors
+
+
+@pytest.fixture(autouse=True)
+def collector(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The real one."""
+    monkeypatch.setattr("ingestion.spark.worker_process.gc", gc)
 
 
 def test_the_collector_does_not_run_within_a_task_that_reads_a_broadcast_value(tmp_path: Path) -> None:
