@@ -65,18 +65,19 @@ def _page(
 def save(page: SignedIn, fields: OwnFields) -> Response:
     """Show what a sample becomes; else save the draft and open it in the editor. The sample is stored nowhere."""
     typed = {field: fields.get(field, "").strip() for field in FIELDS}
-    page.on_refusal(_page, typed)
     name, draft = typed["name"], None
+    is_sample = typed["begin"] not in ("empty", "copy")
+    page.require(*(("POST", CALL) if is_sample else ("PUT", f"/v1/specs/{name or 'new'}")))
+    # The form lists specs: it is shown again to whoever may begin one.
+    page.on_refusal(_page, typed)
     stated: dict[str, Any] = {each: typed[each] for each in ("name", "source")}
     stated["event_type"] = typed["event_type"] or "*"
     model: type[specs.SampleEvents] | type[SpecDefinition] = SpecDefinition
     try:
-        if typed["begin"] in ("empty", "copy"):
-            page.require("PUT", f"/v1/specs/{name or 'new'}")
+        if not is_sample:
             stated = _beginning(page, typed) | stated
             definition, reason = SpecDefinition.model_validate(stated), "begun"
         else:
-            page.require("POST", CALL)
             model, stated["events"] = specs.SampleEvents, read_events(typed["events"])
             sample = specs.SampleEvents.model_validate(stated)
             draft = specs.generate(sample, page.service)

@@ -158,7 +158,7 @@ def look_up(page: OwnPage, identifier: str) -> dict[str, Any] | Response | None:
         with page.profiles() as client:
             return client.lookup(identifier, provenance=True)
     except ProfileServiceError as error:
-        return failed_search(page, "", error)
+        return failed_search(page, identifier, error)
 
 
 def failed_search(page: OwnPage, typed: str, error: ProfileServiceError) -> Response:

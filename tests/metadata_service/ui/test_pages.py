@@ -648,6 +648,14 @@ def test_a_spec_is_begun_empty_or_as_a_copy(site: Site) -> None:
     )
 
 
+def test_a_form_that_is_refused_for_want_of_a_right_lists_no_specs(site: Site) -> None:
+    person = site.signed_in(Role.PROFILES)
+    for begin in ("empty", "copy", "sample"):
+        text = person.post("/ui/specs-new", {"name": "mine", "source": "s", "begin": begin}, 403)
+        assert "Ask for access" in text
+        assert "shop-segment" not in text, begin
+
+
 def stored_script(site: Site) -> None:
     """Script in every field that a person or an event fills."""
     admin = site.api()
