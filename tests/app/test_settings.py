@@ -185,6 +185,17 @@ def test_numbers_and_choices_of_variables_are_text(tmp_path: Path, monkeypatch: 
     assert settings.spark.shared_files
 
 
+@pytest.mark.parametrize(
+    ("variable", "offsets"),
+    [("latest", "latest"), ('{"shop": {"0": 5}}', {"shop": {"0": 5}})],
+)
+def test_a_variable_for_a_choice_or_a_table_is_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, offsets: object
+) -> None:
+    monkeypatch.setenv("IDGRAPH_KAFKA__STARTING_OFFSETS", variable)
+    assert load(written(tmp_path, "")).kafka.starting_offsets == offsets
+
+
 def test_a_wrong_value_of_a_variable_is_not_reported_of_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

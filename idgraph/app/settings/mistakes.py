@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -87,6 +87,8 @@ def _value(settings: type[BaseModel], keys: Sequence[str], text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
+        if any(get_origin(each) is Literal for each in kinds):
+            return text
         variable = PREFIX + "__".join(keys).upper()
         raise ConfigError(f"the environment, {variable}: {'.'.join(keys)}: not JSON") from None
 
