@@ -51,8 +51,9 @@ def repair(checkpoint: Path, keeps_files: bool = True) -> None:
         aside = next(each for each in _asides(checkpoint) if not each.exists())
         if not keeps_files:
             raise ConfigError(
-                f"{torn} is damaged, as by a power cut. Nothing is lost: `mv {checkpoint} {aside}`, then run again; the "
-                "flow reads from kafka.starting_offsets on, and records that it had read already change nothing"
+                f"{torn} is damaged, as by a power cut. Nothing is lost unless kafka.starting_offsets is `latest`: set "
+                f'it to "earliest" then. `mv {checkpoint} {aside}`, then run again; the flow reads from there on, and '
+                "records that it had read already change nothing"
             )
         log.warning("%s is damaged: all files are read again, and the checkpoint is kept as %s", torn, aside)
         checkpoint.rename(aside)
