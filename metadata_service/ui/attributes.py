@@ -152,7 +152,6 @@ def _page(page: OwnPage, path: str, status: int = 200, **context: Any) -> Respon
         title=path,
         attribute=attribute,
         in_force=in_force,
-        etag=etag_of(document),
         versions=versions,
         changes=[changes_of(old.metadata, new.metadata) for new, old in pairwise(versions)],
         lineage=found,
@@ -162,7 +161,7 @@ def _page(page: OwnPage, path: str, status: int = 200, **context: Any) -> Respon
         may_draft=page.may("PUT", "/v1/specs/new"),
         choices=CHOICES,
         curl=page.curl(f"/v1/attributes/{_segment(path)}"),
-        **{"typed": _as_fields(attribute)} | context,
+        **{"typed": _as_fields(attribute), "etag": etag_of(document)} | context,
     )
 
 
@@ -188,7 +187,7 @@ def save(page: SignedIn, fields: OwnFields, path: TakenPath) -> Response:
     except ValidationError as error:
         wrong = error.errors()[0]
         place = "/".join(map(str, wrong["loc"][:1]))
-        return _page(page, path, 422, problem=(place, wrong["msg"]), **again)
+        return _page(page, path, 422, problem=(place, wrong["msg"]), etag=fields.get("etag", ""), **again)
     except RefusedRequestError as error:
         hint = f" ({error.hint})" if error.hint else ""
         return _page(page, path, 422, problem=(error.pointer.lstrip("/"), error.message + hint), **again)

@@ -100,7 +100,7 @@ def act(page: SignedIn, plural: Plural, name: Name, fields: OwnFields) -> Respon
     """Check a draft, try it on profiles, publish it, or retire the name, by `act`."""
     page.require("POST", f"/v1/{plural}/check")
     text, deed = fields.get("text", ""), fields.get("act")
-    kept: dict[str, Any] = {"reason": fields.get("reason", ""), "person": fields.get("person", "").strip()}
+    kept: dict[str, Any] = {each: fields.get(each, "").strip() for each in ("reason", "person", "etag")}
     document = JsonFile.of_text(text)
     try:
         first, kept["warnings"] = _read(page, plural, name, document)
@@ -172,6 +172,7 @@ def _page(
     text: str | None,
     status: int = 200,
     beginning: str | None = None,
+    etag: str | None = None,
     **context: Any,
 ) -> Response:
     with page.database.read() as reading:
@@ -193,7 +194,7 @@ def _page(
         name=name,
         known=known,
         text=text,
-        etag="" if known is None else etag_of(known.model_dump_json()),
+        etag=etag if etag is not None else "" if known is None else etag_of(known.model_dump_json()),
         difference=difference(in_force, text) if known is not None and text != in_force else [],
         versions=versions,
         may_draft=page.may("POST", f"/v1/{plural}/check"),

@@ -44,7 +44,7 @@ def of_draft(page: SignedIn, name: Name, fields: OwnFields) -> Response:
         definition, _ = read_definition_of(name, text)
         warnings = api.check_only(definition, page.service).warnings
     except (DocumentError, SpecError) as error:
-        kept: dict[str, Any] = {each: fields.get(each, "") for each in ("reason", "sample")}
+        kept: dict[str, Any] = {each: fields.get(each, "") for each in ("reason", "sample", "etag")}
         return show_editor(page, record, text, 422, problem=str(error), **kept)
     if act == "stop":
         with suppress(ProfileServiceError):

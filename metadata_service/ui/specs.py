@@ -246,7 +246,7 @@ def publish(page: SignedIn, name: Name, fields: OwnFields) -> Response:
     """Save a version, as a draft or in force. A conflict shows both versions, and keeps what was typed."""
     page.require("PUT", f"/v1/specs/{name}")
     text, is_draft = fields.get("text", ""), fields.get("act") == "draft"
-    kept = {each: fields.get(each, "") for each in ("reason", "sample")}
+    kept = {each: fields.get(each, "") for each in ("reason", "sample", "etag")}
     page.on_refusal(show_editor, record_of(page, name), text, **kept)
     reason = reason_of(fields, is_needed=True)
     try:
@@ -266,7 +266,7 @@ def publish(page: SignedIn, name: Name, fields: OwnFields) -> Response:
             f"Version {record.latest_version} was saved while you edited. Nothing of yours is lost: take over what "
             "you need from it, then publish."
         )
-        return show_editor(page, record, text, 412, problem=problem, theirs=theirs, **kept)
+        return show_editor(page, record, text, 412, problem=problem, theirs=theirs, **kept | {"etag": ""})
     if answer.status_code == 202:
         # The page of the spec says what waits for a second person.
         return see_other(f"{LIST}/{name}")

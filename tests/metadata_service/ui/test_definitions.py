@@ -40,6 +40,8 @@ def test_one_is_written_published_edited_and_retired(
     saved = person.post(place, theirs | {"text": edited, "act": "publish", "reason": "better"})
     assert "Published version 2" in saved
     other = json.dumps(document | {"description": "Other."})
+    checked = fields(person.post(place, mine | {"text": other, "act": "check"}))
+    assert checked["etag"] == mine["etag"]
     conflict = person.post(place, mine | {"text": other, "act": "publish", "reason": "late"}, 412)
     assert "Other." in editor_field(conflict, "text")
     assert "Mine." in conflict

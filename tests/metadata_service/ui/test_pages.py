@@ -305,6 +305,8 @@ def test_an_attribute_is_edited_and_a_conflict_keeps_both(site: Site) -> None:
     saved = person.post(path, fields)
     assert "When we saw them." in saved
     assert "clearer" in saved
+    wrong = person.post(path, fields | {"authorization_level": "1000"}, 422)
+    assert editor_field(wrong, "etag") == fields["etag"]
     late = person.post(path, fields | {"description": "Mine."}, 412)
     assert "Mine." in late
     assert "When we saw them." in late
@@ -443,6 +445,7 @@ def test_a_spec_is_published_and_two_editors_lose_nothing(site: Site) -> None:
     published = ann.post(f"{place}/publish", fields[0] | {"reason": "her reason"})
     assert "Published shop-orders@2" in published
     assert "her reason" in published
+    assert editor_field(bob.post(f"{place}/publish", fields[1], 422), "etag") == fields[1]["etag"]
     conflict = bob.post(f"{place}/publish", fields[1] | {"reason": "his"}, 412)
     assert "By Ann." in conflict
     assert "By Bob." in editor_field(conflict, "text")
