@@ -47,6 +47,8 @@ class Connections:
         self._forking = False
         self._changed = threading.Condition()
         _live.add(self)
+        # From Python 3.13 on, connections that nobody closed are warned of.
+        weakref.finalize(self, _close_all, self._idle).atexit = False
 
     @contextmanager
     def lend(self) -> Iterator[sqlite3.Connection]:
@@ -70,14 +72,14 @@ class Connections:
         """Close idle connections now and lent ones when they come back."""
         with self._changed:
             self._closed = True
-            self._close_idle()
+            _close_all(self._idle)
 
     def before_fork(self) -> None:
         """Wait until nothing is lent, then close all; nothing is lent until `after_fork`."""
         self._changed.acquire()
         self._forking = True
         self._changed.wait_for(lambda: self._lent == 0, _FORK_WAIT_SECONDS)
-        self._close_idle()
+        _close_all(self._idle)
 
     def after_fork_in_parent(self) -> None:
         self._forking = False
@@ -100,10 +102,6 @@ class Connections:
                 else:
                     connection.close()
 
-    def _close_idle(self) -> None:
-        while self._idle:
-            self._idle.pop().close()
-
     def _open(self) -> sqlite3.Connection:
         with _creating:
             create_private(self._path)
@@ -119,6 +117,11 @@ class Connections:
             connection.close()
             raise
         return connection
+
+
+def _close_all(connections: list[sqlite3.Connection]) -> None:
+    while connections:
+        connections.pop().close()
 
 
 _live: weakref.WeakSet[Connections] = weakref.WeakSet()

@@ -160,13 +160,16 @@ def _read(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str, Store
 
 
 _CARRIERS = """
-SELECT id FROM fragments WHERE id = ?1 AND named
-UNION ALL SELECT id FROM identifiers JOIN fragments ON number = fragment WHERE identifier = ?1
-LIMIT ?2"""
+SELECT id FROM fragments WHERE id = :carried AND named
+UNION ALL SELECT id FROM identifiers JOIN fragments ON number = fragment WHERE identifier = :carried
+LIMIT :most"""
 
 
 def _find_all(connection: sqlite3.Connection, identifiers: Sequence[str], limit: int) -> dict[str, list[str]]:
-    found = ((each, connection.execute(_CARRIERS, (each, limit)).fetchall()) for each in identifiers)
+    def carriers(identifier: str) -> list[tuple[str]]:
+        return connection.execute(_CARRIERS, {"carried": identifier, "most": limit}).fetchall()
+
+    found = ((each, carriers(each)) for each in identifiers)
     return {each: [row[0] for row in rows] for each, rows in found if rows}
 
 
