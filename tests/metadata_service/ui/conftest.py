@@ -19,8 +19,8 @@ def sessions_are_soon_known() -> Iterator[None]:
     """The profile service asks each second who signed in, and its caller tries again after a second: so each test would."""
     through = clients._pause
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("profile_service.api.following.CALLERS_SECONDS", 0.2)
-        patch.setattr(clients, "_pause", lambda *given: through(*given) / 4)
+        patch.setattr("profile_service.api.following.CALLERS_SECONDS", 0.1)
+        patch.setattr(clients, "_pause", lambda *given: through(*given) / 2)
         yield
 
 
