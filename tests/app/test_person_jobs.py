@@ -39,10 +39,9 @@ from tests.app.test_erase_command import (
     USER,
     broken,
     export,
-    filled,  # noqa: F401 - a fixture
+    filled_once,  # noqa: F401 - a fixture
     ids_of,
     person,
-    person_once,  # noqa: F401 - a fixture
     process,
     seen,
 )
@@ -79,7 +78,7 @@ def ended(client: httpx.Client, answer: httpx.Response) -> dict[str, Any]:
 
 
 @pytest.fixture
-def privacy(filled: CommandLine) -> Iterator[Privacy]:  # noqa: F811
+def privacy(filled: CommandLine) -> Iterator[Privacy]:
     settings = filled.settings()
     privacy = [Scope.PRIVACY]
     callers = [
@@ -130,7 +129,7 @@ def complete(document: dict[str, Any]) -> None:
     assert "p3@example.com" not in text
 
 
-def test_the_command_writes_all_of_a_person(filled: CommandLine) -> None:  # noqa: F811
+def test_the_command_writes_all_of_a_person(filled: CommandLine) -> None:
     (document,) = filled.json("access-request", f"email:{MAIL}")
     complete(document)
     file = filled.folder / "document.json"
@@ -326,6 +325,9 @@ def test_a_mapping_spec_is_previewed_as_the_command_does(privacy: Privacy) -> No
     elsewhere = body | {"definition": {**body["definition"], "name": "new", "source": "nowhere"}}
     problem(privacy.ruler.post(path, json=elsewhere), 422)
     problem(privacy.officer.get(f"{path}/{done['id']}"), 403)
+    rules = ended(privacy.ruler, privacy.ruler.post("/v1/identity-rules/previews", json={"rules": {}}))
+    problem(privacy.ruler.get(f"{path}/{rules['id']}"), 404)
+    problem(privacy.ruler.get(f"/v1/identity-rules/previews/{done['id']}"), 404)
 
 
 def test_a_draft_that_computes_with_protected_values_needs_the_right_to_reveal(privacy: Privacy) -> None:

@@ -12,7 +12,7 @@ from idgraph.model.documents import StrictDocument
 from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.jobs import JobKind, JobRecord, Requester
 from idgraph.model.specs import SpecDefinition
-from idgraph.web.refusals import ForbiddenError
+from idgraph.web.refusals import ForbiddenError, UnknownSubjectError
 from profile_service.api.documents import answer
 from profile_service.api.rights import own_job, required
 from profile_service.api.service import LONGEST_PURPOSE, ProfileService, Service, Wanted, scoped
@@ -105,8 +105,19 @@ def start_spec_preview(body: SpecPreviewBody, service: Service, caller: Admitted
 
 
 @router.get("/previews/{job}", response_model=PreviewDocument)
-@specs.get("/previews/{job}", response_model=PreviewDocument)
 def get(job: str, service: Service, caller: Admitted) -> Response:
-    """How far a preview is, and what it found: of rules when it is done, of a spec so far. `POST /v1/jobs/{id}/cancel` stops
-    it, and one of a spec keeps that."""
-    return answer(_document(service, own_job(service.rights, caller, job, JobKind.PREVIEW)))
+    """How far a preview is, and what it found when it is done."""
+    return answer(_document(service, _own(job, service, caller, is_of_spec=False)))
+
+
+@specs.get("/previews/{job}", response_model=PreviewDocument)
+def get_spec_preview(job: str, service: Service, caller: Admitted) -> Response:
+    """How far a preview is, and what it has found so far. `POST /v1/jobs/{id}/cancel` stops it, and it keeps that."""
+    return answer(_document(service, _own(job, service, caller, is_of_spec=True)))
+
+
+def _own(job: str, service: ProfileService, caller: Caller, is_of_spec: bool) -> JobRecord:
+    found = own_job(service.rights, caller, job, JobKind.PREVIEW)
+    if ("spec" in found.what) is not is_of_spec:
+        raise UnknownSubjectError("this caller has no such job")
+    return found

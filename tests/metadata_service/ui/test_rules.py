@@ -77,7 +77,7 @@ def test_rules_are_previewed_published_and_taken_back(publisher: Person, whole: 
     assert "kiosks" in done
     assert whole.site.api().get("/v1/identity-rules").json()["document"] == STRICT
     stale = publisher.post(RULES, ready | {"act": "publish", "text": "{}", "agreed": "on"}, 412)
-    assert "meanwhile" in stale
+    assert "Somebody changed it meanwhile" in stale
     back = fields(publisher.get(f"{RULES}?from=0"))
     assert back["reason"] == "back to the defaults"
     assert "zero_padded" in back["text"]
