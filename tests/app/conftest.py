@@ -21,6 +21,7 @@ from idgraph.app.cli import app
 from idgraph.app.metadata_server import serving_here
 from idgraph.app.settings.document import Settings, load
 from idgraph.files import write_atomically
+from idgraph.model.snapshots import MetadataSnapshot
 from tests.retail import EXAMPLE, Pipeline, durable_keys, order, records, snapshot
 from tests.specs_compiled_once import each_spec_is_compiled_once  # noqa: F401 - a fixture
 
@@ -139,5 +140,11 @@ def _fill(settings: Settings) -> None:
             pipeline.map(order(1, 70, order_id=None), order(2, 71, created_at="soon")).dead_letters
         )
         pipeline.data_keys.close()
+    keep_snapshot(settings, known)
+
+
+def keep_snapshot(settings: Settings, known: MetadataSnapshot) -> None:
+    """Let a flow have seen this snapshot last."""
     kept = {"etag": '"1"', "snapshot": known.model_dump(mode="json")}
+    settings.flow_state().mkdir(parents=True, exist_ok=True)
     write_atomically(wiring.snapshot_file(settings), json.dumps(kept).encode())

@@ -21,7 +21,6 @@ import pytest
 
 from idgraph.app import wiring
 from idgraph.app.settings.document import Settings
-from idgraph.files import write_atomically
 from idgraph.jobs.erase.erasure import Erasure
 from idgraph.jobs.erase.receipt import receipt_hash
 from idgraph.model.errors import ProfileIndexError, StoreError
@@ -33,7 +32,7 @@ from sinks.sqlite.data_keys import SqliteDataKeys
 from sinks.sqlite.profiles import SqliteProfileStore
 from sinks.tantivy.index import TantivyProfileIndex
 from sinks.tombstone_file import TombstoneFile
-from tests.app.conftest import CommandLine, filled_by
+from tests.app.conftest import CommandLine, filled_by, keep_snapshot
 from tests.canaries import places
 from tests.retail import Pipeline, durable_keys, order, raw, records, snapshot
 
@@ -89,21 +88,13 @@ def process(settings: Any, given: Iterable[RawRecord]) -> None:
         pipeline.data_keys.close()
 
 
-@pytest.fixture
-def filled(idgraph: CommandLine, person_once: Path) -> CommandLine:
-    shutil.copytree(person_once, idgraph.folder, dirs_exist_ok=True)
-    return idgraph
-
-
 @pytest.fixture(scope="module")
-def person_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def filled_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return filled_by(fill, tmp_path_factory.mktemp("filled"))
 
 
 def fill(settings: Settings) -> None:
-    kept = {"etag": '"1"', "snapshot": snapshot().model_dump(mode="json")}
-    settings.flow_state().mkdir(parents=True, exist_ok=True)
-    write_atomically(wiring.snapshot_file(settings), json.dumps(kept).encode())
+    keep_snapshot(settings, snapshot())
     process(settings, [*records(200), *person()])
     # An earlier state of it stays in the index's segments, and in free pages.
     process(settings, [*person(5), *broken()])

@@ -21,16 +21,15 @@ from tests.app.test_erase_command import (
     MAIL,
     WHOM,
     export,
-    filled,
+    filled_once,
     ids_of,
     person,
-    person_once,
     process,
     seen,
 )
 from transforms.privacy.protected_names import TombstoneNames
 
-__all__ = ["filled", "person_once"]
+__all__ = ["filled_once"]
 
 STEPS = (
     "sinks.tombstone_file:TombstoneFile.append",

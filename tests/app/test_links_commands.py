@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,10 @@ import pytest
 
 from idgraph.app import wiring
 from idgraph.app.settings.document import Settings
-from idgraph.files import write_atomically
 from idgraph.model.errors import ProfileIndexError
 from idgraph.model.events import RawRecord
 from sinks.tantivy.index import TantivyProfileIndex
-from tests.app.conftest import CommandLine, filled_by
+from tests.app.conftest import CommandLine, filled_by, keep_snapshot
 from tests.docs.shell_pages import DOCS, matches, steps
 from tests.retail import Pipeline, durable_keys, order, raw, records, snapshot
 
@@ -54,22 +52,13 @@ def process(settings: Any, given: Iterable[RawRecord]) -> None:
         pipeline.data_keys.close()
 
 
-@pytest.fixture
-def filled(idgraph: CommandLine, person_once: Path) -> CommandLine:
-    """One person of two fragments, among others."""
-    shutil.copytree(person_once, idgraph.folder, dirs_exist_ok=True)
-    return idgraph
-
-
 @pytest.fixture(scope="module")
-def person_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def filled_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return filled_by(fill, tmp_path_factory.mktemp("filled"))
 
 
 def fill(settings: Settings) -> None:
-    kept = {"etag": '"1"', "snapshot": snapshot().model_dump(mode="json")}
-    settings.flow_state().mkdir(parents=True, exist_ok=True)
-    write_atomically(wiring.snapshot_file(settings), json.dumps(kept).encode())
+    keep_snapshot(settings, snapshot())
     process(settings, [*records(8), visit(1), visit(2), purchase()])
 
 

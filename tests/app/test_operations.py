@@ -27,7 +27,7 @@ from profile_service.api.following import Following
 from profile_service.api.rights import Rights
 from profile_service.api.service import ProfileService
 from tests.app.conftest import CommandLine
-from tests.app.test_erase_command import USER, filled, person_once  # noqa: F401 - fixtures
+from tests.app.test_erase_command import USER, filled_once  # noqa: F401 - a fixture
 from tests.ingestion.patience import eventually
 from tests.profile_service.api.conftest import LEVELS, Metadata, caller, problem, with_levels
 from tests.retail import attribute
@@ -55,7 +55,7 @@ class Operating(NamedTuple):
 
 
 @pytest.fixture
-def operating(filled: CommandLine) -> Iterator[Operating]:  # noqa: F811
+def operating(filled: CommandLine) -> Iterator[Operating]:
     settings = filled.settings()
     callers = [
         caller("operator", 0, scopes=[Scope.OPERATE]),
@@ -239,7 +239,7 @@ def test_no_job_names_an_attribute_above_the_clearance(operating: Operating) -> 
     assert shown["what"] == {"attributes": ["demographics.age", "shop.persona"], "sample": 5}
 
 
-def test_a_service_that_stops_interrupts_its_jobs(filled: CommandLine) -> None:  # noqa: F811
+def test_a_service_that_stops_interrupts_its_jobs(filled: CommandLine) -> None:
     settings = filled.settings()
     snapshot = PinnedSnapshot("1", with_levels({}))
     from profile_service.api.operations import Work
@@ -255,7 +255,7 @@ def test_a_service_that_stops_interrupts_its_jobs(filled: CommandLine) -> None: 
         eventually(lambda: getattr(jobs.record(record.id), "state", None) == "done")
 
 
-def test_what_a_killed_service_left_is_removed(filled: CommandLine) -> None:  # noqa: F811
+def test_what_a_killed_service_left_is_removed(filled: CommandLine) -> None:
     settings = filled.settings()
     left = [
         settings.directory / "downloads" / ".000000.part",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.app.conftest import CommandLine
-from tests.app.test_links_commands import filled, person_once, process, visit
+from tests.app.test_links_commands import filled_once, process, visit
 
-__all__ = ["filled", "person_once"]
+__all__ = ["filled_once"]
 
 BLOCK = ("--block", "demographics.age", "--block", "activity.platform", "--least-weight", "-99")
 FIND = ("suggest", "find", "demographics.age", "activity.platform")

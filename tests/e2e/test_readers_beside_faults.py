@@ -163,17 +163,4 @@ def test_the_topic_has_the_feed(readers: Readers) -> None:
 
 def entries(running: Scene) -> set[tuple[str, str]]:
     """Kind and profile of all records of the topic."""
-    from confluent_kafka import Consumer, TopicPartition
-
-    consumer = Consumer({"bootstrap.servers": running.kafka.bootstrap_servers, "group.id": "t"})
-    found: set[tuple[str, str]] = set()
-    for partition in range(2):
-        place = TopicPartition(TOPIC, partition, 0)
-        _, end = consumer.get_watermark_offsets(place, 60)
-        consumer.assign([place])
-        for _ in range(end):
-            message = consumer.poll(10)
-            assert message is not None
-            found.add((json.loads(message.value())["kind"], message.key().decode()))
-    consumer.close()
-    return found
+    return {(json.loads(value)["kind"], key.decode()) for key, value in running.kafka.records(TOPIC)}

@@ -70,6 +70,26 @@ class Kafka:
             client.produce(topic, payload, key, partition, timestamp=timestamp, headers=headers)
         assert client.flush(60) == 0
 
+    def records(self, topic: str, partitions: int = 2) -> list[tuple[bytes, bytes]]:
+        """Key and value of all that is there now, by partition, in order."""
+        from confluent_kafka import Consumer, TopicPartition
+
+        found = []
+        client = Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": "tests"})
+        try:
+            for partition in range(partitions):
+                place = TopicPartition(topic, partition, 0)
+                _, end = client.get_watermark_offsets(place, 60)
+                client.assign([place])
+                for _ in range(end):
+                    message = client.poll(10)
+                    assert message is not None
+                    assert message.error() is None
+                    found.append((message.key(), message.value()))
+        finally:
+            client.close()
+        return found
+
     def produce_in_transactions(self, topic: str, *payloads: bytes | None) -> None:
         """Each in one of its own, whose end takes an offset too, into the first partition."""
         from confluent_kafka import Producer

@@ -58,22 +58,7 @@ def feeding(served: Served, broker: Kafka) -> Iterator[None]:
 
 
 def records(broker: Kafka) -> list[tuple[str, dict[str, Any]]]:
-    """All of the topic, by partition, in order."""
-    from confluent_kafka import Consumer, TopicPartition
-
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "t"})
-    found: list[tuple[str, dict[str, Any]]] = []
-    for partition in range(2):
-        place = TopicPartition(TOPIC, partition, 0)
-        _, end = consumer.get_watermark_offsets(place, 60)
-        consumer.assign([place])
-        for _ in range(end):
-            message = consumer.poll(10)
-            assert message is not None
-            assert message.error() is None
-            found.append((message.key().decode(), json.loads(message.value())))
-    consumer.close()
-    return found
+    return [(key.decode(), json.loads(value)) for key, value in broker.records(TOPIC)]
 
 
 def test_a_topic_has_all_changes_that_its_clearance_sees(served: Served, broker: Kafka) -> None:
