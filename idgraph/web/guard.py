@@ -39,8 +39,8 @@ class Access(NamedTuple):
     """Who may call a service.
 
     `authenticate` returns the caller of a token, None for one that is unknown, revoked or expired. It may block, and raises
-    IdgraphError or SQLAlchemyError where it cannot know. `permits` gets caller, method and path. Paths in `free` need no
-    token.
+    IdgraphError or SQLAlchemyError where it cannot know. `permits` gets caller, method and path, and may block too. Paths in
+    `free` need no token.
     """
 
     authenticate: Callable[[str], NamedCaller | None]
@@ -51,7 +51,7 @@ class Access(NamedTuple):
     refused: Callable[[Any, str, str], None] | None = None
     """Is given each call, as `permits`, that the caller may not make. May block."""
     blocks: bool = True
-    """Whether `authenticate` may block; otherwise it is called on the event loop, but for tokens of an issuer."""
+    """Whether the two may block; otherwise they are called on the event loop, but `authenticate` for tokens of an issuer."""
 
 
 class Guard:
@@ -84,7 +84,10 @@ class Guard:
             return await caller(scope, receive, marking)
         if self._access.rate is not None:
             turn = self._access.rate.take(caller.name)
-        refusal = self._refusal(scope, caller, turn)
+        if self._access.blocks:
+            refusal = await run_in_threadpool(self._refusal, scope, caller, turn)
+        else:
+            refusal = self._refusal(scope, caller, turn)
         if refusal is not None:
             if refusal.status_code == 403 and self._access.refused is not None:
                 await run_in_threadpool(self._access.refused, caller, scope["method"], scope["path"])

@@ -79,7 +79,7 @@ def redact(edit: Edit, row: PolicyChangeRow) -> None:
         session.execute(update(ChangeRow).where(ChangeRow.subject == path).values(subject=name))
         session.execute(
             update(GrantRequestRow)
-            .where(GrantRequestRow.subject == path, GrantRequestRow.view_version.is_(None))
+            .where(GrantRequestRow.subject == path, GrantRequestRow.kind == "path")
             .values(subject=name)
         )
         for change in session.scalars(select(PolicyChangeRow).where(PolicyChangeRow.subject == path)):

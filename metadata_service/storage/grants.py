@@ -1,8 +1,8 @@
-"""Requests for access: a person asks to see an attribute above their clearance, or what a view shows; another one grants it until
-a day, refuses, or asks back. Rows are never changed, and the newest answer holds.
+"""Requests for access: a person asks to see an attribute above their clearance, or what a view shows, or to edit a spec; another
+one grants it until a day, refuses, or asks back. Rows are never changed, and the newest answer holds.
 
 A grant is of the version of a view that was asked for, and of the levels that there were: what is above them later, it does not
-show.
+show. A grant of a spec lets the person save drafts of it, whatever their role.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from idgraph.web.refusals import (
 from metadata_service.attributes.catalogue import find_attributes
 from metadata_service.attributes.policies import attributes_around, policies_of
 from metadata_service.definitions import VIEWS, view_sources
+from metadata_service.specs.catalogue import get_spec
 from metadata_service.storage.edits import Action, Edit
 from metadata_service.storage.tables import GrantAnswerRow, GrantRequestRow, SnapshotRow
 from metadata_service.storage.tokens import TokenRecord, person_of
@@ -45,18 +46,36 @@ Step = Literal["granted", "refused", "asked", "replied", "ended"]
 State = Literal["waits", "asked", "granted", "refused", "ended"]
 
 
-class GrantWish(StrictDocument):
-    """What is asked for: to see an attribute, or those that a view shows, and what is below them, for a purpose."""
+class GrantSubject(BaseModel):
+    """One of three: to see an attribute, or those that a view shows, and what is below them; or to edit a spec."""
 
     path: str = Field(default="", max_length=1024)
     view: str = Field(default="", max_length=100, description="The name of a view, in place of a path.")
+    spec: str = Field(default="", max_length=100, description="The name of a spec, to save drafts of it.")
+
+    @property
+    def named(self) -> dict[str, str]:
+        """Of which kind it is, and its name."""
+        stated = {"path": self.path, "view": self.view, "spec": self.spec}
+        return {kind: name for kind, name in stated.items() if name}
+
+    @property
+    def title(self) -> str:
+        """As it stands in a sentence."""
+        [(kind, name)] = self.named.items()
+        return name if kind == "path" else f"the {kind} {name}"
+
+
+class GrantWish(GrantSubject, StrictDocument):
+    """What is asked for, and for what purpose."""
+
     purpose: str = Field(min_length=1, max_length=1000)
     until: AwareDatetime = Field(description="At most 180 days ahead.")
 
     @model_validator(mode="after")
     def _one_subject(self) -> Self:
-        if bool(self.path) is bool(self.view):
-            raise ValueError("ask for a path or for a view")
+        if len(self.named) != 1:
+            raise ValueError("ask for a path, a view or a spec")
         return self
 
 
@@ -67,12 +86,10 @@ class GrantStep(ProvenanceRecord):
     until: datetime | None
 
 
-class GrantRecord(BaseModel):
+class GrantRecord(GrantSubject):
     """A request with everything that was answered, the newest last."""
 
     id: int
-    path: str = Field(description="Of the attribute; empty for a view.")
-    view: str
     view_version: int | None = Field(description="The version of the view that is shown.")
     shows: list[str] = Field(description="The paths that a grant shows, with what is below them.")
     person: str
@@ -86,11 +103,6 @@ class GrantRecord(BaseModel):
     )
     steps: list[GrantStep]
 
-    @property
-    def again(self) -> dict[str, str]:
-        """What a new request would ask for."""
-        return {"path": self.path} if self.path else {"view": self.view}
-
 
 _NEWEST = select(func.max(GrantAnswerRow.id)).group_by(GrantAnswerRow.request_id)
 """The last answer to each request."""
@@ -99,7 +111,10 @@ _NEWEST = select(func.max(GrantAnswerRow.id)).group_by(GrantAnswerRow.request_id
 def ask(edit: Edit, wish: GrantWish) -> int:
     """Keep a request; gives its number. Raises UnknownSubjectError, RefusedRequestError."""
     version = None
-    if wish.view:
+    [(kind, subject)] = wish.named.items()
+    if wish.spec:
+        get_spec(edit.session, wish.spec)
+    elif wish.view:
         view = VIEWS.get(edit.session, wish.view)
         version = view.version
         if "" in view_sources(view):
@@ -108,9 +123,9 @@ def ask(edit: Edit, wish: GrantWish) -> int:
     elif not list(find_attributes(edit.session, [wish.path])):
         raise UnknownSubjectError("no attribute has this path")
     _require_end(wish.until, edit.at)
-    subject = wish.path or wish.view
     row = GrantRequestRow(
         snapshot_version=edit.version,
+        kind=kind,
         subject=subject,
         view_version=version,
         purpose=wish.purpose,
@@ -142,6 +157,8 @@ def answer(
             raise ForbiddenError(
                 f"it needs the clearance {found.level}, and yours is {caller.clearance}: nobody gives more"
             )
+        if found.spec and caller.role is Role.PRIVACY:
+            raise ForbiddenError("a publisher or an admin grants a spec: nobody gives more than they have")
         until = until or found.until
         _require_end(until, edit.at)
     else:
@@ -195,43 +212,46 @@ def list_grants(
 
 def grants_in_force(session: Session, now: datetime) -> list[PersonGrant]:
     """What persons see besides their clearance."""
-    query = (
+    return [
+        PersonGrant(person=person_of(edit.actor), path=path, level=level, until=given.until)
+        for row, edit, given in session.execute(_granted(now).where(GrantRequestRow.kind != "spec"))
+        if given.until is not None
+        for path, level in zip(_shows(session, row), json.loads(given.levels), strict=True)
+    ]
+
+
+def specs_granted(session: Session, now: datetime, person: str) -> set[str]:
+    """Names of the specs that a person may edit by a grant."""
+    found = session.execute(_granted(now).where(GrantRequestRow.kind == "spec"))
+    return {row.subject for row, edit, _ in found if person_of(edit.actor) == person}
+
+
+def _granted(now: datetime) -> Select[GrantRequestRow, SnapshotRow, GrantAnswerRow]:
+    return (
         select(GrantRequestRow, SnapshotRow, GrantAnswerRow)
         .join(SnapshotRow, SnapshotRow.version == GrantRequestRow.snapshot_version)
         .join(GrantAnswerRow, GrantAnswerRow.request_id == GrantRequestRow.id)
         .where(GrantAnswerRow.id.in_(_NEWEST), GrantAnswerRow.action == "granted", GrantAnswerRow.until > now)
         .order_by(GrantRequestRow.id)
     )
-    return [
-        PersonGrant(person=person_of(edit.actor), path=path, level=level, until=given.until)
-        for row, edit, given in session.execute(query)
-        if given.until is not None
-        for path, level in zip(_shows(session, row), json.loads(given.levels), strict=True)
-    ]
 
 
 def ending(session: Session, now: datetime, person: str) -> list[GrantRecord]:
     """The grants of a person that end soon, without those for which a later end is granted or asked for."""
     own = list_grants(session, PageRequest(None, 200), now, person).items
     latest = {
-        _subject(each): each.ends or each.until
+        each.title: each.ends or each.until
         for each in sorted(own, key=lambda each: each.ends or each.until)
         if each.state not in ("refused", "ended")
     }
     return [
-        each
-        for each in own
-        if each.ends and each.ends <= now + REMINDER and each.ends == latest[_subject(each)]
+        each for each in own if each.ends and each.ends <= now + REMINDER and each.ends == latest[each.title]
     ]
-
-
-def _subject(grant: GrantRecord) -> tuple[str, str]:
-    return grant.path, grant.view
 
 
 def _shows(session: Session, row: GrantRequestRow) -> list[str]:
     if row.view_version is None:
-        return [row.subject]
+        return [row.subject] if row.kind == "path" else []
     view = VIEWS.get_version(session, row.subject, row.view_version)
     return sorted(view_sources(view))
 
@@ -252,7 +272,7 @@ def _step(
         levels=json.dumps(_levels(edit.session, found.shows)),
     )
     edit.session.add(row)
-    edit.record("grant", found.path or found.view, None, recorded)
+    edit.record("grant", "".join(found.named.values()), None, recorded)
 
 
 def _require_end(until: datetime, now: datetime) -> None:
@@ -286,12 +306,11 @@ def _records(
     records = []
     for request, edit in found:
         own, shows = steps[request.id], shown[request.id]
-        state, is_view = _state(own, now), request.view_version is not None
+        state = _state(own, now)
         records.append(
             GrantRecord(
                 id=request.id,
-                path="" if is_view else request.subject,
-                view=request.subject if is_view else "",
+                **{request.kind: request.subject},
                 view_version=request.view_version,
                 shows=shows,
                 person=person_of(edit.actor),

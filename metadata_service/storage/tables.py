@@ -233,13 +233,14 @@ class SpecUseRow(Base):
 
 
 class GrantRequestRow(Base):
-    """Somebody asks to see an attribute, or what a version of a view shows; who and when is with the version. The purpose is not:
-    every reader sees that."""
+    """Somebody asks to see an attribute, or what a version of a view shows, or to edit a spec; who and when is with the version.
+    The purpose is not: every reader sees that."""
 
     __tablename__ = "grant_requests"
 
     id: Mapped[int] = mapped_column(Counter, primary_key=True)
     snapshot_version: Mapped[int] = mapped_column(ForeignKey("snapshots.version"), index=True)
+    kind: Mapped[str] = mapped_column(String(20))
     subject: Mapped[str] = mapped_column(Ordered)
     view_version: Mapped[int | None]
     purpose: Mapped[str] = mapped_column(Text)

@@ -6,14 +6,12 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 from fastapi.responses import RedirectResponse
-from pydantic import ValidationError
 
 from idgraph.model.specs import IdentifierPlace, SpecDefinition, SpecStatus
 from idgraph.web.conditional import precondition
 from idgraph.web.cursors import PageRequest
-from idgraph.web.refusals import PreconditionError, RefusedRequestError, UnknownSubjectError
+from idgraph.web.refusals import PreconditionError
 from metadata_service.api.routes import specs
-from metadata_service.documents.problems import model_problems
 from metadata_service.drafting.draft import SpecDraft
 from metadata_service.specs import catalogue
 from metadata_service.specs.health import unmapped
@@ -72,28 +70,21 @@ def save(page: SignedIn, fields: OwnFields) -> Response:
     page.on_refusal(_page, typed)
     stated: dict[str, Any] = {each: typed[each] for each in ("name", "source")}
     stated["event_type"] = typed["event_type"] or "*"
-    model: type[specs.SampleEvents] | type[SpecDefinition] = SpecDefinition
     try:
         if not is_sample:
-            stated = _beginning(page, typed) | stated
-            definition, reason = SpecDefinition.model_validate(stated), "begun"
+            definition = SpecDefinition.model_validate(_beginning(page, typed) | stated)
+            reason = "begun"
         else:
-            model, stated["events"] = specs.SampleEvents, read_events(typed["events"])
-            sample = specs.SampleEvents.model_validate(stated)
+            events = read_events(typed["events"])
+            sample = specs.SampleEvents.model_validate(stated | {"events": events})
             draft = specs.generate(sample, page.service)
             if fields.get("act") != "draft":
                 return _page(page, typed, draft=draft)
             page.require("PUT", f"/v1/specs/{name}")
             definition, reason = draft.definition, f"drafted from {len(sample.events)} sample events"
         specs.put(name, definition, page.service, page.caller, precondition(None, "*"), reason)
-    except ValidationError as error:
-        found = model_problems(error, stated, model)
-        wrong = "; ".join(f"{each.pointer.lstrip('/')}: {each.message}" for each in found)
-        raise RefusedRequestError(wrong) from None
     except PreconditionError:
         return _page(page, typed, 412, "A spec has this name: give the draft another one.", draft)
-    except UnknownSubjectError as error:
-        raise RefusedRequestError(str(error)) from None
     if draft is None:
         return see_other(f"{LIST}/{name}/edit", saved="true")
     # The form is sent on: the editor shows its first event as the sample.

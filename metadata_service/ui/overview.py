@@ -134,11 +134,11 @@ def _decisions(page: OwnPage, reading: Reading) -> Iterator[WaitingDecision]:
         asked = list_grants(reading, PageRequest(None, MOST_PENDING), datetime.now(UTC), state="waits").items
         asked = [each for each in asked if each.person != person_of(page.caller.name)]
         if asked:
-            says = f"{asked[0].person} asks to see {asked[0].path or f'the view {asked[0].view}'}"
+            says = f"{asked[0].person} asks for {asked[0].title}"
             yield WaitingDecision(len(asked), "Requests for access", says, "Answer", "/ui/requests")
     for each in ending(reading, datetime.now(UTC), person_of(page.caller.name)):
-        what, url = each.path or f"the view {each.view}", f"/ui/requests?{urlencode(each.again)}"
-        says = f"You see {what} until {as_time(each.ends or each.until)}"
+        url = f"/ui/requests?{urlencode(each.named)}"
+        says = f"You {'edit' if each.spec else 'see'} {each.title} until {as_time(each.ends or each.until)}"
         yield WaitingDecision(1, "Your access ends", says, "Ask again", url)
     if page.may("POST", "/v1/attributes/a/proposal"):
         proposed = total_attributes(reading, AttributeFilter(proposed=True))

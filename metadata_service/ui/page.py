@@ -18,11 +18,13 @@ from pydantic import ValidationError
 from idgraph.client import AsyncProfilesClient, ProfilesClient
 from idgraph.model.callers import Caller
 from idgraph.model.errors import IdgraphError, ProfileServiceError
+from idgraph.model.jobs import JobState
 from idgraph.web.cursors import PageRequest
 from idgraph.web.problems import STATUS
 from idgraph.web.refusals import PreconditionError, RefusedRequestError
-from metadata_service.api.access import is_allowed, require_right
+from metadata_service.api.access import may_call, require_right
 from metadata_service.api.service import MetadataService
+from metadata_service.documents.problems import DocumentError
 from metadata_service.storage.sessions import Session, Sessions
 from metadata_service.ui.frame import HOME, render
 
@@ -84,11 +86,12 @@ class OwnPage:
 
     def require(self, method: str, path: str) -> None:
         """Raises ForbiddenError for a call that the person may not make."""
-        require_right(self.caller, method, path)
+        if not self.may(method, path):
+            require_right(self.caller, method, path)
 
     def may(self, method: str, path: str) -> bool:
         """Whether `require` lets pass."""
-        return is_allowed(self.caller.role, method, path)
+        return may_call(self.database, self.caller, method, path)
 
     def render(self, template: str, status: int = 200, **context: Any) -> Response:
         """The answer."""
@@ -142,6 +145,16 @@ class OwnPage:
         """One call of the profile service in the person's name. Raises ProfileServiceError."""
         with self.profiles(seconds) as client:
             return client.call(method, *path, **asked)
+
+    def preview(self, method: str, *path: str, **asked: Any) -> dict[str, Any]:
+        """How far a preview is that such a call starts or looks at; or the `problem` why there is none, with its `status`."""
+        try:
+            found: dict[str, Any] = self.ask(method, *path, seconds=START_SECONDS, **asked)
+            if found["state"] == JobState.FAILED:
+                found["problem"] = self.ask("GET", "jobs", found["id"]).get("error") or "its process ended"
+        except ProfileServiceError as error:
+            return {"problem": str(error), "status": error.status}
+        return found
 
 
 def items_of(client: ProfilesClient, *path: str, **params: Any) -> list[dict[str, Any]]:
@@ -271,7 +284,11 @@ def said(error: ValidationError | IdgraphError) -> str:
         return "Somebody changed it meanwhile: what is stored now is shown. Compare it with yours, then save again."
     if isinstance(error, ValidationError):
         wrong = error.errors()[0]
-        return f"{'/'.join(map(str, wrong['loc'][:1])) or 'form'}: {wrong['msg']}"
+        return f"{' '.join(map(str, wrong['loc'])).replace('_', ' ') or 'form'}: {wrong['msg']}"
+    if isinstance(error, DocumentError):
+        return "; ".join(f"line {each.line}: {each.message}" for each in error.problems)
+    if isinstance(error, RefusedRequestError) and error.pointer:
+        return f"{error.pointer}: {error.message}"
     return str(error)
 
 

@@ -29,10 +29,13 @@ def show(
     sel: Annotated[int | None, Query(ge=1, lt=2**31)] = None,
     path: Text = "",
     view: Text = "",
+    spec: Text = "",
     done: Text = "",
 ) -> Response:
     """Those that wait for this person, their own, or all; and one of them, or a form for a new one."""
-    return _page(page, sel, shown=show, paging=paging, done=done, typed={"path": path, "view": view})
+    return _page(
+        page, sel, shown=show, paging=paging, done=done, typed={"path": path, "view": view, "spec": spec}
+    )
 
 
 def _page(
@@ -72,9 +75,9 @@ def _page(
 
 @router.post(LIST)
 def ask(page: SignedIn, fields: OwnFields) -> Response:
-    """Ask to see an attribute, or what a view shows."""
+    """Ask to see an attribute, or what a view shows, or to edit a spec."""
     page.require("POST", "/v1/requests")
-    typed = {each: fields.get(each, "").strip() for each in ("path", "view", "purpose", "until")}
+    typed = {each: fields.get(each, "").strip() for each in ("path", "view", "spec", "purpose", "until")}
     page.on_refusal(_page, typed=typed)
     wish = GrantWish.model_validate(typed | {"until": _end(typed["until"])})
     made = api.ask(wish, page.service, page.caller)

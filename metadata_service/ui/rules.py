@@ -7,7 +7,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 from pydantic import ValidationError
 
-from idgraph.model.errors import ProfileServiceError
 from idgraph.model.identity_rules import DEFAULT_RULES, IdentityRules
 from idgraph.web.conditional import etag_of, precondition
 from idgraph.web.cursors import PageRequest
@@ -16,20 +15,13 @@ from metadata_service import identity_rules as catalogue
 from metadata_service.api.routes import identity_rules as api
 from metadata_service.documents.problems import DocumentError, JsonFile, model_problems
 from metadata_service.documents.writing import difference, spec_text
-from metadata_service.ui.page import (
-    START_SECONDS,
-    OwnFields,
-    OwnPage,
-    Polled,
-    SignedIn,
-    reason_of,
-    see_other,
-)
+from metadata_service.ui.page import OwnFields, OwnPage, Polled, SignedIn, reason_of, see_other
 
 router = APIRouter()
 
 PAGE = "/ui/rules"
 API = "/v1/identity-rules"
+PREVIEWS = ("identity-rules", "previews")
 SHOWN = 50
 SAMPLE = 10_000
 
@@ -63,8 +55,11 @@ def act(page: SignedIn, fields: OwnFields) -> Response:
         return _page(page, text, 422, problems=error.problems, **kept)
     draft = etag_of(spec_text(rules))
     if deed == "run":
-        return _page(page, text, found=_started(page, rules, fields), **kept | {"previewed": draft})
-    found = kept["found"] = _found(page, job) if job else {}
+        sample, stated = fields.get("sample"), rules.model_dump(mode="json", exclude_unset=True)
+        body = {"rules": stated, "sample": SAMPLE if sample else None, "reason": "a draft"}
+        started = page.preview("POST", *PREVIEWS, body=body)
+        return _page(page, text, found=started, **kept | {"previewed": draft})
+    found = kept["found"] = page.preview("GET", *PREVIEWS, job) if job else {}
     if deed != "publish":
         return _page(page, text, is_checked=deed == "check", **kept)
     page.require("PUT", API)
@@ -84,7 +79,7 @@ def act(page: SignedIn, fields: OwnFields) -> Response:
 def progress(page: Polled, job: str) -> Response:
     """How far a preview is; asked while it runs."""
     page.require("POST", f"{API}/check")
-    return page.render("rules_found.html", found=_found(page, job))
+    return page.render("rules_found.html", found=page.preview("GET", *PREVIEWS, job))
 
 
 def read_rules(text: str) -> IdentityRules:
@@ -97,27 +92,6 @@ def read_rules(text: str) -> IdentityRules:
     if wrong := catalogue.find_problems(rules):
         raise document.refuse(wrong)
     return rules
-
-
-_NOTHING = dict.fromkeys(("id", "state", "done", "total", "result", "problem"))
-
-
-def _started(page: OwnPage, rules: IdentityRules, fields: dict[str, str]) -> dict[str, Any]:
-    """A preview; with `problem` where there is none."""
-    sample = SAMPLE if fields.get("sample") else None
-    body = {"rules": rules.model_dump(mode="json", exclude_unset=True), "sample": sample, "reason": "a draft"}
-    try:
-        return dict(page.ask("POST", "identity-rules", "previews", body=body, seconds=START_SECONDS))
-    except ProfileServiceError as error:
-        return {"problem": str(error)}
-
-
-def _found(page: OwnPage, job: str) -> dict[str, Any]:
-    """How far it is; with `problem` where there is none."""
-    try:
-        return dict(page.ask("GET", "identity-rules", "previews", job, seconds=START_SECONDS))
-    except ProfileServiceError as error:
-        return {"problem": str(error)}
 
 
 def _page(page: OwnPage, text: str, status: int = 200, etag: str = "", **context: Any) -> Response:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import APIRouter, Response
-from pydantic import ValidationError
 
 from idgraph.model.classification import Classification, EncryptionLevel
 from idgraph.model.snapshots import DetectionMode, DiscoveryDefaults
 from idgraph.web.conditional import etag_of, precondition
-from idgraph.web.refusals import RefusedRequestError
 from metadata_service.api.routes import policies as api
 from metadata_service.attributes.rules import DEFAULTS, LEVELS, Document, WholeDocument
 from metadata_service.attributes.undecided import Purge
@@ -92,15 +90,8 @@ def _save(
     stated: dict[str, Any],
 ) -> Response:
     page.on_refusal(_page, form)
-    try:
-        model, check = document.model.model_validate(stated), precondition(fields.get("etag", ""))
-        answer = api.put_whole(document, model, page.service, page.caller.name, check, reason_of(fields))
-    except ValidationError as error:
-        wrong = error.errors()[0]
-        place = " ".join(map(str, wrong["loc"])).replace("_", " ")
-        raise RefusedRequestError(f"{place}: {wrong['msg']}") from None
-    except RefusedRequestError as error:
-        raise RefusedRequestError(f"{error.pointer} {error.message}") from None
+    model, check = document.model.model_validate(stated), precondition(fields.get("etag", ""))
+    answer = api.put_whole(document, model, page.service, page.caller.name, check, reason_of(fields))
     number = answer.headers.get("Location", "").rpartition("/")[2]
     return see_other(PAGE, asked=number) if answer.status_code == 202 else see_other(PAGE, done=form)
 

@@ -20,6 +20,8 @@ from metadata_service.ui.specs import LIST, Name, read_definition_of, record_of,
 
 router = APIRouter()
 
+PREVIEWS = ("specs", "previews")
+
 
 @router.get(LIST + "/{name}/effect")
 def of_version(page: SignedIn, name: Name, version: Annotated[int, Query(ge=1, lt=2**31)]) -> Response:
@@ -50,14 +52,14 @@ def of_draft(page: SignedIn, name: Name, fields: OwnFields) -> Response:
         with suppress(ProfileServiceError):
             page.ask("POST", "jobs", job, "cancel", body={"reason": "stopped on its page"})
     if act in ("stop", "look"):
-        found = _found(page, "GET", job)
+        found = page.preview("GET", *PREVIEWS, job)
     else:
         body: dict[str, Any] = {
             "definition": definition.model_dump(mode="json"),
             "reason": f"draft of {name}",
         }
         body |= {"reveal": True, "reason": fields.get("reason", "")} if act == "reveal" else {}
-        found = _found(page, "POST", body=body)
+        found = page.preview("POST", *PREVIEWS, body=body)
     return _page(page, record, fields, found, definition.digest(), warnings)
 
 
@@ -65,19 +67,8 @@ def of_draft(page: SignedIn, name: Name, fields: OwnFields) -> Response:
 def progress(page: Polled, name: Name, job: str, draft: Text = "") -> Response:
     """How far a preview is; asked while it runs."""
     page.require("PUT", f"/v1/specs/{name}")
-    shown = _shown(page, record_of(page, name), _found(page, "GET", job), draft)
+    shown = _shown(page, record_of(page, name), page.preview("GET", *PREVIEWS, job), draft)
     return page.render("spec_effect_found.html", is_poll=True, **shown)
-
-
-def _found(page: OwnPage, method: str, *job: str, **asked: Any) -> dict[str, Any]:
-    """A preview, or the `problem` why there is none, with its `status`."""
-    try:
-        found: dict[str, Any] = page.ask(method, "specs", "previews", *job, **asked)
-        if found["state"] == "failed":
-            found["problem"] = page.ask("GET", "jobs", found["id"]).get("error") or "its process ended"
-    except ProfileServiceError as error:
-        return {"problem": str(error), "status": error.status}
-    return found
 
 
 def _shown(page: OwnPage, record: SpecRecord, found: dict[str, Any], draft: str) -> dict[str, Any]:

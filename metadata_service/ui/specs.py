@@ -254,11 +254,6 @@ def publish(page: SignedIn, name: Name, fields: OwnFields) -> Response:
         stated = definition.model_copy(update={"status": SpecStatus.DRAFT if is_draft else SpecStatus.ACTIVE})
         check, may_fail = precondition(fields.get("etag", "")), "allow_failing_cases" in fields
         answer = api.put(name, stated, page.service, page.caller, check, reason, may_fail)
-    except DocumentError as error:
-        wrong = "; ".join(f"line {each.line}: {each.message}" for each in error.problems)
-        raise RefusedRequestError(wrong) from None
-    except SpecError as error:
-        raise RefusedRequestError(f"{error.pointer}: {error.message}") from None
     except PreconditionError:
         record = record_of(page, name)
         theirs = difference(spec_text(record.document, "status"), text)

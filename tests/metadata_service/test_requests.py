@@ -13,7 +13,14 @@ import pytest
 from sqlalchemy import event
 
 from idgraph.web.cursors import PageRequest
-from metadata_service.storage.grants import LONGEST, State, ending, grants_in_force, list_grants
+from metadata_service.storage.grants import (
+    LONGEST,
+    State,
+    ending,
+    grants_in_force,
+    list_grants,
+    specs_granted,
+)
 from tests.metadata_service.test_access import assert_problem
 from tests.metadata_service.test_users import House
 
@@ -145,6 +152,7 @@ def test_a_view_is_asked_for_as_its_version_is(office: Office) -> None:
     ("changed", "status"),
     [
         ({"view": "card"}, 422),
+        ({"spec": "payroll"}, 422),
         ({"path": ""}, 422),
         ({"path": "", "view": "none"}, 404),
         ({"path": "", "view": "whole"}, 422),
@@ -157,6 +165,47 @@ def test_a_request_is_for_a_path_or_a_view_with_named_attributes(
     office.admin.put("/v1/views/whole", json=view).raise_for_status()
     body = {"path": AGE["path"], "purpose": "campaign", "until": days(30)} | changed
     assert_problem(office.growth.post("/v1/requests", json=body), status)
+
+
+def spec_of(name: str) -> dict[str, Any]:
+    shift = [{"operation": "shift", "spec": {"u": "u"}}]
+    key = {"type": "user_id", "path": "u", "primary": True}
+    return {"name": name, "source": name, "operations": shift, "identifiers": [key]}
+
+
+def test_a_granted_spec_is_edited_until_the_end_of_the_grant(office: Office) -> None:
+    for name in ("payroll", "other"):
+        office.admin.put(f"/v1/specs/{name}", json=spec_of(name)).raise_for_status()
+    draft = spec_of("payroll") | {"description": "from the payroll team"}
+    assert_problem(office.growth.put("/v1/specs/payroll", json=draft), 403)
+    assert_problem(office.growth.post("/v1/specs/check", json=draft), 403)
+    assert_problem(
+        office.growth.post("/v1/requests", json={"spec": "none", "purpose": "x", "until": days(1)}), 404
+    )
+    request = office.asked(path="", spec="payroll")
+    assert (request["spec"], request["path"], request["shows"], request["level"]) == ("payroll", "", [], 0)
+    place = f"/v1/requests/{request['id']}"
+    assert_problem(office.officer.post(f"{place}/answer", json=GRANT), 403)
+    publisher = office.person("publisher", role="publisher")
+    assert publisher.post(f"{place}/answer", json=GRANT).json()["state"] == "granted"
+    assert office.in_force() == [], "a spec is no path of a profile"
+    assert office.growth.post("/v1/specs/check", json=draft).status_code == 200
+    office.growth.put("/v1/specs/payroll", json=draft).raise_for_status()
+    saved = office.growth.get("/v1/specs/payroll/versions/2").json()
+    assert (saved["actor"], saved["document"]["description"]) == ("growth/first", draft["description"])
+    for refused in (
+        office.growth.put("/v1/specs/payroll", json=draft | {"status": "active"}),
+        office.growth.post("/v1/specs/payroll/status", json={"status": "active"}),
+        office.growth.put("/v1/specs/other", json=spec_of("other")),
+        office.growth.put("/v1/specs/new", json=spec_of("new")),
+        office.person("colleague").put("/v1/specs/payroll", json=draft),
+    ):
+        assert_problem(refused, 403)
+    with office.database.read() as session:
+        assert specs_granted(session, datetime.now(UTC), "growth") == {"payroll"}
+        assert specs_granted(session, datetime.now(UTC) + timedelta(days=31), "growth") == set()
+    office.growth.post(f"{place}/end", json={"reason": "done"}).raise_for_status()
+    assert_problem(office.growth.put("/v1/specs/payroll", json=draft), 403)
 
 
 def test_the_end_of_a_grant_is_reminded_of_until_a_later_one_is_asked_for(office: Office) -> None:

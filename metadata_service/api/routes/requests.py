@@ -1,4 +1,4 @@
-"""Requests for access to attributes above somebody's clearance, by path or by view."""
+"""Requests for access: to attributes above somebody's clearance, by path or by view, or to the drafts of a spec."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def get(number: Number, service: Service, caller: Acting) -> GrantRecord:
 
 @router.post("", status_code=201)
 def ask(wish: GrantWish, service: Service, caller: Acting) -> GrantRecord:
-    """Ask to see an attribute, or those that a view shows, and what is below them."""
+    """Ask to see an attribute, or those that a view shows, and what is below them; or to save drafts of a spec."""
     with service.database.write(caller.name) as edit:
         number = grants.ask(edit, wish)
     return get(number, service, caller)

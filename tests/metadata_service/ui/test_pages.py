@@ -647,7 +647,7 @@ def test_a_spec_is_begun_empty_or_as_a_copy(site: Site) -> None:
     assert one["operations"] == other["operations"]
     assert (other["source"], other["event_type"], other["status"]) == ("clinic", "order", "draft")
     assert "no spec is named" in person.post(
-        "/ui/specs-new", copied | {"name": "x-y", "copied": "nothing"}, 422
+        "/ui/specs-new", copied | {"name": "x-y", "copied": "nothing"}, 404
     )
 
 

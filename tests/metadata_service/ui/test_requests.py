@@ -67,17 +67,35 @@ def test_a_view_is_granted_and_its_end_reminded_of(site: Site) -> None:
     assert "<option selected>contact</option>" in asking.get("/ui/requests?view=contact")
     fields = {"path": "", "view": "contact", "purpose": "letters", "until": day(5)}
     assert "the view" in asking.post("/ui/requests", fields)
-    assert "asks to see the view contact" in officer.get("/ui/")
+    assert "asks for the view contact" in officer.get("/ui/")
     number = asking.client.get("/ui/requests").text.partition("sel=")[2].partition('"')[0].partition("&")[0]
     shown = officer.get(f"/ui/requests?sel={number}")
     assert f"<code>{PATH}</code>" in shown
     assert "Your access ends" not in asking.get("/ui/")
     officer.post(f"/ui/requests/{number}", {"act": "granted", "reason": "five days", "until": day(5)})
     assert "Your access ends" in asking.get("/ui/")
-    assert "can be seen by you until" in asking.get("/ui/requests")
-    assert "can be seen by you until" not in officer.get("/ui/requests")
+    assert "You see the view contact until" in asking.get("/ui/requests")
+    assert "You see the view contact until" not in officer.get("/ui/requests")
     asking.post("/ui/requests", fields | {"until": day(90)})
     assert "Your access ends" not in asking.get("/ui/")
+
+
+def test_a_granted_spec_opens_in_the_editor(site: Site) -> None:
+    name = str(site.api().get("/v1/specs").json()["items"][0]["document"]["name"])
+    asking, publisher = person(site, "editing", Role.VIEWER, 0), person(site, "putting", Role.PUBLISHER, 0)
+    assert f"/ui/requests?spec={name}" in asking.get(f"/ui/specs/{name}")
+    asking.get(f"/ui/specs/{name}/edit", 403)
+    fields = {"path": "", "spec": name, "purpose": "a field more", "until": day(5)}
+    assert "asks to edit the spec" in asking.post("/ui/requests", fields)
+    assert f"asks for the spec {name}" in publisher.get("/ui/")
+    number = asking.client.get("/ui/requests").text.partition("sel=")[2].partition('"')[0].partition("&")[0]
+    publisher.post(f"/ui/requests/{number}", {"act": "granted", "reason": "five days", "until": day(5)})
+    assert f"You edit the spec {name} until" in asking.get("/ui/requests")
+    page = asking.get(f"/ui/specs/{name}/edit")
+    assert 'value="draft"' in page
+    assert f"/ui/requests?spec={name}" not in asking.get(f"/ui/specs/{name}")
+    asking.post(f"/ui/requests/{number}", {"act": "end", "reason": "done"})
+    asking.get(f"/ui/specs/{name}/edit", 403)
 
 
 def test_what_is_wrong_is_said_and_what_was_typed_stays(site: Site) -> None:

@@ -33,7 +33,7 @@ REDACTABLE = {
     "changes": ("subject", "id, snapshot_version, kind, subject_version, action"),
     "attribute_versions": ("path", "version, snapshot_version"),
     "policy_changes": ("subject", "id, snapshot_version, kind, base"),
-    "grant_requests": ("subject", "id, snapshot_version, view_version, purpose, until"),
+    "grant_requests": ("subject", "id, snapshot_version, kind, view_version, purpose, until"),
 }
 """Tables of which a redaction replaces a name, the column of that name, and those that stay as they are."""
 
