@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 
 from benchmarks.flow_run import FlowRun, run_until_done
 from benchmarks.product import command, installed
+from benchmarks.topics import make_topics
 from benchmarks.workload import SOURCES, clear, events, renamed
 from idgraph.app import wiring
 from idgraph.app.settings.document import load
 from idgraph.model import canonical
 from idgraph.model.queries import Query
 from sinks.kafka.publisher import KafkaPublisher
-from sinks.kafka.topics import make_topics
 from tests.support.kafka import kafka
 from tests.support.spark import spark_cluster
 from tests.support.stores import dynamodb, elasticsearch
@@ -99,7 +99,7 @@ def _rate(run: _Run) -> float:
 
 
 def _produce(bootstrap_servers: str, count: int) -> int:
-    make_topics(bootstrap_servers, SOURCES, PARTITIONS, replicas=1)
+    make_topics(bootstrap_servers, SOURCES, PARTITIONS)
     total = 0
     with KafkaPublisher(bootstrap_servers, {}) as publisher:
         for source in SOURCES:

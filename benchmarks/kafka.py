@@ -13,13 +13,12 @@ from typing import Any
 from benchmarks.flow_run import run_until_done
 from benchmarks.latency import POLL_SECONDS, marked, percentiles, until
 from benchmarks.product import RunningFlow, installed
-from benchmarks.topics import SteadyPublisher, consumer, consuming_seconds, publish_all
+from benchmarks.topics import SteadyPublisher, consumer, consuming_seconds, make_topics, publish_all
 from benchmarks.workload import SOURCES, clear, events, renamed
 from idgraph.app import wiring
 from idgraph.app.settings.document import load
 from idgraph.model.store import ProfileStore
 from sinks.kafka.publisher import KafkaPublisher
-from sinks.kafka.topics import make_topics
 from tests.support.kafka import kafka
 
 PARTITIONS = 2
@@ -34,7 +33,7 @@ def measure(folder: Path, shops: int, seconds: float) -> dict[str, Any]:
     folder.mkdir(parents=True)
     with kafka(folder / "broker") as broker, installed(folder / "replay") as (config, _):
         servers = broker.bootstrap_servers
-        make_topics(servers, [*SOURCES, *(LIVE + source for source in SOURCES)], PARTITIONS, replicas=1)
+        make_topics(servers, [*SOURCES, *(LIVE + source for source in SOURCES)], PARTITIONS)
         _read_topics(config, servers, "")
         published, publishing = publish_all(servers, _replayed(shops))
         bare = consuming_seconds(servers, SOURCES, PARTITIONS, published)

@@ -21,7 +21,7 @@ from benchmarks.processes import ProcessWatch, cpu_of
 from benchmarks.product import RunningFlow
 from benchmarks.sealing_cost import snapshot
 from benchmarks.steady_rate import SteadyRate
-from benchmarks.topics import consuming_seconds, publish_all
+from benchmarks.topics import consuming_seconds, make_topics, publish_all
 from benchmarks.workload import SOURCES, clear, events, renamed
 from idgraph.app import wiring
 from idgraph.app.settings.document import Settings
@@ -32,7 +32,6 @@ from idgraph.projection.documents import documents_of
 from ingestion.spark.workers import WorkerResources
 from merge.identity.persons import Persons
 from merge.identity.rules import Rules
-from sinks.kafka.topics import make_topics
 from tests.support.machine import PARTITIONS, MachineShape, started
 
 EVENTS = 2_000
@@ -193,7 +192,7 @@ def _bare(settings: Settings, lines: Lines, fragments: int, resources: WorkerRes
     """Each server alone, with as many records, items and documents as the backlog had."""
     servers, count = settings.kafka.bootstrap_servers, sum(map(len, lines.values()))
     topics = [BARE + source for source in lines]
-    make_topics(servers, topics, PARTITIONS, replicas=1)
+    make_topics(servers, topics, PARTITIONS)
     _, publishing = publish_all(servers, ((BARE + source, some) for source, some in lines.items()))
     with opened_tables(settings.store.endpoint or "", fragments, AT_ONCE) as tables:
         alone = tables.store_new()

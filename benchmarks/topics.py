@@ -9,12 +9,22 @@ from contextlib import closing
 from itertools import count
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.latency import marked
 from benchmarks.workload import endless
 from sinks.kafka.publisher import KafkaPublisher
 
 GROUPS_PER_SECOND = 20
+
+
+def make_topics(servers: str, topics: Iterable[str], partitions: int) -> None:
+    """Make those that are missing."""
+    client = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+    known = client.list_topics(timeout=60).topics
+    wanted = [NewTopic(topic, partitions, 1) for topic in topics if topic not in known]
+    for made in client.create_topics(wanted).values() if wanted else ():
+        made.result(60)
 
 
 def publish_all(servers: str, lines: Iterable[tuple[str, list[bytes]]]) -> tuple[int, float]:

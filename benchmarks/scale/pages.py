@@ -15,7 +15,7 @@ import httpx
 
 from benchmarks.latency import percentiles
 from benchmarks.product import installed
-from benchmarks.scale.discovered import AT_ONCE, changes
+from benchmarks.scale.discovered import AT_ONCE, changes, uncapped
 from benchmarks.workload import EXAMPLE
 from idgraph.app import wiring
 from idgraph.app.settings.document import Settings
@@ -49,8 +49,12 @@ PAGES = (
 def measure(folder: Path) -> dict[str, Any]:
     """Milliseconds of the clock by page, and what the load came to."""
     with installed(folder) as (_, settings), closing(wiring.metadata_client(settings, 60.0)) as client:
+        uncapped(client)
         for first in range(0, ATTRIBUTES, AT_ONCE):
             client.send(changes(first, AT_ONCE))
+        snapshot = client.snapshot()
+        assert snapshot is not None
+        assert len(snapshot.snapshot.attributes) >= ATTRIBUTES
         spec = read_definition(EXAMPLE / "specs" / "segment.json")
         for number in range(SPECS):
             client.put_spec(
@@ -84,9 +88,11 @@ def _load(settings: Settings, client: MetadataClient) -> dict[str, Any]:
     for path in paths:
         client.put_attribute(AttributeDefinition(path=path, data_type=DataType.STRING, description="0"))
     ended = threading.Event()
+    ready = threading.Barrier(POLLERS + 1)
     with ThreadPoolExecutor(POLLERS + EDITORS) as pool:
-        pollers = [pool.submit(_poll, settings, ended) for _ in range(POLLERS)]
+        pollers = [pool.submit(_poll, settings, ready, ended) for _ in range(POLLERS)]
         editors = [pool.submit(_edit, settings, paths[n % EDITED], ended) for n in range(EDITORS)]
+        ready.wait()
         refused, late = _send(client)
         ended.set()
         edits = [edit for each in editors for edit in each.result()]
@@ -112,22 +118,23 @@ def _load(settings: Settings, client: MetadataClient) -> dict[str, Any]:
 
 
 def _send(client: MetadataClient) -> tuple[int, float]:
-    """A tenth of a second's updates at a time; gives how many were refused, and seconds behind at the end."""
-    some = UPDATES_PER_SECOND // 10
+    """Half a second's updates at a time, as a flow does; gives how many were refused, and seconds behind at the end."""
+    some = UPDATES_PER_SECOND // 2
     started = time.perf_counter()
     refused = 0
-    for number in range(int(10 * SECONDS)):
-        time.sleep(max(0.0, started + number / 10 - time.perf_counter()))
+    for number in range(int(2 * SECONDS)):
+        time.sleep(max(0.0, started + number / 2 - time.perf_counter()))
         refused += len(client.send(changes(20_000_000 + some * number, some)))
-    return refused, time.perf_counter() - started - SECONDS + 0.1
+    return refused, time.perf_counter() - started - SECONDS + 0.5
 
 
-def _poll(settings: Settings, ended: threading.Event) -> tuple[str, int]:
+def _poll(settings: Settings, ready: threading.Barrier, ended: threading.Event) -> tuple[str, int]:
     """Follow the changes as a flow does; gives the last ETag and how many answers there were."""
     headers = {"Authorization": f"Bearer {wiring.metadata_token(settings)}"}
     answers = 0
     with httpx.Client(base_url=settings.metadata.url, headers=headers, timeout=120) as http:
         etag = http.get("/v1/snapshot").headers["ETag"]
+        ready.wait()
         while True:
             was_ended = ended.is_set()
             answer = http.get("/v1/snapshot/changes", params={"since": etag, "wait": 2})
@@ -159,5 +166,5 @@ def _edit(settings: Settings, path: str, ended: threading.Event) -> list[float]:
             if answer.status_code != 412:
                 answer.raise_for_status()
                 spent.append(time.perf_counter() - started)
-            time.sleep(0.1)
+            ended.wait(1)
     return spent

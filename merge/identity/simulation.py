@@ -13,13 +13,8 @@ from merge.identity.resolve import Decision, Pin, Resolution, resolve
 from merge.identity.rules import Rules
 
 
-def simulate(rules: Rules, events: Iterable[IdentityEvent], pins: Iterable[PinDocument] = ()) -> Resolution:
-    """The persons, accepted links and violations of these events, each counted once."""
-    return resolve_seen(rules, seen_events(rules, events), pins)
-
-
 def resolve_seen(rules: Rules, seen: Sequence[SeenEvent], pins: Iterable[PinDocument] = ()) -> Resolution:
-    """The same of events that are read already, each of which is given once."""
+    """The persons, accepted links and violations of these events, each of which is given once."""
     first: dict[Identifier, int] = {}
     for event in seen:
         for each in event.identifiers:

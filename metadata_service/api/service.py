@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,10 @@ from metadata_service.storage.tokens import TokenRecord
 log = logging.getLogger(__name__)
 
 
+TURN_SECONDS = 1.0
+"""Between changes that waiters are told of. Under steady change all flows then ask for the same few answers."""
+
+
 class RevisionWatch:
     """Wakes waiters when the revision changes, whichever process changed it.
 
@@ -34,6 +39,8 @@ class RevisionWatch:
         self._read = read
         self._interval = interval
         self._seen: str | None = None
+        self._begun = self._done = 0
+        self._turn = 0.0
         self._waiting = 0
         self._closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -47,13 +54,20 @@ class RevisionWatch:
         self._waiting += 1
         if self._task is None:
             self._task = asyncio.create_task(self._follow())
+        begun = self._begun  # what was read before may be older than what is known
         try:
             async with asyncio.timeout(timeout), self._changed:
-                await self._changed.wait_for(lambda: self._closed or self._seen not in (None, known))
+                await self._changed.wait_for(
+                    lambda: self._closed or (self._done > begun and self._seen != known)
+                )
         except TimeoutError:
             pass
         finally:
             self._waiting -= 1
+
+    async def turn(self) -> None:
+        """Returns when waiters may be told of a change."""
+        await asyncio.sleep(self._turn - time.monotonic())
 
     def poke(self) -> None:
         """Something was written: look now."""
@@ -72,12 +86,18 @@ class RevisionWatch:
     async def _follow(self) -> None:
         while self._waiting:
             self._poked.clear()
+            self._begun += 1
             try:
-                self._seen = await asyncio.to_thread(self._read)
+                seen = await asyncio.to_thread(self._read)
             except Exception as error:
                 # Waiters stay until their time is up and then meet the error themselves. Without its text, which may show
                 # the database's URL and what was written.
                 log.warning("cannot read the newest revision: %s", type(error).__name__)
+            else:
+                if self._seen not in (None, seen) and not self._closed:
+                    await self.turn()
+                    self._turn = time.monotonic() + TURN_SECONDS
+                self._seen, self._done = seen, self._begun
             async with self._changed:
                 self._changed.notify_all()
             try:
@@ -85,7 +105,6 @@ class RevisionWatch:
                     await self._poked.wait()
             except TimeoutError:
                 pass
-        self._seen = None
         self._task = None
 
 

@@ -105,8 +105,8 @@ class Database:
 
     def revision(self) -> Revision:
         """The newest revision; cheap."""
-        with self.read() as session:
-            return revision_in(session)
+        with self._reader.connect() as connection:
+            return revision_in(connection)
 
     def forget_replaced(self) -> None:
         """Leave nothing of replaced rows in the log of an SQLite file, once its readers are done. PostgreSQL does by vacuum."""
@@ -118,10 +118,12 @@ class Database:
         self.engine.dispose()
 
 
-def revision_in(session: Session) -> Revision:
+_NEWEST = select(HistoryRow.version, HistoryRow.mac).order_by(HistoryRow.version.desc()).limit(1)
+
+
+def revision_in(session: Session | Connection) -> Revision:
     """The revision that this session sees."""
-    newest = select(HistoryRow.version, HistoryRow.mac).order_by(HistoryRow.version.desc()).limit(1)
-    return Revision(*session.execute(newest).one())
+    return Revision(*session.execute(_NEWEST).one())
 
 
 def has_revision(session: Session, revision: Revision) -> bool:
@@ -179,7 +181,10 @@ def _sqlite(url: URL) -> Engine:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.touch(mode=0o600)  # it holds token digests
     _use_write_ahead_log(file)
-    engine = create_engine(url, connect_args={"timeout": BUSY_MILLISECONDS / 1000})
+    # As many as a server has threads: to open one costs more than to ask it.
+    engine = create_engine(
+        url, connect_args={"timeout": BUSY_MILLISECONDS / 1000}, pool_size=40, max_overflow=-1
+    )
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+import time
 from bisect import insort
 from typing import NamedTuple, Self
 
@@ -34,7 +35,7 @@ class ServedSnapshot(NamedTuple):
         return cls(revision, body, hashlib.sha256(body).digest())
 
 
-KEPT = 8
+KEPT = 32
 """Answers to flows. Most have the same snapshot and ask at once."""
 
 
@@ -48,18 +49,17 @@ class SnapshotCache:
         self._documents: dict[str, bytes] = {}
         self._served: ServedSnapshot | None = None
         self._following = threading.Lock()
-        self._changes: dict[tuple[str, Revision], ServedSnapshot] = {}
+        self._changes: dict[str, tuple[float, ServedSnapshot]] = {}
 
-    def changes(self, since: str) -> ServedSnapshot:
-        """`changes_since`, made once for all flows that follow."""
-        newest = self._database.revision()
+    def changes(self, since: str, newest: Revision, age: float = 0) -> ServedSnapshot:
+        """`changes_since`, made once for all flows that follow; to this revision, to a newer one, or as it was `age` seconds ago."""
         with self._following:
-            found = self._changes.get((since, newest))
-            if found is None:
-                found = changes_since(self._database, since)
+            made, found = self._changes.get(since, (0.0, None))
+            if found is None or (found.revision != newest and time.monotonic() - made >= age):
+                made, found = time.monotonic(), changes_since(self._database, since)
                 if len(self._changes) >= KEPT:
                     self._changes.clear()
-                self._changes[since, found.revision] = found
+                self._changes[since] = made, found
             return found
 
     def current(self) -> ServedSnapshot:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Select, and_, or_, select
+from sqlalchemy import BindParameter, ColumnElement, Select, and_, bindparam, or_, select
 from sqlalchemy.orm import Session, aliased
 
 from idgraph.model.callers import PEOPLE, SCOPES, Caller, Scope, token_digest
@@ -32,6 +32,7 @@ GIVES: Mapping[Role, frozenset[Role]] = {
 }
 """Roles of the keys that a person of each role makes."""
 _MAKER = aliased(TokenRow)
+Moment = datetime | BindParameter[datetime]
 
 
 class TokenRecord(NamedTuple):
@@ -173,7 +174,7 @@ def authenticate(database: Database, plaintext: str) -> TokenRecord | None:
     with database.read() as session:
         # All are compared, in constant time each, so that timing reports nothing of any digest.
         found = None
-        for row, owner, maker in session.execute(_owned(datetime.now(UTC))):
+        for row, owner, maker in session.execute(_OWNED, {"now": datetime.now(UTC)}):
             if hmac.compare_digest(row.digest, digest):
                 found = in_force(row, owner, maker)
         return found
@@ -224,7 +225,7 @@ def user_record(row: UserRow) -> TokenRecord:
     return TokenRecord(row.name, Role(row.role), *dates, row.clearance, row.may_reveal, row.scopes)
 
 
-def _owned(now: datetime) -> Select[TokenRow, UserRow | None, TokenRow | None]:
+def _owned(now: Moment) -> Select[TokenRow, UserRow | None, TokenRow | None]:
     """Tokens in use, with the persons or the tokens in use whose keys they are."""
     made_by = and_(_MAKER.name == TokenRow.owner, _MAKER.owner == "", is_live(now, _MAKER))
     return (
@@ -246,6 +247,9 @@ def live(now: datetime) -> Select[TokenRow]:
     return select(TokenRow).where(is_live(now))
 
 
-def is_live(now: datetime, row: type[TokenRow] = TokenRow) -> ColumnElement[bool]:
+def is_live(now: Moment, row: type[TokenRow] = TokenRow) -> ColumnElement[bool]:
     """Whether a token is neither revoked nor expired."""
     return and_(row.revoked.is_(None), or_(row.expires.is_(None), row.expires > now))
+
+
+_OWNED = _owned(bindparam("now"))

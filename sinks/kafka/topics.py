@@ -1,4 +1,4 @@
-"""Topics of a Kafka cluster: making them, their end offsets, and reading ranges that Spark's connector cannot take."""
+"""Topics of a Kafka cluster: their end offsets, and reading ranges that Spark's connector cannot take."""
 
 from __future__ import annotations
 
@@ -7,28 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from idgraph.model.errors import ConfigError, FlowStoppedError, SourceUnavailableError
-
-SECONDS = 60.0
-
-
-def make_topics(bootstrap_servers: str, topics: Iterable[str], partitions: int, replicas: int) -> list[str]:
-    """Make those that are missing; gives their names. Raises ConfigError when one cannot be made."""
-    client = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
-    wanted = [NewTopic(topic, partitions, replicas) for topic in topics]
-    made = []
-    for topic, done in client.create_topics(wanted).items() if wanted else ():
-        try:
-            done.result(SECONDS)
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise ConfigError(f"the topic {topic} could not be made: {error.args[0].str()}") from None
-        else:
-            made.append(topic)
-    return sorted(made)
-
 
 ANSWER_SECONDS = 10.0
 _AWAY = {KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}

@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -215,3 +216,62 @@ def test_a_closed_watch_lets_go() -> None:
         watch.poke()
 
     asyncio.run(wait())
+
+
+def test_what_was_read_before_somebody_waits_does_not_wake_them() -> None:
+    """A reader may know more than the watch saw last."""
+    newest = "1"
+
+    async def wait() -> None:
+        nonlocal newest
+        watch = RevisionWatch(lambda: newest, 60)
+        first = asyncio.create_task(watch.wait("0", 60))
+        await asyncio.wait_for(first, 30)
+        newest = "2"
+        second = asyncio.create_task(watch.wait("2", 60))
+        await asyncio.sleep(0.2)
+        assert not second.done()
+        watch.poke()
+        await asyncio.sleep(0.2)
+        assert not second.done()
+        watch.close()
+        await second
+
+    asyncio.run(wait())
+
+
+def test_under_steady_change_all_who_follow_are_told_in_turns(service: Running) -> None:
+    """They ask with few ETags, each of which is answered once."""
+    discover(service.database, "first")
+    _, etag = read(service.reader)
+    ended = threading.Event()
+
+    def follow() -> list[str]:
+        with httpx.Client(base_url=service.url, headers=service.reader.headers, timeout=60) as client:
+            known = [etag]
+            while not ended.is_set() or known[-1] != read(client)[1]:
+                answer = client.get("/v1/snapshot/changes", params={"since": known[-1], "wait": 1})
+                known.append(answer.headers["ETag"])
+            return known
+
+    with ThreadPoolExecutor(4) as pool:
+        following = [pool.submit(follow) for _ in range(4)]
+        for number in range(30):
+            discover(service.database, f"steady{number}")
+            time.sleep(0.05)
+        ended.set()
+        told = [each.result() for each in following]
+    assert {each[-1] for each in told} == {read(service.reader)[1]}
+    assert len({etag for each in told for etag in each}) < 20, "of 31 states"
+
+
+def test_an_answer_may_be_as_old_as_is_asked_for(service: Running) -> None:
+    discover(service.database, "first")
+    since = service.database.revision().etag
+    discover(service.database, "second")
+    cache = SnapshotCache(service.database)
+    before = cache.changes(since, service.database.revision())
+    discover(service.database, "third")
+    newest = service.database.revision()
+    assert cache.changes(since, newest, age=60) is before
+    assert cache.changes(since, newest).revision == newest

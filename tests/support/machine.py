@@ -105,7 +105,7 @@ def _port(url: str) -> int:
 
 def _prepare(settings: Settings) -> None:
     """Keyring, tables, index and topics, unless they exist."""
-    from sinks.kafka.topics import make_topics
+    from benchmarks.topics import make_topics
     from sinks.keyring.provider import KeyringFile
 
     wiring.prepare_directory(settings)
@@ -116,7 +116,7 @@ def _prepare(settings: Settings) -> None:
     topics = [
         topic for source in kafka_sources(settings.sources_by_name()).values() for topic in source.topics
     ]
-    make_topics(settings.kafka.bootstrap_servers, topics, PARTITIONS, replicas=1)
+    make_topics(settings.kafka.bootstrap_servers, topics, PARTITIONS)
 
 
 def _declare(settings: Settings) -> None:

@@ -17,7 +17,7 @@ from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.spec_use import MOST_USES, SpecUse
 from idgraph.signatures import NONCE_HEADER
 from idgraph.web.conditional import IfNoneMatch, is_listed
-from metadata_service.api.service import Actor, MetadataService, Service
+from metadata_service.api.service import TURN_SECONDS, Actor, MetadataService, Service
 from metadata_service.attributes.discovery import MAX_CHANGES, apply_schema_changes
 from metadata_service.specs.health import take_uses
 from metadata_service.storage.database import Revision
@@ -63,12 +63,13 @@ async def get_changes(
     """The changes since a snapshot. With `wait`, the answer comes as soon as something did. The whole snapshot has
     the same ETag."""
     newest = await run_in_threadpool(service.database.revision)
-    if wait and _is(newest, since):
-        await service.watch.wait(str(newest), wait)
+    if wait:
+        await (service.watch.wait(str(newest), wait) if _is(newest, since) else service.watch.turn())
         newest = await run_in_threadpool(service.database.revision)
     if _is(newest, since):
         return _unchanged(service, newest, nonce)
-    return _answer(service, await run_in_threadpool(service.snapshots.changes, since), nonce)
+    age = TURN_SECONDS if wait else 0
+    return _answer(service, await run_in_threadpool(service.snapshots.changes, since, newest, age), nonce)
 
 
 def _is(revision: Revision, etag: str) -> bool:
