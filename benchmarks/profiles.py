@@ -19,6 +19,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 from fastapi import FastAPI, Response
 
 from benchmarks.latency import percentiles
@@ -79,7 +80,13 @@ def measure(folder: Path, fragments: int, more: str = "") -> dict[str, Any]:
                 client.put_attribute(definition, "benchmark")
         database = open_database(settings.database_url(), service_key(settings).history)
         token = create_token(database, "benchmark", Role.PROFILES, clearance=100)
+        admin = create_token(database, "admin", Role.ADMIN)
         database.close()
+        httpx.put(
+            f"{settings.metadata.url}/v1/segments/ios?reason=benchmark",
+            json={"name": "ios", "q": "activity.platform=ios"},
+            headers={"Authorization": f"Bearer {admin}"},
+        ).raise_for_status()
         paths = [f"/v1/profiles/{each}" for each in wanted]
         service = ("profiles", str(settings.file))
         search = ["/v1/search?q=activity.platform%3Dios&limit=20"]
@@ -92,6 +99,15 @@ def measure(folder: Path, fragments: int, more: str = "") -> dict[str, Any]:
             ("100 at once", service, 1, [_post("/v1/profiles/lookup", each) for each in bodies], (2,)),
             ("search, 20 profiles", service, 1, list(map(_get, search)), (10,)),
             ("count", service, 1, list(map(_get, counts)), (50,)),
+            ("count of a segment", service, 1, [_get("/v1/segments/ios/count")], (50,)),
+            ("20 members of a segment", service, 1, [_get("/v1/segments/ios/members?limit=20")], (10,)),
+            (
+                "segments of 100 profiles",
+                service,
+                1,
+                [_post("/v1/segments/member-of", each) for each in bodies],
+                (2,),
+            ),
             (BARE, (BARE, ""), 1, list(map(_get, paths)), RATES),
         ):
             with ExitStack() as stack:
