@@ -56,22 +56,8 @@ def pin_document(pin: PinRecord) -> dict[str, Any]:
 def move_document(move: ProfileMove) -> dict[str, Any]:
     """A change of profiles, with the cursor behind it."""
     cursor, at_ms, kind, fragment, previous, profile, segment = move
-    if segment:
-        return {
-            "cursor": cursor,
-            "at": time_text(at_ms),
-            "kind": kind,
-            "segment": segment,
-            "profile": profile,
-        }
-    return {
-        "cursor": cursor,
-        "at": time_text(at_ms),
-        "kind": kind,
-        "fragment": fragment,
-        "previous": previous,
-        "profile": profile,
-    }
+    what = {"segment": segment} if segment else {"fragment": fragment, "previous": previous}
+    return {"cursor": cursor, "at": time_text(at_ms), "kind": kind, **what, "profile": profile}
 
 
 def periods_document(fragment: str, periods: Sequence[ProfilePeriod]) -> dict[str, Any]:

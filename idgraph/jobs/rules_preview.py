@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from idgraph.jobs.job import PagedJob, Plan
 from idgraph.model.attributes import Reconciliation
 from idgraph.model.batch_size import BatchSize
+from idgraph.model.identifiers import Identifier
 from idgraph.model.jobs import SHOWN, JobKind, Point, Progress
 from merge.identity.evidence import Pair
 from merge.identity.persons import Component, Person, Persons, PersonStore, sightings
@@ -68,6 +69,8 @@ class RulesPreview(PagedJob):
         self._size = BatchSize(page)
         self._squares: Counter[str] = Counter()
         self._ahead: set[str] = set()
+        self._passed = ""
+        self._of_two_hubs: dict[str, set[Pair]] = defaultdict(set)
         self.fragments = 0
         """How many are stored."""
         self.examples: dict[str, list[dict[str, Any]]] = defaultdict(list)
@@ -87,15 +90,17 @@ class RulesPreview(PagedJob):
         while some := list(islice(remaining, self._size.present)):
             self._look_at(some, is_whole, progress)
             yield {}
+        for name, pairs in self._of_two_hubs.items():
+            progress.counts[name] += len(pairs)
         self._keep(self, progress)
 
     def _unseen(self, ids: Iterable[str]) -> Iterator[str]:
         """Those that no page before has counted."""
-        for each in ids:
-            if each in self._ahead:
-                self._ahead.discard(each)
+        for self._passed in ids:
+            if self._passed in self._ahead:
+                self._ahead.discard(self._passed)
             else:
-                yield each
+                yield self._passed
 
     def estimate(self, progress: Progress, name: str) -> CountEstimate:
         """A count of the whole store."""
@@ -113,7 +118,8 @@ class RulesPreview(PagedJob):
         wanted = set(ids)
         if is_whole:
             # Read wholly on both sides; those that sort before are counted.
-            later = {each for each in before.of.keys() & after.of.keys() if each > ids[-1]} - self._ahead
+            known = before.of.keys() & after.of.keys()
+            later = {each for each in known if each > self._passed} - self._ahead
             self._ahead |= later
             wanted |= later
         progress.done += len(wanted)
@@ -127,7 +133,7 @@ class RulesPreview(PagedJob):
         for person in new:
             self._compare_values(before.of.get(person.id), person, progress)
         self._compare_violations(
-            before.violations(wanted, self._name), after.violations(wanted, self._name), progress
+            before.violations(self._name), after.violations(self._name), wanted, progress
         )
         progress.counts["unreadable"] += len(before.unreadable & wanted)
 
@@ -161,20 +167,31 @@ class RulesPreview(PagedJob):
         return found
 
     def _compare_violations(
-        self, before: Mapping[Violation, str], after: Mapping[Violation, str], progress: Progress
+        self,
+        before: Mapping[Violation, str],
+        after: Mapping[Violation, str],
+        wanted: set[str],
+        progress: Progress,
     ) -> None:
-        self._tally(progress, "violations_before", before.values())
-        self._tally(progress, "violations_after", after.values())
         for what, found, others in (
-            ("violations_new", after, before),
-            ("violations_gone", before, after),
+            ("before", before, None),
+            ("after", after, None),
+            ("new", after, before),
+            ("gone", before, after),
         ):
-            by_rule: dict[str, list[str]] = defaultdict(list)
-            for each in sorted(found.keys() - others.keys()):
-                by_rule[each.rule].append(found[each])
-                self._show(what, {"pair": list(map(str, each.pair)), "rule": each.rule})
-            for rule, owners in by_rule.items():
-                self._tally(progress, f"{what}/{rule}", owners)
+            owners: dict[str, list[str]] = defaultdict(list)
+            for each in sorted(found.keys() - (others or {}).keys()):
+                name = f"violations_{what}" if others is None else f"violations_{what}/{each.rule}"
+                if not found[each]:
+                    self._of_two_hubs[name].add(each.pair)
+                elif found[each] in wanted:
+                    owners[name].append(found[each])
+                else:
+                    continue
+                if others is not None:
+                    self._show(f"violations_{what}", {"pair": list(map(str, each.pair)), "rule": each.rule})
+            for name, fragments in owners.items():
+                self._tally(progress, name, fragments)
 
     def _tally(self, progress: Progress, name: str, fragments: Iterable[str]) -> None:
         """Count one for each, given the fragment that it is counted with."""
@@ -183,7 +200,7 @@ class RulesPreview(PagedJob):
             self._squares[name] += number * number
 
     def _show(self, what: str, example: dict[str, Any]) -> None:
-        if len(self.examples[what]) < SHOWN:
+        if len(self.examples[what]) < SHOWN and example not in self.examples[what]:
             self.examples[what].append(example)
 
 
@@ -194,12 +211,14 @@ class Side:
         self._persons = persons
         self.of: dict[str, Person] = {}
         self.unreadable: set[str] = set()
+        self._hubs: set[str] = set()
         self._components = self._read(ids)
 
     def _read(self, ids: Iterable[str]) -> list[Component]:
         found = self._persons.around(ids)
         self.of |= {name: person for person in found.persons() for name in members(person)}
         self.unreadable |= found.unreadable.keys()
+        self._hubs |= found.hubs.keys()
         return found.components
 
     def named(self, ids: set[str]) -> list[Person]:
@@ -223,9 +242,11 @@ class Side:
         found = {self.of[each].id: self.of[each] for each in names if each in self.of}
         return [found[each] for each in sorted(found)]
 
-    def violations(self, ids: set[str], name: Name) -> dict[Violation, str]:
-        """Those that are counted with one of these fragments, with it."""
+    def violations(self, name: Name) -> dict[Violation, str]:
+        """All that these components show, with the first fragment that shows the pair. With none for a pair of hubs, which
+        other components may show too."""
         found: dict[Violation, str] = {}
+        hubs = {Identifier.parse(name(each)) for each in self._hubs}
         for component in self._components:
             refused = {each.pair: each for each in component.violations}
             first: dict[Pair, str] = {}
@@ -233,7 +254,7 @@ class Side:
                 for _, pairs, _, _ in sightings(member, name):
                     for pair in refused.keys() & pairs:
                         first[pair] = min(member.stored.id, first.get(pair, member.stored.id))
-            found |= {refused[pair]: fragment for pair, fragment in first.items() if fragment in ids}
+            found |= {refused[pair]: "" if hubs.issuperset(pair) else each for pair, each in first.items()}
         return found
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from typing import Any
 
 import pytest
 
 from idgraph.jobs.rules_preview import CountEstimate, RulesPreview
-from idgraph.model.identity_events import IdentityEvent
+from idgraph.model.identity_events import IdentityEvent, PinDocument
 from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.jobs import Progress
 from merge.identity.persons import Person, Persons
@@ -87,6 +88,76 @@ def test_numbers_are_those_of_all_profiles(case: dict[str, Any]) -> None:
             assert +progress.counts == expected
     assert expected["merges"] == expected["splits"] == expected["changed"] == 0
     assert (list(installation.store.scan()), installation.store.outbox()) == before
+
+
+CROWD: dict[str, Any] = {
+    "namespaces": {
+        "user": {"unique": True, "priority": 1, "hub_limit": 100},
+        "email": {"owner": "none", "hub_limit": 3},
+        "phone": {"hub_limit": 4},
+        "device": {"moves": "latest", "counted": False},
+    },
+    "blocked": [{"namespace": "phone", "value": "0"}],
+}
+OTHERWISE: dict[str, Any] = {
+    "namespaces": {
+        "user": {"max": 2, "priority": 1, "hub_limit": 100},
+        "email": {"hub_limit": 8},
+        "phone": {"hub_limit": 3},
+        "device": {"moves": "latest"},
+    },
+    "blocked": [{"namespace": "email", "value": "0"}],
+    "hub_limit": 6,
+}
+"""By these some hubs are none and others become hubs."""
+
+
+def crowd(events: int) -> tuple[list[IdentityEvent], list[PinDocument]]:
+    """Events of persons who share addresses, phones and devices, and decisions on some."""
+    chance = random.Random(11)
+    names = {"user": events // 2, "email": events // 4, "phone": events // 5, "device": events // 2}
+
+    def some(namespace: str) -> tuple[str, str]:
+        # Of a few there are many.
+        return namespace, str(int(names[namespace] * chance.random() ** 3))
+
+    found = [
+        {
+            "id": str(number),
+            "t": f"2026-03-{1 + number % 28:02}T09:00:00Z",
+            "source": chance.choice(("web", "crm")),
+            "ids": list(map(some, chance.sample(sorted(names), chance.choice((1, 2, 2, 3))))),
+        }
+        for number in range(events)
+    ]
+    pins = [
+        {
+            "pair": [some("user"), some(chance.choice(("user", "email")))],
+            "decision": chance.choice(("always", "never")),
+            "t": "2026-04-01T09:00:00Z",
+            "who": "jo",
+            "why": "",
+        }
+        for _ in range(events // 20)
+    ]
+    return list(map(IdentityEvent.model_validate, found)), list(map(PinDocument.model_validate, pins))
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+@pytest.mark.parametrize("page", [1, 7, 1000])
+def test_every_fragment_counts_once_whatever_the_pages(page: int, turn: int) -> None:
+    rules, others = (CROWD, OTHERWISE)[::turn]
+    installation = Installation({"rules": rules})
+    events, pins = crowd(300)
+    installation.take(events)
+    installation.pin(pins)
+    other = IdentityRules.model_validate(others)
+    expected = by_hand(installation, other)
+    for kind in ("merges", "splits", "changed", "violations_new/hub", "violations_gone/hub"):
+        assert expected[kind], kind
+    job, progress = previewed(installation, other, page)
+    assert progress.done == job.fragments
+    assert +progress.counts == expected
 
 
 def couples(number: int) -> Installation:
