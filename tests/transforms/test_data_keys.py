@@ -113,7 +113,9 @@ def test_a_damaged_key_hurts_only_its_fragment(keyring: KeyringFile, store: Coun
     DataKeys(keyring, store).fetch(["a", "b"], create=True)
     good = store.get(["a"])["a"]
     store.delete(["a"])
-    store.put_absent({"a": good._replace(wrapped=good.wrapped[:-1] + b"\0"), "moved": good})
+    store.put_absent(
+        {"a": good._replace(wrapped=good.wrapped[:-1] + bytes([good.wrapped[-1] ^ 1])), "moved": good}
+    )
     keys = DataKeys(keyring, store)
     fetched = keys.fetch(["a", "b", "moved"], create=True)
     assert fetched["b"].open(fetched["b"].seal("x", *PLACE), *PLACE) == "x"
