@@ -11,6 +11,7 @@ from idgraph.client import clients
 from idgraph.web.server import serving
 from metadata_service.api.app import create_app
 from metadata_service.api.service import ServiceSettings
+from metadata_service.ui.page import ProfileSource
 from tests.metadata_service.ui.site import Site, Whole, filled, whole_site
 
 
@@ -21,6 +22,15 @@ def sessions_are_soon_known() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("profile_service.api.following.CALLERS_SECONDS", 0.1)
         patch.setattr(clients, "_pause", lambda *given: through(*given) / 2)
+        yield
+
+
+@pytest.fixture(scope="package", autouse=True)
+def a_busy_profile_service_is_not_away() -> Iterator[None]:
+    """A page waits five seconds for one, which a machine that others use may take."""
+    through = ProfileSource.client
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ProfileSource, "client", lambda source, token, _seconds=0.0: through(source, token, 60))
         yield
 
 
