@@ -15,6 +15,9 @@ from typing import Any
 import httpx
 import pytest
 from hypothesis import HealthCheck, settings
+from sqlalchemy import Engine, create_engine
+from sqlalchemy.dialects.sqlite.base import SQLiteDialect
+from sqlalchemy.util import LRUCache
 
 from tests import lanes
 
@@ -86,6 +89,24 @@ def public_authorities_are_read_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("httpx._transports.default.create_ssl_context", create)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def statements_are_compiled_once() -> Iterator[None]:
+    """SQLAlchemy compiles each statement for each engine, and hundreds of tests open a database of their own."""
+    compiled: LRUCache[Any, Any] = LRUCache(5000)
+
+    def create(*given: Any, **more: Any) -> Engine:
+        engine = create_engine(*given, **more)
+        if engine.dialect.name == "sqlite":
+            engine._compiled_cache = compiled
+        return engine
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SQLiteDialect, "__hash__", lambda _: hash(SQLiteDialect), raising=False)
+        patch.setattr(SQLiteDialect, "__eq__", lambda one, other: type(one) is type(other), raising=False)
+        patch.setattr("metadata_service.storage.database.create_engine", create)
         yield
 
 
