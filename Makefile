@@ -8,7 +8,7 @@ MINUTES ?= 30
 # The tests start hundreds of interpreters, and each would compile what it imports of the checkout anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo check test test-long lint bench lock vendor clean
+.PHONY: demo check test test-long lint style types bench lock vendor clean
 
 $(VENV)/.run: requirements.lock requirements-build.lock pyproject.toml scripts/setup
 	@scripts/setup $(PYTHON) $(VENV) requirements.lock && touch $@
@@ -24,12 +24,18 @@ demo: $(VENV)/.run $(VENV)/.native
 	@$(BIN)/idgraph demo
 
 # In memory: no Spark, no server, no subprocess.
-check: lint
-	@$(PYTEST) -q -m "not (long or spark or process)" $(addprefix tests/,test_architecture.py ingestion jobs merge model profile_service properties transforms)
+check: style
+	$(call with_types,$(PYTEST) -q -m "not (long or spark or process)" $(addprefix tests/,test_architecture.py ingestion jobs merge model profile_service properties transforms))
 
 # A test that failed is played once more: the closing lines list it as RERUN, and it is a fault to mend.
-test: lint
-	@$(PYTEST) --reruns 1 -raR
+test: style
+	$(call with_types,$(PYTEST) --reruns 1 -raR)
+
+# The types are checked beside the tests, which often wait; what is wrong with them is said at the end.
+define with_types
+@$(MAKE) -s types >$(VENV)/types.log 2>&1 & types=$$!; trap 'kill $$types' INT TERM; \
+	$(1); tested=$$?; wait $$types; typed=$$?; cat $(VENV)/types.log; exit $$((tested | typed))
+endef
 
 # What `make test` leaves out, and every property with all of its examples; native code under sanitizers, other versions of Python;
 # whole processes, killed and beside each other.
@@ -40,8 +46,13 @@ test-long: lint
 	@$(BIN)/python -m tests.crashes --only "" --jobs 2
 	@$(BIN)/python -m tests.convergence --minutes $(MINUTES)
 
-lint: $(VENV)/.dev $(VENV)/.native
-	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy
+lint: style types
+
+style: $(VENV)/.dev $(VENV)/.native
+	@$(BIN)/ruff format --check . && $(BIN)/ruff check .
+
+types: $(VENV)/.dev $(VENV)/.native
+	@$(BIN)/mypy
 
 bench: $(VENV)/.run $(VENV)/.native
 	@$(BIN)/python -m benchmarks $(ARGS)
