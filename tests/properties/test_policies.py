@@ -31,7 +31,7 @@ from tests.policies import (
 )
 
 each_policy = pytest.mark.parametrize("policy", POLICIES)
-some = settings(max_examples=examples(40), deadline=None)
+some = settings(max_examples=examples(40, 8), deadline=None)
 
 
 @pytest.fixture(
