@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel
 from sqlalchemy import ColumnElement, Select, Text, column, func, insert, or_, select, tuple_, update, values
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy.orm import Session
 
 from idgraph.model.attributes import (
     AttributeDefinition,
@@ -33,15 +33,6 @@ PATHS_A_QUERY = 1000  # well below what every database takes as parameters
 FACETS = ("status", "source", "owner", "tag", "encryption", "classification", "data_type")
 
 
-_PROPOSING = aliased(AttributeVersionRow)
-_HAS_PROPOSAL = (
-    select(_PROPOSING.path)
-    .where(_PROPOSING.path == AttributeRow.path, _PROPOSING.version == AttributeRow.version)
-    .where(_PROPOSING.document.contains('"proposal":{'))
-    .exists()
-)
-
-
 class AttributeFilter(NamedTuple):
     """The filters of a search; every part that is given must hold, of several values one.
 
@@ -60,19 +51,23 @@ class AttributeFilter(NamedTuple):
     data_type: Collection[DataType] = ()
     proposed: bool = False
 
-    def conditions(self, without: str = "") -> Iterator[ColumnElement[bool]]:
-        """All that must hold, or all but one facet."""
+    def conditions(self) -> Iterator[ColumnElement[bool]]:
+        """All that must hold."""
+        yield from self.without_facets()
         for name in FACETS:
             wanted = getattr(self, name)
-            if wanted and name == "tag" != without:
+            if wanted and name == "tag":
                 yield or_(*(AttributeRow.tag.contains(f"\n{each}\n", autoescape=True) for each in wanted))
-            elif wanted and name != without:
+            elif wanted:
                 yield getattr(AttributeRow, name).in_([str(value) for value in wanted])
+
+    def without_facets(self) -> Iterator[ColumnElement[bool]]:
+        """All but the facets."""
         for word in self.words.casefold().split():
             yield AttributeRow.search_text.contains(_without_nul(word), autoescape=True)
         if self.proposed:
             yield AttributeRow.status == str(AttributeStatus.DISCOVERED)
-            yield _HAS_PROPOSAL
+            yield AttributeRow.proposed.is_(True)
         if self.prefix:
             # Not LIKE: it ignores case on SQLite. No character is above this one.
             prefix = _without_nul(self.prefix)
@@ -172,12 +167,13 @@ def search_attributes(
 ) -> ListPage[AttributeMetadata]:
     """Attributes in the order of their paths, or of a facet and then of their paths; with `-` before it, reversed."""
     by, is_reversed = sort.removeprefix("-"), sort.startswith("-")
-    keys = (
-        [AttributeRow.path]
-        if by == "path"
-        else [func.coalesce(getattr(AttributeRow, by), ""), AttributeRow.path]
-    )
-    query = _latest().where(*wanted.conditions()).limit(paging.one_more)
+    keys: list[ColumnElement[str]] = [AttributeRow.path.expression]
+    if by != "path":
+        keys.insert(0, func.coalesce(getattr(AttributeRow, by), ""))
+    if wanted._replace(prefix="") != AttributeFilter():
+        # Not in the order of the index of paths, which would read row after row until enough match.
+        keys[-1] = AttributeRow.path + ""
+    query = select(AttributeRow.path).where(*wanted.conditions()).limit(paging.one_more)
     query = query.order_by(*(key.desc() if is_reversed else key for key in keys))
     after = paging.after(str)
     if after is not None:
@@ -191,27 +187,34 @@ def search_attributes(
         # No facet has a line feed but a source, of which some pages would then begin too early.
         return attribute.path if by == "path" else f"{getattr(attribute, by) or ''}\n{attribute.path}"
 
-    found = (AttributeMetadata.model_validate_json(document) for document in session.scalars(query))
-    return paging.page(found, key)
+    paths = list(session.scalars(query))
+    found = {attribute.path: attribute for attribute in find_attributes(session, paths)}
+    return paging.page((found[path] for path in paths), key)
 
 
 def count_attributes(session: Session, wanted: AttributeFilter) -> AttributeFacets:
     """The facets of a search."""
-    facets: dict[str, dict[str, int]] = {}
-    for name in FACETS:
-        column_of = getattr(AttributeRow, name)
-        query = (
-            select(column_of, func.count())
-            .where(*wanted.conditions(without=name))
-            .group_by(column_of)
-            .order_by(column_of)
-        )
-        found: dict[str, int] = defaultdict(int)
-        for value, count in session.execute(query):
-            for each in () if value is None else value.strip("\n").split("\n") if name == "tag" else [value]:
-                found[str(each)] += count
-        facets[name] = dict(sorted(found.items())) if name == "tag" else dict(found)
-    return AttributeFacets(total=total_attributes(session, wanted), facets=facets)
+    columns: list[ColumnElement[str]] = [getattr(AttributeRow, name) for name in FACETS]
+    if wanted.words:
+        # Not in the order of the index of facets, which has no text.
+        columns[0] = AttributeRow.status + ""
+    query = select(*columns, func.count()).where(*wanted.without_facets()).group_by(*columns)
+    total = 0
+    found: dict[str, dict[str, int]] = {name: defaultdict(int) for name in FACETS}
+    for *row, count in session.execute(query):
+        shown = {name: [value] for name, value in zip(FACETS, row, strict=True)}
+        shown["tag"] = (shown["tag"][0] or "").strip("\n").split("\n")
+        missed = {
+            name for name in FACETS if getattr(wanted, name) and not {*getattr(wanted, name)} & {*shown[name]}
+        }
+        total += 0 if missed else count
+        for name in FACETS:
+            if missed <= {name}:
+                for each in filter(None, shown[name]):
+                    found[name][each] += count
+    return AttributeFacets(
+        total=total, facets={name: dict(sorted(each.items())) for name, each in found.items()}
+    )
 
 
 def total_attributes(session: Session, wanted: AttributeFilter, most: int | None = None) -> int:
@@ -323,6 +326,7 @@ def _searchable(attribute: AttributeMetadata) -> dict[str, str | int | None]:
     return {
         "path": attribute.path,
         "version": attribute.version,
+        "proposed": attribute.proposal is not None,
         "data_type": attribute.data_type,
         "status": attribute.status,
         "classification": attribute.classification,

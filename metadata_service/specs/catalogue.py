@@ -7,6 +7,8 @@ writer at a time: specs are checked before an edit begins.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from datetime import datetime
+from functools import lru_cache
 
 from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.orm import Session
@@ -116,10 +118,13 @@ def _versions(session: Session, wanted: PageRequest, *of: ColumnElement[bool]) -
 
 
 def _document(row: SpecVersionRow, edit: SnapshotRow) -> SpecDocument:
-    stored = SpecDefinition.model_validate_json(row.document)
-    return SpecDocument(
-        **dict(stored) | {"status": SpecStatus(row.status), "version": row.version, "created": edit.at}
-    )
+    return _read(row.document, row.version, SpecStatus(row.status), edit.at)
+
+
+@lru_cache(maxsize=4096)
+def _read(document: str, version: int, status: SpecStatus, created: datetime) -> SpecDocument:
+    stored = dict(SpecDefinition.model_validate_json(document))
+    return SpecDocument(**stored | {"status": status, "version": version, "created": created})
 
 
 Precondition = Callable[[SpecRecord | None], None]

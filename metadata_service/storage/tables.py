@@ -95,7 +95,7 @@ class ChangeRow(Base):
     """One thing that an edit did to one subject."""
 
     __tablename__ = "changes"
-    __table_args__ = (Index(None, "kind", "subject"),)
+    __table_args__ = (Index(None, "kind", "subject"), Index(None, "action", "id"))
 
     id: Mapped[int] = mapped_column(Counter, primary_key=True)
     snapshot_version: Mapped[int] = mapped_column(ForeignKey("snapshots.version"), index=True)
@@ -122,10 +122,17 @@ class AttributeRow(Base):
     __tablename__ = "attributes"
     __table_args__ = (
         ForeignKeyConstraint(["path", "version"], ["attribute_versions.path", "attribute_versions.version"]),
+        Index(
+            "ix_attributes_facets",
+            *("status", "source", "owner", "tag", "encryption", "classification", "data_type"),
+            *("proposed", "path"),
+        ).ddl_if(dialect="sqlite"),  # PostgreSQL indexes no long texts
     )
 
     path: Mapped[str] = mapped_column(Ordered, primary_key=True)
     version: Mapped[int]
+    proposed: Mapped[bool]
+    """Whether a detector proposes a policy."""
     data_type: Mapped[str] = mapped_column(String(20))
     status: Mapped[str] = mapped_column(String(20))
     classification: Mapped[str] = mapped_column(String(20))

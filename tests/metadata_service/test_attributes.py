@@ -166,6 +166,29 @@ def test_attributes_are_found_by_owner_and_tags(service: Running) -> None:
     assert found(service, tag="eu") == ["b"]
 
 
+def test_facets_say_how_many_each_further_filter_would_find(service: Running) -> None:
+    for path, more in {
+        "a.one": {"source": "crm", "owner": "growth", "tags": ["eu", "us"]},
+        "a.two": {"source": "shop", "classification": "restricted"},
+        "b.three": {"data_type": "integer", "tags": ["eu"]},
+        "b.four": {"status": "retired", "source": "crm"},
+    }.items():
+        service.admin.put(url_of(path), json=definition(path, **more)).raise_for_status()
+    wanted: dict[str, str]
+    for wanted in (
+        {},
+        {"q": "o"},
+        {"source": "crm"},
+        {"tag": "eu", "q": "one"},
+        {"prefix": "b.", "status": "active"},
+    ):
+        counted = service.reader.get("/v1/attribute-facets", params=wanted).json()
+        assert counted["total"] == len(found(service, **wanted))
+        for name, values in counted["facets"].items():
+            for value, count in values.items():
+                assert count == len(found(service, **wanted | {name: value})), (wanted, name, value)
+
+
 @pytest.mark.parametrize("tags", [["a,b"], [" a"], [""], ["a\nb"], ["x"] * 21, ["x" * 51]])
 def test_a_tag_is_a_word_or_some(service: Running, tags: list[str]) -> None:
     answer = service.admin.put(url_of("a"), json=definition("a", tags=tags))
