@@ -18,7 +18,6 @@ from benchmarks.index import BATCH, PATHS, value_at
 from idgraph.jobs.job import PagedJob
 from idgraph.jobs.reconcile import IndexReconciliation
 from idgraph.jobs.reindex import Reindex
-from idgraph.model.errors import ServerUnavailableError
 from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
 from idgraph.model.index import IndexDocument, IndexRules, ProfileIndex
 from idgraph.model.index_versions import IndexVersions
@@ -33,6 +32,7 @@ from sinks.keyring.provider import KeyringFile
 from sinks.sqlite.profiles import SqliteProfileStore
 from sinks.tantivy.index import TantivyProfileIndex
 from sinks.tantivy.versions import TantivyIndexVersions
+from tests.support.processes import ServerUnavailableError
 from tests.support.stores import elasticsearch
 from transforms.privacy.protected_names import TombstoneNames
 

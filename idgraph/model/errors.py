@@ -233,7 +233,3 @@ class PublishError(IdgraphError):
     def __init__(self, message: str, published: int) -> None:
         self.published = published
         super().__init__(message)
-
-
-class ServerUnavailableError(IdgraphError):
-    """A server for tests or development is not available on this machine. The message says why."""

@@ -6,7 +6,6 @@ import hashlib
 import json
 import threading
 import time
-from bisect import insort
 from typing import NamedTuple, Self
 
 from sqlalchemy import func, select
@@ -45,7 +44,6 @@ class SnapshotCache:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._lock = threading.Lock()
-        self._paths: list[str] = []
         self._documents: dict[str, bytes] = {}
         self._served: ServedSnapshot | None = None
         self._following = threading.Lock()
@@ -70,7 +68,7 @@ class SnapshotCache:
                 not has_revision(session, self._served.revision)  # the database was restored from a backup
                 or last_removal(session) > self._served.revision.version
             ):
-                self._forget()
+                self._documents, self._served = {}, None
             if self._served is None or self._served.revision != revision:
                 self._read_changed(session)
                 self._served = ServedSnapshot.of(revision, self._body(session, revision))
@@ -91,24 +89,17 @@ class SnapshotCache:
                 AttributeVersionRow.snapshot_version
             )
         for path, document in session.execute(query):
-            if path not in self._documents:
-                insort(self._paths, path)
             self._documents[path] = document.encode()
 
     def _body(self, session: Session, revision: Revision) -> bytes:
         return b'{"version":%d,"specs":[%b],"attributes":[%b],"defaults":%b,"levels":%b%b}' % (
             revision.version,
             b",".join(spec.model_dump_json(exclude={"cases"}).encode() for spec in active_specs(session)),
-            b",".join([self._documents[path] for path in self._paths]),
+            b",".join([self._documents[path] for path in sorted(self._documents)]),
             discovery_defaults(session).model_dump_json().encode(),
             classification_levels(session).model_dump_json().encode(),
             _rules(session, since=0) + _definitions(session, since=0),
         )
-
-    def _forget(self) -> None:
-        self._paths.clear()
-        self._documents.clear()
-        self._served = None
 
 
 MOST_CHANGES = 20_000
@@ -134,7 +125,10 @@ def changes_since(database: Database, since: str) -> ServedSnapshot:
 
 def _body(session: Session, known: Revision, newest: Revision) -> bytes:
     attributes = _attributes(session, known.version)
-    specs = _changed_specs(session, known.version)
+    changed = select(ChangeRow.subject).where(
+        ChangeRow.snapshot_version > known.version, ChangeRow.kind == "spec"
+    )
+    specs = set(session.scalars(changed.distinct().limit(MOST_CHANGES + 1)))
     if len(specs) > MOST_CHANGES:
         raise GoneError(_TOO_MUCH)
     active = active_specs(session, specs) if specs else []
@@ -187,8 +181,3 @@ def _attributes(session: Session, since: int) -> list[bytes]:
     # Sorted here: to have them in this order the database would go through all attributes.
     latest = dict(sorted(found))
     return [found[place].encode() for place in latest.items()]
-
-
-def _changed_specs(session: Session, since: int) -> set[str]:
-    query = select(ChangeRow.subject).where(ChangeRow.snapshot_version > since, ChangeRow.kind == "spec")
-    return set(session.scalars(query.distinct().limit(MOST_CHANGES + 1)))

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from idgraph.model.errors import ServerUnavailableError
 from tests.installation import until
 from tests.support import kafka
-from tests.support.processes import free_port, listens, running
+from tests.support.processes import ServerUnavailableError, free_port, listens, running
 from tests.support.stores import dynamodb
 
 ROOT = Path(__file__).resolve().parents[2]

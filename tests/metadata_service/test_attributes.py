@@ -167,12 +167,13 @@ def test_attributes_are_found_by_owner_and_tags(service: Running) -> None:
 
 
 def test_facets_say_how_many_each_further_filter_would_find(service: Running) -> None:
-    for path, more in {
+    attributes: dict[str, dict[str, Any]] = {
         "a.one": {"source": "crm", "owner": "growth", "tags": ["eu", "us"]},
         "a.two": {"source": "shop", "classification": "restricted"},
         "b.three": {"data_type": "integer", "tags": ["eu"]},
         "b.four": {"status": "retired", "source": "crm"},
-    }.items():
+    }
+    for path, more in attributes.items():
         service.admin.put(url_of(path), json=definition(path, **more)).raise_for_status()
     wanted: dict[str, str]
     for wanted in (

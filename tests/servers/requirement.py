@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import pytest
 
-from idgraph.model.errors import ServerUnavailableError
+from tests.support.processes import ServerUnavailableError
 
 T = TypeVar("T")
 

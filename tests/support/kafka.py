@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from idgraph.app.java import Artifact, JarSet
-from idgraph.model.errors import ServerUnavailableError
-from tests.support.processes import free_port, java_and_jars, listening
+from tests.support.processes import ServerUnavailableError, free_port, java_and_jars, listening
 
 KAFKA = JarSet(
     "kafka-4.1.0",

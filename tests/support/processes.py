@@ -11,10 +11,15 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from idgraph.app.java import JarSet, jars, require_java
-from idgraph.model.errors import ConfigError, ServerUnavailableError
+from idgraph.model.errors import ConfigError, IdgraphError
 
 START_SECONDS = 120
 STOP_SECONDS = 20
+
+
+class ServerUnavailableError(IdgraphError):
+    """A server for tests or development is not available on this machine. The message says why."""
+
 
 # Reads from a pipe that nobody writes to, which ends with whoever holds the other end of it.
 _LEASH = 'read _; kill "$1"'

@@ -12,8 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from idgraph.model.errors import ServerUnavailableError
-from tests.support.processes import free_port, java_and_jars, listening, running
+from tests.support.processes import ServerUnavailableError, free_port, java_and_jars, listening, running
 
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from ingestion.spark.workers import WorkerResources
 
 SAMPLE = 2000
-MOST_SAMPLE = 20_000
 _MOST_PRINTED = 30
 
 

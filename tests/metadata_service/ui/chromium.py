@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from idgraph.model.errors import ServerUnavailableError
 from metadata_service.storage.tokens import Role
 from tests.metadata_service.ui.site import Site
+from tests.support.processes import ServerUnavailableError
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
