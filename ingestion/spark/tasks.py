@@ -138,8 +138,10 @@ def _mapped(
     plan: WorkerPlan, order: BatchOrder, rows: Iterable[SparkRow], dead_letters: TaskDeadLetters
 ) -> Iterator[tuple[MapOutput, StageReport]]:
     tools = resources(plan)
+    snapshot = compiled(order)
+    snapshot.attributes.look_again(int(time.time() // 86400))
     stage = MapStage(
-        compiled(order),
+        snapshot,
         plan.sources,
         plan.flow,
         order.attempt._replace(is_again=order.attempt.is_again or is_task_given_again()),

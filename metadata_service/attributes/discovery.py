@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from pydantic import ValidationError
+from sqlalchemy import or_, update
 from sqlalchemy.orm import Session
 
 from idgraph.model import paths
@@ -32,6 +33,7 @@ from metadata_service.attributes.rules import classification_levels, discovery_d
 from metadata_service.attributes.undecided import Room
 from metadata_service.storage.database import revision_in
 from metadata_service.storage.edits import Action, Edit
+from metadata_service.storage.tables import AttributeRow
 from transforms.schema.attribute_nodes import policy_of
 
 Verdict = Literal["confirm", "refuse"]
@@ -104,6 +106,11 @@ def apply_schema_changes(edit: Edit, entries: Sequence[Any]) -> SchemaRecord:
     for change in changes:
         seen.take(change)
     seen.write()
+    today = edit.at.date()
+    is_older = or_(AttributeRow.last_seen.is_(None), AttributeRow.last_seen < today)
+    edit.session.execute(
+        update(AttributeRow).where(AttributeRow.path.in_(wanted), is_older).values(last_seen=today)
+    )
     return SchemaRecord(
         created=seen.created,
         conflicted=seen.conflicted,

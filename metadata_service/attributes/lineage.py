@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -14,6 +15,7 @@ from idgraph.model.specs import SpecDefinition
 from idgraph.model.views import SegmentDocument, ViewDocument
 from metadata_service.definitions import SEGMENTS, VIEWS, segment_paths, view_sources
 from metadata_service.specs.catalogue import active_specs
+from metadata_service.storage.tables import AttributeRow
 
 
 class WriterRecord(BaseModel):
@@ -39,6 +41,9 @@ class LineageRecord(BaseModel):
 
     writers: list[WriterRecord]
     readers: list[ReaderRecord]
+    last_seen: date | None = Field(
+        description="The last day (UTC) on which a flow took an event with a value here."
+    )
 
 
 def lineage(session: Session, path: str) -> LineageRecord:
@@ -58,7 +63,8 @@ def lineage(session: Session, path: str) -> LineageRecord:
         segment = SegmentDocument.model_validate_json(document)
         if _touches(segment_paths(segment), path):
             readers.append(ReaderRecord(kind="segment", name=segment.name, version=segment.version))
-    return LineageRecord(writers=writers, readers=readers)
+    known = session.get(AttributeRow, path)
+    return LineageRecord(writers=writers, readers=readers, last_seen=known.last_seen if known else None)
 
 
 def _touches(sources: set[str], path: str) -> bool:

@@ -8,7 +8,7 @@ texts.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 from sqlalchemy import (
@@ -142,6 +142,8 @@ class AttributeRow(Base):
     tag: Mapped[str | None] = mapped_column(Text)
     """All tags, each between two line feeds."""
     search_text: Mapped[str] = mapped_column(Text)
+    last_seen: Mapped[date | None]
+    """The last day on which a flow reported it; no part of history."""
 
 
 class SpecVersionRow(Base):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -85,6 +86,21 @@ def test_an_identifier_is_read_by_its_namespace(payroll: Running) -> None:
     found = payroll.reader.get("/v1/attributes/user.id/lineage").json()
     assert [(each["kind"], each["name"]) for each in found["readers"]] == [("namespace", "user_id")]
     assert payroll.reader.get("/v1/attributes/nobody/lineage").status_code == 404
+
+
+def test_the_last_day_of_an_attribute_is_known(payroll: Running) -> None:
+    def lineage() -> Any:
+        return payroll.reader.get("/v1/attributes/payroll.salary/lineage").json()["last_seen"]
+
+    assert lineage() is None
+    version = payroll.reader.get("/v1/attributes/payroll.salary").headers["ETag"]
+    change = {"path": "payroll.salary", "data_type": "integer", "source": "hr", "first_event": "hr/0/1"}
+    answer = payroll.pipeline.patch("/v1/schema", json={"changes": [change]}).json()
+    assert answer["unchanged"] == 1
+    assert lineage() == f"{datetime.now(UTC):%Y-%m-%d}"
+    assert payroll.reader.get("/v1/attributes/payroll.salary").headers["ETag"] == version
+    declare(payroll, "payroll.salary", name="Salary")
+    assert lineage() is not None
 
 
 def test_what_cannot_be_saved_has_no_effect(payroll: Running) -> None:

@@ -48,11 +48,31 @@ class AttributeTree(PolicyTree):
     def __init__(self, snapshot: MetadataSnapshot) -> None:
         super().__init__(snapshot)
         self._expected: dict[AttributeNode, tuple[frozenset[type], Proposal | None]] = {}
+        self._declared_kinds: dict[AttributeNode, frozenset[type]] = {}
+        self._day = 0
         self._value_keys = snapshot.defaults.value_keys
 
     def take(self, changed: Iterable[AttributeMetadata]) -> bool:
         self.report_again()
+        self._day = 0
+        for node, kinds in self._declared_kinds.items():
+            node.kinds = kinds
+        self._declared_kinds.clear()
         return super().take(changed)
+
+    def look_again(self, day: int) -> None:
+        """On another day than the last time, report each declared attribute once more, by the first event that has it."""
+        if day == self._day:
+            return
+        self.report_again()
+        self._day = day
+        nodes = [self._root]
+        for node in nodes:
+            nodes += node.children.values()
+            if node.declared is not None and node.kinds:
+                # A value of any type is unexpected until one comes.
+                self._declared_kinds[node] = node.kinds
+                node.kinds = frozenset()
 
     def leaves(self, output: dict[str, Any], origin: Origin) -> Leaves:
         """The leaves of a mapped output, of an event of this origin. Raises EventError for one out of bounds.
@@ -126,6 +146,7 @@ class AttributeTree(PolicyTree):
 
     def _expect(self, node: AttributeNode, kind: type, proposal: Proposal | None) -> None:
         if node.is_kept:
+            node.kinds = node.kinds or self._declared_kinds.get(node, node.kinds)
             self._expected.setdefault(node, (node.kinds, node.proposal))
             seen = DATA_TYPES[kind]
             node.kinds |= {other for other, its in DATA_TYPES.items() if its is seen}

@@ -367,6 +367,7 @@ def test_the_lineage_is_a_picture_and_a_list(site: Site) -> None:
         assert spec in picture
         assert f'href="/ui/specs/{spec}"' in below
     assert "user_id" in below
+    assert "Last seen" in page
 
 
 def test_a_spec_is_checked_as_one_types(site: Site) -> None:

@@ -1,0 +1,61 @@
+"""Declared attributes are reported once a day, so that the catalogue knows when each was seen last."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from idgraph.model.fragments import Origin
+from idgraph.model.stamps import SpecRef, Stamp
+from tests.retail import attribute, snapshot
+from transforms.schema.diff import AttributeTree
+
+ORIGIN = Origin(Stamp(0, 1, "crm", "e1"), SpecRef("crm", 1))
+
+
+def reported(tree: AttributeTree, **output: Any) -> list[tuple[str, str]]:
+    return [(each.node.path, each.data_type) for each in tree.leaves(output, ORIGIN).unexpected]
+
+
+@pytest.fixture
+def tree() -> AttributeTree:
+    return AttributeTree(snapshot(declared=[attribute("a", "number"), attribute("b.c", "string")]))
+
+
+def test_a_declared_attribute_is_reported_by_the_first_event_of_each_day(tree: AttributeTree) -> None:
+    assert reported(tree, a=1) == []
+    tree.look_again(1)
+    assert reported(tree, a=1) == [("a", "integer")]
+    tree.report_again()  # the next task
+    tree.look_again(1)
+    assert reported(tree, a=2.5, b={"c": "x"}) == [("b.c", "string")]
+    tree.report_again()
+    assert reported(tree, a=1, b={"c": "y"}) == []
+    tree.look_again(2)
+    assert reported(tree, b={"c": "x"}) == [("b.c", "string")]
+    assert reported(tree, a=1, b={"c": "x"}) == [("a", "integer")]
+
+
+def test_an_event_that_is_refused_is_no_sight(tree: AttributeTree) -> None:
+    tree.look_again(1)
+    tree.take_back(tree.leaves({"a": 1}, ORIGIN))
+    assert reported(tree, a=1) == [("a", "integer")]
+    assert reported(tree, a=1) == []
+
+
+def test_other_types_are_reported_as_before(tree: AttributeTree) -> None:
+    tree.look_again(1)
+    assert reported(tree, a="x") == [("a", "string")]
+    assert reported(tree, a=1) == []
+    tree.report_again()
+    assert reported(tree, a="x") == [("a", "string")], "as long as nobody recorded the conflict"
+
+
+def test_a_change_of_the_snapshot_keeps_what_is_expected(tree: AttributeTree) -> None:
+    tree.look_again(1)
+    assert tree.take([attribute("a", "string")])
+    assert reported(tree, a="x", b={"c": "x"}) == []
+    tree.look_again(1)
+    assert reported(tree, a="x") == [("a", "string")]
+    assert reported(tree, a="x") == []
