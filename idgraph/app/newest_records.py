@@ -5,16 +5,19 @@ from __future__ import annotations
 import heapq
 import re
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import islice
 
+from idgraph.app.adapters.inputs import decryptors_config, open_decryptors
 from idgraph.app.settings.document import Settings
 from idgraph.jobs.archive import archive_files
-from idgraph.model.errors import ConfigError
-from idgraph.model.events import RawRecord
+from idgraph.model.errors import ConfigError, DecryptionError, SourceUnavailableError
+from idgraph.model.events import DecryptedRecord, RawRecord
 from idgraph.model.kafka import KafkaSource
 from idgraph.model.sources import FileSource, SourceConfig
 from ingestion.sources.files.lines import last_lines
 from ingestion.sources.files.taken import folder_of, path_below
+from ingestion.stages.decrypt import Decryption
 
 MOST_FILES = 5
 MOST_BYTES = 4 << 20
@@ -22,15 +25,20 @@ MOST_BYTES = 4 << 20
 
 
 def newest_records(settings: Settings, source: SourceConfig, most: int) -> list[RawRecord]:
-    """At most so many, the newest first. Raises ConfigError where they cannot be read, SourceUnavailableError."""
-    if source.decryptor is not None:
-        raise ConfigError(
-            "its records are encrypted, and a sample does not ask the service that decrypts them"
-        )
+    """At most so many, the newest first; of encrypted ones those that the source's service decrypts. Raises ConfigError where
+    they cannot be read, SourceUnavailableError."""
     found = (
         _in_files(settings, source) if isinstance(source, FileSource) else _in_topics(settings, source, most)
     )
-    return list(islice(found, most))
+    some = islice(found, most)
+    if source.decryptor is None:
+        return list(some)
+    with closing(open_decryptors(decryptors_config(settings))) as decryptors:
+        try:
+            opened = list(Decryption({source.name: source}, decryptors).run(some))
+        except DecryptionError as error:
+            raise SourceUnavailableError(str(error)) from None
+    return [each for each in opened if isinstance(each, DecryptedRecord)]
 
 
 def _in_files(settings: Settings, source: FileSource) -> Iterator[RawRecord]:

@@ -12,10 +12,13 @@ from typing import Any
 import pytest
 
 from idgraph.app import newest_records
-from idgraph.model.sources import FileSource
+from idgraph.app.dead_letter_desk import dead_letter_desk
+from idgraph.model.errors import SourceUnavailableError
+from idgraph.model.sources import DecryptorConfig, FileSource
 from tests.app.test_dead_letter_routes import Desk, desk
 from tests.profile_service.api.conftest import problem
-from tests.retail import order
+from tests.retail import order, snapshot
+from tests.servers.decryption_service import decryption_service, encrypted, status
 
 __all__ = ["desk"]
 
@@ -75,6 +78,31 @@ def test_an_event_is_shown_as_policy_and_clearance_allow(desk: Desk, inbox: Path
     assert (bad["type"], bad["spec"], bad["payload"]) == (None, None, None)
     (low, _) = desk.low.get(PATH).json()["items"]
     assert "email" not in low["payload"]["customer"]
+
+
+def test_encrypted_events_are_decrypted_and_masked(desk: Desk, inbox: Path) -> None:
+    plain = [order(n, n).value for n in (1, 2)]
+    (inbox / "a.jsonl").write_bytes(b"".join(encrypted(each) + b"\n" for each in plain) + b"no cipher\n")
+    with decryption_service() as (url, service):
+        settings = desk.idgraph.settings()
+        decryptor = DecryptorConfig(url=url, retries=0, on_failure="dead_letter")
+        sources = [each.model_copy(update={"decryptor": decryptor}) for each in settings.sources]
+        with dead_letter_desk(settings.model_copy(update={"sources": sources})) as opened:
+
+            def shown() -> list[Any]:
+                return opened.newest_events("orders", 5, snapshot(), "v1", lambda _: True) or []
+
+            found = shown()
+            assert [each.payload["order_id"] for each in found] == [
+                json.loads(each)["order_id"] for each in reversed(plain)
+            ]
+            assert found[0].payload["customer"]["email"] == {"$protected": True, "type": "text"}
+            service.always = status(503)
+            assert shown() == [], "what is not decrypted is left out"
+        stops = decryptor.model_copy(update={"on_failure": "stop"})
+        source = settings.sources_by_name()["orders"].model_copy(update={"decryptor": stops})
+        with pytest.raises(SourceUnavailableError):
+            newest_records.newest_records(settings, source, 5)
 
 
 def test_only_operators_ask_and_only_for_sources_that_there_are(desk: Desk, inbox: Path) -> None:
