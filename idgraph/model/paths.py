@@ -60,14 +60,17 @@ Place = tuple[str | int, ...]
 
 
 def places(
-    document: Any, above: Place = (), enters: Callable[[Place, Any], bool] = lambda *_: True
+    document: Any,
+    above: Place = (),
+    enters: Callable[[Place, Any], bool] = lambda *_: True,
+    takes_empty: bool = False,
 ) -> Iterator[tuple[Place, Any]]:
-    """The leaves of a JSON document: where each is, and its value. Empty objects and arrays have none, nor those, by their
-    place, that `enters` says no to."""
-    if isinstance(document, dict | list):
+    """The leaves of a JSON document: where each is, and its value. Objects and arrays have none that are empty, unless these are
+    leaves too, nor those, by their place, that `enters` says no to."""
+    if isinstance(document, dict | list) and (document or not (takes_empty and above)):
         if enters(above, document):
             for key, below in document.items() if isinstance(document, dict) else enumerate(document):
-                yield from places(below, (*above, key), enters)
+                yield from places(below, (*above, key), enters, takes_empty)
     else:
         yield above, document
 

@@ -104,6 +104,7 @@ class OwnPage:
             if status == 412:
                 # What is stored now is shown: the form goes on from there.
                 kept.pop("etag", None)
+                problem += _sent(self.request.state.fields)
             return again(self, *arguments, status=status, **{"problem": problem} | kept)
 
         self.request.state.again = answer
@@ -237,6 +238,7 @@ def _own_fields(page: SignedIn, fields: Fields) -> dict[str, str]:
     given = page.request.headers.get("x-csrf-token") or fields.get("csrf", "")
     if not hmac.compare_digest(given.encode(), page.session.csrf.encode()):
         raise StaleFormError
+    page.request.state.fields = fields
     return fields
 
 
@@ -290,6 +292,14 @@ def said(error: ValidationError | IdgraphError) -> str:
     if isinstance(error, RefusedRequestError) and error.pointer:
         return f"{error.pointer}: {error.message}"
     return str(error)
+
+
+def _sent(fields: dict[str, str]) -> str:
+    """What a form had that is shown no more: not one of a text, which is kept."""
+    if "text" in fields:
+        return ""
+    names = [name for name in fields if name not in ("csrf", "etag", "act") and fields[name]]
+    return " Yours: " + ", ".join(f"{re.sub('[-_]', ' ', name)} {fields[name]}" for name in names) + "."
 
 
 def status_of(error: Exception) -> int:

@@ -114,14 +114,14 @@ def test_nothing_happens_to_dead_letters_that_nobody_named(command: str, filled:
 def test_a_dead_letter_that_is_not_there(command: str, filled: CommandLine) -> None:
     result = filled("dead-letters", command, "none")
     assert result.exit_code == 3
-    assert "no such dead letter: none" in result.stderr
+    assert "error: no such dead letter: none" in result.stderr
 
 
 def test_one_that_is_not_there_keeps_no_other_from_being_dropped(filled: CommandLine) -> None:
     (dead_letter,) = ids(filled, "--reason", "missing_id")
     result = filled("dead-letters", "drop", "none", dead_letter)
     assert (result.exit_code, result.stdout) == (3, "dropped 1\n")
-    assert "no such dead letter: none\n" in result.stderr
+    assert "error: no such dead letter: none\n" in result.stderr
     assert dead_letter not in ids(filled)
 
 
@@ -130,7 +130,7 @@ def test_one_that_is_not_there_keeps_no_other_from_being_replayed(filled: Comman
     result = filled("dead-letters", "replay", "none", dead_letter)
     assert result.exit_code == 1
     assert result.stdout == "replayed 0, still dead 1, to publish again 0, unreadable 0\n"
-    assert "no such dead letter: none\n" in result.stderr
+    assert "error: no such dead letter: none\n" in result.stderr
 
 
 def test_one_that_goes_before_its_turn_is_reported(

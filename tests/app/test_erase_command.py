@@ -251,7 +251,10 @@ def test_an_interrupted_question_erases_nothing(filled: CommandLine) -> None:
 
 
 def test_what_is_not_there(filled: CommandLine) -> None:
-    assert filled("erase", "email:nobody@example.com", "--yes").exit_code == 3
+    for how in ("--yes", "--dry-run"):
+        result = filled("erase", "email:nobody@example.com", how)
+        assert (result.exit_code, result.stdout) == (3, "")
+        assert result.stderr.splitlines()[-1].startswith("error: ")
     assert filled("erase", "no colon", "--yes").exit_code == 2
     assert filled("erase", "--yes").exit_code == 2
     cancelled = filled("erase", "--cancel", "email:nobody@example.com")

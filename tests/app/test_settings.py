@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 from pathlib import Path
 
@@ -165,6 +166,12 @@ def test_no_message_quotes_what_was_set(tmp_path: Path, monkeypatch: pytest.Monk
 def test_two_sources_of_one_name_are_refused(tmp_path: Path) -> None:
     two = '[[sources]]\nname = "a"\npath = "x"\n[[sources]]\nname = "a"\npath = "y"'
     assert "two sources have the same name" in refused(tmp_path, two)
+
+
+def test_a_variable_that_is_not_utf_8_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IDGRAPH_DIRECTORY", os.fsdecode(b"folder-\xff"))
+    with pytest.raises(ConfigError, match="the environment, IDGRAPH_DIRECTORY: directory"):
+        load(written(tmp_path, ""))
 
 
 def test_the_environment_overrides_single_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

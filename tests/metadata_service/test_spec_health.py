@@ -42,7 +42,15 @@ def test_reports_are_added_up_and_make_no_version(service: Running, active: str)
     before = service.reader.get("/v1/snapshot").headers["etag"]
     assert health(service)["items"][0]["uses"] == []
     report(service, use(active, fields={"/a": False, "/b": False}))
-    report(service, use(active, 5, last_used=1_709_251_260_000, fields={"/b": True, "/c": False}))
+    report(
+        service,
+        use(
+            active,
+            5,
+            last_used=1_709_251_260_000,
+            fields={"/b": True, "/c": False, "/e": False, "/e/x": True},
+        ),
+    )
     (item,) = health(service)["items"]
     (found,) = item["uses"]
     assert (item["name"], item["version"]) == (active, 1)

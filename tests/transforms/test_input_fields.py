@@ -45,6 +45,12 @@ def test_a_field_is_read_if_the_output_is_another_without_it() -> None:
     }
 
 
+def test_an_object_that_is_always_empty_is_a_field_too() -> None:
+    found = known([event(context={}, tags=[])] * ENOUGH)
+    assert (found["/context"], found["/tags"], "" in found) == (False, False, False)
+    assert known([{}] * ENOUGH) == {}
+
+
 def test_one_event_that_shows_it_is_enough() -> None:
     others = [event(kind="visit")] * (ENOUGH - 1)
     assert known([*others, event()])["/total"] is True

@@ -41,7 +41,7 @@ class InputFields:
         if not isinstance(payload, dict):
             return
         found: dict[str, list[Place]] = {}
-        for keys, _ in paths.places(payload, enters=_is_no_map):
+        for keys, _ in paths.places(payload, enters=_is_no_map, takes_empty=True):
             if not all(isinstance(each, int) or _is_name(each) for each in keys):
                 continue
             path = pointer(*("*" if isinstance(each, int) else each for each in keys))

@@ -193,7 +193,7 @@ def _chosen(
     named = {dead_letter_id: dead_letters.get(dead_letter_id) for dead_letter_id in ids}
     missing = [dead_letter_id for dead_letter_id, dead_letter in named.items() if dead_letter is None]
     if missing:
-        print(f"no such dead letter: {escape_control_chars(', '.join(missing))}", file=sys.stderr)
+        print(f"error: no such dead letter: {escape_control_chars(', '.join(missing))}", file=sys.stderr)
     chosen = [
         dead_letter.id
         for dead_letter in named.values()

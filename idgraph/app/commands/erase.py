@@ -13,7 +13,7 @@ from idgraph.app import wiring
 from idgraph.app.commands.context import DryRun, JobWho, JobWhy, Yes, all_from_stdin, keyed, origin_of
 from idgraph.app.exits import Exit
 from idgraph.app.terminal import confirmed, counted, escape_control_chars, print_json, print_table
-from idgraph.model.errors import ConfigError, QueryError, StoreError
+from idgraph.model.errors import ConfigError, NotFoundError, QueryError, StoreError
 from idgraph.model.identifiers import given_identifier
 
 if TYPE_CHECKING:
@@ -129,11 +129,10 @@ def _erase(
             if erasure.was_erased()
             else "with --fragment ID, later events are refused"
         )
-        print(f"nothing is stored under it; {why}", file=sys.stderr)
         _show_dead_letters(found.dead_letters)
         _report_kept(found.counts)
         _report_sandboxes(settings)
-        raise typer.Exit(Exit.NOT_FOUND)
+        raise NotFoundError(f"nothing is stored under it; {why}")
     led_there = {each.fragment_id: _led_there(each, asked) for each in found.fragments}
     if dry_run:
         _show_preview(found, led_there, as_json)

@@ -66,6 +66,10 @@ def variables(settings: type[BaseModel]) -> dict[str, Any]:
             if not isinstance(inner := table.get(key), dict):
                 inner = table[key] = {}
             table = inner
+        try:
+            os.environ[name].encode()
+        except UnicodeEncodeError:
+            raise ConfigError(f"the environment, {name}: {'.'.join(keys)}: not UTF-8") from None
         table[keys[-1]] = _value(settings, keys, os.environ[name])
     return found
 

@@ -50,7 +50,10 @@ def test_caps_are_edited_and_the_page_says_when_one_is_reached(site: Site) -> No
     assert "Saved." in saved
     stored = site.api().get("/v1/discovery-defaults").json()
     assert (stored["most_new_per_source_and_day"], stored["indexable"]) == (2, True)
-    assert person.post(f"{PAGE}/defaults", fields | {"reason": "late"}, 412)
+    late = person.post(
+        f"{PAGE}/defaults", fields | {"most_new_per_source_and_day": "77", "reason": "late"}, 412
+    )
+    assert "most new per source and day 77" in late, "what was typed stands beside what is stored"
     assert discover(site, "flood.a", "flood.b", "flood.c")["waiting"] == 1
     assert "A cap was reached" in person.get(PAGE)
 
