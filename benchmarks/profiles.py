@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ from idgraph.model.identifiers import Identifier
 from idgraph.web.server import serve
 from metadata_service.documents.reading import read_attributes
 from metadata_service.storage.database import open_database
-from metadata_service.storage.tokens import Role, create_token
+from metadata_service.storage.tokens import Role, add_token
 
 RATES = (100, 200, 400, 1000, 2000)
 """In turn, until one is more than the service holds."""
@@ -79,9 +79,9 @@ def measure(folder: Path, fragments: int, more: str = "") -> dict[str, Any]:
             for definition, _, _ in read_attributes(attributes) if attributes else ():
                 client.put_attribute(definition, "benchmark")
         database = open_database(settings.database_url(), service_key(settings).history)
-        token = create_token(database, "benchmark", Role.PROFILES, clearance=100)
-        admin = create_token(database, "admin", Role.ADMIN)
-        database.close()
+        with closing(database), database.write() as edit:
+            token = add_token(edit, "benchmark", Role.PROFILES, clearance=100)
+            admin = add_token(edit, "admin", Role.ADMIN)
         httpx.put(
             f"{settings.metadata.url}/v1/segments/ios?reason=benchmark",
             json={"name": "ios", "q": "activity.platform=ios"},

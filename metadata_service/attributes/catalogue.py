@@ -319,19 +319,15 @@ def _latest() -> Select[str]:
     )
 
 
+_COLUMNS = {"path", "version", "data_type", "status", "classification", "encryption", "source"}
+
+
 def _searchable(attribute: AttributeMetadata) -> dict[str, str | int | None]:
     tags = "\n".join(attribute.tags)
     more = f"{attribute.source or ''}\n{attribute.classification}\n{attribute.owner}\n{tags}"
     text = f"{attribute.path}\n{attribute.name}\n{attribute.description}\n{more}"
-    return {
-        "path": attribute.path,
-        "version": attribute.version,
+    return attribute.model_dump(include=_COLUMNS) | {
         "proposed": attribute.proposal is not None,
-        "data_type": attribute.data_type,
-        "status": attribute.status,
-        "classification": attribute.classification,
-        "encryption": attribute.encryption,
-        "source": attribute.source,
         "owner": attribute.owner or None,
         "tag": f"\n{tags}\n" if tags else None,
         "search_text": _without_nul(text.casefold()),

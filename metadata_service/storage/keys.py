@@ -120,14 +120,5 @@ def _find(edit: Edit, number: int, owners: Collection[str] | None) -> TokenRow:
 
 
 def _record(row: TokenRow) -> KeyRecord:
-    return KeyRecord(
-        id=row.id,
-        name=row.name,
-        owner=row.owner,
-        role=Role(row.role),
-        clearance=row.clearance,
-        may_reveal=row.may_reveal,
-        scopes=[Scope(each) for each in row.scopes.split()],
-        created=row.created,
-        expires=row.expires,
-    )
+    stated = {each: getattr(row, each) for each in KeyRecord.model_fields}
+    return KeyRecord.model_validate(stated | {"scopes": row.scopes.split()})

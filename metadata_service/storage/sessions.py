@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import Select, and_, delete, or_, select
+from sqlalchemy.orm import Session as Reading
 
 from idgraph.model.callers import SESSION_PREFIX, Caller, token_digest
 from metadata_service.storage.database import Database
@@ -125,14 +126,13 @@ def end_sessions(edit: Edit, user_id: int) -> None:
     edit.session.execute(delete(SessionRow).where(SessionRow.user_id == user_id))
 
 
-def session_callers(database: Database) -> list[Caller]:
+def session_callers(reading: Reading) -> list[Caller]:
     """Whoever may call the profile service by a session now."""
-    with database.read() as session:
-        found = [
-            who.caller(row.caller_digest, min(row.began + LONGEST, row.used + IDLE))
-            for row, token, user in session.execute(_living(datetime.now(UTC)))
-            if (who := _who(token, user)).role in CALLING
-        ]
+    found = [
+        who.caller(row.caller_digest, min(row.began + LONGEST, row.used + IDLE))
+        for row, token, user in reading.execute(_living(datetime.now(UTC)))
+        if (who := _who(token, user)).role in CALLING
+    ]
     return sorted(found, key=lambda each: (each.name, each.digest))
 
 

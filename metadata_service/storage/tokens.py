@@ -65,26 +65,6 @@ class TokenRecord(NamedTuple):
         )
 
 
-def create_token(
-    database: Database,
-    name: str,
-    role: Role,
-    lifetime: timedelta | None = None,
-    clearance: int = 0,
-    may_reveal: bool = False,
-    scopes: Collection[Scope] = (),
-    actor: str = "",
-    owner: str = "",
-) -> str:
-    """Create a token and give its plaintext, which cannot be had again. Nobody chooses one: it has 256 random bits.
-
-    Without a lifetime it is that of the role. Raises RefusedRequestError for rights over profiles with a role that reads
-    none; ClashError when the name is in use.
-    """
-    with database.write(actor) as edit:
-        return add_token(edit, name, role, lifetime, clearance, may_reveal, scopes, owner)
-
-
 def add_token(
     edit: Edit,
     name: str,
@@ -95,7 +75,12 @@ def add_token(
     scopes: Collection[Scope] = (),
     owner: str = "",
 ) -> str:
-    """`create_token` as a part of an edit; of an `owner`, a key for themselves."""
+    """Make a token, of an `owner` a key for themselves, and give its plaintext, which cannot be had again. Nobody chooses one: it
+    has 256 random bits.
+
+    Without a lifetime it is that of the role. Raises RefusedRequestError for rights over profiles with a role that reads
+    none; ClashError when the name is in use.
+    """
     if not name or "/" in name:
         raise RefusedRequestError("a token has a name, without a slash: before one stands the owner of a key")
     name = f"{owner}/{name}" if owner else name
@@ -145,14 +130,8 @@ def list_tokens(database: Database) -> list[TokenRecord]:
         return [token_record(row) for row in rows]
 
 
-def list_callers(database: Database) -> list[Caller]:
-    """Whoever may call the profile service by a token now, by name."""
-    with database.read() as session:
-        return callers_in(session)
-
-
 def callers_in(session: Session) -> list[Caller]:
-    """The same, as a session sees it."""
+    """Whoever may call the profile service by a token now, by name."""
     query = _owned(datetime.now(UTC)).where(TokenRow.role.in_(CALLING)).order_by(TokenRow.name)
     found = ((row, in_force(row, owner, maker)) for row, owner, maker in session.execute(query))
     return [record.caller(row.digest, row.expires) for row, record in found if record is not None]

@@ -244,11 +244,8 @@ def record_of(row: UserRow) -> UserRecord:
     """As lists show a person."""
     return UserRecord(
         **dict(_rights_of(row)),
-        name=row.name,
+        **{each: getattr(row, each) for each in ("name", "created", "seen", "disabled")},
         sign_in="password" if row.identity is None else "single sign-on",
-        created=row.created,
-        seen=row.seen,
-        disabled=row.disabled,
         is_locked=_is_locked(row, datetime.now(UTC)),
         bound=_bound_of(row),
     )

@@ -15,7 +15,7 @@ from urllib.parse import quote, urlencode
 from fastapi import Request, Response
 from fastapi.responses import HTMLResponse
 from jinja2 import ChainableUndefined, Environment, FileSystemLoader
-from markupsafe import Markup, escape
+from markupsafe import escape
 
 from idgraph.model.callers import Scope
 from metadata_service.api.access import is_allowed
@@ -97,11 +97,6 @@ def visible(text: str) -> str:
     return _UNSEEN.sub(lambda found: f"\u27e8U+{ord(found[0]):04X}\u27e9", text)
 
 
-def as_typed(text: str) -> Markup:
-    """Text in a field, where it must stay what it is."""
-    return escape(text)
-
-
 def as_json(value: Any) -> str:
     """A value on one line."""
     return json.dumps(value, ensure_ascii=False)
@@ -161,17 +156,10 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=lambda value: visible(value) if type(value) is str else value,
     )
-    made: tuple[Callable[..., Any], ...] = (
-        as_json,
-        as_time,
-        as_typed,
-        duration,
-        in_words,
-        mark,
-        ordinal_time,
-        tint,
-    )
+    made: tuple[Callable[..., Any], ...] = (as_json, as_time, duration, in_words, mark, ordinal_time, tint)
     found.filters.update({each.__name__: each for each in made}, segment=lambda text: quote(text, safe=""))
+    # Text in a field, where it must stay what it is.
+    found.filters["as_typed"] = escape
     found.globals.update(static=static_url)
     return found
 

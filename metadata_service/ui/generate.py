@@ -35,11 +35,10 @@ def ask(page: SignedIn) -> Response:
 
 
 @router.get(NEW)
-def begin(page: SignedIn, source: Text = "", copied: Text = "") -> Response:
-    """The form of a new spec; with a source that was chosen, or the spec that is copied."""
+def begin(page: SignedIn, source: Text = "") -> Response:
+    """The form of a new spec; with a source that was chosen."""
     page.require("PUT", "/v1/specs/new")
-    begin = "copy" if copied else "empty"
-    return _page(page, {"name": source, "source": source, "begin": begin, "copied": copied})
+    return _page(page, {"name": source, "source": source, "begin": "empty", "copied": ""})
 
 
 def _page(

@@ -11,7 +11,6 @@ from starlette.types import Receive, Scope, Send
 
 from idgraph.client import AsyncProfilesClient
 from idgraph.model.jobs import JobKind, JobState
-from idgraph.web.refusals import RefusedRequestError
 from metadata_service.ui.frame import in_words
 from metadata_service.ui.page import (
     START_SECONDS,
@@ -64,11 +63,7 @@ def start(page: SignedIn, fields: OwnFields) -> Response:
     page.on_refusal(_new, typed=fields)
     body: dict[str, Any] = {"kind": fields.get("kind", ""), "reason": fields.get("reason", "").strip()}
     body |= {"repair": True} if fields.get("repair") else {}
-    body |= {name: fields[name] for name in ("form", "segment") if fields.get(name)}
-    try:
-        body |= {"rate": int(fields["rate"])} if fields.get("rate") else {}
-    except ValueError:
-        raise RefusedRequestError("the rate is a number") from None
+    body |= {name: fields[name] for name in ("form", "segment", "rate") if fields.get(name)}
     job = page.ask("POST", "jobs", body=body, seconds=START_SECONDS)
     return see_other(f"{LIST}/{job['id']}", done="started")
 

@@ -144,14 +144,8 @@ def _decisions(page: OwnPage, reading: Reading) -> Iterator[WaitingDecision]:
         proposed = total_attributes(reading, AttributeFilter(proposed=True))
         if proposed:
             says = "A detector proposes a policy; sealed ones stay so until you decide"
-            yield WaitingDecision(
-                proposed,
-                "New attributes look sensitive",
-                says,
-                "Decide",
-                "/ui/attributes?proposed=true",
-                is_harm=True,
-            )
+            title, url = "New attributes look sensitive", "/ui/attributes?proposed=true"
+            yield WaitingDecision(proposed, title, says, "Decide", url, is_harm=True)
 
 
 def _beside(page: OwnPage) -> Beside:

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Response
 from idgraph.client import ProfilesClient
 from idgraph.model import paths
 from idgraph.model.callers import Scope
-from idgraph.web.refusals import ForbiddenError, RefusedRequestError
+from idgraph.web.refusals import ForbiddenError
 from metadata_service.ui.deciding import ALWAYS, NEVER, LinkPin
 from metadata_service.ui.page import Cursor, OwnFields, OwnPage, Polled, SignedIn, Text, see_other
 from metadata_service.ui.profiles import leaves_of
@@ -88,11 +88,8 @@ def suggest(page: SignedIn, fields: OwnFields) -> Response:
     body: dict[str, Any] = {
         "attributes": fields.get("attributes", "").replace(",", " ").split(),
         "blocking": [each for each in lines if each],
+        "least_weight": fields.get("least_weight") or 2,
     }
-    try:
-        body["least_weight"] = float(fields.get("least_weight") or 2)
-    except ValueError:
-        raise RefusedRequestError("the least weight is a number") from None
     started = page.ask("POST", "links", "suggestions", body=body, seconds=LONGEST_SECONDS)
     return see_other(SUGGESTIONS, job=str(started["id"]))
 

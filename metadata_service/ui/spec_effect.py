@@ -36,12 +36,8 @@ def of_version(page: SignedIn, name: Name, version: Annotated[int, Query(ge=1, l
 def of_draft(page: SignedIn, name: Name, fields: OwnFields) -> Response:
     """Run a preview of the draft, stop it, or look again, by `act`."""
     page.require("PUT", f"/v1/specs/{name}")
-    act, job, text, record = (
-        fields.get("act"),
-        fields.get("job", ""),
-        fields.get("text", ""),
-        record_of(page, name),
-    )
+    act, job, text = (fields.get(each, "") for each in ("act", "job", "text"))
+    record = record_of(page, name)
     try:
         definition, _ = read_definition_of(name, text)
         warnings = api.check_only(definition, page.service).warnings

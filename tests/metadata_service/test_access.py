@@ -17,8 +17,9 @@ from idgraph.web.refusals import ClashError, UnknownSubjectError
 from metadata_service.api.access import is_allowed
 from metadata_service.storage.database import Database
 from metadata_service.storage.tables import TokenRow
-from metadata_service.storage.tokens import Role, authenticate, create_token, list_tokens, revoke_token
+from metadata_service.storage.tokens import Role, authenticate, list_tokens, revoke_token
 from tests.metadata_service.conftest import TOKENS, Running
+from tests.metadata_service.made_tokens import create_token
 
 PATCH: dict[str, Any] = {"changes": []}
 

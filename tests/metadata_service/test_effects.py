@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from metadata_service.storage.tokens import Role, create_token
+from metadata_service.storage.tokens import Role
 from tests.metadata_service.conftest import Running
+from tests.metadata_service.made_tokens import create_token
 
 VIEW = {"name": "payslip", "attributes": {"pay": "payroll.salary"}}
 SEGMENT = {"name": "well-paid", "q": "payroll.salary>=1000"}

@@ -8,8 +8,9 @@ from sqlalchemy import text
 
 from metadata_service.storage.database import Database, Revision, has_revision
 from metadata_service.storage.history import verify_history
-from metadata_service.storage.tokens import Role, create_token, revoke_token
+from metadata_service.storage.tokens import Role, revoke_token
 from tests.metadata_service.conftest import Running
+from tests.metadata_service.made_tokens import create_token
 from tests.metadata_service.test_policy_changes import bob  # noqa: F401 - a fixture
 
 EXPLOITS = {

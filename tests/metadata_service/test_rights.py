@@ -16,7 +16,8 @@ from idgraph.web.server import serving
 from metadata_service.api.access import RIGHTS, is_allowed
 from metadata_service.api.app import create_app
 from metadata_service.api.service import ServiceSettings
-from metadata_service.storage.tokens import Role, create_token
+from metadata_service.storage.tokens import Role
+from tests.metadata_service.made_tokens import create_token
 
 DRAFT = {Role.ANALYST, Role.PUBLISHER}
 OFFICE = {Role.PRIVACY}

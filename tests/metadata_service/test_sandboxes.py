@@ -16,8 +16,9 @@ from idgraph.web.server import serving
 from metadata_service.api.app import create_app
 from metadata_service.api.service import ServiceSettings
 from metadata_service.storage.database import Database
-from metadata_service.storage.tokens import Role, create_token
+from metadata_service.storage.tokens import Role
 from tests.metadata_service.conftest import sqlite_url
+from tests.metadata_service.made_tokens import create_token
 
 SPEC: dict[str, Any] = {
     "name": "shop", "source": "shop", "event_type": "order", "status": "active",

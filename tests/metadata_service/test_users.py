@@ -12,7 +12,7 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from idgraph.model.callers import SCOPES, Scope
+from idgraph.model.callers import SCOPES, Caller, Scope
 from idgraph.web.refusals import RefusedRequestError
 from idgraph.web.server import serving
 from metadata_service.api.app import create_app
@@ -24,17 +24,22 @@ from metadata_service.storage.tables import UserRow
 from metadata_service.storage.tokens import (
     Role,
     authenticate,
-    create_token,
-    list_callers,
+    callers_in,
     revoke_token,
 )
 from metadata_service.storage.users import MOST_TRIES, PersonRights, add_user, change_user, sign_in
+from tests.metadata_service.made_tokens import create_token
 from tests.metadata_service.test_access import assert_problem
 
 
 def made(database: Database, name: str, **rights: Any) -> str:
     with database.write("somebody") as edit:
         return add_user(edit, name, PersonRights.model_validate({"role": "viewer"} | rights))
+
+
+def callers_of(database: Database) -> list[Caller]:
+    with database.read() as session:
+        return callers_in(session)
 
 
 class House:
@@ -122,7 +127,7 @@ def test_a_disabled_person_is_out_at_once(house: House) -> None:
     assert sessions.find(session) is None
     assert sign_in(database, "ann", password) is None
     assert authenticate(database, key) is None
-    assert "ann/laptop" not in [each.name for each in list_callers(database)]
+    assert "ann/laptop" not in [each.name for each in callers_of(database)]
     assert authenticate(database, flow), "the flow goes on"
     assert house.admin.patch("/v1/users/ann", json={"is_disabled": False}).status_code == 200
     assert sign_in(database, "ann", password) == user
@@ -141,7 +146,7 @@ def test_a_key_has_at_most_what_its_owner_has_now(database: Database) -> None:
     assert found
     assert (found.clearance, found.may_reveal, found.scopes) == (10, False, "rules")
     assert authenticate(database, strong) is None
-    (caller,) = [each for each in list_callers(database) if each.name == "ann/k"]
+    (caller,) = [each for each in callers_of(database) if each.name == "ann/k"]
     assert (caller.clearance, set(caller.scopes)) == (10, {Scope.RULES})
 
 
@@ -268,11 +273,11 @@ def test_keys_of_a_token_end_with_it(house: House) -> None:
     flow = lent.post("/v1/keys", json={"name": "flow", "role": "pipeline"}).json()["token"]
     profiles = lent.post("/v1/keys", json={"name": "p", "role": "profiles"}).json()["token"]
     assert authenticate(house.database, key)
-    assert "lent/p" in [each.name for each in list_callers(house.database)]
+    assert "lent/p" in [each.name for each in callers_of(house.database)]
     revoke_token(house.database, "lent")
     assert authenticate(house.database, key) is None
     assert authenticate(house.database, profiles) is None
-    assert not [each for each in list_callers(house.database) if each.name.startswith("lent")]
+    assert not [each for each in callers_of(house.database) if each.name.startswith("lent")]
     assert authenticate(house.database, flow)
     # A person of this name would have the key.
     assert_problem(house.admin.post("/v1/users", json={"name": "lent", "role": "viewer"}), 409)

@@ -23,10 +23,11 @@ from idgraph.web.server import serving
 from ingestion.metadata.follower import SnapshotFollower
 from metadata_service.api.app import create_app
 from metadata_service.api.service import ServiceSettings
-from metadata_service.storage.tokens import Role, create_token
+from metadata_service.storage.tokens import Role
 from sinks.http.metadata import MetadataClient
 from sinks.http.snapshot import fetch_snapshot
 from tests.ingestion.patience import eventually
+from tests.metadata_service.made_tokens import create_token
 
 
 def attribute(path: str, **policy: str) -> AttributeDefinition:

@@ -17,10 +17,11 @@ from idgraph.model.specs import SpecDefinition
 from idgraph.web.server import serving
 from metadata_service.api.app import create_app
 from metadata_service.api.service import ServiceSettings
-from metadata_service.storage.tokens import Role, create_token
+from metadata_service.storage.tokens import Role
 from sinks.http.metadata import MetadataClient
 from sinks.keyring.provider import KeyringFile
 from tests.installation import EXAMPLES, Installation, Shop, retail
+from tests.metadata_service.made_tokens import create_token
 from tests.undisturbed import take
 
 FIRST = {"segment": 500, "amplitude": 300, "orders": 200}

@@ -11,11 +11,12 @@ from idgraph.model.attributes import AttributeDefinition, DataType, EncryptionLe
 from idgraph.web.server import serving
 from metadata_service.api.app import create_app
 from metadata_service.api.service import ServiceSettings
-from metadata_service.storage.tokens import Role, create_token
+from metadata_service.storage.tokens import Role
 from sinks.http.metadata import MetadataClient
 from sinks.keyring.provider import KeyringFile
 from tests.canaries import content_of, seen
 from tests.installation import Installation, Shop, retail, until
+from tests.metadata_service.made_tokens import create_token
 from tests.spark.conftest import declare
 
 pytestmark = pytest.mark.spark

@@ -9,10 +9,11 @@ import pytest
 from idgraph.web.server import serving
 from metadata_service.api.app import create_app
 from metadata_service.api.service import ServiceSettings
-from metadata_service.storage.tokens import Role, create_token
+from metadata_service.storage.tokens import Role
 from sinks.http.metadata import MetadataClient
 from sinks.keyring.provider import KeyringFile
 from tests.installation import Installation, Shop, retail
+from tests.metadata_service.made_tokens import create_token
 from tests.retail import definition
 from tests.spark.conftest import declare
 from tests.undisturbed import take

@@ -22,10 +22,11 @@ from idgraph.web import server
 from idgraph.web.server import Transport, serving
 from metadata_service.api.app import create_app
 from metadata_service.api.service import ServiceSettings
-from metadata_service.storage.tokens import Role, create_token
+from metadata_service.storage.tokens import Role
 from sinks.http.metadata import MetadataClient
 from sinks.http.snapshot import fetch_snapshot
 from tests.certificates import make_certificate
+from tests.metadata_service.made_tokens import create_token
 
 FAR = "http://metadata.internal.example:8410"
 

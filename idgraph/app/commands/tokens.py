@@ -62,7 +62,7 @@ def add(
     For a caller of the profile service: idgraph tokens add crm --role profiles --clearance 20
     """
     from idgraph.model.callers import Scope
-    from metadata_service.storage.tokens import Role, create_token
+    from metadata_service.storage.tokens import Role, add_token
 
     with metadata_database(context) as database:
         if role not in list(Role):
@@ -73,9 +73,9 @@ def add(
             )
         lifetime = timedelta(days=days) if days else None
         rights = list(map(Scope, scopes or ()))
-        print(
-            create_token(database, name, Role(role), lifetime, clearance, reveal, rights, wiring.local_user())
-        )
+        with database.write(wiring.local_user()) as edit:
+            token = add_token(edit, name, Role(role), lifetime, clearance, reveal, rights)
+        print(token)
 
 
 @commands.command("list")

@@ -281,12 +281,11 @@ class Demo:
             return
         from idgraph.app.profile_server import serving_here as serving_profiles
         from metadata_service.storage.database import open_database
-        from metadata_service.storage.tokens import Role, create_token
+        from metadata_service.storage.tokens import Role, add_token
 
-        with closing(
-            open_database(self._settings.database_url(), service_key(self._settings).history)
-        ) as database:
-            token = create_token(database, "demo", Role.PROFILES, clearance=20)
+        database = open_database(self._settings.database_url(), service_key(self._settings).history)
+        with closing(database), database.write() as edit:
+            token = add_token(edit, "demo", Role.PROFILES, clearance=20)
         file = self._settings.directory / "demo.token"
         write_atomically(file, token.encode())
         port = int(self._settings.profiles.port)

@@ -25,7 +25,7 @@ from idgraph.web.server import serving
 from metadata_service.api.app import create_app
 from metadata_service.api.service import ServiceSettings
 from metadata_service.documents.reading import read_attributes, read_definition
-from metadata_service.storage.tokens import CALLING, Role, create_token
+from metadata_service.storage.tokens import CALLING, Role
 from metadata_service.ui.page import ProfileSource
 from profile_service.api.app import create_app as create_profile_app
 from profile_service.api.following import Following
@@ -36,6 +36,7 @@ from sinks.http.metadata import MetadataClient
 from sinks.sqlite.dead_letters import SqliteDeadLetters
 from sinks.sqlite.households import SqliteHouseholdLog
 from tests.ingestion.patience import eventually
+from tests.metadata_service.made_tokens import create_token
 from tests.metadata_service.ui.operations import ScriptedOperations
 from tests.metadata_service.ui.person_jobs import ScriptedPersonJobs
 from tests.retail import Pipeline, raw, records

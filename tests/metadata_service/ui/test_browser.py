@@ -13,8 +13,9 @@ import pytest
 from idgraph.model.jobs import JobKind, JobState, Requester
 from idgraph.model.schema_changes import SchemaChange
 from idgraph.model.spec_use import SpecUse
-from metadata_service.storage.tokens import Role, create_token
+from metadata_service.storage.tokens import Role
 from profile_service.api.operations import Work
+from tests.metadata_service.made_tokens import create_token
 from tests.metadata_service.ui.chromium import axe_violations, chromium, signed_in
 from tests.metadata_service.ui.site import EVENT, Whole
 from tests.retail import raw

@@ -7,10 +7,11 @@ import re
 import pytest
 
 from idgraph.model.jobs import JobState
-from metadata_service.storage.tokens import Role, create_token
+from metadata_service.storage.tokens import Role
 from metadata_service.ui.frame import in_words
 from metadata_service.ui.jobs import subject
 from tests.ingestion.patience import eventually
+from tests.metadata_service.made_tokens import create_token
 from tests.metadata_service.ui.operations import CONTENT
 from tests.metadata_service.ui.site import Person, Whole
 

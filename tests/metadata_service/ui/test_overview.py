@@ -12,10 +12,11 @@ from idgraph.model.jobs import JobKind, JobState, Requester
 from idgraph.web.server import serving
 from metadata_service.api.app import create_app
 from metadata_service.api.service import ServiceSettings
-from metadata_service.storage.tokens import Role, create_token
+from metadata_service.storage.tokens import Role
 from metadata_service.ui.page import ProfileSource
 from profile_service.api.operations import Work
 from tests.ingestion.patience import eventually
+from tests.metadata_service.made_tokens import create_token
 from tests.metadata_service.ui.site import Site, Whole
 from tests.metadata_service.ui.test_governing import asked
 from tests.retail import raw

@@ -19,10 +19,11 @@ from sqlalchemy import select, text, update
 from metadata_service.storage.database import open_database
 from metadata_service.storage.sessions import IDLE, LINK, LONGEST, Sessions
 from metadata_service.storage.tables import SessionRow
-from metadata_service.storage.tokens import Role, create_token, revoke_token
+from metadata_service.storage.tokens import Role, revoke_token
 from metadata_service.ui.app import HEADERS
 from metadata_service.ui.frame import STATIC
 from metadata_service.ui.page import local_path
+from tests.metadata_service.made_tokens import create_token
 from tests.metadata_service.ui.site import EVENT, Site
 
 AXE_DIGEST = "29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d5394f51d4a9ed95c"

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from metadata_service.storage.tokens import Role, create_token
+from metadata_service.storage.tokens import Role
 from profile_service.api.routes import links
+from tests.metadata_service.made_tokens import create_token
 from tests.metadata_service.ui.chromium import axe_violations, signed_in
 from tests.metadata_service.ui.site import EVENT, Whole
 from tests.metadata_service.ui.test_browser import browser, page

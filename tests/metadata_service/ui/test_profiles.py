@@ -13,8 +13,9 @@ import httpx
 
 from idgraph.model.callers import Scope
 from idgraph.web.refusals import UnknownSubjectError
-from metadata_service.storage.tokens import Role, create_token, revoke_token
+from metadata_service.storage.tokens import Role, revoke_token
 from tests.ingestion.patience import eventually
+from tests.metadata_service.made_tokens import create_token
 from tests.metadata_service.ui.site import EVENT, Person, Whole, two_fragments
 from tests.retail import raw
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
-from metadata_service.storage.tokens import Role, create_token
+from metadata_service.storage.tokens import Role
+from tests.metadata_service.made_tokens import create_token
 from tests.metadata_service.ui.site import Person, Site
 
 PATH = "identity.email"

@@ -70,7 +70,7 @@ def test_suggestions_are_decided_one_by_one(shared: Whole) -> None:
     assert page in person.get(REVIEW)
     shared.jobs.suggested = [(ANN, BEN), ("user_id:3474", ANN), ("user_id:gone", ANN)]
     asked = {"attributes": "demographics.age, activity.platform", "least_weight": "4"}
-    assert "is a number" in person.post(page, asked | {"least_weight": "much"}, 422)
+    assert "valid number" in person.post(page, asked | {"least_weight": "much"}, 422)
     assert "Find suggestions" in person.post(page, asked | {"attributes": "demographics.age"}, 422)
     found = person.post(page, asked)
     assert found.count("weight 4.0") == 2

@@ -8,8 +8,9 @@ import re
 
 import pytest
 
-from metadata_service.storage.tokens import Role, create_token, list_tokens
+from metadata_service.storage.tokens import Role, list_tokens
 from tests.ingestion.patience import eventually
+from tests.metadata_service.made_tokens import create_token
 from tests.metadata_service.ui.site import Person, Whole
 from tests.metadata_service.ui.test_deciding import form
 

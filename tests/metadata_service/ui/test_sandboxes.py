@@ -19,7 +19,8 @@ from metadata_service.api.service import ServiceSettings
 from metadata_service.attributes.catalogue import carry_out, plan_attribute
 from metadata_service.sandboxes.folder import DATABASE, KEY
 from metadata_service.storage.database import open_database
-from metadata_service.storage.tokens import Role, create_token
+from metadata_service.storage.tokens import Role
+from tests.metadata_service.made_tokens import create_token
 from tests.metadata_service.ui.site import Person, Site
 
 PAGE = "/ui/sandboxes"

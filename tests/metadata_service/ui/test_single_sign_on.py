@@ -19,11 +19,11 @@ from metadata_service.api.app import create_app
 from metadata_service.api.service import ServiceSettings
 from metadata_service.storage import users
 from metadata_service.storage.database import Database
-from metadata_service.storage.tokens import create_token
 from profile_service.api.following import Following
 from sinks.http.metadata import MetadataClient
 from sinks.http.openid import HttpIssuer
 from tests.ingestion.patience import eventually
+from tests.metadata_service.made_tokens import create_token
 from tests.profile_service.api.conftest import served_here
 from tests.retail import Pipeline, records, snapshot
 from tests.support.issuer import CLIENT, SECRET, LocalIssuer, local_issuer

@@ -18,7 +18,7 @@ from idgraph.web.audit import PURPOSE, AuditLog
 from idgraph.web.server import serving
 from metadata_service.api.app import create_app
 from metadata_service.api.service import ServiceSettings
-from metadata_service.storage.tokens import Role, create_token
+from metadata_service.storage.tokens import Role
 from metadata_service.ui.page import ProfileSource
 from profile_service.api.app import create_app as create_profile_app
 from profile_service.api.following import Following
@@ -26,6 +26,7 @@ from profile_service.api.rights import Rights
 from profile_service.api.service import ProfileService
 from sinks.http.metadata import MetadataClient
 from tests.ingestion.patience import eventually
+from tests.metadata_service.made_tokens import create_token
 from tests.metadata_service.ui.chromium import axe_violations, chromium, signed_in
 from tests.metadata_service.ui.site import Person, Site, filled
 from tests.retail import EXAMPLE, Pipeline, durable_keys, order

@@ -20,13 +20,14 @@ from metadata_service.api.service import ServiceSettings
 from metadata_service.storage.database import Database
 from metadata_service.storage.sessions import Sessions
 from metadata_service.storage.tables import GrantAnswerRow, GrantRequestRow
-from metadata_service.storage.tokens import Role, create_token, revoke_token
+from metadata_service.storage.tokens import Role, revoke_token
 from metadata_service.storage.users import PersonRights, add_user
 from profile_service.api.app import create_app
 from profile_service.api.following import Following
 from profile_service.api.service import ProfileService
 from sinks.http.metadata import MetadataClient
 from tests.ingestion.patience import eventually
+from tests.metadata_service.made_tokens import create_token
 from tests.profile_service.api.conftest import Served, problem
 from tests.retail import Pipeline, records
 
