@@ -132,9 +132,7 @@ class RulesPreview(PagedJob):
         self._compare_members(new, before, "merges", "of", progress)
         for person in new:
             self._compare_values(before.of.get(person.id), person, progress)
-        self._compare_violations(
-            before.violations(self._name), after.violations(self._name), wanted, progress
-        )
+        self._compare_violations(before, after, wanted, progress)
         progress.counts["unreadable"] += len(before.unreadable & wanted)
 
     def _compare_members(
@@ -166,18 +164,13 @@ class RulesPreview(PagedJob):
             found[each.path] = parts if each.is_sealed else each.value(parts)
         return found
 
-    def _compare_violations(
-        self,
-        before: Mapping[Violation, str],
-        after: Mapping[Violation, str],
-        wanted: set[str],
-        progress: Progress,
-    ) -> None:
+    def _compare_violations(self, before: Side, after: Side, wanted: set[str], progress: Progress) -> None:
+        old, new = before.violations(self._name), after.violations(self._name)
         for what, found, others in (
-            ("before", before, None),
-            ("after", after, None),
-            ("new", after, before),
-            ("gone", before, after),
+            ("before", old, None),
+            ("after", new, None),
+            ("new", new, old),
+            ("gone", old, new),
         ):
             owners: dict[str, list[str]] = defaultdict(list)
             for each in sorted(found.keys() - (others or {}).keys()):

@@ -30,6 +30,8 @@ NOTHING_KNOWN: Mapping[str, list[str]] = MappingProxyType({})
 MOST_SHARING = 100
 """Persons that are named of those that share an identifier."""
 _READ_AT_ONCE = 10_000
+_JOINED_AT_ONCE = 8
+"""So many states at least: native code takes few identifiers."""
 _MOST_AHEAD = 200_000
 """Fragments whose person is remembered until her page comes."""
 
@@ -130,6 +132,9 @@ def joined(states: Sequence[FragmentState]) -> FragmentState:
     """The join of the normalised states of several fragments. A snapshot event covers its own fragment alone."""
     if (quickly := joined_natively(states)) is not None:
         return quickly
+    if len(states) > 2 * _JOINED_AT_ONCE:
+        parts = len(states) // _JOINED_AT_ONCE
+        states = [joined(states[each::parts]) for each in range(parts)]
     whole = FragmentState()
     for each in states:
         part = FragmentState.decode(each.encode())

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from idgraph import native
 from idgraph.jobs.reconcile import IndexReconciliation
 from idgraph.model.identifiers import Identifier
 from idgraph.model.identity_events import IdentityEvent
@@ -16,6 +17,7 @@ from idgraph.model.pins import PinRecord
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.projection.documents import IndexPolicy
 from ingestion.stages.resolve import JoinedFragment, resolved_profiles
+from merge.fragments import FragmentState
 from merge.identity import persons, resolve
 from merge.identity.persons import Persons
 from merge.identity.resolve import Decision
@@ -155,3 +157,16 @@ def test_a_pin_on_a_hub_reads_the_other_end_alone(tmp_path: Path, monkeypatch: p
     assert sum(read) <= 2
     installation.check_index()
     assert Identifier("phone", "1") in installation.persons()["user:7"]
+
+
+def test_many_fragments_are_joined_by_native_code_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    if native.states is None:
+        pytest.skip("there is no native code")
+    installation = installation_of(*([f"device:{k}", "user:1"] for k in range(201)))
+    (person,) = Persons(installation.store, installation.rules).around(["device:0"]).persons()
+    assert len(person.members) == 201
+    decoded: list[int] = []
+    monkeypatch.setattr(FragmentState, "decode", counting(FragmentState.decode, decoded))
+    state = person.state()
+    assert len(decoded) <= 201 / 8
+    assert state.names() == {"user:1", *(f"device:{k}" for k in range(201))}

@@ -12,6 +12,7 @@ from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
 from idgraph.model.identifiers import Identifier
 from idgraph.model.stamps import SpecRef, Stamp
 from merge.fragments import FragmentState
+from merge.identity import persons
 from merge.policies.policy import later
 from merge.resolution import tree
 from tests.policies import fold
@@ -79,6 +80,21 @@ def test_join_is_a_semilattice(
     whole.join(right)
     whole.normalise()
     assert left.encode() == whole.encode()
+
+
+@given(st.lists(st.lists(changes(), min_size=1, max_size=3), min_size=2, max_size=30))
+def test_many_fragments_of_a_person_are_joined_part_by_part(fragments: list[list[FragmentChange]]) -> None:
+    states = [FragmentState.decode(fold([events]).encode()) for events in fragments]
+    by_one = FragmentState()
+    for each in states:
+        part = FragmentState.decode(each.encode())
+        part.markers.clear()
+        by_one.join(part)
+    by_one.normalise()
+    for at_once in (2, 8):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(persons, "_JOINED_AT_ONCE", at_once)
+            assert persons.joined(states).encode() == by_one.encode()
 
 
 @given(st.lists(changes(), max_size=6))
