@@ -119,7 +119,9 @@ def test_what_is_granted_to_a_person_comes_with_their_keys(both: Both) -> None:
         ("bob", "d", datetime.now(UTC)),
     ):
         with both.database.write(person, "a purpose") as edit:
-            request = GrantRequestRow(snapshot_version=edit.version, subject=path, purpose="p", until=until)
+            request = GrantRequestRow(
+                snapshot_version=edit.version, kind="path", subject=path, purpose="p", until=until
+            )
             edit.session.add(request)
             edit.session.flush()
         with both.database.write("officer", "a reason") as edit:
