@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PYTEST := $(BIN)/pytest -n 2 --dist loadfile
+PYTEST := $(BIN)/pytest -n 3 --dist loadfile
 MINUTES ?= 30
 
 # The tests start hundreds of interpreters, and each would compile what it imports of the checkout anew.

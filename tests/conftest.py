@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, settings
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.dialects.sqlite.base import SQLiteDialect
 from sqlalchemy.util import LRUCache
+from xdist.scheduler import LoadFileScheduling
 
 from tests import lanes
 
@@ -42,6 +43,14 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # `nohup` and background jobs start programs so, and the tests' children would inherit it.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling:
+    """Hands out units of tests in place of files."""
+    scheduler = LoadFileScheduling(config, log)
+    scheduler._split_scope = lanes.unit
+    return scheduler
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

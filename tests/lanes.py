@@ -102,8 +102,21 @@ LONG_VARIANTS = ("postgresql",)
 SERVED = ("dynamodb", "elasticsearch")
 """In the names and parameters of tests that start a server."""
 
-SLOW_FIRST = ("e2e/", "spark/")
+SLOW_FIRST = ("e2e/", "spark/", "contracts/", "metadata_service/ui/test_browser.py")
 """Begun last, these would leave all cores but one idle."""
+
+TOGETHER = (
+    ("spark/",),
+    (
+        "contracts/",
+        "ingestion/test_reconciling.py",
+        "ingestion/test_reindexing.py",
+        "properties/test_stores.py",
+        "sinks/test_dynamo",
+        "sinks/test_elasticsearch",
+    ),
+)
+"""Each of these shares servers, which every process that plays one of its files would start."""
 
 
 def is_thorough() -> bool:
@@ -119,6 +132,12 @@ def examples(many: int, short: int = SHORT) -> int:
 def place(item: pytest.Item) -> str:
     """`folder/file.py::test[parameters]`."""
     return f"{item.path.relative_to(TESTS).as_posix()}::{item.name}"
+
+
+def unit(test_id: str) -> str:
+    """The tests that one process plays one after the other: a file, or those of `TOGETHER`."""
+    file = test_id.partition("::")[0]
+    return next((files[0] for files in TOGETHER if file.removeprefix("tests/").startswith(files)), file)
 
 
 def mark(item: pytest.Item) -> None:
