@@ -24,6 +24,7 @@ from fastapi import FastAPI, Response
 
 from benchmarks.latency import percentiles
 from benchmarks.pipeline import pipeline
+from benchmarks.product import free_port
 from benchmarks.scale.growing_store import GrowingStore
 from benchmarks.sealing_cost import snapshot
 from idgraph.app import profile_server, wiring
@@ -42,6 +43,8 @@ HELD = 0.98
 SECONDS = 10.0
 CONNECTIONS = 32
 BARE = "bare"
+PAGES = "pages"
+"""A profile service where the pages look for it."""
 
 
 def measure_servers(folder: Path, fragments: int) -> dict[str, Any]:
@@ -57,6 +60,7 @@ def measure_servers(folder: Path, fragments: int) -> dict[str, Any]:
 
 def measure(folder: Path, fragments: int, more: str = "") -> dict[str, Any]:
     """By rate: p50, p99 and the largest, in milliseconds. `more` of the configuration, in TOML."""
+    os.environ["IDGRAPH_PROFILES__PORT"] = str(free_port())
     with pipeline(folder, snapshot(protected=True), more) as stages:
         store = GrowingStore(stages)
         store.grow(fragments)
@@ -81,7 +85,7 @@ def measure(folder: Path, fragments: int, more: str = "") -> dict[str, Any]:
         database = open_database(settings.database_url(), service_key(settings).history)
         with closing(database), database.write() as edit:
             token = add_token(edit, "benchmark", Role.PROFILES, clearance=100)
-            admin = add_token(edit, "admin", Role.ADMIN)
+            admin = add_token(edit, "admin", Role.ADMIN, clearance=100)
         httpx.put(
             f"{settings.metadata.url}/v1/segments/ios?reason=benchmark",
             json={"name": "ios", "q": "activity.platform=ios"},
@@ -118,6 +122,29 @@ def measure(folder: Path, fragments: int, more: str = "") -> dict[str, Any]:
                     figures[name][f"{rate}/s"] = reported
                     if reported["answered_per_second"] < HELD * rate:
                         break
+        with _served((PAGES, str(settings.file))):
+            figures["pages"] = _pages(settings, admin, wanted)
+    return figures
+
+
+def _pages(settings: Settings, token: str, wanted: Sequence[Identifier]) -> dict[str, Any]:
+    """The pages of searches and of profiles; those of the catalogue are measured by `scale-pages`."""
+    figures = {}
+    with httpx.Client(base_url=settings.metadata.url, timeout=60, follow_redirects=True) as browser:
+        browser.post("/ui/sign-in", data={"token": token}).raise_for_status()
+        for name, pages in {
+            "search": ["/ui/profiles?q=activity.platform%3Dios"],
+            "profile": [f"/ui/profiles/{each}" for each in wanted[:100]],
+            "profile as JSON": [f"/ui/profiles/{each}?tab=json" for each in wanted[:100]],
+        }.items():
+            spent = []
+            for number in range(100):
+                started = time.perf_counter()
+                answer = browser.get(pages[number % len(pages)])
+                spent.append(1000 * (time.perf_counter() - started))
+                if answer.status_code != 200:
+                    raise RuntimeError(f"{name}: {answer.status_code}")
+            figures[name] = percentiles(spent) | {"p95": round(sorted(spent)[95], 1)}
     return figures
 
 
@@ -148,7 +175,7 @@ def _served(arguments: tuple[str, str]) -> Iterator[int]:
 
 
 async def _asked(ports: Sequence[int], requests: Sequence[bytes], token: str, rate: int) -> dict[str, Any]:
-    """Ask at a rate. Raises RuntimeError for an answer other than 200 and 404."""
+    """Ask at a rate. Raises RuntimeError for an answer other than 200."""
     spent: list[float] = []
     due: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
     allowed = f"\r\nAuthorization: Bearer {token}\r\n".encode()
@@ -161,7 +188,7 @@ async def _asked(ports: Sequence[int], requests: Sequence[bytes], token: str, ra
             head = await reader.readuntil(b"\r\n\r\n")
             length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r")[0])
             await reader.readexactly(length)
-            if head[9:12] not in (b"200", b"404"):
+            if head[9:12] != b"200":
                 raise RuntimeError(head[:20].decode())
             spent.append(1000 * (time.perf_counter() - moment))
             due.task_done()
@@ -209,7 +236,7 @@ def _main(kind: str, config: str) -> None:
 
         settings: Settings = load(Path(config))
         with profile_server.application(settings) as app:
-            serve(app, "127.0.0.1", 0, show)
+            serve(app, "127.0.0.1", settings.profiles.port if kind == PAGES else 0, show)
 
 
 if __name__ == "__main__":
