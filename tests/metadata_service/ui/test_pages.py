@@ -362,6 +362,8 @@ def test_consequences_are_shown_before_they_are_saved(site: Site) -> None:
 
 
 def test_the_lineage_is_a_picture_and_a_list(site: Site) -> None:
+    change = {"path": "identity.userId", "data_type": "string", "source": "segment", "first_event": "s/0/1"}
+    site.api(Role.PIPELINE).patch("/v1/schema", json={"changes": [change]}).raise_for_status()
     page = site.signed_in().get("/ui/attributes/identity.userId")
     picture, _, below = page.partition('<svg role="img"')[2].partition("</svg>")
     for spec in ("shop-segment", "shop-amplitude"):
