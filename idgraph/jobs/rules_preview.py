@@ -1,13 +1,14 @@
 """What new identity rules would make of the profiles that are stored; changes nothing.
 
 Each profile is counted with the fragment that names it, each violation with the first fragment that shows its pair. So
-pages count everything once, and a sample of fragments estimates the whole.
+pages count everything once, wherever they are looked at, and a sample of fragments estimates the whole.
 """
 
 from __future__ import annotations
 
 import hashlib
 import heapq
+import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,6 +32,8 @@ RULE_OF_THREE = 3.0
 """What did not occur in n draws has, with 95 % confidence, at most a share of 3 / n."""
 
 Name = Callable[[str], str]
+Spread = Callable[[], Iterator[tuple[int, list[bytes]]]]
+"""Has all fragments looked at elsewhere: gives how many were until now, and what `RulesPreview.part` returned of some."""
 
 
 class CountEstimate(NamedTuple):
@@ -56,10 +59,12 @@ class RulesPreview(PagedJob):
         sample: int | None = None,
         page: int = PAGE,
         keep: Callable[[RulesPreview, Progress], None] = lambda _job, _progress: None,
+        spread: Spread | None = None,
     ) -> None:
         """`rules` are those of now and the new ones; `name` and `policies` as readers of profiles have them. `keep` is called
-        before the job ends."""
+        before the job ends. `spread` does without `sample`; None: in this process."""
         self._keep = keep
+        self._spread = spread
         self.what = {"sample": sample}
         self._store = store
         self._persons = tuple(Persons(store, each, name) for each in rules)
@@ -68,13 +73,11 @@ class RulesPreview(PagedJob):
         self._sample = sample
         self._size = BatchSize(page)
         self._squares: Counter[str] = Counter()
-        self._ahead: set[str] = set()
-        self._passed = ""
-        self._of_two_hubs: dict[str, set[Pair]] = defaultdict(set)
+        self._of_two_hubs: dict[str, set[str]] = defaultdict(set)
         self.fragments = 0
         """How many are stored."""
         self.examples: dict[str, list[dict[str, Any]]] = defaultdict(list)
-        """A few of each: `merges`, `splits`, `violations_new` and `violations_gone`."""
+        """The first few of each: `merges`, `splits`, `violations_new` and `violations_gone`."""
 
     def plan(self, _point: Point) -> Plan:
         self.fragments = self._store.count()
@@ -82,25 +85,37 @@ class RulesPreview(PagedJob):
         return Plan("the preview", total, "fragment")
 
     def pages(self, progress: Progress, _point: Point) -> Iterator[Point]:
-        is_whole = self._sample is None or self._sample >= self.fragments
-        ids = self._store.ids()
-        remaining = (
-            self._unseen(ids) if is_whole else iter(heapq.nsmallest(self._sample or 0, ids, key=_drawn))
-        )
-        while some := list(islice(remaining, self._size.present)):
-            self._look_at(some, is_whole, progress)
-            yield {}
+        if self._spread is not None:
+            for progress.done, parts in self._spread():
+                for part in parts:
+                    self._add(part, progress)
+                yield {}
+        else:
+            ids = self._store.ids()
+            is_whole = self._sample is None or self._sample >= self.fragments
+            chosen = list(ids) if is_whole else heapq.nsmallest(self._sample or 0, ids, key=_drawn)
+            for _ in self._look_through(chosen, progress):
+                yield {}
         for name, pairs in self._of_two_hubs.items():
             progress.counts[name] += len(pairs)
         self._keep(self, progress)
 
-    def _unseen(self, ids: Iterable[str]) -> Iterator[str]:
-        """Those that no page before has counted."""
-        for self._passed in ids:
-            if self._passed in self._ahead:
-                self._ahead.discard(self._passed)
-            else:
-                yield self._passed
+    def part(self, ids: Sequence[str]) -> bytes:
+        """What some fragments add to the result, in a task of `spread`."""
+        progress = Progress()
+        for _ in self._look_through(ids, progress):
+            pass
+        of_two_hubs = {name: sorted(pairs) for name, pairs in self._of_two_hubs.items()}
+        return json.dumps([progress.counts, self._squares, of_two_hubs, self.examples]).encode()
+
+    def _add(self, part: bytes, progress: Progress) -> None:
+        counts, squares, of_two_hubs, examples = json.loads(part)
+        progress.counts.update(counts)
+        self._squares.update(squares)
+        for name, pairs in of_two_hubs.items():
+            self._of_two_hubs[name].update(pairs)
+        for what, each in ((what, each) for what, some in examples.items() for each in some):
+            self._show(what, each)
 
     def estimate(self, progress: Progress, name: str) -> CountEstimate:
         """A count of the whole store."""
@@ -112,16 +127,20 @@ class RulesPreview(PagedJob):
         error = max(NORMAL_95 * math.sqrt(variance / drawn * (1 - drawn / whole)), RULE_OF_THREE / drawn)
         return CountEstimate(round(mean * whole), round(error * whole, 1))
 
-    def _look_at(self, ids: Sequence[str], is_whole: bool, progress: Progress) -> None:
+    def _look_through(self, ids: Sequence[str], progress: Progress) -> Iterator[None]:
+        """Count each fragment once, a page at a time."""
+        remaining = set(ids)
+        waiting = (each for each in ids if each in remaining)
+        while some := list(islice(waiting, self._size.present)):
+            self._look_at(some, remaining, progress)
+            yield
+
+    def _look_at(self, ids: Sequence[str], remaining: set[str], progress: Progress) -> None:
         before, after = (Side(each, ids) for each in self._persons)
         self._size.weighed(len(ids), before.bytes() + after.bytes())
-        wanted = set(ids)
-        if is_whole:
-            # Read wholly on both sides; those that sort before are counted.
-            known = before.of.keys() & after.of.keys()
-            later = {each for each in known if each > self._passed} - self._ahead
-            self._ahead |= later
-            wanted |= later
+        # Others that were read wholly on both sides are not read again.
+        wanted = {*ids, *(before.of.keys() & after.of.keys() & remaining)}
+        remaining -= wanted
         progress.done += len(wanted)
         old, new = before.named(wanted), after.named(wanted)
         after.cover(member.stored.id for person in old for member in person.members)
@@ -176,7 +195,7 @@ class RulesPreview(PagedJob):
             for each in sorted(found.keys() - (others or {}).keys()):
                 name = f"violations_{what}" if others is None else f"violations_{what}/{each.rule}"
                 if not found[each]:
-                    self._of_two_hubs[name].add(each.pair)
+                    self._of_two_hubs[name].add(str(each.pair))
                 elif found[each] in wanted:
                     owners[name].append(found[each])
                 else:
@@ -193,8 +212,11 @@ class RulesPreview(PagedJob):
             self._squares[name] += number * number
 
     def _show(self, what: str, example: dict[str, Any]) -> None:
-        if len(self.examples[what]) < SHOWN and example not in self.examples[what]:
-            self.examples[what].append(example)
+        shown = self.examples[what]
+        if example not in shown:
+            shown.append(example)
+            shown.sort(key=str)
+            del shown[SHOWN:]
 
 
 class Side:

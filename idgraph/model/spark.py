@@ -34,7 +34,7 @@ _SECRET = re.compile(r"(?i)secret|password|token|key")
 
 
 class SparkSettings(SettingsTable):
-    """Spark's executors, when `[flow] master` is a cluster: [cluster.md](cluster.md)."""
+    """Spark's executors, when `[flow] master` is a cluster ([cluster.md](cluster.md)), and when it is used beside a flow."""
 
     driver_host: str | None = Field(
         default=None,
@@ -53,6 +53,11 @@ class SparkSettings(SettingsTable):
     shared_files: bool = Field(
         default=False,
         description="All executors see the folders of file sources under the same paths.",
+    )
+    preview_from: int = Field(
+        default=300_000,
+        ge=1,
+        description="So many fragments or more, `idgraph rules preview` looks at by Spark.",
     )
     options: dict[str, SecretStr] = Field(
         default={}, description="Further options of Spark, such as `spark.executor.memory`."

@@ -16,6 +16,7 @@ from secrets import randbits
 
 from pyspark.sql import SparkSession
 
+from idgraph.files import owner_only
 from idgraph.model.errors import FlowStoppedError
 from idgraph.model.sources import FlowConfig
 from idgraph.model.spark import SparkSettings, is_local
@@ -121,6 +122,23 @@ def stop_session(session: SparkSession) -> None:
     """Stop it, if it is still there."""
     with unless_gone():
         session.stop()
+
+
+@contextmanager
+def session_beside(
+    flow: FlowConfig, spark: SparkSettings, folder: Path, archives: Path
+) -> Iterator[SparkSession]:
+    """A session for work over all that a flow stored, while the flow may run. `folder`: of this work alone, which names it."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    named = flow.model_copy(update={"name": folder.name})
+    with owner_only():
+        session = start_session(
+            named, spark, folder / "spark", folder / "spark.log", archives, seals_rows=False
+        )
+        try:
+            yield session
+        finally:
+            stop_session(session)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -144,20 +145,36 @@ def crowd(events: int) -> tuple[list[IdentityEvent], list[PinDocument]]:
 
 
 @pytest.mark.parametrize("turn", [1, -1])
-@pytest.mark.parametrize("page", [1, 7, 1000])
-def test_every_fragment_counts_once_whatever_the_pages(page: int, turn: int) -> None:
+def test_parts_add_up_however_the_fragments_are_spread(turn: int) -> None:
     rules, others = (CROWD, OTHERWISE)[::turn]
     installation = Installation({"rules": rules})
     events, pins = crowd(300)
     installation.take(events)
     installation.pin(pins)
     other = IdentityRules.model_validate(others)
+    whole, progress = previewed(installation, other)
     expected = by_hand(installation, other)
+    assert +progress.counts == expected
     for kind in ("merges", "splits", "changed", "violations_new/hub", "violations_gone/hub"):
         assert expected[kind], kind
-    job, progress = previewed(installation, other, page)
-    assert progress.done == job.fragments
-    assert +progress.counts == expected
+    ids = list(installation.store.ids())
+    for tasks in (1, 2, 7):
+        of_task = {name: random.Random(name).randrange(tasks) for name in ids}
+
+        def spread(
+            tasks: int = tasks, of_task: dict[str, int] = of_task
+        ) -> Iterator[tuple[int, list[bytes]]]:
+            for task in range(tasks):
+                job = RulesPreview(installation.store, (installation.rules, Rules(other)), str, {})
+                part = job.part([each for each in ids if of_task[each] == task])
+                yield (task + 1) * len(ids) // tasks, [part]
+
+        job = RulesPreview(installation.store, (installation.rules, Rules(other)), str, {}, spread=spread)
+        job.plan({})
+        spread_progress = Progress()
+        assert len(list(job.pages(spread_progress, {}))) == tasks
+        assert (spread_progress.done, spread_progress.counts) == (len(ids), progress.counts)
+        assert (job.examples, job.fragments) == (whole.examples, whole.fragments)
 
 
 def couples(number: int) -> Installation:

@@ -101,23 +101,14 @@ def _profiles(
         return
     from idgraph.app.flow_runner import require_shared
     from idgraph.app.java import class_archives, require_java
-    from idgraph.files import owner_only
     from ingestion.spark.rebuild import rebuilt
-    from ingestion.spark.session import start_session, stop_session
+    from ingestion.spark.session import session_beside
 
     require_shared(settings)
     require_java()
-    flow = settings.flow.model_copy(update={"name": "resolve"})
-    state = settings.directory / "resolve"
-    state.mkdir(mode=0o700, exist_ok=True)
-    with owner_only():
-        session = start_session(
-            flow, settings.spark, state / "spark", state / "spark.log", class_archives(), seals_rows=False
-        )
-        try:
-            yield rebuilt(session, wiring.worker_plan(settings), snapshot)
-        finally:
-            stop_session(session)
+    folder = settings.directory / "resolve"
+    with session_beside(settings.flow, settings.spark, folder, class_archives()) as session:
+        yield rebuilt(session, wiring.worker_plan(settings), snapshot)
 
 
 def _show_report(done: Progress, check: bool, as_json: bool) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring
 from idgraph.app.terminal import counted, escape_control_chars, print_json
-from idgraph.jobs.rules_preview import CountEstimate, RulesPreview
+from idgraph.jobs.rules_preview import CountEstimate, RulesPreview, Spread
+from idgraph.model.errors import ConfigError
 from idgraph.model.identity_rules import IdentityRules
 from merge.identity.persons import PersonStore
 from merge.identity.rules import Rules
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from idgraph.jobs.job import JobRunner
     from idgraph.model.jobs import Progress
     from idgraph.model.snapshots import MetadataSnapshot
+    from ingestion.spark.workers import WorkerResources
     from transforms.privacy.blind_index import BlindIndex
 
 MOST_PATHS = 20
@@ -51,7 +54,8 @@ def previewing(
     with wiring.opened_to_read(settings) as resources, wiring.job_runner(settings) as runner:
         wiring.require_own_keyring(settings, resources, notes=False)
         snapshot = wiring.snapshot_to_read_by(settings).snapshot
-        job = comparison(resources.store, resources.blind_index, snapshot, rules, sample)
+        spread = _spread_over(settings, resources.store, snapshot, rules, sample)
+        job = comparison(resources.store, resources.blind_index, snapshot, rules, sample, spread=spread)
         yield runner, job, list(unseen(snapshot.identity_rules, rules))
 
 
@@ -62,11 +66,45 @@ def comparison(
     rules: IdentityRules,
     sample: int | None,
     keep: Callable[[RulesPreview, Progress], None] = lambda _job, _progress: None,
+    spread: Spread | None = None,
 ) -> RulesPreview:
-    """The job that compares these rules with those of a snapshot. `keep` as of `RulesPreview`."""
+    """The job that compares these rules with those of a snapshot. `keep` and `spread` as of `RulesPreview`."""
     name = StoredNames(snapshot, blind_index).identifier
     both = Rules(snapshot.identity_rules), Rules(rules)
-    return RulesPreview(store, both, name, PolicyTree(snapshot).policies, sample, keep=keep)
+    return RulesPreview(store, both, name, PolicyTree(snapshot).policies, sample, keep=keep, spread=spread)
+
+
+def _spread_over(
+    settings: Settings,
+    store: PersonStore,
+    snapshot: MetadataSnapshot,
+    rules: IdentityRules,
+    sample: int | None,
+) -> Spread | None:
+    """By a Spark session of its own; None where this process is as quick, or there is no Java for it."""
+    if sample is not None or store.count() < settings.spark.preview_from:
+        return None
+    from idgraph.app.flow_runner import require_shared
+    from idgraph.app.java import class_archives, require_java
+    from ingestion.spark.session import session_beside
+    from ingestion.spark.spread import looked_at
+
+    try:
+        require_shared(settings)
+        require_java()
+    except ConfigError:
+        return None
+
+    def spread() -> Iterator[tuple[int, list[bytes]]]:
+        folder, plan = settings.directory / "preview", wiring.worker_plan(settings)
+        with session_beside(settings.flow, settings.spark, folder, class_archives()) as session:
+            yield from looked_at(session, plan, partial(_part, snapshot, rules))
+
+    return spread
+
+
+def _part(snapshot: MetadataSnapshot, rules: IdentityRules, tools: WorkerResources, ids: list[str]) -> bytes:
+    return comparison(tools.store, tools.blind_index, snapshot, rules, None).part(ids)
 
 
 def unseen(before: IdentityRules, after: IdentityRules) -> Iterator[str]:
