@@ -34,7 +34,7 @@ test: style
 # The types are checked beside the tests, which often wait; what is wrong with them is said at the end.
 define with_types
 @$(MAKE) -s types >$(VENV)/types.log 2>&1 & types=$$!; trap 'kill $$types' INT TERM; \
-	$(1); tested=$$?; wait $$types; typed=$$?; cat $(VENV)/types.log; exit $$((tested | typed))
+	$(1); tested=$$?; wait $$types; typed=$$?; [ $$typed = 0 ] || cat $(VENV)/types.log; exit $$((tested | typed))
 endef
 
 # What `make test` leaves out, and every property with all of its examples; native code under sanitizers, other versions of Python;

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from benchmarks.product import free_port
 from benchmarks.workload import clear, lay_out
 from idgraph.app import wiring
 from idgraph.app.adapters import indexes, stores
@@ -74,7 +75,7 @@ def wire(outputs: Iterable[MapOutput]) -> Iterator[EncodedChange]:
 def prepared(folder: Path, more: str = "") -> Settings:
     """A new folder with the example's configuration, `more` of it in TOML, and a keyring; in servers, with tables and index."""
     clear(folder)
-    config = lay_out(folder, 9)
+    config = lay_out(folder, free_port())
     config.write_text(config.read_text() + more)
     settings = load(config)
     wiring.prepare_directory(settings)
