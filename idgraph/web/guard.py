@@ -39,8 +39,8 @@ class Access(NamedTuple):
     """Who may call a service.
 
     `authenticate` returns the caller of a token, None for one that is unknown, revoked or expired. It may block, and raises
-    IdgraphError or SQLAlchemyError where it cannot know. `permits` gets caller, method and path, and may block too. Paths in
-    `free` need no token.
+    IdgraphError or SQLAlchemyError where it cannot know. `permits` gets caller, method and path; it may block and raise
+    SQLAlchemyError too. Paths in `free` need no token.
     """
 
     authenticate: Callable[[str], NamedCaller | None]
@@ -49,7 +49,7 @@ class Access(NamedTuple):
     max_body_bytes: int
     rate: RateLimit | None = None
     refused: Callable[[Any, str, str], None] | None = None
-    """Is given each call, as `permits`, that the caller may not make. May block."""
+    """Is given each call, as `permits`, that the caller may not make. May block, and raise SQLAlchemyError."""
     blocks: bool = True
     """Whether the two may block; otherwise they are called on the event loop, but `authenticate` for tokens of an issuer."""
 
@@ -84,13 +84,16 @@ class Guard:
             return await caller(scope, receive, marking)
         if self._access.rate is not None:
             turn = self._access.rate.take(caller.name)
-        if self._access.blocks:
-            refusal = await run_in_threadpool(self._refusal, scope, caller, turn)
-        else:
-            refusal = self._refusal(scope, caller, turn)
-        if refusal is not None:
-            if refusal.status_code == 403 and self._access.refused is not None:
+        try:
+            if self._access.blocks:
+                refusal = await run_in_threadpool(self._refusal, scope, caller, turn)
+            else:
+                refusal = self._refusal(scope, caller, turn)
+            if refusal is not None and refusal.status_code == 403 and self._access.refused is not None:
                 await run_in_threadpool(self._access.refused, caller, scope["method"], scope["path"])
+        except SQLAlchemyError:
+            refusal = unavailable("database", "the database does not answer")
+        if refusal is not None:
             return await refusal(scope, receive, marking)
         scope.setdefault("state", {})["caller"] = caller
         return await self._app(scope, self._bounded(receive), marking)

@@ -165,6 +165,22 @@ def test_a_database_that_is_away_is_a_503(service: Running) -> None:
     assert "gone" not in answer.text
 
 
+@pytest.mark.parametrize(
+    ("table", "path"), [("grant_requests", "/v1/specs/payroll"), ("changes", "/v1/schema")]
+)
+def test_a_database_that_cannot_tell_who_may_is_a_503(
+    service: Running, table: str, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Found by review: rights that are read from the database ended in a traceback with SQL."""
+    with service.database.engine.begin() as connection:
+        connection.execute(text(f"ALTER TABLE {table} RENAME TO gone"))
+    viewer = {"Authorization": f"Bearer {TOKENS[Role.VIEWER]}"}
+    answer = service.nobody.put(path, json={}, headers=viewer)
+    assert_problem(answer, 503)
+    assert answer.headers["Retry-After"]
+    assert "SELECT" not in caplog.text
+
+
 def test_the_page_of_the_interface_needs_no_token_and_no_other_host(service: Running) -> None:
     answer = service.nobody.get("/docs")
     assert answer.status_code == 200
