@@ -41,7 +41,7 @@ class RevisionWatch:
         self._seen: str | None = None
         self._begun = self._done = 0
         self._turn = 0.0
-        self._waiting = 0
+        self._known: list[str] = []
         self._closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
@@ -51,7 +51,7 @@ class RevisionWatch:
     async def wait(self, known: str, timeout: float) -> None:
         """Returns when the revision is not `known`, after `timeout` seconds, or when closed."""
         self._loop = asyncio.get_running_loop()
-        self._waiting += 1
+        self._known.append(known)
         if self._task is None:
             self._task = asyncio.create_task(self._follow())
         begun = self._begun  # what was read before may be older than what is known
@@ -63,7 +63,7 @@ class RevisionWatch:
         except TimeoutError:
             pass
         finally:
-            self._waiting -= 1
+            self._known.remove(known)
 
     async def turn(self) -> None:
         """Returns when waiters may be told of a change."""
@@ -84,7 +84,7 @@ class RevisionWatch:
         self.poke()
 
     async def _follow(self) -> None:
-        while self._waiting:
+        while self._known:
             self._poked.clear()
             self._begun += 1
             try:
@@ -94,7 +94,7 @@ class RevisionWatch:
                 # the database's URL and what was written.
                 log.warning("cannot read the newest revision: %s", type(error).__name__)
             else:
-                if self._seen not in (None, seen) and not self._closed:
+                if any(each != seen for each in self._known) and not self._closed:
                     await self.turn()
                     self._turn = time.monotonic() + TURN_SECONDS
                 self._seen, self._done = seen, self._begun

@@ -57,7 +57,8 @@ class AttributeFilter(NamedTuple):
         for name in FACETS:
             wanted = getattr(self, name)
             if wanted and name == "tag":
-                yield or_(*(AttributeRow.tag.contains(f"\n{each}\n", autoescape=True) for each in wanted))
+                tags = (f"\n{each}\n" for each in wanted)  # not LIKE: see the prefix
+                yield or_(*(func.replace(AttributeRow.tag, tag, "") != AttributeRow.tag for tag in tags))
             elif wanted:
                 yield getattr(AttributeRow, name).in_([str(value) for value in wanted])
 

@@ -109,20 +109,21 @@ def _keys(pointer: str) -> set[str]:
     return {each.replace("~1", "/").replace("~0", "~") for each in pointer.split("/")}
 
 
+_REDACTED = (ChangeRow.kind == KIND) & (ChangeRow.action == "approved")
+_LAST_REMOVAL = select(func.max(ChangeRow.snapshot_version)).where(_REDACTED | (ChangeRow.action == "purged"))
+
+
 def last_removal(session: Session) -> int:
     """The version of the snapshot that last lost paths, by a redaction or a purge; 0 without any."""
-    redacted = (ChangeRow.kind == KIND) & (ChangeRow.action == "approved")
-    removed = select(func.max(ChangeRow.snapshot_version)).where(redacted | (ChangeRow.action == "purged"))
-    return session.scalar(removed) or 0
+    return session.scalar(_LAST_REMOVAL) or 0
 
 
 def is_recent(session: Session) -> bool:
     """Whether a path was redacted within a minute, so that flows may still report the fields of the input with it."""
-    redacted = (ChangeRow.kind == KIND) & (ChangeRow.action == "approved")
     at = session.scalar(
         select(func.max(SnapshotRow.at))
         .join(ChangeRow, ChangeRow.snapshot_version == SnapshotRow.version)
-        .where(redacted)
+        .where(_REDACTED)
     )
     return at is not None and datetime.now(UTC) - at < _RESENT
 

@@ -50,10 +50,13 @@ class SnapshotCache:
         self._changes: dict[str, tuple[float, ServedSnapshot]] = {}
 
     def changes(self, since: str, newest: Revision, age: float = 0) -> ServedSnapshot:
-        """`changes_since`, made once for all flows that follow; to this revision, to a newer one, or as it was `age` seconds ago."""
-        with self._following:
+        """`changes_since`, made once for all flows that follow; as it was `age` seconds ago, unless paths were removed since."""
+        with self._following, self._database.read() as session:
             made, found = self._changes.get(since, (0.0, None))
-            if found is None or (found.revision != newest and time.monotonic() - made >= age):
+            is_old = time.monotonic() - made >= age
+            if found and not is_old:
+                is_old = last_removal(session) > found.revision.version
+            if found is None or (is_old and found.revision != newest):
                 made, found = time.monotonic(), changes_since(self._database, since)
                 if len(self._changes) >= KEPT:
                     self._changes.clear()

@@ -7,12 +7,15 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import httpx
+import pytest
 from sqlalchemy import text
 
 from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.web.refusals import GoneError
 from metadata_service.api.service import RevisionWatch
 from metadata_service.attributes.discovery import apply_schema_changes
 from metadata_service.storage.database import Database, open_database
@@ -275,3 +278,34 @@ def test_an_answer_may_be_as_old_as_is_asked_for(service: Running) -> None:
     newest = service.database.revision()
     assert cache.changes(since, newest, age=60) is before
     assert cache.changes(since, newest).revision == newest
+
+
+def test_an_old_answer_is_not_given_once_a_path_was_purged(service: Running) -> None:
+    discover(service.database, "kept")
+    since = service.database.revision().etag
+    discover(service.database, "noise.a")
+    cache = SnapshotCache(service.database)
+    assert b"noise.a" in cache.changes(since, service.database.revision()).body
+    purge = {"prefix": "noise", "dry_run": False}
+    service.admin.post("/v1/attribute-purges?reason=noise", json=purge).raise_for_status()
+    with pytest.raises(GoneError):
+        cache.changes(since, service.database.revision(), age=60)
+
+
+def test_a_change_that_nobody_waited_for_delays_no_later_one() -> None:
+    newest = "1"
+
+    async def wait() -> float:
+        nonlocal newest
+        watch = RevisionWatch(lambda: newest, 0.01)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(watch.wait("1", 60), 0.1)
+        newest = "2"
+        waiting = asyncio.create_task(watch.wait("2", 60))
+        await asyncio.sleep(0.1)
+        before = watch._turn
+        newest = "3"
+        await waiting
+        return before
+
+    assert asyncio.run(wait()) == 0, "no turn was taken"
