@@ -88,10 +88,10 @@ def _load(settings: Settings, client: MetadataClient) -> dict[str, Any]:
     for path in paths:
         client.put_attribute(AttributeDefinition(path=path, data_type=DataType.STRING, description="0"))
     ended = threading.Event()
-    ready = threading.Barrier(POLLERS + 1)
+    ready = threading.Barrier(POLLERS + EDITORS + 1)
     with ThreadPoolExecutor(POLLERS + EDITORS) as pool:
         pollers = [pool.submit(_poll, settings, ready, ended) for _ in range(POLLERS)]
-        editors = [pool.submit(_edit, settings, paths[n % EDITED], ended) for n in range(EDITORS)]
+        editors = [pool.submit(_edit, settings, paths[n % EDITED], ready, ended) for n in range(EDITORS)]
         ready.wait()
         refused, late = _send(client)
         ended.set()
@@ -149,7 +149,7 @@ def _poll(settings: Settings, ready: threading.Barrier, ended: threading.Event) 
             answers += 1
 
 
-def _edit(settings: Settings, path: str, ended: threading.Event) -> list[float]:
+def _edit(settings: Settings, path: str, ready: threading.Barrier, ended: threading.Event) -> list[float]:
     """Count one up in what another editor may have counted up meanwhile; gives the seconds of each edit."""
     spent: list[float] = []
     headers = {"Authorization": f"Bearer {wiring.metadata_token(settings)}"}
@@ -159,6 +159,7 @@ def _edit(settings: Settings, path: str, ended: threading.Event) -> list[float]:
             json={"path": path, "data_type": "string", "description": f"{number}"},
             headers={"If-Match": etag},
         )
+        ready.wait()
         while not ended.is_set():
             started = time.perf_counter()
             before = http.get(f"/v1/attributes/{path}")

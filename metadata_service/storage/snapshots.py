@@ -54,8 +54,7 @@ class SnapshotCache:
         with self._following, self._database.read() as session:
             made, found = self._changes.get(since, (0.0, None))
             is_old = time.monotonic() - made >= age
-            if found and not is_old:
-                is_old = last_removal(session) > found.revision.version
+            is_old = is_old or not found or last_removal(session) > found.revision.version
             if found is None or (is_old and found.revision != newest):
                 made, found = time.monotonic(), changes_since(self._database, since)
                 if len(self._changes) >= KEPT:
@@ -107,7 +106,6 @@ class SnapshotCache:
 
 MOST_CHANGES = 20_000
 """Of attributes, and of specs; more than that are read as fast with all others."""
-_TOO_MUCH = "too much has changed since then; read the whole"
 
 
 def changes_since(database: Database, since: str) -> ServedSnapshot:
@@ -133,7 +131,7 @@ def _body(session: Session, known: Revision, newest: Revision) -> bytes:
     )
     specs = set(session.scalars(changed.distinct().limit(MOST_CHANGES + 1)))
     if len(specs) > MOST_CHANGES:
-        raise GoneError(_TOO_MUCH)
+        raise GoneError("too much has changed since then; read the whole")
     active = active_specs(session, specs) if specs else []
     retired = sorted(specs.difference(spec.name for spec in active))
     return (
@@ -180,7 +178,7 @@ def _attributes(session: Session, since: int) -> list[bytes]:
         for path, version, document in session.execute(query.limit(MOST_CHANGES + 1))
     }
     if len(found) > MOST_CHANGES:
-        raise GoneError(_TOO_MUCH)
+        raise GoneError("too much has changed since then; read the whole")
     # Sorted here: to have them in this order the database would go through all attributes.
     latest = dict(sorted(found))
     return [found[place].encode() for place in latest.items()]
