@@ -149,8 +149,9 @@ class OwnPage:
 
     def preview(self, method: str, *path: str, **asked: Any) -> dict[str, Any]:
         """How far a preview is that such a call starts or looks at; or the `problem` why there is none, with its `status`."""
+        seconds = START_SECONDS if method == "POST" else SECONDS
         try:
-            found: dict[str, Any] = self.ask(method, *path, seconds=START_SECONDS, **asked)
+            found: dict[str, Any] = self.ask(method, *path, seconds=seconds, **asked)
             if found["state"] == JobState.FAILED:
                 found["problem"] = self.ask("GET", "jobs", found["id"]).get("error") or "its process ended"
         except ProfileServiceError as error:

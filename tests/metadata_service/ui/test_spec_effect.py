@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
@@ -13,12 +14,14 @@ import pytest
 from idgraph.app import wiring
 from idgraph.app.jobs.person_jobs import PersonJobThreads
 from idgraph.app.settings.document import load
+from idgraph.client import ProfilesClient
 from idgraph.snapshot_file import PinnedSnapshot
 from idgraph.web.audit import PURPOSE, AuditLog
 from idgraph.web.server import serving
 from metadata_service.api.app import create_app
 from metadata_service.api.service import ServiceSettings
 from metadata_service.storage.tokens import Role
+from metadata_service.ui import page as page_module
 from metadata_service.ui.page import ProfileSource
 from profile_service.api.app import create_app as create_profile_app
 from profile_service.api.following import Following
@@ -187,6 +190,27 @@ def test_what_is_missing_is_named(site: Site) -> None:
     )
     assert "No event of this spec" in run(site.signed_in(), unread, "/ui/specs/shop-amplitude/effect")
     site.signed_in(Role.VIEWER).post(PLACE, {"text": text, "act": "run"}, 403)
+
+
+@pytest.mark.parametrize(("act", "limit"), [("run", "START_SECONDS"), ("look", "SECONDS")])
+def test_only_a_start_is_waited_for_long(
+    site: Site, act: str, limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by review: each look at a preview kept a thread for a minute where the profile service hung."""
+    person = site.signed_in()
+    fields = {"csrf": person.csrf(), "text": draft(site), "job": "1", "act": act}
+    for each in ("START_SECONDS", "SECONDS"):
+        monkeypatch.setattr(page_module, each, 0.1 if each == limit else 3600.0)
+    # All other tests of pages wait longer.
+    monkeypatch.setattr(
+        ProfileSource, "client", lambda source, token, seconds: ProfilesClient(source.url, token, seconds)
+    )
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        source = ProfileSource(f"http://127.0.0.1:{port}")
+        monkeypatch.setitem(site.app.state.pages.state._state, "profile_source", source)
+        answer = person.client.post(PLACE, data=fields, timeout=10)
+    assert "ReadTimeout" in answer.text
 
 
 def test_the_editor_opens_again_with_the_draft(site: Site) -> None:
