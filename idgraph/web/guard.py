@@ -79,12 +79,12 @@ class Guard:
 
         if scope["path"] in self._access.free:
             return await self._app(scope, receive, marking)
-        caller = await self._caller(Headers(scope=scope), (scope.get("client") or ("",))[0])
-        if isinstance(caller, Response):
-            return await caller(scope, receive, marking)
-        if self._access.rate is not None:
-            turn = self._access.rate.take(caller.name)
         try:
+            caller = await self._caller(Headers(scope=scope), (scope.get("client") or ("",))[0])
+            if isinstance(caller, Response):
+                return await caller(scope, receive, marking)
+            if self._access.rate is not None:
+                turn = self._access.rate.take(caller.name)
             if self._access.blocks:
                 refusal = await run_in_threadpool(self._refusal, scope, caller, turn)
             else:
@@ -108,8 +108,6 @@ class Guard:
                 caller = await run_in_threadpool(authenticate, token.strip())
             else:
                 caller = authenticate(token.strip())
-        except SQLAlchemyError:
-            return unavailable("database", "the database does not answer")
         except IdgraphError as error:
             return unavailable("callers", str(error))
         if caller is None:

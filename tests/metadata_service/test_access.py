@@ -166,7 +166,8 @@ def test_a_database_that_is_away_is_a_503(service: Running) -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "path"), [("grant_requests", "/v1/specs/payroll"), ("changes", "/v1/schema")]
+    ("table", "path"),
+    [("tokens", "/v1/schema"), ("grant_requests", "/v1/specs/payroll"), ("changes", "/v1/schema")],
 )
 def test_a_database_that_cannot_tell_who_may_is_a_503(
     service: Running, table: str, path: str, caplog: pytest.LogCaptureFixture
