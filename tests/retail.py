@@ -154,6 +154,7 @@ class Pipeline:
     formats: PayloadFormats = field(default_factory=PayloadFormats)
     envelope: Envelope = BARE
     """What the keyring's secrets are in."""
+    compiled: Callable[[MetadataSnapshot], CompiledSnapshot] = CompiledSnapshot
 
     def __post_init__(self) -> None:
         file = self.folder / "keyring.json"
@@ -167,7 +168,7 @@ class Pipeline:
 
     def map_stage(self, is_again: bool = False) -> MapStage:
         return MapStage(
-            CompiledSnapshot(self.snapshot),
+            self.compiled(self.snapshot),
             self.sources,
             self.flow,
             self.batch._replace(is_again=is_again),

@@ -23,7 +23,7 @@ from ingestion.stages.dead_letters import BatchAttempt, DeadLetterWriter, read_c
 from ingestion.stages.decrypt import Decryption
 from ingestion.stages.map_output import EncodedChange, MapOutput
 from ingestion.stages.map_stage import MapStage
-from ingestion.stages.outcomes import StageReport, reported_changes
+from ingestion.stages.outcomes import StageReport
 from merge.fragments import FragmentState
 from transforms.spec.mapping import CompiledSnapshot
 
@@ -203,7 +203,7 @@ class Replay(PagedJob):
         refused = output.refused | self._commit.refused
         self._commit.refused.clear()
         if output.changes:
-            self._send_changes(_changes(output))
+            self._send_changes(StageReport(changes=output.reported_changes()).schema_changes())
         dead_letters = [*output.dead_letters, *self._writer.of_failures(failed, self._version, self._batch)]
         # The new dead letters first: a crash in between leaves two letters of a record, never none.
         self._guard.set_aside(failed, lambda: self._dead_letters.put(dead_letters))
@@ -231,8 +231,3 @@ class Replay(PagedJob):
                 )
             except SealError:
                 self._progress.counts["unreadable"] += 1
-
-
-def _changes(output: MapOutput) -> list[SchemaChange]:
-    found = reported_changes(output.changes, output.proposals)
-    return StageReport(changes=list(found)).schema_changes()

@@ -19,6 +19,7 @@ class SchemaChange(FrozenDocument):
     source: str = Field(min_length=1, max_length=200)
     first_event: str = Field(max_length=1000, description="Position of the event.")
     proposal: Proposal | None = None
+    seen: bool = Field(default=False, description="Only a sight of a known path: nothing is made of it.")
 
 
 class RefusedSchemaChange(NamedTuple):

@@ -69,7 +69,7 @@ REMEMBERED = 200_000
 """How many changes are remembered, the latest, so that batches which still run under the old snapshot do
 not send them again. One that is forgotten is sent again, which has no effect."""
 
-_Key = tuple[str, str, Proposal | None]
+_Key = tuple[str, str, Proposal | None, bool]
 
 
 class SchemaBuffer:
@@ -212,4 +212,4 @@ def _went_back(before: tuple[int, str], now: tuple[int, str]) -> bool:
 
 
 def _key(change: SchemaChange) -> _Key:
-    return change.path, change.data_type, change.proposal
+    return change.path, change.data_type, change.proposal, change.seen

@@ -40,7 +40,7 @@ from ingestion.stages.dead_letters import DeadLetterWriter, TaskDeadLetters, to_
 from ingestion.stages.decrypt import Decryption
 from ingestion.stages.map_output import EncodedChange, MapOutput
 from ingestion.stages.map_stage import MapStage
-from ingestion.stages.outcomes import MAX_REPORTED_DEAD_LETTERS, SetAside, StageReport, reported_changes
+from ingestion.stages.outcomes import MAX_REPORTED_DEAD_LETTERS, SetAside, StageReport
 from transforms.privacy.record_sealing import ShuffleBlockSealer
 
 QUICK_EVENTS = 1000
@@ -189,10 +189,11 @@ def _map_report(output: MapOutput, refused: list[str]) -> StageReport:
             SetAside(each.id, each.reason, each.stage, each.position)
             for each in output.dead_letters[:MAX_REPORTED_DEAD_LETTERS]
         ],
-        changes=list(reported_changes(output.changes, output.proposals)),
+        changes=output.reported_changes(),
         refused=refused,
         sources=output.sources,
         uses=output.uses,
+        sights=output.sights,
     )
     for each in output.dead_letters:
         name, _, version = (each.spec or "").partition("@")

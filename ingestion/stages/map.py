@@ -21,6 +21,7 @@ from ingestion.sources.kafka.envelope import envelope_reader
 from ingestion.sources.payload_formats import NOT_OF_THE_EVENT, PayloadFormats
 from ingestion.stages.dead_letters import BatchDeadLetters
 from ingestion.stages.map_output import MapOutput, MappedChunk, MappedEvent, Record, event_states
+from ingestion.stages.outcomes import ReportedChange
 from ingestion.stages.protect import Protector
 from merge.identity.evidence import options_of
 from transforms.schema.attribute_nodes import Leaves
@@ -210,6 +211,11 @@ def _mapped(spec: MappingSpec, event: Event) -> MappedPayload | None:
 
 
 def _note_changes(leaves: Leaves, event: Event, output: MapOutput) -> None:
+    where = event.source, event.position
     for unexpected in leaves.unexpected:
         change = unexpected.node.path, unexpected.data_type
-        output.note(change, (event.source, event.position), unexpected.proposal)
+        known, proposal = unexpected.node.declared, unexpected.proposal
+        if known and known.accepts(change[1]) and not (proposal and proposal.is_stronger(unexpected.known)):
+            output.sights[known.path] = ReportedChange(*change, *where, seen=True)
+        else:
+            output.note(change, where, proposal)

@@ -19,7 +19,7 @@ from idgraph.model.identifiers import Identifier
 from idgraph.model.stamps import SpecRef
 from idgraph.model.tombstones import NO_EPOCH
 from ingestion.sources.files.lines import DamagedRecord
-from ingestion.stages.outcomes import MAX_REPORTED_CHANGES, Uses
+from ingestion.stages.outcomes import MAX_REPORTED_CHANGES, ReportedChange, Uses
 from merge import codec
 from transforms.schema.attribute_nodes import Leaves
 
@@ -123,6 +123,7 @@ class MapOutput(BatchCounts, kw_only=True):
     fragments: dict[str, bytes] = field(default_factory=dict)
     changes: dict[tuple[str, DataType], tuple[str, str]] = field(default_factory=dict)
     proposals: dict[tuple[str, DataType], Proposal] = field(default_factory=dict)
+    sights: dict[str, ReportedChange] = field(default_factory=dict)
     dead_letters: list[DeadLetter] = field(default_factory=list)
     refused: set[str] = field(default_factory=set)
     """Fragments of which a tombstone refused an event of a batch that is retried: see `OrphanedKeys`."""
@@ -150,11 +151,17 @@ class MapOutput(BatchCounts, kw_only=True):
         if proposal is not None and proposal.is_stronger(self.proposals.get(change)):
             self.proposals[change] = proposal
 
+    def reported_changes(self) -> list[ReportedChange]:
+        """The schema changes, for the driver."""
+        said = {change: each.model_dump(mode="json") for change, each in self.proposals.items()}
+        return [ReportedChange(*change, *where, said.get(change)) for change, where in self.changes.items()]
+
     def add(self, part: MapOutput) -> None:
         """Add an output that has no fragments yet."""
         self.count(part)
         for change, where in part.changes.items():
             self.note(change, where, part.proposals.get(change))
+        self.sights |= part.sights
         for source, count in part.sources.items():
             self.sources[source] = self.sources.get(source, 0) + count
         self.uses.add(part.uses)

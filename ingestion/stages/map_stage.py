@@ -68,7 +68,7 @@ class MapStage:
         tombstones: Callable[[Iterable[str]], Mapping[str, Tombstone]] = lambda _: {},
         formats: PayloadFormats | None = None,
     ) -> None:
-        snapshot.attributes.report_again()
+        snapshot.attributes.report_again(is_lost=batch.is_again)
         self._attributes = snapshot.attributes
         self._flow = flow
         self._data_keys = data_keys
@@ -114,7 +114,7 @@ class MapStage:
         self._aggregator.finish(output)
         if output.faults and (len(taken) > 1 or not is_again):
             # The output is dropped, and its schema changes with it.
-            self._attributes.report_again()
+            self._attributes.report_again(is_lost=True)
             half = len(taken) // 2
             for some in (taken[:half], taken[half:]):
                 yield from self._outputs(some, is_again=True)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import field
 
-from idgraph.model.attributes import DataType
-from idgraph.model.classification import Proposal
 from idgraph.model.counts import BatchCounts
 from idgraph.model.dead_letters import DeadLetter
 from idgraph.model.schema_changes import SchemaChange
@@ -18,24 +16,14 @@ from idgraph.model.spec_use import joined_fields
 
 
 class ReportedChange(msgspec.Struct, array_like=True):
-    """A schema change on its way to the driver; `proposal` is its JSON."""
+    """A schema change on its way to the driver."""
 
     path: str
     data_type: str
     source: str
     first_event: str
-    proposal: str | None = None
-
-
-def reported_changes(
-    changes: Mapping[tuple[str, DataType], tuple[str, str]],
-    proposals: Mapping[tuple[str, DataType], Proposal],
-) -> Iterator[ReportedChange]:
-    """Findings of a map stage: (source, position) and proposal by path and type."""
-    for change, (source, position) in changes.items():
-        proposal = proposals.get(change)
-        said = None if proposal is None else proposal.model_dump_json()
-        yield ReportedChange(*change, source, position, said)
+    proposal: dict[str, Any] | None = None
+    seen: bool = False
 
 
 class ReportedUse(msgspec.Struct, array_like=True):
@@ -99,6 +87,8 @@ class StageReport(BatchCounts, array_like=True, kw_only=True):
     refused: list[str] = field(default_factory=list)
     sources: dict[str, int] = field(default_factory=dict)
     uses: Uses = field(default_factory=Uses)
+    sights: dict[str, ReportedChange] = field(default_factory=dict)
+    """Of declared attributes, by path: at most as many as the snapshot has."""
 
     def add(self, other: StageReport) -> None:
         """Add another report to this one."""
@@ -112,21 +102,14 @@ class StageReport(BatchCounts, array_like=True, kw_only=True):
         reported = other.changes[: MAX_REPORTED_CHANGES - len(self.changes)]
         self.dropped_changes += len(other.changes) - len(reported)
         self.changes.extend(reported)
+        self.sights |= other.sights
         self.dead_letters.extend(other.dead_letters)
         self.refused.extend(other.refused)
 
     def schema_changes(self) -> list[SchemaChange]:
         """The schema changes as model values."""
-        return [
-            SchemaChange(
-                path=change.path,
-                data_type=DataType(change.data_type),
-                source=change.source,
-                first_event=change.first_event,
-                proposal=None if change.proposal is None else Proposal.model_validate_json(change.proposal),
-            )
-            for change in self.changes
-        ]
+        found = (*self.changes, *self.sights.values())
+        return [SchemaChange.model_validate(msgspec.structs.asdict(each)) for each in found]
 
     def dead_letter_count(self) -> int:
         """Dead letters of all reasons."""

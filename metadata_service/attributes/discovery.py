@@ -146,6 +146,10 @@ class _Discovery:
         self._room = Room(edit, self._defaults)
 
     def take(self, change: SchemaChange) -> None:
+        if change.seen:
+            # Its path may be gone by now, redacted: it must not come back.
+            self.unchanged += 1
+            return
         attribute = self._now.get(change.path)
         if attribute is None and not self._room.take(change.source):
             self.waiting += 1

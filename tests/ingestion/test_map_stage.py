@@ -21,7 +21,8 @@ from idgraph.model.sources import FileSource, FlowConfig, ValuePlace
 from idgraph.model.specs import SpecDocument
 from idgraph.model.stamps import SpecRef, Stamp
 from ingestion.sources.files.lines import DamagedRecord
-from ingestion.stages.map_output import MapOutput
+from ingestion.stages.aggregate import Aggregator
+from ingestion.stages.map_output import Fault, MapOutput
 from merge.fragments import FragmentState
 from tests.retail import (
     NOW,
@@ -38,7 +39,7 @@ from tests.retail import (
 )
 from tests.support.memory.data_keys import MemoryDataKeys
 from transforms.privacy.sealing import DataKeys, SealingKey, UnusableKey
-from transforms.spec.mapping import MappedPayload, MappingSpec
+from transforms.spec.mapping import CompiledSnapshot, MappedPayload, MappingSpec
 
 Reason = DeadLetterReason
 
@@ -760,6 +761,38 @@ def test_an_attribute_that_a_refused_event_showed_first_is_still_reported(tmp_pa
     output = pipeline.map(event(1, new=1, z={"x" * 2000: 1}), event(2, new=1))
     assert [dead_letter.reason for dead_letter in output.dead_letters] == [DeadLetterReason.TRANSFORM_FAILED]
     assert ("new", DataType.INTEGER) in output.changes
+
+
+def test_a_sight_in_an_output_that_is_dropped_is_in_one_of_its_halves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish = Aggregator.finish
+
+    def crash_for_two(self: Aggregator, output: MapOutput) -> None:
+        finish(self, output)
+        if output.events > 1:
+            output.faults["any"] = Fault("ValueError", None)
+
+    monkeypatch.setattr(Aggregator, "finish", crash_for_two)
+    known = snapshot(specs=[passing(WHOLE)], declared=[attribute("a", "integer")])
+    stage = Pipeline(tmp_path, snapshot=known).map_stage()
+    stage._attributes.look_again(1)
+    first, second = stage.run([event(1, a=1), event(2, a=2)])
+    assert list(first.sights) == ["a"]
+    assert not second.sights
+    assert "a" not in {path for path, _ in first.changes}
+
+
+def test_a_batch_that_is_given_again_reports_its_sights_again(tmp_path: Path) -> None:
+    compiled = CompiledSnapshot(snapshot(specs=[passing(WHOLE)], declared=[attribute("a", "integer")]))
+    compiled.attributes.look_again(1)
+    pipeline = Pipeline(tmp_path)
+    pipeline.compiled = lambda _: compiled
+    sights = [
+        [list(output.sights) for output in pipeline.map_stage(is_again).run([event(a=1)])]
+        for is_again in (False, False, True, False)
+    ]
+    assert sights == [[["a"]], [[]], [["a"]], [[]]]
 
 
 def test_an_event_id_that_is_a_sealed_attribute_is_hashed_in_the_stamp(tmp_path: Path) -> None:

@@ -99,6 +99,14 @@ def test_what_was_sent_is_remembered(journal: Path) -> None:
     assert service.taken() == ["a"]
 
 
+def test_a_path_that_was_seen_and_is_new_again_is_sent(journal: Path) -> None:
+    """As after it was redacted."""
+    service = _Service()
+    with buffering(service, journal, 1, NEVER) as buffer:
+        sight = change("a").model_copy(update={"seen": True})
+        assert [buffer.add([each]) for each in (sight, sight, change("a"))] == [1, 0, 1]
+
+
 def test_it_forgets_within_bounds(journal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schema_buffer, "REMEMBERED", 2)
     service = _Service()

@@ -70,6 +70,19 @@ def test_a_path_is_redacted_by_two(leaked: Running, bob: httpx.Client) -> None: 
     assert decide(bob, pending["id"], "approve").status_code == 409
 
 
+def test_a_late_sight_of_a_redacted_path_does_not_bring_it_back(
+    leaked: Running,
+    bob: httpx.Client,  # noqa: F811
+) -> None:
+    number = request(leaked, "seen.NAME").json()["id"]
+    assert decide(bob, number, "approve").status_code == 200
+    found = patched(leaked, change(None, LEAKED, seen=True), change(None, "kept", seen=True))
+    assert (found["created"], found["unchanged"]) == (0, 2)
+    assert CANARY not in everything(leaked)
+    seen = [leaked.reader.get(f"/v1/attributes/{path}/lineage") for path in (LEAKED, "kept")]
+    assert (seen[0].status_code, seen[1].json()["last_seen"] is None) == (404, False)
+
+
 def shape(change: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(
         change[name] for name in ("id", "kind", "action", "actor", "at", "reason", "subject_version")

@@ -134,7 +134,8 @@ def mapped(found: MetadataSnapshot, some: list[list[RawRecord | DamagedRecord]])
     protector = Protector(compiled, tools.data_keys, tools.blind_index, dead_letters)
     mapper = EventMapper(compiled, {**tools.sources, **SOURCES}, protector, dead_letters, PayloadFormats())
     reported = []
-    for chunk in some:
+    for day, chunk in enumerate(some):
+        compiled.attributes.look_again(day)
         output = MapOutput()
         events = mapper.map_chunk(chunk, LATEST, output)
         reported.append(
@@ -143,6 +144,7 @@ def mapped(found: MetadataSnapshot, some: list[list[RawRecord | DamagedRecord]])
                 [dead_letter[:-2] for dead_letter in output.dead_letters],
                 sorted(map(repr, output.changes.items())),
                 sorted(map(repr, output.proposals.items())),
+                sorted(map(repr, output.sights.items())),
                 (output.bytes, output.skipped),
             )
         )

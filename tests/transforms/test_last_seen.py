@@ -52,10 +52,30 @@ def test_other_types_are_reported_as_before(tree: AttributeTree) -> None:
     assert reported(tree, a="x") == [("a", "string")], "as long as nobody recorded the conflict"
 
 
-def test_a_change_of_the_snapshot_keeps_what_is_expected(tree: AttributeTree) -> None:
+def test_a_sight_that_was_taken_back_waits_for_the_next_task(tree: AttributeTree) -> None:
     tree.look_again(1)
+    tree.take_back(tree.leaves({"a": 1}, ORIGIN))
+    tree.report_again()
+    assert reported(tree, a=1) == [("a", "integer")]
+
+
+def test_a_sight_is_reported_again_where_its_report_was_lost(tree: AttributeTree) -> None:
+    tree.look_again(1)
+    assert reported(tree, a=1, b={"c": "x"}) == [("a", "integer"), ("b.c", "string")]
+    tree.report_again()  # another task, before the one that failed is given again
+    tree.report_again(is_lost=True)
+    assert reported(tree, a=1) == [("a", "integer")]
+    assert reported(tree, a=1) == []
+
+
+def test_a_change_of_the_snapshot_costs_the_changed_attributes_only(tree: AttributeTree) -> None:
+    tree.look_again(1)
+    assert reported(tree, a=1) == [("a", "integer")]
+    assert tree.take([attribute("d", "string")])
+    tree.look_again(1)
+    assert reported(tree, a=2) == [], "seen this day, under the snapshot before"
+    assert reported(tree, b={"c": "x"}) == [("b.c", "string")]
     assert tree.take([attribute("a", "string")])
-    assert reported(tree, a="x", b={"c": "x"}) == []
-    tree.look_again(1)
-    assert reported(tree, a="x") == [("a", "string")]
-    assert reported(tree, a="x") == []
+    assert reported(tree, a="x", d="y") == []
+    tree.look_again(2)
+    assert reported(tree, a="x", d="y") == [("a", "string"), ("d", "string")]

@@ -46,33 +46,25 @@ class AttributeTree(PolicyTree):
     """The attributes of one snapshot, and what events show that they do not have. One per thread."""
 
     def __init__(self, snapshot: MetadataSnapshot) -> None:
+        self._seen: set[AttributeNode] = set()
         super().__init__(snapshot)
         self._expected: dict[AttributeNode, tuple[frozenset[type], Proposal | None]] = {}
-        self._declared_kinds: dict[AttributeNode, frozenset[type]] = {}
         self._day = 0
         self._value_keys = snapshot.defaults.value_keys
 
     def take(self, changed: Iterable[AttributeMetadata]) -> bool:
         self.report_again()
-        self._day = 0
-        for node, kinds in self._declared_kinds.items():
-            node.kinds = kinds
-        self._declared_kinds.clear()
         return super().take(changed)
 
     def look_again(self, day: int) -> None:
         """On another day than the last time, report each declared attribute once more, by the first event that has it."""
-        if day == self._day:
-            return
-        self.report_again()
-        self._day = day
-        nodes = [self._root]
-        for node in nodes:
-            nodes += node.children.values()
-            if node.declared is not None and node.kinds:
-                # A value of any type is unexpected until one comes.
-                self._declared_kinds[node] = node.kinds
-                node.kinds = frozenset()
+        if day != self._day:
+            self.report_again(is_lost=True)
+            self._day = day
+
+    def _declare(self, node: AttributeNode, attribute: AttributeMetadata) -> None:
+        super()._declare(node, attribute)
+        self._seen.add(node)
 
     def leaves(self, output: dict[str, Any], origin: Origin) -> Leaves:
         """The leaves of a mapped output, of an event of this origin. Raises EventError for one out of bounds.
@@ -146,19 +138,25 @@ class AttributeTree(PolicyTree):
 
     def _expect(self, node: AttributeNode, kind: type, proposal: Proposal | None) -> None:
         if node.is_kept:
-            node.kinds = node.kinds or self._declared_kinds.get(node, node.kinds)
+            if node.declared is not None and not node.kinds:
+                self._declare(node, node.declared)
             self._expected.setdefault(node, (node.kinds, node.proposal))
             seen = DATA_TYPES[kind]
             node.kinds |= {other for other, its in DATA_TYPES.items() if its is seen}
             if proposal is not None and proposal.is_stronger(node.proposal):
                 node.proposal = proposal
 
-    def report_again(self) -> None:
-        """Report again what events showed: what was reported for a task that failed must not be lost."""
+    def report_again(self, is_lost: bool = False) -> None:
+        """Report again what events showed: what was reported for a task that failed must not be lost. Sights of this day
+        only if reports are known to be lost."""
         for node, (kinds, proposal) in self._expected.items():
-            node.kinds = kinds
+            node.kinds = node.kinds and kinds  # none: a sight that was taken back
             node.proposal = proposal
         self._expected.clear()
+        if is_lost:
+            for node in self._seen:
+                node.kinds = frozenset()  # a value of any type is unexpected until one comes
+            self._seen.clear()
 
     def refuse_value_keys(self, leaves: Leaves, test: Callable[[], Callable[[str], bool]]) -> None:
         """Raises EventError if a path that the snapshot does not have holds a key of which the test says that it was

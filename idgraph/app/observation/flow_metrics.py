@@ -94,6 +94,7 @@ class FlowMetrics(Collector):
         with self._lock:
             self._total.add(report.counts)
             self._total.changes.clear()
+            self._total.sights.clear()
             self._batches += 1
             self._retried += report.attempts - 1
             self._last_batch = ended
