@@ -118,14 +118,15 @@ class RulesPreview(PagedJob):
             self._show(what, each)
 
     def estimate(self, progress: Progress, name: str) -> CountEstimate:
-        """A count of the whole store."""
+        """A count of the whole store; refused pairs of two hubs are at least those that were met, which many fragments show."""
         drawn, whole = progress.done, max(self.fragments, progress.done)
         if drawn in (0, whole):
             return CountEstimate(progress.counts[name], 0.0)
-        mean = progress.counts[name] / drawn
+        met = len(self._of_two_hubs.get(name, ()))
+        mean = (progress.counts[name] - met) / drawn
         variance = max(0.0, self._squares[name] / drawn - mean * mean)
         error = max(NORMAL_95 * math.sqrt(variance / drawn * (1 - drawn / whole)), RULE_OF_THREE / drawn)
-        return CountEstimate(round(mean * whole), round(error * whole, 1))
+        return CountEstimate(round(mean * whole) + met, round(error * whole, 1))
 
     def _look_through(self, ids: Sequence[str], progress: Progress) -> Iterator[None]:
         """Count each fragment once, a page at a time."""

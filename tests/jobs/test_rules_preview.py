@@ -204,3 +204,19 @@ def test_a_sample_estimates_the_whole_within_its_error() -> None:
     whole, progress = previewed(installation, rules, sample=1000)
     assert whole.estimate(progress, "splits") == CountEstimate(200, 0)
     assert len(whole.examples["splits"]) == 5
+
+
+def test_a_sample_meets_refused_pairs_of_two_hubs_once() -> None:
+    """Found by review: these were multiplied as if each drawn fragment had pairs of its own."""
+    installation = Installation({"rules": {"namespaces": {"user": {"priority": 1}}}})
+    for user in range(300):
+        ids = [["user", str(user)], ["email", f"{user % 10}@x.org"], ["phone", str(user % 10)]]
+        content = {"id": str(user), "t": "2026-03-01T09:00:00Z", "source": "web", "ids": ids}
+        installation.take([IdentityEvent.model_validate(content)])
+    rules = IdentityRules.model_validate({"namespaces": {"user": {"priority": 1}}, "hub_limit": 5})
+    truth = by_hand(installation, rules)
+    job, progress = previewed(installation, rules, sample=100)
+    for name in ("violations_after", "violations_new/hub"):
+        found = job.estimate(progress, name)
+        assert (truth[name], found.number) == (610, 610), name
+        assert 0 < found.error < 20

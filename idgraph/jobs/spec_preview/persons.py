@@ -79,8 +79,6 @@ def _compared(before: Side, after: Side, differing: Sequence[EventPair], touched
             moved[0][each.before.fragment_id].add(each.after.fragment_id)
             moved[1][each.after.fragment_id].add(each.before.fragment_id)
     old, new = before.around(touched), after.around(touched)
-    after.cover(name for person in old for name in members(person))
-    before.cover(name for person in new for name in members(person))
     old, new = before.around({*touched, *_names(new)}), after.around({*touched, *_names(old)})
     split = [(each, parts) for each in old if len(parts := _parts(each, after, moved[0])) > 1]
     merged = [(each, parts) for each in new if len(parts := _parts(each, before, moved[1])) > 1]
