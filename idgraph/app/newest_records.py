@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from contextlib import closing
 from itertools import islice
 
+from idgraph.app.adapters.extras import needing
 from idgraph.app.adapters.inputs import decryptors_config, open_decryptors
 from idgraph.app.settings.document import Settings
 from idgraph.jobs.archive import archive_files
-from idgraph.model.errors import ConfigError, DecryptionError, SourceUnavailableError
+from idgraph.model.errors import DecryptionError, SourceUnavailableError
 from idgraph.model.events import DecryptedRecord, RawRecord
 from idgraph.model.kafka import KafkaSource
 from idgraph.model.sources import FileSource, SourceConfig
@@ -22,23 +23,27 @@ from ingestion.stages.decrypt import Decryption
 MOST_FILES = 5
 MOST_BYTES = 4 << 20
 """Of each file."""
+MOST_DECRYPTED, DECRYPT_SECONDS = 20, 2.0
+"""A page asks every three seconds: a service that hangs is given up at the first record."""
 
 
 def newest_records(settings: Settings, source: SourceConfig, most: int) -> list[RawRecord]:
     """At most so many, the newest first; of encrypted ones those that the source's service decrypts. Raises ConfigError where
     they cannot be read, SourceUnavailableError."""
+    if (decryptor := source.decryptor) is not None:
+        most = min(most, MOST_DECRYPTED)
+        seconds = min(decryptor.timeout_seconds, DECRYPT_SECONDS)
+        hurried = {"timeout_seconds": seconds, "retries": 0, "on_failure": "stop"}
+        source = source.model_copy(update={"decryptor": decryptor.model_copy(update=hurried)})
     found = (
         _in_files(settings, source) if isinstance(source, FileSource) else _in_topics(settings, source, most)
     )
-    some = islice(found, most)
-    if source.decryptor is None:
-        return list(some)
     with closing(open_decryptors(decryptors_config(settings))) as decryptors:
         try:
-            opened = list(Decryption({source.name: source}, decryptors).run(some))
+            opened = list(Decryption({source.name: source}, decryptors).run(islice(found, most)))
         except DecryptionError as error:
             raise SourceUnavailableError(str(error)) from None
-    return [each for each in opened if isinstance(each, DecryptedRecord)]
+    return [each for each in opened if isinstance(each, RawRecord if decryptor is None else DecryptedRecord)]
 
 
 def _in_files(settings: Settings, source: FileSource) -> Iterator[RawRecord]:
@@ -53,10 +58,8 @@ def _in_files(settings: Settings, source: FileSource) -> Iterator[RawRecord]:
 
 
 def _in_topics(settings: Settings, source: SourceConfig, most: int) -> Iterator[RawRecord]:
-    try:
+    with needing("kafka", "it needs confluent-kafka beside this service"):
         from sinks.kafka.topics import KafkaRanges
-    except ModuleNotFoundError:
-        raise ConfigError("it needs confluent-kafka beside this service (the extra `kafka`)") from None
     from ingestion.sources.kafka.records import KafkaRecords
 
     assert isinstance(source, KafkaSource)  # noqa: S101 - the other kind has files

@@ -18,7 +18,7 @@ from idgraph.model.sources import DecryptorConfig, FileSource
 from tests.app.test_dead_letter_routes import Desk, desk
 from tests.profile_service.api.conftest import problem
 from tests.retail import order, snapshot
-from tests.servers.decryption_service import decryption_service, encrypted, status
+from tests.servers.decryption_service import decryption_service, dripping, encrypted, status
 
 __all__ = ["desk"]
 
@@ -82,7 +82,7 @@ def test_an_event_is_shown_as_policy_and_clearance_allow(desk: Desk, inbox: Path
 
 def test_encrypted_events_are_decrypted_and_masked(desk: Desk, inbox: Path) -> None:
     plain = [order(n, n).value for n in (1, 2)]
-    (inbox / "a.jsonl").write_bytes(b"".join(encrypted(each) + b"\n" for each in plain) + b"no cipher\n")
+    (inbox / "a.jsonl").write_bytes(b"".join(encrypted(each) + b"\n" for each in plain))
     with decryption_service() as (url, service):
         settings = desk.idgraph.settings()
         decryptor = DecryptorConfig(url=url, retries=0, on_failure="dead_letter")
@@ -97,12 +97,26 @@ def test_encrypted_events_are_decrypted_and_masked(desk: Desk, inbox: Path) -> N
                 json.loads(each)["order_id"] for each in reversed(plain)
             ]
             assert found[0].payload["customer"]["email"] == {"$protected": True, "type": "text"}
+            service.always = status(400)
+            assert shown() == [], "what is refused for good is left out"
             service.always = status(503)
-            assert shown() == [], "what is not decrypted is left out"
-        stops = decryptor.model_copy(update={"on_failure": "stop"})
-        source = settings.sources_by_name()["orders"].model_copy(update={"decryptor": stops})
-        with pytest.raises(SourceUnavailableError):
-            newest_records.newest_records(settings, source, 5)
+            with pytest.raises(SourceUnavailableError):
+                shown()
+
+
+def test_a_decryption_service_that_hangs_is_soon_given_up(desk: Desk, inbox: Path) -> None:
+    """Found by review: each poll of a page kept a thread for half a minute."""
+    (inbox / "a.jsonl").write_bytes(b"".join(encrypted(order(n, n).value) + b"\n" for n in range(100)))
+    with decryption_service() as (url, service):
+        settings = desk.idgraph.settings()
+        decryptor = DecryptorConfig(url=url, timeout_seconds=3600, capacity=200)
+        source = settings.sources_by_name()["orders"].model_copy(update={"decryptor": decryptor})
+        assert len(newest_records.newest_records(settings, source, 200)) == 20
+        service.positions.clear()
+        service.always = dripping
+        with pytest.raises(SourceUnavailableError, match="failed 1 times, at last: no answer within 2 s"):
+            newest_records.newest_records(settings, source, 200)
+        assert len(service.positions) == 20, "none is asked for again"
 
 
 def test_only_operators_ask_and_only_for_sources_that_there_are(desk: Desk, inbox: Path) -> None:
