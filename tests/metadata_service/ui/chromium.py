@@ -26,6 +26,11 @@ _SEVERE = """() => axe.run(document, {
     "SEVERE", '["serious", "critical"]'
 )
 
+_IS_COMPLETE = """() => document.readyState === "complete"
+    && !document.querySelector(".htmx-request, .htmx-swapping, .htmx-settling")
+    && [...document.querySelectorAll("[hx-trigger*=load]")].every((each) => each["htmx-internal-data"]?.loaded)"""
+"""What is asked for `load` may not be asked for yet: htmx marks an element for which it was."""
+
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
@@ -74,7 +79,7 @@ def signed_in(browser: Browser, site: Site, token: str | None = None, **options:
 
 def axe_violations(page: Page) -> list[str]:
     """What axe-core finds serious or critical once the page has what it asks for by itself."""
-    page.locator(".htmx-request, .htmx-swapping, .htmx-settling").first.wait_for(state="detached")
+    page.wait_for_function(_IS_COMPLETE)
     if not page.evaluate("'axe' in window"):
         page.evaluate(AXE.read_text(encoding="utf-8"))
     return [

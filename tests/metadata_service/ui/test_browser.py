@@ -22,7 +22,7 @@ from tests.retail import raw
 from tests.servers.requirement import required
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Page, Route
 
 pytestmark = pytest.mark.process
 
@@ -301,6 +301,20 @@ def test_no_page_has_a_serious_barrier(browser: Browser, whole: Whole, theme: st
         ):
             page.goto(path)
             assert axe_violations(page) == [], path
+
+
+def test_axe_looks_at_what_comes_late(page: Page) -> None:
+    """Found by review: it may have looked before htmx began."""
+
+    def late(route: Route) -> None:
+        page.wait_for_timeout(300)
+        route.continue_()
+
+    page.route("**/htmx.min.js*", late)
+    page.route("**/ui/?beside=true", late)
+    page.goto("/ui/", wait_until="commit")
+    assert axe_violations(page) == []
+    assert page.locator("#overview").get_attribute("hx-trigger") is None
 
 
 def test_pages_fit_a_narrow_screen(browser: Browser, whole: Whole) -> None:
