@@ -37,7 +37,7 @@ OUTBOX = "idgraph_outbox_entries"
 NUMBERS = {
     name: number
     for number, name in enumerate(StageReport.__struct_fields__, 1)
-    if name not in ("dead", "changes", "set_aside", "dead_letters", "refused", "sources", "uses")
+    if name not in ("dead", "changes", "sights", "set_aside", "dead_letters", "refused", "sources", "uses")
 }
 
 
