@@ -49,7 +49,7 @@ class RevisionWatch:
         self._poked = asyncio.Event()
 
     async def wait(self, known: str, timeout: float) -> None:
-        """Returns when the revision is not `known`, after `timeout` seconds, or when closed."""
+        """Returns when the revision is not `known` (under steady change, in turns), after `timeout` seconds, or when closed."""
         self._loop = asyncio.get_running_loop()
         self._known.append(known)
         if self._task is None:
