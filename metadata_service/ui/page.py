@@ -94,8 +94,8 @@ class OwnPage:
         return may_call(self.database, self.caller, method, path)
 
     def render(self, template: str, status: int = 200, **context: Any) -> Response:
-        """The answer."""
-        return render(self.request, template, self.session, status, **context)
+        """The answer; its template asks `own`, this page, for what the person may do and for the call behind it."""
+        return render(self.request, template, self.session, status, own=self, **context)
 
     def on_refusal(self, again: Callable[..., Response], *arguments: Any, **kept: Any) -> None:
         """What answers a form that is refused, from here on: `again(page, ...)`, which also gets `status` and `problem`."""
