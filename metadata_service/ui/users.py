@@ -112,7 +112,7 @@ def _keys(
         title="Keys",
         page=key_routes.list_(page.service, paging, page.caller, q),
         q=q,
-        own=api.get_own(page.caller),
+        me=api.get_own(page.caller),
         typed=NOTHING | {"role": page.caller.role, "days": 90} | (typed or {}),
         roles=sorted(GIVES[page.caller.role]),
         scopes=sorted(page.caller.all_scopes),
