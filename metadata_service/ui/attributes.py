@@ -5,27 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 from itertools import pairwise
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 from urllib.parse import quote
 
-from fastapi import APIRouter, Path, Response
+from fastapi import APIRouter, Response
 from pydantic import ValidationError
 from sqlalchemy.orm import Session as Reading
 
 from idgraph.model import paths
-from idgraph.model.attributes import (
-    AttributeDefinition,
-    AttributeMetadata,
-    AttributeStatus,
-    Classification,
-    DataType,
-    EncryptionLevel,
-    ReconciliationPolicy,
-)
+from idgraph.model.attributes import AttributeDefinition, AttributeMetadata, EncryptionLevel
 from idgraph.model.errors import ProfileServiceError
 from idgraph.web.conditional import etag_of, precondition
 from idgraph.web.cursors import PageRequest
-from idgraph.web.path_values import path_value
 from idgraph.web.refusals import PreconditionError, RefusedRequestError
 from metadata_service.api.routes import attributes as api
 from metadata_service.api.routes import many_attributes as many
@@ -36,7 +27,6 @@ from metadata_service.attributes.policies import policies_of
 from metadata_service.specs.health import uses_of
 from metadata_service.storage.database import revision_in
 from metadata_service.ui.frame import ATTRIBUTES
-from metadata_service.ui.lineage import picture
 from metadata_service.ui.page import (
     OwnFields,
     OwnPage,
@@ -50,17 +40,11 @@ from metadata_service.ui.page import (
 
 router = APIRouter()
 
-SORTABLE = ("path", "data_type", "source", "classification", "encryption", "status")
 EDITED = [each for each in AttributeDefinition.model_fields if each not in ("path", "source")]
-CHOICES: dict[str, list[str]] = {
-    "data_type": list(map(str, DataType)),
-    "classification": list(map(str, Classification)),
-    "encryption": list(map(str, EncryptionLevel)),
-    "policy": list(map(str, ReconciliationPolicy)),
-    "status": list(map(str, AttributeStatus)),
-}
+LISTS = ("sources", "tags")
+FLAGS = ("indexable", "identifiable")
 AttributeAddress = "/ui/attributes/{path}"
-TakenPath = Annotated[str, Path(description="Read as it was sent.")]
+Done = Literal["", "saved", "re-encrypt"]
 
 
 @router.get(ATTRIBUTES)
@@ -73,17 +57,13 @@ def search(page: SignedIn, wanted: api.WantedAttributes, paging: Paging, sort: a
         etag = revision_in(reading).etag
     return page.render(
         "attributes.html",
-        title="Search Attributes",
         page=found,
         in_force=in_force,
         counts=api.count(page.service, wanted),
         etag=etag,
-        may_edit_many=page.may("POST", "/v1/attribute-edits"),
-        choices=CHOICES,
+        fields=AttributeDefinition.model_fields,
         wanted=wanted,
         sort=sort,
-        sortable=SORTABLE,
-        curl=page.curl("/v1/attributes", **dict(page.request.query_params.multi_items())),
     )
 
 
@@ -119,26 +99,19 @@ def edit_many(page: SignedIn, fields: OwnFields) -> Response:
     except ValidationError:
         raise RefusedRequestError("select at least one attribute, choose what to do, and say why") from None
     results = many.edit_many(wanted, page.service, page.caller).results
-    return page.render("attributes_edited.html", title="Edited", act=act, results=results)
+    return page.render("attributes_edited.html", act=act, results=results)
 
 
 @router.get(AttributeAddress)
 def show(
-    page: SignedIn,
-    path: TakenPath,
-    asked: int = 0,
-    done: Literal["", "saved", "re-encrypt"] = "",
-    values: bool = False,
+    page: SignedIn, path: api.AttributePath, asked: int = 0, done: Done = "", values: bool = False
 ) -> Response:
     """One attribute; with `values`, how many profiles have one, and examples, as this person sees them."""
-    path = path_value(page.request, 3)
     page.require("GET", f"/v1/attributes/{path}")
-    found = _values(page, path) if values else None
-    return _page(page, path, asked=asked, done=done, values=found)
+    return _page(page, path, asked=asked, done=done, values=_values(page, path) if values else None)
 
 
 def _page(page: OwnPage, path: str, status: int = 200, **context: Any) -> Response:
-    page.require("GET", f"/v1/attributes/{path}")
     with page.database.read() as reading:
         document = catalogue.get_attribute(reading, path)
         versions = catalogue.attribute_versions(reading, path, PageRequest(None, 20)).items
@@ -146,29 +119,25 @@ def _page(page: OwnPage, path: str, status: int = 200, **context: Any) -> Respon
         uses = uses_of(reading, {each.spec: each.version for each in found.writers})
         attribute = AttributeMetadata.model_validate_json(document)
         in_force = _in_force(reading, [attribute])[path]
+    known = _as_fields(attribute)
     return page.render(
         "attribute.html",
         status,
-        title=path,
         attribute=attribute,
         in_force=in_force,
         versions=versions,
         changes=[changes_of(old.metadata, new.metadata) for new, old in pairwise(versions)],
         lineage=found,
         uses=uses,
-        picture=picture(found, path),
-        may_edit=page.may("PUT", f"/v1/attributes/{path}"),
-        may_draft=page.may("PUT", "/v1/specs/new"),
-        choices=CHOICES,
-        curl=page.curl(f"/v1/attributes/{_segment(path)}"),
-        **{"typed": _as_fields(attribute), "etag": etag_of(document)} | context,
+        fields=AttributeDefinition.model_fields,
+        known=known,
+        **{"typed": known, "etag": etag_of(document)} | context,
     )
 
 
 @router.post(AttributeAddress)
-def save(page: SignedIn, fields: OwnFields, path: TakenPath) -> Response:
+def save(page: SignedIn, fields: OwnFields, path: api.AttributePath) -> Response:
     """Edit it. A conflict shows what was saved meanwhile, and keeps what was typed."""
-    path = path_value(page.request, 3)
     page.require("PUT", f"/v1/attributes/{path}")
     reason, check = reason_of(fields), precondition(fields.get("etag", ""))
     typed = {name: fields.get(name, "") for name in EDITED}
@@ -192,16 +161,13 @@ def save(page: SignedIn, fields: OwnFields, path: TakenPath) -> Response:
         hint = f" ({error.hint})" if error.hint else ""
         return _page(page, path, 422, problem=(error.pointer.lstrip("/"), error.message + hint), **again)
     except PreconditionError:
-        with page.database.read() as reading:
-            known = AttributeMetadata.model_validate_json(catalogue.get_attribute(reading, path))
-        return _page(page, path, 412, conflict=_as_fields(known), **again)
+        return _page(page, path, 412, is_conflict=True, **again)
     return _kept(path, answer, done=effect.job or "saved")
 
 
 @router.post(AttributeAddress + "/proposal")
-def decide(page: SignedIn, fields: OwnFields, path: TakenPath) -> Response:
+def decide(page: SignedIn, fields: OwnFields, path: api.AttributePath) -> Response:
     """Confirm or refuse what a detector proposes."""
-    path = path_value(page.request, 3)
     page.require("POST", f"/v1/attributes/{path}/proposal")
     try:
         stated = {"decision": fields.get("decision"), "reason": reason_of(fields)}
@@ -215,7 +181,7 @@ def _kept(path: str, answer: Response, **done: str) -> Response:
     """To its page, which says whether the edit waits for a second person."""
     if answer.status_code == 202:
         done = {"asked": str(json.loads(bytes(answer.body))["id"])}
-    return see_other(f"{ATTRIBUTES}/{_segment(path)}", **done)
+    return see_other(f"{ATTRIBUTES}/{quote(path, safe='')}", **done)
 
 
 def _values(page: OwnPage, path: str) -> dict[str, Any]:
@@ -243,27 +209,14 @@ def _in_force(reading: Reading, shown: list[AttributeMetadata]) -> dict[str, Enc
     return {each.path: tree.policy(each.path).encryption for each in shown}
 
 
-def _segment(path: str) -> str:
-    return quote(path, safe="")
-
-
 def _as_fields(attribute: AttributeMetadata) -> dict[str, str]:
     """As the form has them."""
     stated = attribute.model_dump(mode="json", include=set(EDITED))
-    return {
-        name: ", ".join(value)
-        if isinstance(value, list)
-        else ("on" if value else "")
-        if isinstance(value, bool)
-        else str(value)
-        for name, value in stated.items()
-    }
+    lists = {name: ", ".join(stated[name]) for name in LISTS}
+    flags = {name: "on" if stated[name] else "" for name in FLAGS}
+    return {name: str(value) for name, value in stated.items()} | lists | flags
 
 
 def _as_definition(fields: dict[str, str]) -> dict[str, Any]:
-    lists = {
-        name: tuple(each.strip() for each in fields[name].split(",") if each.strip())
-        for name in ("sources", "tags")
-    }
-    flags = {name: fields[name] == "on" for name in ("indexable", "identifiable")}
-    return {**fields, **lists, **flags}
+    lists = {name: tuple(each.strip() for each in fields[name].split(",") if each.strip()) for name in LISTS}
+    return {**fields, **lists, **{name: fields[name] == "on" for name in FLAGS}}

@@ -17,16 +17,7 @@ from idgraph.web.refusals import RefusedRequestError, UnknownSubjectError
 from metadata_service.definitions import SEGMENTS, VIEWS, Definitions
 from metadata_service.documents.problems import DocumentError, JsonFile, model_problems
 from metadata_service.documents.writing import difference, spec_text
-from metadata_service.ui.page import (
-    Number,
-    OwnFields,
-    OwnPage,
-    Paging,
-    SignedIn,
-    Text,
-    reason_of,
-    see_other,
-)
+from metadata_service.ui.page import Number, OwnFields, OwnPage, Paging, SignedIn, Text, reason_of, see_other
 
 router = APIRouter()
 
@@ -39,10 +30,6 @@ Plural = Annotated[str, Depends(_plural)]
 Name = Annotated[str, Path(pattern=NAME_PATTERN)]
 SHOWN = 50
 EXAMPLES = 10
-BEGINNINGS = {
-    "views": '{\n  "name": "%s",\n  "description": "",\n  "attributes": {\n    "last": "activity.lastEvent"\n  }\n}',
-    "segments": '{\n  "name": "%s",\n  "description": "",\n  "q": "activity.lastEvent=*"\n}',
-}
 ANY: dict[str, Definitions[Any, Any]] = {"views": VIEWS, "segments": SEGMENTS}
 
 
@@ -63,16 +50,7 @@ def list_definitions(
     page.require("GET", f"/v1/{plural}")
     with page.database.read() as reading:
         found = ANY[plural].list(reading, paging, q, sort == "-name")
-    return page.render(
-        "definitions.html",
-        title=plural.capitalize(),
-        plural=plural,
-        page=found,
-        q=q,
-        sort=sort,
-        may_draft=page.may("POST", f"/v1/{plural}/check"),
-        curl=page.curl(f"/v1/{plural}", **dict(page.request.query_params.items())),
-    )
+    return page.render("definitions.html", plural=plural, page=found, q=q, sort=sort)
 
 
 @router.get("/ui/views/{name}")
@@ -86,12 +64,11 @@ def show(
     if version is not None:
         with page.database.read() as reading:
             older = ANY[plural].versions(reading, name, PageRequest(None, 1000)).items
-        documents = [cast(Any, each).document for each in older]
+        documents = (cast(Any, each).document for each in older)
         text = next((_text(each) for each in documents if each.version == version), None)
         if text is None:
             raise UnknownSubjectError(f"{name} has no version {version}")
-    beginning = BEGINNINGS[plural] % name if new else None
-    return _page(page, plural, name, text, beginning=beginning, saved=saved)
+    return _page(page, plural, name, text, is_new=new, saved=saved)
 
 
 @router.post("/ui/views/{name}")
@@ -101,9 +78,8 @@ def act(page: SignedIn, plural: Plural, name: Name, fields: OwnFields) -> Respon
     page.require("POST", f"/v1/{plural}/check")
     text, deed = fields.get("text", ""), fields.get("act")
     kept: dict[str, Any] = {each: fields.get(each, "").strip() for each in ("reason", "person", "etag")}
-    document = JsonFile.of_text(text)
     try:
-        first, kept["warnings"] = _read(page, plural, name, document)
+        first, kept["warnings"] = _read(page, plural, name, text)
     except DocumentError as error:
         return _page(page, plural, name, text, 422, problems=error.problems, **kept)
     if deed not in ("publish", "retire"):
@@ -120,9 +96,9 @@ def act(page: SignedIn, plural: Plural, name: Name, fields: OwnFields) -> Respon
     return see_other(f"/ui/{plural}/{name}", saved="true")
 
 
-def _read(page: OwnPage, plural: str, name: str, document: JsonFile) -> tuple[Any, list[str]]:
+def _read(page: OwnPage, plural: str, name: str, text: str) -> tuple[Any, list[str]]:
     """A definition as it would be stored, with warnings. Raises DocumentError."""
-    kind = ANY[plural]
+    kind, document = ANY[plural], JsonFile.of_text(text)
     try:
         definition = kind.stated.model_validate(document.content)
     except ValidationError as error:
@@ -171,8 +147,7 @@ def _page(
     name: str,
     text: str | None,
     status: int = 200,
-    beginning: str | None = None,
-    etag: str | None = None,
+    is_new: bool = False,
     **context: Any,
 ) -> Response:
     with page.database.read() as reading:
@@ -180,25 +155,19 @@ def _page(
             known = ANY[plural].get(reading, name)
             versions = ANY[plural].versions(reading, name, PageRequest(None, SHOWN)).items
         except UnknownSubjectError:
-            text = beginning if text is None else text
-            if text is None:
+            if text is None and not is_new:
                 raise
             known, versions = None, []
-    in_force = "" if known is None else _text(known)
+    in_force = None if known is None else _text(known)
     text = in_force if text is None else text
     return page.render(
         "definition.html",
         status,
-        title=name,
         plural=plural,
         name=name,
         known=known,
         text=text,
-        etag=etag if etag is not None else "" if known is None else etag_of(known.model_dump_json()),
-        difference=difference(in_force, text) if known is not None and text != in_force else [],
+        difference=difference(in_force, text or "") if in_force is not None else [],
         versions=versions,
-        may_draft=page.may("POST", f"/v1/{plural}/check"),
-        may_publish=page.may("PUT", f"/v1/{plural}/{name}"),
-        curl=page.curl(f"/v1/{plural}/{name}"),
-        **context,
+        **{"etag": "" if known is None else etag_of(known.model_dump_json())} | context,
     )

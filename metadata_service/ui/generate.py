@@ -46,15 +46,12 @@ def _page(
 ) -> Response:
     is_new = page.request.url.path == NEW and draft is None
     context: dict[str, Any] = {"typed": typed, "problem": problem, "draft": draft}
-    context["may_save"] = page.may("PUT", f"/v1/specs/{typed.get('name') or 'new'}")
     if not is_new:
-        call = page.curl(CALL) + " -H 'Content-Type: application/json' -d @sample.json"
-        return page.render("generate.html", status, title="Generate Specs", curl=call, **context)
+        return page.render("generate.html", status, **context)
     with page.database.read() as reading:
         context["unmapped"] = unmapped(reading)
-        known = catalogue.list_specs(reading, PageRequest(None, MOST_COPIED)).items
-    sources = sorted({each.document.source for each in known})
-    return page.render("new_spec.html", status, title="New spec", known=known, sources=sources, **context)
+        context["known"] = catalogue.list_specs(reading, PageRequest(None, MOST_COPIED)).items
+    return page.render("new_spec.html", status, **context)
 
 
 @router.post(NEW)

@@ -109,11 +109,11 @@ class OwnPage:
 
         self.request.state.again = answer
 
-    def curl(self, path: str, **parameters: Any) -> str:
+    def curl(self, path: str, /, **parameters: Any) -> str:
         """The call behind a page, without anybody's token."""
         return _curl(str(self.request.base_url), path, **parameters)
 
-    def curl_profiles(self, path: str, **parameters: Any) -> str:
+    def curl_profiles(self, path: str, /, **parameters: Any) -> str:
         """The same, of the profile service."""
         return _curl(self.profile_source.url, path, **parameters)
 
@@ -310,7 +310,7 @@ def status_of(error: Exception) -> int:
     return next((STATUS[base] for base in type(error).__mro__ if base in STATUS), 422)
 
 
-def _curl(base: str, path: str, **parameters: Any) -> str:
+def _curl(base: str, path: str, /, **parameters: Any) -> str:
     query = f"?{urlencode(parameters, doseq=True)}" if parameters else ""
     url = f"{base.rstrip('/')}{path}{query}".replace("'", "%27")
     return f"curl -s -H \"Authorization: Bearer $IDGRAPH_TOKEN\" '{url}'"

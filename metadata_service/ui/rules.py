@@ -10,7 +10,6 @@ from pydantic import ValidationError
 from idgraph.model.identity_rules import DEFAULT_RULES, IdentityRules
 from idgraph.web.conditional import etag_of, precondition
 from idgraph.web.cursors import PageRequest
-from idgraph.web.refusals import RefusedRequestError
 from metadata_service import identity_rules as catalogue
 from metadata_service.api.routes import identity_rules as api
 from metadata_service.documents.problems import DocumentError, JsonFile, model_problems
@@ -34,13 +33,12 @@ def show(
 ) -> Response:
     """The rules in force, or a draft that begins with an older version; 0 are the defaults."""
     page.require("GET", API)
-    with page.database.read() as reading:
-        if begin is None:
-            rules = catalogue.newest_rules(reading).document
-        else:
+    text = None
+    if begin is not None:
+        with page.database.read() as reading:
             rules = catalogue.rules_version(reading, begin).document if begin else DEFAULT_RULES
-    reason = "" if begin is None else f"back to version {begin}" if begin else "back to the defaults"
-    return _page(page, spec_text(rules), reason=reason, published=published)
+        text = spec_text(rules)
+    return _page(page, text, begin=begin, published=published)
 
 
 @router.post(PAGE)
@@ -57,8 +55,8 @@ def act(page: SignedIn, fields: OwnFields) -> Response:
     if deed == "run":
         sample, stated = fields.get("sample"), rules.model_dump(mode="json", exclude_unset=True)
         body = {"rules": stated, "sample": SAMPLE if sample else None, "reason": "a draft"}
-        started = page.preview("POST", *PREVIEWS, body=body)
-        return _page(page, text, found=started, **kept | {"previewed": draft})
+        kept |= {"found": page.preview("POST", *PREVIEWS, body=body), "previewed": draft}
+        return _page(page, text, **kept)
     found = kept["found"] = page.preview("GET", *PREVIEWS, job) if job else {}
     if deed != "publish":
         return _page(page, text, is_checked=deed == "check", **kept)
@@ -67,10 +65,7 @@ def act(page: SignedIn, fields: OwnFields) -> Response:
     reason = reason_of(fields, is_needed=True)
     is_seen = kept["previewed"] == draft and found.get("state") == "done"
     if not is_seen and not fields.get("agreed"):
-        page.on_refusal(_page, text, asks=True, **kept)
-        raise RefusedRequestError(
-            "Nobody has seen what these rules do. Preview the effect first, or agree that it is not known."
-        )
+        return _page(page, text, 422, asks=True, **kept)
     api.put(rules, page.service, page.caller.name, precondition(kept["etag"]), reason)
     return see_other(PAGE, published="true")
 
@@ -94,24 +89,20 @@ def read_rules(text: str) -> IdentityRules:
     return rules
 
 
-def _page(page: OwnPage, text: str, status: int = 200, etag: str = "", **context: Any) -> Response:
+def _page(page: OwnPage, text: str | None, status: int = 200, etag: str = "", **context: Any) -> Response:
     with page.database.read() as reading:
         record = catalogue.newest_rules(reading)
         versions = catalogue.rules_versions(reading, PageRequest(None, SHOWN)).items
     in_force = spec_text(record.document)
+    text = in_force if text is None else text
     return page.render(
         "rules.html",
         status,
-        title="Identity Rules",
         record=record,
-        rules=record.document,
         text=text,
         etag=etag or etag_of(record.stated),
-        difference=difference(in_force, text) if text != in_force else [],
+        difference=difference(in_force, text),
         versions=versions,
         sample_size=SAMPLE,
-        may_draft=page.may("POST", f"{API}/check"),
-        may_publish=page.may("PUT", API),
-        curl=page.curl(API),
         **context,
     )

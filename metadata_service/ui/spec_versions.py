@@ -6,7 +6,6 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 
-from idgraph.model.records import ChangeRecord
 from idgraph.model.specs import SpecStatus
 from idgraph.web.conditional import etag_of, precondition
 from idgraph.web.cursors import PageRequest
@@ -54,27 +53,19 @@ def _page(
         versions = catalogue.spec_versions(reading, name, paging)
         waiting = pending_changes(reading, "spec", name)
         changes = list_changes(reading, PageRequest(None, 200), "spec", name).items
-    decided: dict[int, list[ChangeRecord]] = {}
-    for change in changes:
-        if change.action == "activated" and change.subject_version:
-            decided.setdefault(change.subject_version, []).append(change)
     text = spec_text(shown.document, "status")
     return page.render(
         "spec.html",
         status,
-        title=name,
         record=record,
         shown=shown,
         versions=versions,
         waiting=waiting,
-        decided=decided,
+        changes=changes,
         text=text,
         other=other,
         difference=[] if compared is None else difference(spec_text(compared, "status"), text),
         etag=etag_of(record.model_dump_json()),
-        may_edit=page.may("PUT", f"/v1/specs/{name}"),
-        may_publish=page.may("POST", f"/v1/specs/{name}/status"),
-        curl=page.curl(f"/v1/specs/{name}/versions/{number}"),
         **context,
     )
 

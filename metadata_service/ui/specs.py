@@ -10,19 +10,16 @@ from fastapi import APIRouter, Path, Response
 from pydantic import ValidationError
 
 from idgraph.model import canonical
-from idgraph.model.callers import Scope
 from idgraph.model.errors import ProfileServiceError, SpecError
-from idgraph.model.records import SpecCaseRecord, SpecRecord
-from idgraph.model.specs import NAME_PATTERN, SpecCase, SpecDefinition, SpecStatus
+from idgraph.model.specs import NAME_PATTERN, SpecCase, SpecDefinition, SpecDocument, SpecStatus
 from idgraph.web.conditional import etag_of, precondition
-from idgraph.web.refusals import PreconditionError, RefusedRequestError
+from idgraph.web.refusals import RefusedRequestError
 from metadata_service.api.routes import specs as api
 from metadata_service.documents.problems import DocumentError, JsonFile, Problem
 from metadata_service.documents.reading import read_definition_text
 from metadata_service.documents.writing import difference, spec_text
 from metadata_service.specs import catalogue
 from metadata_service.specs.health import unmapped, uses_of
-from metadata_service.specs.preview import PreviewRecord
 from metadata_service.specs.vocabulary import CompletionList, WordKind
 from metadata_service.ui.dead_letters import newest_of, sample_of
 from metadata_service.ui.page import OwnFields, OwnPage, Paging, SignedIn, Text, reason_of, see_other
@@ -30,6 +27,8 @@ from metadata_service.ui.page import OwnFields, OwnPage, Paging, SignedIn, Text,
 router = APIRouter()
 
 LIST = "/ui/specs"
+KEPT = ("reason", "sample", "etag")
+"""Fields that the editor keeps beside the text."""
 Name = Annotated[str, Path(pattern=NAME_PATTERN)]
 
 
@@ -43,17 +42,7 @@ def list_specs(
     with page.database.read() as reading:
         active = {each.name: each.active_version for each in found.items if each.active_version is not None}
         uses, without_spec = uses_of(reading, active), unmapped(reading)
-    return page.render(
-        "specs.html",
-        title="Mapping Specs",
-        page=found,
-        uses=uses,
-        unmapped=without_spec,
-        q=q,
-        sort=sort,
-        may_draft=page.may("PUT", "/v1/specs/new"),
-        curl=page.curl("/v1/specs", **dict(page.request.query_params.items())),
-    )
+    return page.render("specs.html", page=found, uses=uses, unmapped=without_spec, q=q, sort=sort)
 
 
 @router.get("/ui/completions")
@@ -61,12 +50,6 @@ def complete(page: SignedIn, kind: WordKind, q: Text = "") -> CompletionList:
     """What the editor offers while one types."""
     page.require("GET", "/v1/completions")
     return api.complete(page.service, kind, q, 50)
-
-
-def record_of(page: OwnPage, name: str) -> SpecRecord:
-    """A spec as it is. Raises UnknownSubjectError."""
-    with page.database.read() as reading:
-        return catalogue.get_spec(reading, name)
 
 
 @router.get(LIST + "/{name}/edit")
@@ -83,17 +66,16 @@ def edit(
     dead letter as the sample, as its reader may see it; `case` says how it becomes a test case. With `move`, operations are
     drafted that put `into` another path what is there."""
     page.require("PUT", f"/v1/specs/{name}")
-    record = record_of(page, name)
-    base = record.latest_version
-    # After a roll back the latest is what nobody wants.
-    if record.document.status is SpecStatus.RETIRED and record.active_version is not None:
-        base = record.active_version
     with page.database.read() as reading:
-        document = catalogue.get_spec_version(reading, name, base).document
-    text = draft = spec_text(document, "status")
-    shown: dict[str, Any] = {"is_saved": saved, "base": base, "saved": text, "is_case": case}
+        record = catalogue.get_spec(reading, name)
+        base = record.document
+        # After a roll back the latest is what nobody wants.
+        if base.status is SpecStatus.RETIRED and record.active_version is not None:
+            base = catalogue.get_spec_version(reading, name, record.active_version).document
+    draft = spec_text(base, "status")
+    shown: dict[str, Any] = {"is_saved": saved, "base": base, "is_case": case}
     if move:
-        stated = SpecDefinition(**document.model_dump(include=set(SpecDefinition.model_fields)))
+        stated = SpecDefinition(**base.model_dump(include=set(SpecDefinition.model_fields)))
         try:
             wish = api.SpecMove(definition=stated, path=move, into=into.strip())
             draft, shown["moved"] = spec_text(api.move(wish, page.service), "status"), (move, into)
@@ -101,7 +83,7 @@ def edit(
             said = error if isinstance(error, SpecError) else "name the other path"
             shown["problem"] = f"Nothing was moved: {said}."
     sample = sample_of(page, dead_letter) if dead_letter else ""
-    return show_editor(page, record, draft, sample=sample, **shown)
+    return show_editor(page, name, draft, sample=sample, **shown)
 
 
 @router.post(LIST + "/{name}/edit")
@@ -109,14 +91,13 @@ def edit_again(page: SignedIn, name: Name, fields: OwnFields) -> Response:
     """The editor, with a draft that is not saved. By `act` the sample becomes a test case of it, or the newest event that the
     source has becomes the sample."""
     page.require("PUT", f"/v1/specs/{name}")
-    record = record_of(page, name)
-    kept: dict[str, Any] = {each: fields.get(each, "") for each in ("reason", "sample", "etag")}
+    kept: dict[str, Any] = {each: fields.get(each, "") for each in KEPT}
     if "text" not in fields:
         # The draft was saved a moment ago, from sample events.
         first = read_events(fields.get("events", ""))[:1]
         sample = json.dumps(first[0], indent=2, ensure_ascii=False) if first else ""
-        kept |= {"sample": sample, "is_saved": True}
-    text = fields.get("text", spec_text(record.document, "status"))
+        return show_editor(page, name, None, **kept | {"sample": sample, "is_saved": True})
+    text = fields["text"]
     try:
         match fields.get("act"):
             case "case":
@@ -126,8 +107,8 @@ def edit_again(page: SignedIn, name: Name, fields: OwnFields) -> Response:
                 event_type = "" if "*" in definition.event_type else definition.event_type
                 kept["sample"] = newest_of(page, definition.source, event_type)
     except (DocumentError, SpecError, RefusedRequestError, ProfileServiceError) as error:
-        return show_editor(page, record, text, 422, problem=str(error), **kept)
-    return show_editor(page, record, text, **kept)
+        return show_editor(page, name, text, 422, problem=str(error), **kept)
+    return show_editor(page, name, text, **kept)
 
 
 def _with_case(page: OwnPage, name: str, text: str, sample: str) -> tuple[str, SpecCase]:
@@ -144,23 +125,17 @@ def _with_case(page: OwnPage, name: str, text: str, sample: str) -> tuple[str, S
 
 
 def show_editor(
-    page: OwnPage, record: SpecRecord, text: str, status: int = 200, etag: str = "", **context: Any
+    page: OwnPage, name: str, text: str | None, status: int = 200, etag: str = "", **context: Any
 ) -> Response:
-    """With this text, whatever is saved."""
-    shown = {"base": record.latest_version, "saved": spec_text(record.document, "status")} | context
-    can_sample = page.request.app.state.profile_source is not None and Scope.OPERATE in page.rights.scopes
-    return page.render(
-        "spec_editor.html",
-        status,
-        title=f"Edit {record.name}",
-        record=record,
-        text=text,
-        etag=etag or etag_of(record.model_dump_json()),
-        may_sample=can_sample,
-        may_publish=page.may("POST", f"/v1/specs/{record.name}/status"),
-        is_rail=True,
-        **shown,
-    )
+    """With this text, whatever is saved; else with what is saved."""
+    with page.database.read() as reading:
+        record = catalogue.get_spec(reading, name)
+    base: SpecDocument = context.setdefault("base", record.document)
+    saved = spec_text(base, "status")
+    text = saved if text is None else text
+    theirs = difference(saved, text) if status == 412 else None
+    shown = context | {"record": record, "text": text, "saved": saved, "theirs": theirs}
+    return page.render("spec_editor.html", status, etag=etag or etag_of(record.model_dump_json()), **shown)
 
 
 @router.post(LIST + "/{name}/check")
@@ -168,34 +143,23 @@ def check(page: SignedIn, name: Name, fields: OwnFields) -> Response:
     """Called as one types: nothing is stored. The problems of the draft with their lines, and what it makes of the sample."""
     page.require("POST", "/v1/specs/check")
     text = fields.get("text", "")
-    problems: list[Problem] = []
-    warnings: list[Problem] = []
-    cases: list[SpecCaseRecord] = []
-    preview: PreviewRecord | None = None
-    sample_problem = None
+    shown: dict[str, Any] = {"is_checked": True}
     try:
-        definition, warnings = read_definition_of(name, text)
+        definition, shown["warnings"] = read_definition_of(name, text)
         payload = read_payload(fields.get("sample", ""))
         checked = api.check_only(definition, page.service)
-        cases = checked.cases
-        warnings += [Problem(1, 1, "", each, None) for each in checked.warnings]
+        shown["cases"] = checked.cases
+        shown["warnings"] += [Problem(1, 1, "", each, None) for each in checked.warnings]
         if payload is not None:
-            preview = api.preview(api.SpecPreview(definition=definition, payload=payload), page.service)
+            tried = api.SpecPreview(definition=definition, payload=payload)
+            shown["preview"] = api.preview(tried, page.service)
     except DocumentError as error:
-        problems, warnings = error.problems, list(error.warnings)
+        shown |= {"problems": error.problems, "warnings": error.warnings}
     except SpecError as error:
-        problems = [JsonFile.of_text(text).locate(error)]
+        shown["problems"] = [JsonFile.of_text(text).locate(error)]
     except RefusedRequestError as error:
-        sample_problem = error.message
-    return page.render(
-        "spec_result.html",
-        problems=problems,
-        warnings=warnings,
-        cases=cases,
-        preview=preview,
-        sample_problem=sample_problem,
-        is_checked=True,
-    )
+        shown["sample_problem"] = error.message
+    return page.render("spec_result.html", **shown)
 
 
 def read_definition_of(name: str, text: str) -> tuple[SpecDefinition, list[Problem]]:
@@ -246,22 +210,12 @@ def publish(page: SignedIn, name: Name, fields: OwnFields) -> Response:
     """Save a version, as a draft or in force. A conflict shows both versions, and keeps what was typed."""
     page.require("PUT", f"/v1/specs/{name}")
     text, is_draft = fields.get("text", ""), fields.get("act") == "draft"
-    kept = {each: fields.get(each, "") for each in ("reason", "sample", "etag")}
-    page.on_refusal(show_editor, record_of(page, name), text, **kept)
+    page.on_refusal(show_editor, name, text, **{each: fields.get(each, "") for each in KEPT})
     reason = reason_of(fields, is_needed=True)
-    try:
-        definition, _ = read_definition_of(name, text)
-        stated = definition.model_copy(update={"status": SpecStatus.DRAFT if is_draft else SpecStatus.ACTIVE})
-        check, may_fail = precondition(fields.get("etag", "")), "allow_failing_cases" in fields
-        answer = api.put(name, stated, page.service, page.caller, check, reason, may_fail)
-    except PreconditionError:
-        record = record_of(page, name)
-        theirs = difference(spec_text(record.document, "status"), text)
-        problem = (
-            f"Version {record.latest_version} was saved while you edited. Nothing of yours is lost: take over what "
-            "you need from it, then publish."
-        )
-        return show_editor(page, record, text, 412, problem=problem, theirs=theirs, **kept | {"etag": ""})
+    definition, _ = read_definition_of(name, text)
+    stated = definition.model_copy(update={"status": SpecStatus.DRAFT if is_draft else SpecStatus.ACTIVE})
+    check, may_fail = precondition(fields.get("etag", "")), "allow_failing_cases" in fields
+    answer = api.put(name, stated, page.service, page.caller, check, reason, may_fail)
     if answer.status_code == 202:
         # The page of the spec says what waits for a second person.
         return see_other(f"{LIST}/{name}")
