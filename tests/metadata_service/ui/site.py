@@ -173,7 +173,7 @@ class Whole(NamedTuple):
 @contextmanager
 def whole_site(folder: Path) -> Iterator[Whole]:
     """On real stores in memory, with the first events of the example."""
-    app = create_app(ServiceSettings(f"sqlite:///{folder / 'metadata.db'}"))
+    app = create_app(ServiceSettings(f"sqlite:///{folder / 'metadata.db'}", sandboxes=folder / "sandboxes"))
     with ExitStack() as stack:
         url = stack.enter_context(serving(app))
         site = filled(stack, app, url)

@@ -6,7 +6,8 @@ import json
 import re
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -45,10 +46,9 @@ REVEALER = Role.PRIVACY
 """An admin who may reveal; their token stands under this role."""
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+@contextmanager
+def working_site(folder: Path) -> Iterator[Site]:
     """Both services, on a store that took some orders whose files are still there."""
-    folder = tmp_path_factory.mktemp("effect")
     (folder / "idgraph.toml").write_text((EXAMPLE / "idgraph.toml").read_text())
     settings = load(folder / "idgraph.toml")
     inbox = folder / "inbox" / "orders"
@@ -79,6 +79,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         profiles = stack.enter_context(serving(create_profile_app(service)))
         app.state.pages.state.profile_source = ProfileSource(profiles)
         eventually(following.is_ready)
+        yield found
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with working_site(tmp_path_factory.mktemp("effect")) as found:
         yield found
 
 
