@@ -266,7 +266,7 @@ def test_a_view_is_asked_for_and_its_end_reminded_of(browser: Browser, page: Pag
         own.get_by_text("Your access ends").wait_for()
         assert axe_violations(own) == []
         own.get_by_role("link", name="Ask again").click()
-        own.get_by_text("can be seen by you until").wait_for()
+        own.get_by_text("You see the view letters until").wait_for()
         assert axe_violations(own) == []
 
 
