@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, NamedTuple
-from urllib.parse import quote, urlencode
 
 from fastapi import APIRouter, Query, Response
 
@@ -67,15 +65,9 @@ def show_list(page: SignedIn, cursor: Annotated[str | None, Query(max_length=100
     """The list, the newest first, with groups. What is wrong in the filter is said at its field."""
     asked = _filter(page)
     params = asked.wanted | {"limit": 50} | ({"cursor": cursor} if cursor else {})
-    return page.render(
-        "dead_letters.html",
-        title="Dead Letters",
-        page=page.ask("GET", "dead-letters", params=params, seconds=SCAN_SECONDS),
-        asked=asked,
-        reasons=sorted(DeadLetterReason),
-        replay_all=f"{LIST}/replay?{urlencode(asked.wanted)}",
-        curl=page.curl_profiles("/v1/dead-letters", **params),
-    )
+    found = page.ask("GET", "dead-letters", params=params, seconds=SCAN_SECONDS)
+    reasons = sorted(DeadLetterReason)
+    return page.render("dead_letters.html", page=found, asked=asked, params=params, reasons=reasons)
 
 
 @router.get(LIST + "/replay")
@@ -103,32 +95,14 @@ def _choice(ids: list[str], wanted: dict[str, str]) -> dict[str, Any]:
 
 def _replay(page: OwnPage, choice: dict[str, Any], status: int = 200, **context: Any) -> Response:
     preview = page.ask("POST", "dead-letters", "replay", "preview", body=choice, seconds=SCAN_SECONDS)
-    title = "Replay dead letters"
-    return page.render(
-        "dead_letter_replay.html", status, title=title, preview=preview, choice=choice, **context
-    )
+    return page.render("dead_letter_replay.html", status, preview=preview, choice=choice, **context)
 
 
 @router.get(LIST + "/{dead_letter}")
 def show(page: SignedIn, dead_letter: str) -> Response:
     """One dead letter with its record."""
-    found = page.ask("GET", "dead-letters", dead_letter, seconds=SCAN_SECONDS)
-    name = (found["spec"] or "").partition("@")[0]
-    is_sample = isinstance(found["payload"], dict) and name and page.may("PUT", f"/v1/specs/{name}")
-    return page.render(
-        "dead_letter.html",
-        title=found["position"],
-        letter=found,
-        spec=name,
-        lines=record_lines(found),
-        editor=f"/ui/specs/{name}/edit?{urlencode({'dead_letter': dead_letter})}" if is_sample else None,
-        curl=page.curl_profiles(f"/v1/dead-letters/{quote(dead_letter, safe='')}"),
-    )
-
-
-def record_lines(found: dict[str, Any]) -> list[Line]:
-    """A record as it is shown."""
-    return list(_lines(found["payload"], set(found.get("cause", ())), found["becomes"]))
+    letter = page.ask("GET", "dead-letters", dead_letter, seconds=SCAN_SECONDS)
+    return page.render("dead_letter.html", letter=letter)
 
 
 def newest_of(page: OwnPage, source: str, event_type: str) -> str:
@@ -151,48 +125,3 @@ def sample_of(page: OwnPage, dead_letter: str) -> str:
 
 def _sample(payload: Any) -> str:
     return json.dumps(stood_in(payload), indent=2, ensure_ascii=False)
-
-
-class Line(NamedTuple):
-    """A line of a record: what stands before a value, the value as JSON, or the kind of one that is sealed, and what follows
-    it. `becomes` are the attributes of the value."""
-
-    before: str
-    value: Any
-    sealed: str | None
-    after: str
-    becomes: list[str]
-    is_cause: bool
-
-    @property
-    def has_value(self) -> bool:
-        return self.value is not _NOTHING
-
-
-_NOTHING = object()
-
-
-def _lines(
-    value: Any,
-    causes: set[str],
-    becomes: dict[str, list[str]],
-    place: str = "",
-    before: str = "",
-    end: str = "",
-) -> Iterator[Line]:
-    is_cause = place in causes
-    if isinstance(value, dict) and value.get("$protected") is True:
-        yield Line(before, _NOTHING, str(value.get("type")), end, becomes.get(place, []), is_cause)
-    elif isinstance(value, dict | list) and value:
-        first, last = "{}" if isinstance(value, dict) else "[]"
-        yield Line(before + first, _NOTHING, None, "", [], is_cause)
-        indent = " " * (len(before) - len(before.lstrip())) + "  "
-        items = list(value.items() if isinstance(value, dict) else enumerate(value))
-        for number, (key, below) in enumerate(items, start=1):
-            named = f"{json.dumps(key, ensure_ascii=False)}: " if isinstance(value, dict) else ""
-            below_place = f"{place}/{str(key).replace('~', '~0').replace('/', '~1')}"
-            comma = "," if number < len(items) else ""
-            yield from _lines(below, causes, becomes, below_place, indent + named, comma)
-        yield Line(indent[2:] + last + end, _NOTHING, None, "", [], False)
-    else:
-        yield Line(before, value, None, end, becomes.get(place, []), is_cause)

@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from itertools import pairwise
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Response
 
 from idgraph.model.errors import ProfileServiceError
 from idgraph.model.sources import FLOW_NAME
-from metadata_service.ui.dead_letters import newest_events, record_lines
+from metadata_service.ui.dead_letters import newest_events
 from metadata_service.ui.page import OwnFields, OwnPage, Polled, SignedIn, Text, see_other
 
 router = APIRouter()
 
 LIST = "/ui/flows"
-CHARTED = ("events_per_second", "waiting", "commit_seconds_p99", "set_aside_per_second")
 Name = Annotated[str, Path(pattern=FLOW_NAME)]
 Act = Literal["pause", "resume"]
 SAMPLED = 5
-WIDTH, HEIGHT, EDGE = 240, 44, 2
-LONGEST_GAP = 2.5
-"""Of the usual distance between two moments; beyond it nothing was reported, and the line is broken."""
 
 
 @router.get(LIST)
 def show_list(page: Polled) -> Response:
     """All flows of the machine."""
-    flows = page.ask("GET", "flows")["items"]
-    return page.render("flows.html", title="Flows", flows=flows, curl=page.curl_profiles("/v1/flows"))
+    return page.render("flows.html", flows=page.ask("GET", "flows")["items"])
 
 
 @router.get(LIST + "/{name}")
@@ -55,18 +48,8 @@ def watch(
         if error.status not in (400, 404, 422):
             raise
         problem = str(error)
-    params = {"limit": SAMPLED} | ({"event_type": event_type} if event_type else {})
-    return page.render(
-        "sample.html",
-        title=f"Newest events of {source}",
-        flow=name,
-        source=source,
-        event_type=event_type,
-        watched=watched,
-        events=[(each, record_lines(each)) for each in events],
-        problem=problem,
-        curl=page.curl_profiles(f"/v1/sources/{source}/events", **params),
-    )
+    asked: dict[str, Any] = {"flow": name, "source": source, "event_type": event_type, "watched": watched}
+    return page.render("sample.html", events=events, problem=problem, limit=SAMPLED, **asked)
 
 
 @router.post(LIST + "/{name}/{act}")
@@ -80,59 +63,4 @@ def act(page: SignedIn, fields: OwnFields, name: Name, act: Act) -> Response:
 
 def _page(page: OwnPage, name: str, status: int = 200, **context: Any) -> Response:
     flow = page.ask("GET", "flows", name)
-    history = flow["report"].get("history", [])
-    moments = [each["at_ms"] for each in history]
-    return page.render(
-        "flow.html",
-        status,
-        title=name,
-        flow=flow,
-        report=flow["report"],
-        charts={figure: chart(moments, [each[figure] for each in history]) for figure in CHARTED},
-        now_ms=time.time() * 1000,
-        curl=page.curl_profiles(f"/v1/flows/{name}"),
-        **context,
-    )
-
-
-class Chart(NamedTuple):
-    """`line` and `area` are paths within `width` by `height`; the figure goes from 0 to `most`."""
-
-    line: str
-    area: str
-    width: int
-    height: int
-    least: float
-    most: float
-    minutes: int
-
-
-def chart(moments: Sequence[int], values: Sequence[float | None]) -> Chart | None:
-    """Of values at moments in epoch milliseconds, the oldest first; None where there are not two."""
-    known = [(at, value) for at, value in zip(moments, values, strict=True) if value is not None]
-    if len(known) < 2:
-        return None
-    first, last = known[0][0], known[-1][0]
-    most = max(value for _, value in known)
-    usual = min(after[0] - before[0] for before, after in pairwise(known)) or 1
-
-    def place(at: int, value: float) -> tuple[float, float]:
-        along = (at - first) / max(1, last - first)
-        up = value / most if most else 0.0
-        return round(along * WIDTH, 1), round(HEIGHT - EDGE - up * (HEIGHT - 2 * EDGE), 1)
-
-    parts: list[list[tuple[float, float]]] = [[]]
-    before = first
-    for at, value in known:
-        if at - before > LONGEST_GAP * usual:
-            parts.append([])
-        parts[-1].append(place(at, value))
-        before = at
-    lines = ["M" + " L".join(f"{x} {y}" for x, y in part) for part in parts]
-    areas = [
-        f"{line} L{part[-1][0]} {HEIGHT} L{part[0][0]} {HEIGHT}Z"
-        for line, part in zip(lines, parts, strict=True)
-    ]
-    least = min(value for _, value in known)
-    minutes = max(1, round((last - first) / 60_000))
-    return Chart(" ".join(lines), " ".join(areas), WIDTH, HEIGHT, least, most, minutes)
+    return page.render("flow.html", status, flow=flow, now_ms=time.time() * 1000, **context)
