@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any, Literal
-from urllib.parse import quote
 
 from fastapi import APIRouter, Response
 from fastapi.responses import StreamingResponse
@@ -37,18 +36,10 @@ def show_list(
     cursor: Cursor = None,
 ) -> Response:
     """The list."""
-    asked = {name: str(value) for name, value in (("kind", kind), ("state", state), ("who", who)) if value}
-    params = asked | {"limit": 50} | ({"cursor": cursor} if cursor else {})
-    return page.render(
-        "jobs.html",
-        title="Batch Operations",
-        page=page.ask("GET", "jobs", params=params),
-        kinds=list(JobKind),
-        states=list(JobState),
-        asked=asked,
-        subject=subject,
-        curl=page.curl_profiles("/v1/jobs", **params),
-    )
+    given = {"kind": kind, "state": state, "who": who, "limit": 50, "cursor": cursor}
+    asked = {name: str(value) for name, value in given.items() if value}
+    found, kinds, states = page.ask("GET", "jobs", params=asked), list(JobKind), list(JobState)
+    return page.render("jobs.html", page=found, asked=asked, kinds=kinds, states=states, subject=subject)
 
 
 @router.get(LIST + "/new")
@@ -115,15 +106,7 @@ def subject(job: dict[str, Any]) -> str:
 
 def _page(page: OwnPage, job_id: str, status: int = 200, **context: Any) -> Response:
     job = page.ask("GET", "jobs", job_id)
-    response = page.render(
-        "job.html",
-        status,
-        title=f"{job['kind'].capitalize()} {job_id}",
-        job=job,
-        subject=subject(job),
-        curl=page.curl_profiles(f"/v1/jobs/{quote(job_id, safe='')}"),
-        **context,
-    )
+    response = page.render("job.html", status, job=job, subject=subject(job), **context)
     if "hx-request" in page.request.headers and job["state"] != JobState.RUNNING:
         # What may be done with it has changed: all of the page is new.
         response.headers["HX-Refresh"] = "true"
@@ -134,4 +117,4 @@ def _new(page: OwnPage, status: int = 200, **context: Any) -> Response:
     with page.profiles() as client:
         kinds = client.call("GET", "jobs", params={"limit": 1})["may_start"]
         segments = [each["name"] for each in client.call("GET", "segments")["items"]]
-    return page.render("new_job.html", status, title="Start a job", kinds=kinds, segments=segments, **context)
+    return page.render("new_job.html", status, kinds=kinds, segments=segments, **context)

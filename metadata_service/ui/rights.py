@@ -50,14 +50,7 @@ def reveal(page: SignedIn, named: Named, fields: OwnFields) -> Response:
 
 def _reveal(page: OwnPage, named: str, path: str, status: int = 200, **context: Any) -> Response:
     return page.render(
-        "reveal.html",
-        status,
-        title="Reveal a value",
-        asked=named,
-        path=path,
-        purposes=PURPOSES,
-        seconds=REVEALED_SECONDS,
-        **context,
+        "reveal.html", status, asked=named, path=path, purposes=PURPOSES, seconds=REVEALED_SECONDS, **context
     )
 
 
@@ -72,22 +65,14 @@ def _page(
 ) -> Response:
     """`problem` is what was wrong with a `form`."""
     with page.profiles(START_SECONDS) as client:
-        # Asked first: it says whether the caller may do this.
-        counts = client.call("POST", "erasures", "preview", body={"identifiers": [named]})
-        consents = client.call("GET", "profiles", named, "consents")["items"]
-        households = client.call("GET", "profiles", named, "households")["items"]
-    return page.render(
-        "rights.html",
-        status,
-        title="Rights of the person",
-        asked=named,
-        erasure=counts,
-        consents=consents,
-        households=households,
-        problem={form: problem} if problem else {},
-        curl=page.curl_post("/v1/erasures/preview", {"identifiers": ["user_id:1"]}),
-        **context,
-    )
+        found = {
+            # Asked first: it says whether the caller may do this.
+            "erasure": client.call("POST", "erasures", "preview", body={"identifiers": [named]}),
+            "consents": client.call("GET", "profiles", named, "consents")["items"],
+            "households": client.call("GET", "profiles", named, "households")["items"],
+        }
+    problems = {form: problem} if problem else {}
+    return page.render("rights.html", status, asked=named, problem=problems, **found, **context)
 
 
 @router.post(PERSON + "/access-requests")
@@ -136,13 +121,7 @@ def set_consent(page: SignedIn, named: Named, fields: OwnFields) -> Response:
 def show_job(page: Polled, job: str) -> Response:
     """How far an access request or an erasure is, and what it gave."""
     kind = path_value(page.request, 2)
-    return page.render(
-        "person_job.html",
-        title="Access request" if kind == ACCESS else "Erasure",
-        kind=kind,
-        job=page.ask("GET", kind, job),
-        curl=page.curl_profiles(f"/v1/{kind}/{job}"),
-    )
+    return page.render("person_job.html", kind=kind, job=page.ask("GET", kind, job))
 
 
 @router.get("/ui/access-requests/{job}/download")
