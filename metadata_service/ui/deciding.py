@@ -13,13 +13,12 @@ from idgraph.client import ProfilesClient
 from idgraph.model.callers import Scope
 from idgraph.model.errors import ProfileServiceError
 from idgraph.web.refusals import RefusedRequestError
-from metadata_service.ui.link_picture import link_picture
-from metadata_service.ui.page import Number, OwnFields, OwnPage, SignedIn, local_path
+from metadata_service.ui.page import Number, OwnFields, SignedIn, local_path
 from metadata_service.ui.profiles import LIST, Named
 
 router = APIRouter()
 
-ALWAYS, NEVER, NONE = "always", "never", "none"
+NEVER, NONE = "never", "none"
 
 
 class LinkPin(NamedTuple):
@@ -106,23 +105,8 @@ def explain(
         chosen = path[cut] if path and cut is not None and cut < len(path) else None
         if chosen is not None and Scope.LINKS in page.rights.scopes:
             effect = effect_of(client, [LinkPin._make((*chosen["pair"], NEVER))])
-    own = found["identifiers"]
-    ends = sorted({end for link in found["refused"] for end in link["pair"]} - set(own))
     return page.render(
-        "explain.html",
-        title="Why are these one person?",
-        asked=named,
-        other=other,
-        others=[each for each in own if each != named],
-        beyond=ends,
-        found=found,
-        path=path,
-        cut=cut,
-        chosen=chosen,
-        effect=effect,
-        picture=link_picture(named, own, found["accepted"], found["refused"]) if own else None,
-        curl=page.curl_profiles(f"/v1/profiles/{quote(named, safe=':')}/explain", **params),
-        back=f"{page.request.url.path}?{page.request.url.query}",
+        "explain.html", asked=named, other=other, found=found, path=path, cut=cut, effect=effect
     )
 
 
@@ -136,7 +120,7 @@ def propose(
     """What one decision would do."""
     with page.profiles() as client:
         effect = effect_of(client, [LinkPin(one, other, decision)], ())
-    return _shown(page, effect, back=f"{LIST}/{quote(one, safe=':')}")
+    return page.render("decide.html", effect=effect, back=f"{LIST}/{quote(one, safe=':')}")
 
 
 @router.post("/ui/links")
@@ -153,8 +137,7 @@ def decide(page: SignedIn, fields: OwnFields) -> Response:
             body = {"pins": [each.body() for each in pins + also], "reason": reason}
             try:
                 done = client.call("POST", "links", body=body, if_match=fields.get("etag", ""))
-                decided = pins + also
-                return page.render("decided.html", title="Decided", done=done, decided=decided, back=back)
+                return page.render("decided.html", done=done, decided=pins + also, back=back)
             except ProfileServiceError as error:
                 if error.status != 412:
                     raise
@@ -165,11 +148,8 @@ def decide(page: SignedIn, fields: OwnFields) -> Response:
             note = "Other pins are chosen than were shown."
         effect = effect_of(client, pins, also)
     status = 412 if note else 422 if problem else 200
-    return _shown(page, effect, status, back=back, reason=reason, problem=problem, note=note)
-
-
-def _shown(page: OwnPage, effect: DecisionEffect, status: int = 200, **context: Any) -> Response:
-    return page.render("decide.html", status, title="What would happen", effect=effect, **context)
+    said = {"reason": reason, "problem": problem, "note": note}
+    return page.render("decide.html", status, effect=effect, back=back, **said)
 
 
 def _pins(fields: Mapping[str, str], prefix: str) -> list[LinkPin]:

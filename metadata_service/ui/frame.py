@@ -20,6 +20,7 @@ from markupsafe import escape
 from idgraph.model.callers import Scope
 from metadata_service.api.access import is_allowed
 from metadata_service.storage.sessions import Session
+from metadata_service.ui.link_picture import link_picture
 
 FOLDER = Path(__file__).parent
 STATIC = FOLDER / "static"
@@ -160,7 +161,7 @@ def _environment() -> Environment:
     found.filters.update({each.__name__: each for each in made}, segment=lambda text: quote(text, safe=""))
     # Text in a field, where it must stay what it is.
     found.filters["as_typed"] = escape
-    found.globals.update(static=static_url)
+    found.globals.update(static=static_url, link_picture=link_picture)
     return found
 
 

@@ -128,28 +128,21 @@ class _Tree:
             used += not below
         places = {name: (depth * COLUMN + 1, int((used - 1 - rows[name]) * ROW) + 4) for name, depth in order}
         nodes = [self._node(name, *places[name]) for name, _ in order]
-        lines = [
-            self._line(here, each, places) for here, _ in order for each in self._below[here] if each in kept
-        ]
-        drawn = {(here, each) for here, _ in order for each in self._below[here]}
-        lines += [
-            self._line(*each, places) for each in sorted(self._refused - drawn) if kept.issuperset(each)
-        ]
+        drawn = [(here, each) for here, _ in order for each in self._below[here] if each in kept]
+        drawn += sorted(each for each in self._refused.difference(drawn) if kept.issuperset(each))
+        lines = [self._line(*each, places) for each in drawn]
         width = max(x for x, _ in places.values()) + WIDTH + 2
         hidden = self._count - len(order) - sum(self._crowd[each] - 1 for each in kept if each in self._crowd)
         return LinkPicture(width, int(used * ROW) + 4, nodes, lines, hidden)
 
     def _node(self, name: str, x: int, y: int) -> LinkNode:
         kind, _, value = name.partition(":")
-        if name in self._crowd:
-            return LinkNode(
-                x, y, kind, f"{self._crowd[name]} of them", "" if name in self._own else "refused"
-            )
-        is_sealed = value.startswith(HASHED_PREFIX)
         look = "root" if name == self._root else "" if name in self._own else "refused"
-        return LinkNode(
-            x, y, kind, value[:8] if is_sealed else value, f"{look} sealed".strip() if is_sealed else look
-        )
+        if name in self._crowd:
+            value = f"{self._crowd[name]} of them"
+        elif value.startswith(HASHED_PREFIX):
+            value, look = value[:8], f"{look} sealed".strip()
+        return LinkNode(x, y, kind, value, look)
 
     def _line(self, one: str, other: str, places: Mapping[str, tuple[int, int]]) -> LinkLine:
         (x, y), (to, end) = sorted((places[one], places[other]))
@@ -157,8 +150,8 @@ class _Tree:
         x, to = x + WIDTH, to + (WIDTH if is_beside else 0)
         y, end = y + HEIGHT // 2, end + HEIGHT // 2
         half = x + 24 if is_beside else (x + to) // 2
-        label = self._labels.get((one, other)) or self._labels.get((other, one), "")
         path = f"M{x} {y}C{half} {y} {half} {end} {to} {end}"
+        label = self._labels.get((one, other), "")
         return LinkLine(path, half, (y + end) // 2, label, (one, other) in self._refused)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
@@ -22,7 +22,7 @@ from metadata_service.specs.catalogue import active_specs
 from metadata_service.storage.database import Database, Revision
 from metadata_service.ui.frame import as_json
 from metadata_service.ui.page import Cursor, OwnFields, OwnPage, SignedIn, see_other
-from metadata_service.ui.profiles import LIST, address_of, failed_search, leaves_of, look_up, search_page
+from metadata_service.ui.profiles import LIST, address_of, failed_search, leaves_of, look_up
 
 router = APIRouter()
 
@@ -35,25 +35,6 @@ SEARCH_SECONDS = 15.0
 Sort = Annotated[str, Query(max_length=1025)]
 
 
-class Hit(NamedTuple):
-    """A profile that was found: its id and address, how many identifiers it has of which type, its values by path, and
-    whether an identifier led to it."""
-
-    id: str
-    address: str
-    types: Counter[str]
-    values: dict[str, Any]
-    is_named: bool = False
-
-
-class Facet(NamedTuple):
-    """An attribute, and its most frequent values: each with its number and the clause that asks for it, empty where there is
-    none."""
-
-    path: str
-    values: Sequence[tuple[Any, int, str]]
-
-
 @router.get(LIST)
 def show(
     page: SignedIn,
@@ -64,7 +45,7 @@ def show(
 ) -> Response:
     """The search; with `search` or `q`, a page of what it finds."""
     if (search is None and q is None) or not page.can_ask:
-        return search_page(page)
+        return page.render("profiles.html")
     return _results(page, {"search": search} if search is not None else {"q": q}, sort, cursor)
 
 
@@ -83,7 +64,7 @@ def find(page: SignedIn, fields: OwnFields) -> Response:
         if found is not None:
             return see_other(f"{LIST}/{address_of(found, typed)}")
         if kind in _identifier_types(page.database, page.database.revision()):
-            return search_page(page, 404, typed=typed, missing=typed)
+            return page.render("profiles.html", 404, typed=typed, missing=typed)
     query = f"({typed}) {added}" if added and "OR" in typed.split() else f"{typed} {added}".strip()
     try:
         body = {"q": query, "limit": 1, "fields": []}
@@ -106,23 +87,22 @@ def _results(page: OwnPage, body: dict[str, Any], sort: str, cursor: str | None)
     except ProfileServiceError as error:
         return failed_search(page, typed, error)
     asked_for = leaves(parse_query([f"({typed})"] if typed else [], lambda _: None))
-    columns = [*(each.path for each in asked_for if each.path), *(each.path for each in facets)]
-    columns = [*([sort.removeprefix("-")] if sort else []), *columns, *_frequent([*named, *found["items"]])]
+    columns = [sort.removeprefix("-"), *(each.path for each in asked_for), *facets]
+    columns += _frequent([*named, *found["items"]])
     known = {each["id"] for each in named}
-    hits = [_hit(each, is_named=True) for each in named]
-    hits += [_hit(each) for each in found["items"] if each["id"] not in known]
-    return search_page(
-        page,
+    profiles = named + [each for each in found["items"] if each["id"] not in known]
+    return page.render(
+        "profiles.html",
         typed=typed,
-        page={"items": hits, "next": found["next"]},
+        page=found,
+        hits=[(each, address_of(each), dict(leaves_of(each["attributes"]))) for each in profiles],
         count=count,
         facets=facets,
+        clause=_clause,
         sort=sort,
         named_count=len(named),
-        columns=list(dict.fromkeys(columns))[:MOST_COLUMNS],
-        warnings=found["warnings"],
-        corrected=found["corrected"],
-        curl=page.curl_post("/v1/search", {"q": typed, "limit": PAGE}),
+        columns=[each for each in dict.fromkeys(columns) if each][:MOST_COLUMNS],
+        limit=PAGE,
     )
 
 
@@ -157,8 +137,8 @@ def _frequent(items: Sequence[dict[str, Any]]) -> list[str]:
     return [path for path, _ in Counter(plain).most_common(MOST_COLUMNS)]
 
 
-def _facets(client: ProfilesClient, typed: str, items: Sequence[dict[str, Any]]) -> list[Facet]:
-    """Of the attributes whose values most of these profiles share."""
+def _facets(client: ProfilesClient, typed: str, items: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """By attribute, of those whose values most of these profiles share, its most frequent values."""
     often: dict[str, Counter[Any]] = {}
     for item in items:
         for path, value in leaves_of(item["attributes"]):
@@ -168,19 +148,15 @@ def _facets(client: ProfilesClient, typed: str, items: Sequence[dict[str, Any]])
     shared.sort(key=lambda path: (-often[path].total() / len(often[path]), path))
     chosen = shared[:MOST_FACETS]
     if not chosen:
-        return []
+        return {}
     try:
         body = {"q": typed or None, "paths": chosen, "limit": 6}
         found = client.call("POST", "search", "facets", body=body)["facets"]
     except ProfileServiceError as error:
         if error.status != 400:
             raise
-        return []  # Policy protects one by now.
-    return [
-        Facet(path, [(each["value"], each["profiles"], _clause(path, each["value"])) for each in found[path]])
-        for path in chosen
-        if found[path]
-    ]
+        return {}  # Policy protects one by now.
+    return {path: found[path] for path in chosen if found[path]}
 
 
 def _clause(path: str, value: Any) -> str:
@@ -189,8 +165,3 @@ def _clause(path: str, value: Any) -> str:
         return ""
     name = f'"{path}"' if any(each in "=<>:()" or each.isspace() for each in path) else path
     return f'{name}="{value}"' if isinstance(value, str) else f"{name}={as_json(value)}"
-
-
-def _hit(profile: dict[str, Any], is_named: bool = False) -> Hit:
-    types = Counter(each["type"] for each in profile["identifiers"])
-    return Hit(profile["id"], address_of(profile), types, dict(leaves_of(profile["attributes"])), is_named)

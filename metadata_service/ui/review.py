@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
@@ -11,7 +11,7 @@ from idgraph.client import ProfilesClient
 from idgraph.model import paths
 from idgraph.model.callers import Scope
 from idgraph.web.refusals import ForbiddenError
-from metadata_service.ui.deciding import ALWAYS, NEVER, LinkPin
+from metadata_service.ui.deciding import LinkPin
 from metadata_service.ui.page import Cursor, OwnFields, OwnPage, Polled, SignedIn, Text, see_other
 from metadata_service.ui.profiles import leaves_of
 
@@ -25,24 +25,6 @@ MOST_CLAIMANTS = 20
 MOST_VALUES = 4
 
 
-class Claimant(NamedTuple):
-    """Somebody who claims the identifier: the link, whether the rules refused it, and values beside those of the others."""
-
-    name: str
-    link: dict[str, Any]
-    is_refused: bool
-    values: dict[str, Any]
-
-
-class Choice(NamedTuple):
-    """A decision that is offered."""
-
-    title: str
-    to: str
-    note: str
-    pins: list[LinkPin]
-
-
 @router.get(LIST)
 def violations(
     page: Polled,
@@ -54,24 +36,13 @@ def violations(
     """A page of groups, and one of them. Of most profiles nothing is refused, and a call ends after a second: an empty page
     goes on by itself until it is stopped. `looked`: so much was looked through before."""
     params = {"limit": PAGE} | ({"cursor": cursor} if cursor else {})
-    claimants: list[Claimant] = []
+    shown: dict[str, Any] = {"params": params, "stop": stop, "pin": LinkPin}
     with page.profiles(LONGEST_SECONDS) as client:
         found = client.call("GET", "links", "violations", params=params)
-        items = found["items"]
-        shown = min(sel, len(items) - 1)
-        if items:
-            claimants = _claimants(client, items[shown])
-    return page.render(
-        "violations.html",
-        title="Review",
-        page=found,
-        sel=shown,
-        looked=looked + found["looked"],
-        stop=stop,
-        claimants=claimants,
-        choices=_choices(items[shown]) if items else [],
-        curl=page.curl_profiles("/v1/links/violations", **params),
-    )
+        if found["items"]:
+            sel = min(sel, len(found["items"]) - 1)
+            shown |= _claims(client, found["items"][sel])
+    return page.render("violations.html", page=found, sel=sel, looked=looked + found["looked"], **shown)
 
 
 @router.get(SUGGESTIONS)
@@ -112,35 +83,23 @@ def _suggestions(
             if found["state"] == "failed":
                 problem = client.call("GET", "jobs", job).get("error") or "its process ended"
     return page.render(
-        "suggestions.html",
-        status,
-        title="Suggestions",
-        page=found,
-        problem=problem,
-        choices=_pair_choices,
-        curl=page.curl_profiles(f"/v1/links/suggestions/{job or 'JOB'}"),
-        **context,
+        "suggestions.html", status, page=found, job=job, problem=problem, pin=LinkPin, **context
     )
 
 
-def _pair_choices(pair: list[str]) -> list[tuple[str, LinkPin]]:
-    one, other = pair
-    return [("One person", LinkPin(one, other, ALWAYS)), ("Two persons", LinkPin(one, other, NEVER))]
-
-
-def _claimants(client: ProfilesClient, group: dict[str, Any]) -> list[Claimant]:
+def _claims(client: ProfilesClient, group: dict[str, Any]) -> dict[str, Any]:
+    """Who claims the identifier of a group: its `rivals`, and the `others`, whom the rules refused; both as `claimants` with the
+    link, whether it is refused, and their values, of which those at the paths `telling` tell them apart."""
     joined = {_other(group, each): each for each in group["accepted"]}
     refused = {_other(group, each): each for each in group["refused"]}
     rivals, others = _counted(group, group["rivals"]), _counted(group, refused)
     links = [(each, joined.get(each, {"evidence": []}), False) for each in rivals]
     links = (links + [(each, refused[each], True) for each in others])[:MOST_CLAIMANTS]
-    profiles = list(client.lookups([name for name, _, _ in links]))
+    profiles = client.lookups([name for name, _, _ in links])
     values = [dict(leaves_of(each["attributes"])) if each else {} for each in profiles]
-    telling = list(_telling(values))[:MOST_VALUES]
-    return [
-        Claimant(*link, {path: own.get(path) for path in telling})
-        for link, own in zip(links, values, strict=True)
-    ]
+    claimants = [(*link, own) for link, own in zip(links, values, strict=True)]
+    found = {"claimants": claimants, "telling": list(_telling(values))[:MOST_VALUES]}
+    return found | {"rivals": rivals, "others": others[:MOST_CLAIMANTS]}
 
 
 def _telling(values: list[dict[str, Any]]) -> Iterator[str]:
@@ -162,23 +121,3 @@ def _counted(group: dict[str, Any], names: Iterable[str]) -> list[str]:
 def _other(group: dict[str, Any], link: dict[str, Any]) -> str:
     one, other = map(str, link["pair"])
     return other if one == group["identifier"] else one
-
-
-def _choices(group: dict[str, Any]) -> Iterator[Choice]:
-    """As it is, one for each who claims it, all of them, nobody."""
-    cause, rivals = group["identifier"], _counted(group, group["rivals"])
-    others = _counted(group, [_other(group, each) for each in group["refused"]])[:MOST_CLAIMANTS]
-
-    def pins(decision: str, names: Iterable[str]) -> list[LinkPin]:
-        return [LinkPin(cause, each, decision) for each in names]
-
-    if rivals:
-        yield Choice(
-            "Leave it where it is", "", "Later evidence cannot move it to these.", pins(NEVER, others)
-        )
-    for each in others[:5]:
-        rest = [name for name in (*rivals, *others) if name != each]
-        yield Choice("Give it to", each, "And to nobody else.", pins(ALWAYS, [each]) + pins(NEVER, rest))
-    everybody = [*rivals, *others]
-    yield Choice("They are one person", "", "Goes beyond the rule.", pins(ALWAYS, everybody))
-    yield Choice("It is nobody's", "", "It stays a value, and joins none of them.", pins(NEVER, everybody))
