@@ -19,9 +19,6 @@ from metadata_service.ui.page import OwnPage, SignedIn, items_of
 router = APIRouter()
 
 LIST = "/ui/profiles"
-NOTHING_EXPLAINED: dict[str, list[Any]] = {
-    name: [] for name in ("accepted", "refused", "identifiers", "values", "decisions")
-}
 
 
 async def _named(request: Request, identifier: Annotated[str, Path()]) -> str:  # noqa: ARG001 - read as it was sent
@@ -58,19 +55,19 @@ def show(page: SignedIn, identifier: Named, tab: Literal["values", "json"] = "va
         is_officer = Scope.PRIVACY in page.rights.scopes
         households = items_of(client, "profiles", identifier, "households") if is_officer else []
         answer = client.call("GET", "profiles", identifier) if tab == "json" else None
-    links = explained[0] if explained else NOTHING_EXPLAINED
+    links: dict[str, Any] = explained[0] if explained else {}
     groups = ((group, leaves_of({group: tree})) for group, tree in sorted(found["attributes"].items()))
     return page.render(
         "profile.html",
         profile=found,
         shown=identifier if _is_shown(found, identifier) else found["id"],
         groups=[(group, leaves) for group, leaves in groups if leaves],
-        lost={each["path"]: each["lost"] for each in links["values"]},
+        lost={each["path"]: each["lost"] for each in links.get("values", [])},
         asked=identifier,
         links=links,
         consents=consents,
         households=households,
-        history=_history(history, links["decisions"]),
+        history=_history(history, links.get("decisions", [])),
         answer=json.dumps(answer, indent=2, ensure_ascii=False) if answer else "",
     )
 
