@@ -61,14 +61,16 @@ def show(
     """The latest version, an older one to begin with again, or with `new` a draft of a name."""
     page.require("GET", f"/v1/{plural}/{name}")
     text = None
-    if version is not None:
-        with page.database.read() as reading:
+    with page.database.read() as reading:
+        if version is not None:
             older = ANY[plural].versions(reading, name, PageRequest(None, 1000)).items
-        documents = (cast(Any, each).document for each in older)
-        text = next((_text(each) for each in documents if each.version == version), None)
-        if text is None:
-            raise UnknownSubjectError(f"{name} has no version {version}")
-    return _page(page, plural, name, text, is_new=new, saved=saved)
+            documents = (cast(Any, each).document for each in older)
+            text = next((_text(each) for each in documents if each.version == version), None)
+            if text is None:
+                raise UnknownSubjectError(f"{name} has no version {version}")
+        elif not new:
+            ANY[plural].get(reading, name)
+    return _page(page, plural, name, text, saved=saved)
 
 
 @router.post("/ui/views/{name}")
@@ -142,21 +144,14 @@ def _tried(page: OwnPage, draft: ViewDocument | SegmentDocument, person: str) ->
 
 
 def _page(
-    page: OwnPage,
-    plural: str,
-    name: str,
-    text: str | None,
-    status: int = 200,
-    is_new: bool = False,
-    **context: Any,
+    page: OwnPage, plural: str, name: str, text: str | None, status: int = 200, **context: Any
 ) -> Response:
+    """With this text; else with what is stored, or with the beginning of a new one."""
     with page.database.read() as reading:
         try:
             known = ANY[plural].get(reading, name)
             versions = ANY[plural].versions(reading, name, PageRequest(None, SHOWN)).items
         except UnknownSubjectError:
-            if text is None and not is_new:
-                raise
             known, versions = None, []
     in_force = None if known is None else _text(known)
     text = in_force if text is None else text

@@ -12,7 +12,6 @@ from idgraph.web.conditional import precondition
 from idgraph.web.cursors import PageRequest
 from idgraph.web.refusals import PreconditionError
 from metadata_service.api.routes import specs
-from metadata_service.drafting.draft import SpecDraft
 from metadata_service.specs import catalogue
 from metadata_service.specs.health import unmapped
 from metadata_service.ui.page import OwnFields, OwnPage, SignedIn, Text, see_other
@@ -41,12 +40,9 @@ def begin(page: SignedIn, source: Text = "") -> Response:
     return _page(page, {"name": source, "source": source, "begin": "empty", "copied": ""})
 
 
-def _page(
-    page: OwnPage, typed: dict[str, str], status: int = 200, problem: str = "", draft: SpecDraft | None = None
-) -> Response:
-    is_new = page.request.url.path == NEW and draft is None
-    context: dict[str, Any] = {"typed": typed, "problem": problem, "draft": draft}
-    if not is_new:
+def _page(page: OwnPage, typed: dict[str, str], status: int = 200, **context: Any) -> Response:
+    context["typed"] = typed
+    if page.request.url.path != NEW or context.get("draft"):
         return page.render("generate.html", status, **context)
     with page.database.read() as reading:
         context["unmapped"] = unmapped(reading)
@@ -80,7 +76,8 @@ def save(page: SignedIn, fields: OwnFields) -> Response:
             definition, reason = draft.definition, f"drafted from {len(sample.events)} sample events"
         specs.put(name, definition, page.service, page.caller, precondition(None, "*"), reason)
     except PreconditionError:
-        return _page(page, typed, 412, "A spec has this name: give the draft another one.", draft)
+        problem = "A spec has this name: give the draft another one."
+        return _page(page, typed, 412, problem=problem, draft=draft)
     if draft is None:
         return see_other(f"{LIST}/{name}/edit", saved="true")
     # The form is sent on: the editor shows its first event as the sample.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import Annotated, Any
 
@@ -54,7 +53,7 @@ def of_draft(page: SignedIn, name: Name, fields: OwnFields) -> Response:
         }
         body |= {"reveal": True, "reason": fields.get("reason", "")} if act == "reveal" else {}
         found = page.preview("POST", *PREVIEWS, body=body)
-    return _page(page, name, fields, found, definition.digest(), warnings)
+    return _page(page, name, fields, found, draft=definition.digest(), warnings=warnings)
 
 
 @router.get(LIST + "/{name}/effect/{job}")
@@ -67,14 +66,7 @@ def progress(page: Polled, name: Name, job: str, draft: Text = "") -> Response:
     return page.render("spec_effect_found.html", is_poll=True, record=record, found=found, draft=draft)
 
 
-def _page(
-    page: OwnPage,
-    name: str,
-    fields: dict[str, str],
-    found: dict[str, Any],
-    draft: str = "",
-    warnings: Sequence[str] = (),
-) -> Response:
+def _page(page: OwnPage, name: str, typed: dict[str, str], found: dict[str, Any], **context: Any) -> Response:
     before = ""
     with page.database.read() as reading:
         record = catalogue.get_spec(reading, name)
@@ -85,11 +77,8 @@ def _page(
         "spec_effect.html",
         record=record,
         found=found,
-        draft=draft,
-        warnings=warnings,
-        text=fields["text"],
-        etag=fields.get("etag") or etag_of(record.model_dump_json()),
-        reason=fields.get("reason", ""),
-        sample=fields.get("sample", ""),
-        difference=difference(before, fields["text"]),
+        typed=typed,
+        etag=typed.get("etag") or etag_of(record.model_dump_json()),
+        difference=difference(before, typed["text"]),
+        **context,
     )

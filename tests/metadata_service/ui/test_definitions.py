@@ -90,6 +90,14 @@ def test_a_mistake_is_shown_at_its_place(
     assert pointer in html.unescape(page.partition('id="problems"')[2])
 
 
+@pytest.mark.parametrize("plural", ["views", "segments"])
+def test_what_is_no_json_is_still_there_to_be_mended(site: Site, plural: str) -> None:
+    """Found by review: the text was lost."""
+    page = site.signed_in().post(f"/ui/{plural}/broken", {"text": '{"name":', "act": "publish"}, 422)
+    assert "not JSON" in page
+    assert editor_field(page, "text") == '{"name":'
+
+
 def test_paths_that_no_attribute_has_are_warned_of(site: Site) -> None:
     view = {"name": "odd", "attributes": {"a": "activity.lastEvnt", "b": "activity", "c": "identity.email"}}
     warned = site.api().post("/v1/views/check", json=view).json()["warnings"]

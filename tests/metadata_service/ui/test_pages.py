@@ -292,6 +292,7 @@ def test_attributes_are_filtered_sorted_and_paged_by_the_address(site: Site) -> 
     assert seen[0] == "identity.email"
     assert "No attribute matches" in person.get("/ui/attributes?q=nothing-like-it")
     person.get("/ui/attributes?sort=nothing", 422)
+    assert "path=x" in person.get("/ui/attributes?path=x&self=1")
 
 
 def test_an_attribute_is_edited_and_a_conflict_keeps_both(site: Site) -> None:
