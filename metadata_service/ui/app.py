@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import cast
+from typing import Any, cast
 from urllib.parse import quote
 
 from fastapi import FastAPI, Request, Response
@@ -68,10 +68,8 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-NOT_FOUND = "There is nothing at this address, or it was renamed."
-AWAY = "The database of the metadata service does not answer. What was published stays in force; try again."
-CRASHED = "An error of the service; its log has more. Try again, or go back."
-STALE = "This form is of a session that ended, or of another site. Nothing was changed. Open the page again."
+REFUSED = (400, 403, 404, 409, 410, 412, 422)
+"""Answers that say what is wrong: a form is shown again with it, where its page says how."""
 
 
 class BesidePages:
@@ -133,7 +131,7 @@ def _answer_errors(app: FastAPI) -> None:
 
     @app.exception_handler(StaleFormError)
     def stale(request: Request, _error: StaleFormError) -> Response:
-        return _error_page(request, 403, STALE)
+        return _error_page(request, 403, is_stale=True)
 
     @app.exception_handler(IdgraphError)
     @app.exception_handler(ValidationError)
@@ -147,43 +145,29 @@ def _answer_errors(app: FastAPI) -> None:
                 return failed(request, other)
         if isinstance(error, ValidationError):
             raise error
-        if isinstance(error, ProfileServiceError) and status in REFUSED:
-            return _error_page(request, status, str(error), roles=False)
-        if isinstance(error, ProfileServiceError):
-            return _error_page(request, 503, f"{error}. Pages of the catalogue still work.")
-        return _error_page(request, status, str(error))
+        is_of_profiles = isinstance(error, ProfileServiceError)
+        code = 503 if is_of_profiles and status not in REFUSED else status
+        return _error_page(request, code, problem=str(error), is_of_profiles=is_of_profiles)
 
     @app.exception_handler(RequestValidationError)
     def invalid(request: Request, error: RequestValidationError) -> Response:
-        names = ", ".join(sorted({str(wrong["loc"][-1]) for wrong in error.errors()}))
-        return _error_page(request, 422, f"This part of the address cannot be read: {names}. Leave it out.")
+        return _error_page(request, 422, unread=sorted({str(wrong["loc"][-1]) for wrong in error.errors()}))
 
     @app.exception_handler(HTTPException)
     def http(request: Request, error: HTTPException) -> Response:
-        return _error_page(
-            request, error.status_code, NOT_FOUND if error.status_code == 404 else str(error.detail)
-        )
+        return _error_page(request, error.status_code, problem=error.detail, is_address=True)
 
     @app.exception_handler(SQLAlchemyError)
     def away(request: Request, error: SQLAlchemyError) -> Response:
         log.error("the database failed: %s", type(error).__name__)
-        return render(request, "error.html", None, 503, title="Does not answer", code=503, problem=AWAY)
+        return render(request, "error.html", None, 503, code=503)
 
     @app.exception_handler(Exception)
     def crashed(request: Request, _error: Exception) -> Response:
-        response = render(request, "error.html", None, 500, title="Error", code=500, problem=CRASHED)
+        response = render(request, "error.html", None, 500, code=500)
         response.headers.update(HEADERS)
         return response
 
 
-REFUSED = (400, 403, 404, 409, 410, 412, 422)
-"""Answers that say what is wrong: a form is shown again with it, where its page says how."""
-TITLES = {403: "Not allowed", 404: "Not found", 412: "Changed meanwhile", 503: "Does not answer"}
-
-
-def _error_page(request: Request, status: int, problem: str, roles: bool = True) -> Response:
-    session = find_session(request)
-    title = TITLES.get(status, "This did not work")
-    return render(
-        request, "error.html", session, status, title=title, code=status, problem=problem, roles=roles
-    )
+def _error_page(request: Request, status: int, **context: Any) -> Response:
+    return render(request, "error.html", find_session(request), status, code=status, **context)

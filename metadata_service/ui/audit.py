@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Response
 
-from idgraph.model.callers import Scope
+from idgraph.web.cursors import PageRequest
 from metadata_service.api.routes import policies as api
 from metadata_service.storage.edits import Kind
 from metadata_service.ui.page import (
@@ -26,10 +26,6 @@ router = APIRouter()
 
 AUDIT = "/ui/audit"
 PROFILES = "/ui/audit/profiles"
-ACTIONS = (
-    *("reveal", "refused reveal", "access request", "download", "erasure", "consent", "person token"),
-    *("pin", "start", "cancel", "pause flow", "resume flow"),
-)
 
 
 @router.get(AUDIT)
@@ -37,7 +33,8 @@ def show(
     page: SignedIn, paging: Paging, kind: Kind | Literal[""] = "", subject: Text = "", who: Text = ""
 ) -> Response:
     """The history, the newest first."""
-    return _metadata(page, paging, kind, subject, who)
+    asked = {"kind": kind, "subject": subject, "actor": who}
+    return _metadata(page, paging, {name: value for name, value in asked.items() if value})
 
 
 @router.post(AUDIT)
@@ -45,32 +42,13 @@ def verify(page: SignedIn, fields: OwnFields, paging: Paging) -> Response:
     """Check the chain, and show the newest of the history."""
     del fields
     page.require("POST", "/v1/changes/verify")
-    return _metadata(page, paging, report=api.verify(page.service))
+    return _metadata(page, paging, {}, report=api.verify(page.service))
 
 
-def _metadata(
-    page: OwnPage,
-    paging: Paging,
-    kind: Kind | Literal[""] = "",
-    subject: str = "",
-    who: str = "",
-    report: Any = None,
-) -> Response:
+def _metadata(page: OwnPage, paging: PageRequest, asked: dict[str, Any], **context: Any) -> Response:
     page.require("GET", "/v1/changes")
-    asked = {"kind": kind, "subject": subject, "actor": who}
-    params = {name: value for name, value in asked.items() if value}
-    return page.render(
-        "audit.html",
-        title="Audit",
-        page=api.list_log(page.service, paging, kind or None, subject or None, who or None),
-        kinds=get_args(Kind),
-        asked=asked,
-        is_filtered=bool(params),
-        sees_reveals=Scope.PRIVACY in page.rights.scopes,
-        report=report,
-        may_verify=page.may("POST", "/v1/changes/verify"),
-        curl=page.curl("/v1/changes", **params),
-    )
+    found = api.list_log(page.service, paging, **asked)
+    return page.render("audit.html", page=found, kinds=get_args(Kind), asked=asked, **context)
 
 
 @router.get(PROFILES)
@@ -82,7 +60,8 @@ def show_profiles(
     cursor: Cursor = None,
 ) -> Response:
     """A page of the profile service's log, the newest first. `profile` are hashes."""
-    return _profiles(page, {"action": action, "who": who, "profile": profile, "cursor": cursor})
+    asked = {"action": action, "who": who, "profile": profile, "cursor": cursor}
+    return _profiles(page, {name: value for name, value in asked.items() if value})
 
 
 @router.post(PROFILES)
@@ -102,15 +81,5 @@ def verify_profiles(page: SignedIn, fields: OwnFields) -> Response:
 
 
 def _profiles(page: OwnPage, asked: dict[str, Any], status: int = 200, **context: Any) -> Response:
-    params = {name: value for name, value in asked.items() if value}
-    return page.render(
-        "profile_audit.html",
-        status,
-        title="Audit",
-        page=page.ask("GET", "audit", params=params | {"limit": 50}),
-        asked=asked,
-        is_filtered=bool(params),
-        actions=ACTIONS,
-        curl=page.curl_profiles("/v1/audit", **params),
-        **context,
-    )
+    found = page.ask("GET", "audit", params=asked | {"limit": 50})
+    return page.render("profile_audit.html", status, page=found, asked=asked, **context)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -37,59 +37,35 @@ _UNSEEN = re.compile(
 class NavigationItem(NamedTuple):
     """A page of the navigation; `api` is the call that its reader must be allowed to make: a path, or a method and a path."""
 
+    group: str
     title: str
     url: str
     icon: str
-    api: str
+    api: str = ""
     scope: Scope | None = None
     """What the profile service must let its reader do."""
 
 
 NAVIGATION = (
-    ("", (NavigationItem("Overview", HOME, "overview", "/v1/attributes"),)),
-    (
-        "Catalogue",
-        (
-            NavigationItem("Search Attributes", ATTRIBUTES, "search", "/v1/attributes"),
-            NavigationItem("Schema", "/ui/schema", "schema", "/v1/discovery-defaults"),
-            NavigationItem("Views", "/ui/views", "view", "/v1/views"),
-            NavigationItem("Segments", "/ui/segments", "segment", "/v1/segments"),
-        ),
-    ),
-    (
-        "Mapping",
-        (
-            NavigationItem("Mapping Specs", "/ui/specs", "spec", "/v1/specs"),
-            NavigationItem("Generate Specs", "/ui/generate", "generate", "POST /v1/specs/generate"),
-        ),
-    ),
-    (
-        "People",
-        (
-            NavigationItem("Profiles", "/ui/profiles", "person", ""),
-            NavigationItem("Review", "/ui/review/violations", "warning", "", Scope.LINKS),
-            NavigationItem("Identity Rules", "/ui/rules", "rules", "/v1/identity-rules"),
-        ),
-    ),
-    (
-        "Operate",
-        (
-            NavigationItem("Flows", "/ui/flows", "flow", "", Scope.OPERATE),
-            NavigationItem("Dead Letters", "/ui/dead-letters", "letters", "", Scope.OPERATE),
-            NavigationItem("Batch Operations", "/ui/jobs", "jobs", ""),
-        ),
-    ),
-    (
-        "Govern",
-        (
-            NavigationItem("Policy Changes", "/ui/policy-changes", "lock", "/v1/policy-changes"),
-            NavigationItem("Requests", "/ui/requests", "ask", "/v1/requests"),
-            NavigationItem("Users", "/ui/users", "people", "/v1/users"),
-            NavigationItem("Keys", "/ui/keys", "key", "/v1/keys"),
-            NavigationItem("Sandboxes", "/ui/sandboxes", "sandbox", "/v1/sandboxes"),
-            NavigationItem("Audit", "/ui/audit", "audit", "/v1/changes"),
-        ),
-    ),
+    NavigationItem("", "Overview", HOME, "overview", "/v1/attributes"),
+    NavigationItem("Catalogue", "Search Attributes", ATTRIBUTES, "search", "/v1/attributes"),
+    NavigationItem("Catalogue", "Schema", "/ui/schema", "schema", "/v1/discovery-defaults"),
+    NavigationItem("Catalogue", "Views", "/ui/views", "view", "/v1/views"),
+    NavigationItem("Catalogue", "Segments", "/ui/segments", "segment", "/v1/segments"),
+    NavigationItem("Mapping", "Mapping Specs", "/ui/specs", "spec", "/v1/specs"),
+    NavigationItem("Mapping", "Generate Specs", "/ui/generate", "generate", "POST /v1/specs/generate"),
+    NavigationItem("People", "Profiles", "/ui/profiles", "person"),
+    NavigationItem("People", "Review", "/ui/review/violations", "warning", scope=Scope.LINKS),
+    NavigationItem("People", "Identity Rules", "/ui/rules", "rules", "/v1/identity-rules"),
+    NavigationItem("Operate", "Flows", "/ui/flows", "flow", scope=Scope.OPERATE),
+    NavigationItem("Operate", "Dead Letters", "/ui/dead-letters", "letters", scope=Scope.OPERATE),
+    NavigationItem("Operate", "Batch Operations", "/ui/jobs", "jobs"),
+    NavigationItem("Govern", "Policy Changes", "/ui/policy-changes", "lock", "/v1/policy-changes"),
+    NavigationItem("Govern", "Requests", "/ui/requests", "ask", "/v1/requests"),
+    NavigationItem("Govern", "Users", "/ui/users", "people", "/v1/users"),
+    NavigationItem("Govern", "Keys", "/ui/keys", "key", "/v1/keys"),
+    NavigationItem("Govern", "Sandboxes", "/ui/sandboxes", "sandbox", "/v1/sandboxes"),
+    NavigationItem("Govern", "Audit", "/ui/audit", "audit", "/v1/changes"),
 )
 
 
@@ -130,11 +106,6 @@ def in_words(name: str) -> str:
     return what.replace("_", " ") + (f": {part}" if part else "")
 
 
-def mark(source: str) -> str:
-    """The two characters that stand for a source."""
-    return (source[:2] or "?").upper()
-
-
 def tint(source: str) -> int:
     """Which of the three tints a source has; the same one everywhere."""
     return hashlib.sha256(source.encode("utf-8", "replace")).digest()[0] % 3 + 1
@@ -157,7 +128,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=lambda value: visible(value) if type(value) is str else value,
     )
-    made: tuple[Callable[..., Any], ...] = (as_json, as_time, duration, in_words, mark, ordinal_time, tint)
+    made: tuple[Callable[..., Any], ...] = (as_json, as_time, duration, in_words, ordinal_time, tint)
     found.filters.update({each.__name__: each for each in made}, segment=lambda text: quote(text, safe=""))
     # Text in a field, where it must stay what it is.
     found.filters["as_typed"] = escape
@@ -167,44 +138,36 @@ def _environment() -> Environment:
 
 def pages_of(session: Session) -> list[NavigationItem]:
     """The pages that a person may use, in their order."""
-    return [each for _, items in _navigation(session) for each in items]
-
-
-def _navigation(session: Session) -> list[tuple[str, Sequence[NavigationItem]]]:
-    groups = [(group, [each for each in items if _is_usable(each, session)]) for group, items in NAVIGATION]
-    return [(group, items) for group, items in groups if items]
+    return [each for each in NAVIGATION if _is_usable(each, session)]
 
 
 def _is_usable(item: NavigationItem, session: Session) -> bool:
     method, _, path = item.api.rpartition(" ")
     is_allowed_here = not path or is_allowed(session.caller.role, method or "GET", path)
-    return is_allowed_here and (item.scope is None or item.scope in session.caller.caller("", None).scopes)
+    return is_allowed_here and (item.scope is None or item.scope in session.caller.all_scopes)
 
 
 def render(
     request: Request, template: str, session: Session | None, status: int = 200, **context: Any
 ) -> Response:
     """A page. The templates escape the context, and show nothing for what it lacks."""
-    theme = request.cookies.get("idgraph-theme", "auto")
-    query = {name: request.query_params.getlist(name) for name in request.query_params}
-    made = (
-        _environment()
-        .get_template(template)
-        .render(
-            **context,
-            session=session,
-            navigation=_navigation(session) if session else (),
-            sandbox=request.app.state.service.settings.sandbox,
-            here=request.url.path,
-            address=request.url.path + (f"?{request.url.query}" if request.url.query else ""),
-            query=query,
-            with_query=lambda **changed: "?" + urlencode(_merged(query, changed), doseq=True),
-            theme=theme if theme in THEMES else "auto",
-        )
+    theme = request.cookies.get("idgraph-theme")
+    query: dict[str, Any] = {name: request.query_params.getlist(name) for name in request.query_params}
+
+    def with_query(**changed: Any) -> str:
+        merged = {name: value for name, value in (query | changed).items() if value is not None}
+        return f"?{urlencode(merged, doseq=True)}"
+
+    made = _environment().get_template(template)
+    html = made.render(
+        **context,
+        session=session,
+        navigation=pages_of(session) if session else (),
+        sandbox=request.app.state.service.settings.sandbox,
+        here=request.url.path,
+        address=request.url.path + (f"?{request.url.query}" if request.url.query else ""),
+        query=query,
+        with_query=with_query,
+        theme=theme if theme in THEMES else "auto",
     )
-    return HTMLResponse(made.encode("utf-8", "replace"), status)
-
-
-def _merged(query: Mapping[str, list[str]], changed: Mapping[str, str | None]) -> dict[str, list[str]]:
-    merged = {name: values for name, values in query.items() if name not in changed}
-    return merged | {name: [value] for name, value in changed.items() if value is not None}
+    return HTMLResponse(html.encode("utf-8", "replace"), status)

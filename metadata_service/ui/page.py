@@ -186,29 +186,20 @@ def find_session(request: Request, is_use: bool = False) -> Session | None:
     return sessions_of(request).find(session_id, is_use) if session_id else None
 
 
-def _opened(request: Request, is_use: bool) -> OwnPage:
-    session = find_session(request, is_use)
-    if session is None:
-        raise NotSignedInError
-    return OwnPage(request, session)
+def _opened(is_use: Callable[[Request], bool]) -> Any:
+    def opened(request: Request) -> OwnPage:
+        session = find_session(request, is_use(request))
+        if session is None:
+            raise NotSignedInError
+        return OwnPage(request, session)
+
+    return Depends(opened)
 
 
-def _signed_in(request: Request) -> OwnPage:
-    return _opened(request, is_use=True)
-
-
-def _watching(request: Request) -> OwnPage:
-    return _opened(request, is_use=False)
-
-
-def _following(request: Request) -> OwnPage:
-    return _opened(request, is_use="hx-request" not in request.headers)
-
-
-SignedIn = Annotated[OwnPage, Depends(_signed_in)]
-Watching = Annotated[OwnPage, Depends(_watching)]
+SignedIn = Annotated[OwnPage, _opened(lambda _: True)]
+Watching = Annotated[OwnPage, _opened(lambda _: False)]
 """Of a call that a page makes by itself: it does not keep the session."""
-Polled = Annotated[OwnPage, Depends(_following)]
+Polled = Annotated[OwnPage, _opened(lambda request: "hx-request" not in request.headers)]
 """Of a page that asks for itself again and again: only where a person opens it, it keeps the session."""
 
 

@@ -20,14 +20,8 @@ API = "/v1/policy-changes"
 def show_all(page: SignedIn, paging: Paging, status: Status | Literal["all"] = "pending") -> Response:
     """Edits that weaken protection: by default those that wait."""
     page.require("GET", API)
-    asked: Status | None = None if status == "all" else status
-    return page.render(
-        "policy_changes.html",
-        title="Policy Changes",
-        page=api.list_(page.service, paging, asked),
-        wanted=status,
-        curl=page.curl(API, **({} if asked is None else {"status": asked})),
-    )
+    found = api.list_(page.service, paging, None if status == "all" else status)
+    return page.render("policy_changes.html", page=found, wanted=status)
 
 
 @router.get(CHANGES + "/{number}")
@@ -50,12 +44,4 @@ def decide(
 
 def _change(page: OwnPage, number: int, status: int = 200, **context: Any) -> Response:
     page.require("GET", f"{API}/{number}")
-    return page.render(
-        "policy_change.html",
-        status,
-        title=f"Change {number}",
-        change=api.get(number, page.service),
-        may_decide=page.may("POST", f"{API}/{number}/approve"),
-        curl=page.curl(f"{API}/{number}"),
-        **context,
-    )
+    return page.render("policy_change.html", status, change=api.get(number, page.service), **context)

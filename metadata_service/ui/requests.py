@@ -48,8 +48,7 @@ def _page(
     **context: Any,
 ) -> Response:
     page.require("GET", "/v1/requests")
-    may_answer = page.may("POST", "/v1/requests/1/answer")
-    shown = shown or ("waits" if may_answer else "mine")
+    shown = shown or ("waits" if page.may("POST", "/v1/requests/1/answer") else "mine")
     state: State | None = next((each for each in get_args(State) if each == shown), None)
     me, now = person_of(page.caller.name), datetime.now(UTC)
     with page.database.read() as reading:
@@ -58,17 +57,14 @@ def _page(
     return page.render(
         "requests.html",
         status,
-        title="Requests",
         shown=shown,
         page=api.list_(page.service, paging, page.caller, state, mine=shown == "mine"),
         chosen=None if sel is None else api.get(sel, page.service, page.caller),
-        may_answer=may_answer,
         me=me,
         views=[each.name for each in views if each.status == "active"],
         soon=soon,
         latest=f"{now + LONGEST:%Y-%m-%d}",
         typed={"until": f"{now + USUAL:%Y-%m-%d}"} | (typed or {}),
-        curl=page.curl("/v1/requests" if sel is None else f"/v1/requests/{sel}"),
         **context,
     )
 

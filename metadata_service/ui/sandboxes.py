@@ -85,24 +85,16 @@ def _page(
 ) -> Response:
     page.require("GET", API)
     compared = api.comparison(sel, page.service) if sel else None
+    items = compared.items if compared else ()
     return page.render(
         "sandboxes.html",
         status,
-        title="Sandboxes",
         q=q,
         sort=sort,
         sel=sel,
         found=api.list_(page.service, q, sort).items,
         compared=compared,
-        lines=[
-            difference(_text(each.production), _text(each.sandbox))
-            for each in (compared.items if compared else ())
-        ],
-        has_some=page.service.settings.sandboxes is not None,
-        may_make=page.may("POST", API),
-        may_promote=page.may("POST", f"{API}/a/promote"),
-        may_delete=page.may("DELETE", f"{API}/a"),
-        curl=page.curl(f"{API}/{sel}/comparison" if sel else API),
+        lines=[difference(_text(each.production), _text(each.sandbox)) for each in items],
         **context,
     )
 

@@ -26,30 +26,21 @@ def show(page: SignedIn, done: Text = "", asked: int = 0) -> Response:
     return _page(page, done=done, asked=asked)
 
 
-def _page(page: OwnPage, form: str = "", status: int = 200, problem: str = "", **context: Any) -> Response:
-    """`problem` is what was wrong with a `form`."""
+def _page(page: OwnPage, form: str = "", status: int = 200, **context: Any) -> Response:
+    """With a `problem`, of this form."""
     with page.database.read() as reading:
         defaults, levels = DEFAULTS.read(reading), LEVELS.read(reading)
     return page.render(
         "schema.html",
         status,
-        title="Schema",
+        form=form,
         defaults=defaults,
-        levels={str(each): levels.policy(each) for each in Classification},
-        etags={
-            "defaults": etag_of(defaults.model_dump_json()),
-            "levels": etag_of(levels.model_dump_json()),
-        },
+        levels=levels,
+        etags=[etag_of(each.model_dump_json()) for each in (defaults, levels)],
         counts=api.get_counts(page.service),
-        choices={
-            "classification": list(map(str, Classification)),
-            "encryption": list(map(str, EncryptionLevel)),
-            "detection": list(map(str, DetectionMode)),
-        },
-        problem=(form, problem) if problem else None,
-        may_edit=page.may("PUT", "/v1/discovery-defaults"),
-        may_purge=page.may("POST", "/v1/attribute-purges"),
-        curl=page.curl("/v1/discovery-defaults"),
+        classifications=Classification,
+        encryptions=EncryptionLevel,
+        detections=DetectionMode,
         **context,
     )
 

@@ -27,15 +27,6 @@ from metadata_service.ui.page import (
 
 router = APIRouter()
 
-WRONG_TOKEN = "No token like this is in use. It may be mistyped, revoked or expired. A new one:"  # noqa: S105 - a message
-NEW_TOKEN = "idgraph tokens add NAME --role viewer"  # noqa: S105 - a command
-WRONG_LINK = "This link was used already, or is older than ten minutes."
-WRONG_NAME = "User name or password is wrong. After five wrong tries an account waits 15 minutes. Forgotten, or waiting:"
-RESET = "idgraph users reset NAME"
-WRONG_SSO = (
-    "Single sign-on did not succeed: it was begun elsewhere, took too long, or was refused. Try again."
-)
-
 
 @router.get(SIGN_IN)
 def show(request: Request, next: str = "", code: str = "") -> Response:  # noqa: A002 - a name in the URL
@@ -44,10 +35,9 @@ def show(request: Request, next: str = "", code: str = "") -> Response:  # noqa:
 
 
 def sign_in_page(request: Request, goes_on: str | None, status: int = 200, **context: Any) -> Response:
-    """The form, also with what was wrong."""
-    openid, goes_on = request.app.state.openid, local_path(goes_on)
-    sso = "" if openid is None else openid.config.title
-    return render(request, "sign_in.html", None, status, title="Sign in", next=goes_on, sso=sso, **context)
+    """The form, also with what was wrong: in a `problem`, or of what, in `wrong`."""
+    known = {"next": local_path(goes_on), "openid": request.app.state.openid}
+    return render(request, "sign_in.html", None, status, **known, **context)
 
 
 @router.get(SIGN_IN + "/sso")
@@ -70,16 +60,16 @@ def end_sso(request: Request) -> Response:
     """Back from the issuer."""
     openid: OpenId | None = request.app.state.openid
     secret, _, goes_on = request.cookies.get(_sso_cookie(request), "").partition(" ")
-    problem, user = WRONG_SSO, None
+    context, user = {"wrong": "sso"}, None
     try:
         identity = openid and openid.signed_in(secret, request.query_params, _redirect(request, openid))
         if identity:
             user = admit(request.app.state.service.database, identity, is_signing_in=True)
-            problem = "This account is disabled. Ask an admin."
+            context = {"wrong": "disabled"}
     except (NoRightsError, NotReadyError, ClashError) as error:
-        problem = f"{error}."
+        context = {"problem": f"{error}."}
     if user is None:
-        response = sign_in_page(request, unquote(goes_on), 403, problem=problem)
+        response = sign_in_page(request, unquote(goes_on), 403, **context)
     else:
         response = go_in(request, sessions_of(request).begin_for(user.id), unquote(goes_on))
     response.delete_cookie(_sso_cookie(request), secure=request.url.scheme == "https", httponly=True)
@@ -99,19 +89,16 @@ def sign_in(request: Request, fields: Fields) -> Response:
     """Begin a session, with name and password, a token, or the code of a link; one that there was ends."""
     sessions, goes_on = sessions_of(request), fields.get("next")
     code, token, name = (fields.get(each, "").strip() for each in ("code", "token", "name"))
-    again: dict[str, Any]
     if code:
-        begun, again = sessions.begin_by_code(code), {"problem": WRONG_LINK}
+        begun, wrong = sessions.begin_by_code(code), "link"
     elif token:
-        begun = sessions.begin(token)
-        again = {"problem": WRONG_TOKEN, "help": NEW_TOKEN, "by_token": True}
+        begun, wrong = sessions.begin(token), "token"
     else:
         database = request.app.state.service.database
         user = users.sign_in(database, name, fields.get("password", ""))
-        begun = None if user is None else sessions.begin_for(user)
-        again = {"problem": WRONG_NAME, "help": RESET, "name": name[:100]}
+        begun, wrong = None if user is None else sessions.begin_for(user), "name"
     if begun is None:
-        return sign_in_page(request, goes_on, 403, **again)
+        return sign_in_page(request, goes_on, 403, wrong=wrong, name=name[:100])
     return go_in(request, begun, goes_on)
 
 

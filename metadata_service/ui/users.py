@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, get_args
 
 from fastapi import APIRouter, Path, Response
@@ -13,7 +13,7 @@ from idgraph.web.cursors import PageRequest
 from metadata_service.api.routes import keys as key_routes
 from metadata_service.api.routes import users as api
 from metadata_service.storage.keys import NewKey
-from metadata_service.storage.tokens import GIVES, Role
+from metadata_service.storage.tokens import GIVES
 from metadata_service.storage.users import LEAST_CHARACTERS, NAME_PATTERN, PersonRole
 from metadata_service.ui.page import FIRST, OwnFields, OwnPage, Paging, SignedIn, Text, reason_of, see_other
 
@@ -21,7 +21,6 @@ router = APIRouter()
 
 USERS = "/ui/users"
 KEYS = "/ui/keys"
-NOTHING: dict[str, Any] = {"name": "", "role": Role.VIEWER, "clearance": 0, "may_reveal": False, "scopes": ()}
 
 
 @router.get(USERS)
@@ -39,7 +38,6 @@ def _users(
     paging: PageRequest = FIRST,
     q: str = "",
     role: str = "",
-    typed: Any = None,
     **context: Any,
 ) -> Response:
     page.require("GET", "/v1/users")
@@ -48,16 +46,11 @@ def _users(
     return page.render(
         "users.html",
         status,
-        title="Users",
         page=api.list_(page.service, paging, q, wanted),
         q=q,
         role=role,
         chosen=chosen,
-        typed=typed or chosen or NOTHING,
-        may_edit=page.may("POST", "/v1/users"),
         roles=PEOPLE,
-        scopes=sorted(page.caller.all_scopes),
-        curl=page.curl("/v1/users"),
         **context,
     )
 
@@ -98,27 +91,18 @@ def list_keys(page: SignedIn, paging: Paging, q: Text = "", done: Text = "") -> 
 
 
 def _keys(
-    page: OwnPage,
-    status: int = 200,
-    paging: PageRequest = FIRST,
-    q: str = "",
-    typed: dict[str, Any] | None = None,
-    **context: Any,
+    page: OwnPage, status: int = 200, paging: PageRequest = FIRST, q: str = "", **context: Any
 ) -> Response:
     page.require("GET", "/v1/keys")
     return page.render(
         "keys.html",
         status,
-        title="Keys",
         page=key_routes.list_(page.service, paging, page.caller, q),
         q=q,
         me=api.get_own(page.caller),
-        typed=NOTHING | {"role": page.caller.role, "days": 90} | (typed or {}),
         roles=sorted(GIVES[page.caller.role]),
-        scopes=sorted(page.caller.all_scopes),
         least=LEAST_CHARACTERS,
-        days_left=lambda expires: (expires - datetime.now(expires.tzinfo)).days,
-        curl=page.curl("/v1/keys"),
+        now=datetime.now(UTC),
         **context,
     )
 
