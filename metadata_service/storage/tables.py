@@ -180,7 +180,7 @@ class DocumentVersionRow(Base):
 
     __tablename__ = "document_versions"
 
-    kind: Mapped[str] = mapped_column(String(20), primary_key=True)
+    kind: Mapped[str] = mapped_column(String(40), primary_key=True)
     name: Mapped[str] = mapped_column(Ordered, primary_key=True)
     version: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     snapshot_version: Mapped[int] = mapped_column(ForeignKey("snapshots.version"), index=True)
@@ -249,7 +249,7 @@ class GrantRequestRow(Base):
 
     id: Mapped[int] = mapped_column(Counter, primary_key=True)
     snapshot_version: Mapped[int] = mapped_column(ForeignKey("snapshots.version"), index=True)
-    kind: Mapped[str] = mapped_column(String(20))
+    kind: Mapped[str] = mapped_column(String(40))
     subject: Mapped[str] = mapped_column(Ordered)
     view_version: Mapped[int | None]
     purpose: Mapped[str] = mapped_column(Text)
