@@ -34,6 +34,8 @@ def of_version(page: SignedIn, name: Name, version: Annotated[int, Query(ge=1, l
 def of_draft(page: SignedIn, name: Name, fields: OwnFields) -> Response:
     """Run a preview of the draft, stop it, or look again, by `act`."""
     page.require("PUT", f"/v1/specs/{name}")
+    with page.database.read() as reading:
+        catalogue.get_spec(reading, name)
     act, job, text = (fields.get(each, "") for each in ("act", "job", "text"))
     try:
         definition, _ = read_definition_of(name, text)

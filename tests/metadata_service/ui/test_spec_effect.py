@@ -175,6 +175,21 @@ def test_a_preview_can_be_stopped_and_a_stored_version_previewed(site: Site) -> 
     person.get(f"{PLACE}?version=99", 404)
 
 
+def test_no_preview_is_started_of_a_spec_that_nobody_saved(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by review: its job ran, and the page said that there is no such spec."""
+    text = json.dumps(json.loads(draft(site)) | {"name": "unsaved"})
+    person = site.signed_in()
+    with socket.create_server(("127.0.0.1", 0)) as unasked:
+        unasked.setblocking(False)
+        source = ProfileSource(f"http://127.0.0.1:{unasked.getsockname()[1]}")
+        monkeypatch.setitem(site.app.state.pages.state._state, "profile_source", source)
+        person.post("/ui/specs/unsaved/effect", {"text": text, "act": "run"}, 404)
+        with pytest.raises(BlockingIOError):
+            unasked.accept()
+
+
 def test_what_is_missing_is_named(site: Site) -> None:
     text = draft(site)
     low = site.signed_in(LOW)
