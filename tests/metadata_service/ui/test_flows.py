@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import math
+import re
 import time
 from typing import Any
 
@@ -69,6 +70,27 @@ def test_a_flow_shows_its_figures_stages_and_sources(whole: Whole, operator: Per
     assert "the newest is" in page
     assert "events taken over 10 min" in operator.get(f"{LIST}/shop")
     operator.get(f"{LIST}/none", 404)
+
+
+def test_a_line_is_broken_where_nothing_was_reported(whole: Whole, operator: Person) -> None:
+    """Of 40 moments one has no commit, which breaks no line; ten that are missing do."""
+    folders = report_of(whole)
+
+    def lines() -> list[tuple[int, int, int]]:
+        found = re.findall(r'class="(area|line)" d="([^"]*)"', operator.get(f"{LIST}/shop"))
+        areas, drawn = ([path for kind, path in found if kind == wanted] for wanted in ("area", "line"))
+        assert all(path.count("Z") == path.count("M") for path in areas)
+        return [
+            (path.count("M"), path.count("L"), area.count("M"))
+            for path, area in zip(drawn, areas, strict=True)
+        ]
+
+    assert lines() == [(1, 39, 1), (1, 39, 1), (1, 38, 1), (1, 39, 1)]
+    report = folders.report("shop")
+    assert report is not None
+    history = report.history[:5] + report.history[15:]
+    folders.write(report.model_copy(update={"history": history}))
+    assert lines() == [(2, 28, 2), (2, 28, 2), (2, 27, 2), (2, 28, 2)]
 
 
 def test_a_flow_that_is_silent_says_so(whole: Whole, operator: Person) -> None:
