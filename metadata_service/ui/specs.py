@@ -73,7 +73,8 @@ def edit(
         if base.status is SpecStatus.RETIRED and record.active_version is not None:
             base = catalogue.get_spec_version(reading, name, record.active_version).document
     draft = spec_text(base, "status")
-    shown: dict[str, Any] = {"is_saved": saved, "base": base, "is_case": case}
+    etag = etag_of(record.model_dump_json())
+    shown: dict[str, Any] = {"is_saved": saved, "base": base, "is_case": case, "etag": etag}
     if move:
         stated = SpecDefinition(**base.model_dump(include=set(SpecDefinition.model_fields)))
         try:

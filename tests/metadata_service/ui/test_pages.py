@@ -20,6 +20,7 @@ from metadata_service.storage.database import open_database
 from metadata_service.storage.sessions import IDLE, LINK, LONGEST, Sessions
 from metadata_service.storage.tables import SessionRow
 from metadata_service.storage.tokens import Role, revoke_token
+from metadata_service.ui import specs
 from metadata_service.ui.app import HEADERS
 from metadata_service.ui.frame import STATIC
 from metadata_service.ui.page import local_path
@@ -295,6 +296,16 @@ def test_attributes_are_filtered_sorted_and_paged_by_the_address(site: Site) -> 
     assert "path=x" in person.get("/ui/attributes?path=x&self=1")
 
 
+@pytest.mark.parametrize("plural", ["attributes", "specs", "views", "segments"])
+def test_the_call_behind_a_list_is_the_one_of_its_address(site: Site, plural: str) -> None:
+    """Found by review: names that templates use themselves were an error, and repeated ones were lost."""
+    person = site.signed_in()
+    assert f"/v1/{plural}&#39;" in person.get(f"/ui/{plural}")
+    for query in ("_block_vars=1", "_Context__self=1", "path=1", "tag=a&tag=b"):
+        page = person.get(f"/ui/{plural}?{query}")
+        assert f"/v1/{plural}?{query}'" in html.unescape(page)
+
+
 def test_an_attribute_is_edited_and_a_conflict_keeps_both(site: Site) -> None:
     person = site.signed_in()
     path = "/ui/attributes/activity.lastSeenAt"
@@ -457,6 +468,30 @@ def test_a_spec_is_published_and_two_editors_lose_nothing(site: Site) -> None:
     again = {"etag": editor_field(conflict, "etag"), "text": editor_field(conflict, "text"), "reason": "his"}
     assert "Published shop-orders@3" in bob.post(f"{place}/publish", again)
     assert site.api().get("/v1/specs/shop-orders").json()["active_version"] == 3
+
+
+def test_what_is_saved_while_the_editor_opens_is_not_overwritten(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by review: the editor had the text of one version, and the ETag of the next."""
+    admin, person = site.api(), site.signed_in()
+    body: dict[str, Any] = {
+        "name": "raced", "source": "raced", "status": "active", "operations": [{"operation": "shift", "spec": {"u": "u"}}],
+        "identifiers": [{"type": "user_id", "path": "u", "primary": True}],
+    }  # fmt: skip
+
+    def save(*_: object) -> str:
+        admin.put("/v1/specs/raced?reason=save", json=body).raise_for_status()
+        body["description"] = "Later."
+        return ""
+
+    save()
+    monkeypatch.setattr(specs, "sample_of", save)
+    page = person.get("/ui/specs/raced/edit?dead_letter=1")
+    assert "Later." not in editor_field(page, "text")
+    fields = {name: editor_field(page, name) for name in ("etag", "text")}
+    conflict = person.post("/ui/specs/raced/publish", fields | {"reason": "mine"}, 412)
+    assert "Later." in conflict
 
 
 def test_publishing_what_shows_protected_values_waits(site: Site) -> None:
