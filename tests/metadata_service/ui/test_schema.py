@@ -55,7 +55,9 @@ def test_caps_are_edited_and_the_page_says_when_one_is_reached(site: Site) -> No
     )
     assert "most new per source and day 77" in late, "what was typed stands beside what is stored"
     assert discover(site, "flood.a", "flood.b", "flood.c")["waiting"] == 1
-    assert "A cap was reached" in person.get(PAGE)
+    page = person.get(PAGE)
+    assert "A cap was reached" in page
+    assert "Over the cap" in re.sub(r"<[^>]+>", "", page), "its column has a name for who hears the page"
 
 
 def test_levels_are_edited(site: Site) -> None:
