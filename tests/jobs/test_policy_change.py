@@ -13,12 +13,19 @@ from pathlib import Path
 
 import pytest
 
-from idgraph.jobs.job import JobRunner
-from idgraph.jobs.reencrypt.policy_change import PolicyChanges, protect_alike, protection_of, sealed_by
+from idgraph.jobs.job import JobRunner, Run
+from idgraph.jobs.reencrypt.policy_change import (
+    PolicyChanges,
+    Reencryption,
+    protect_alike,
+    protection_of,
+    sealed_by,
+)
+from idgraph.jobs.reencrypt.stored_sealing import StoredSealing
 from idgraph.model.dead_letters import DeadLetters
 from idgraph.model.errors import StoreError
 from idgraph.model.index import IndexDocument
-from idgraph.model.jobs import JobState
+from idgraph.model.jobs import JobState, Requester
 from idgraph.model.queries import FullText, Query
 from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
 from idgraph.model.store import FragmentWrite, ProfileStore, StoredFragment
@@ -42,6 +49,7 @@ from tests.retail import (
 from tests.support.memory.data_keys import MemoryDataKeys
 from tests.support.memory.profiles import MemoryProfileStore
 from transforms.privacy.keys import DataKeyStore
+from transforms.spec.mapping import CompiledSnapshot
 
 OPEN = [each for each in attributes() if each.path == "identity.email"]
 BEFORE = snapshot(1, declared=OPEN, defaults=UNDETECTED)
@@ -203,6 +211,27 @@ def test_a_killed_run_resumes_where_it_was(tmp_path: Path, monkeypatch: pytest.M
     assert "" not in places
     assert beside.sealed() == MANY - 1
     assert beside.runs() == 1
+
+
+def test_a_command_that_ended_early_begins_again(beside: Beside) -> None:
+    """Found by the long tests under load: an order of the older policy, before the place where `idgraph seal` was killed,
+    stayed in the clear."""
+
+    def run(watch: Callable[[Run], None]) -> None:
+        sealing = StoredSealing(beside.pipeline.resources(), CompiledSnapshot(AFTER))
+        job = Reencryption(sealing, AFTER, beside.pipeline.store, page=100)
+        beside.runner.run(job, Requester("ann", "test"), watch=watch)
+
+    def end_early(run: Run) -> None:
+        if run.progress.done >= 300:
+            raise StoreError("the machine goes down")
+
+    with pytest.raises(StoreError):
+        run(end_early)
+    assert beside.sealed()
+    beside.pipeline.process([order(1, MANY, order_id="X1")])
+    run(lambda _: None)
+    assert beside.sealed() == len(beside.pipeline.store.scan())
 
 
 def test_protection_that_changed_and_changed_back_is_looked_at_from_the_start(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -72,14 +73,23 @@ class Kafka:
 
     def records(self, topic: str, partitions: int = 2) -> list[tuple[bytes, bytes]]:
         """Key and value of all that is there now, by partition, in order."""
-        from confluent_kafka import Consumer, TopicPartition
+        from confluent_kafka import Consumer, KafkaException, TopicPartition
 
         found = []
         client = Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": "tests"})
+        ends = time.monotonic() + 60
         try:
             for partition in range(partitions):
                 place = TopicPartition(topic, partition, 0)
-                _, end = client.get_watermark_offsets(place, 60)
+                while True:
+                    try:
+                        _, end = client.get_watermark_offsets(place, 60)
+                        break
+                    except KafkaException as error:
+                        # A broker that has just begun again leads no partition for a moment.
+                        if not error.args[0].retriable() or time.monotonic() > ends:
+                            raise
+                        time.sleep(0.1)
                 client.assign([place])
                 for _ in range(end):
                     message = client.poll(10)

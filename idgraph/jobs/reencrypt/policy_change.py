@@ -55,7 +55,8 @@ class Reencryption(PagedJob):
         page: int = PAGE,
         is_ready: Callable[[], bool] = lambda: True,
     ) -> None:
-        """It waits until `is_ready`. `flow` is the one whose fragments it answers for."""
+        """It waits until `is_ready`. `flow` is the one whose fragments it answers for; without one it never resumes, as nobody
+        knows what came before its place meanwhile under an older policy."""
         self._sealing = sealing
         self._snapshot = snapshot
         self._store = store
@@ -64,7 +65,7 @@ class Reencryption(PagedJob):
         self._is_ready = is_ready
 
     def plan(self, point: Point) -> Plan:
-        resumes = "after" in point and self._store.remembers(point["mark"])
+        resumes = bool(self.what["flow"]) and "after" in point and self._store.remembers(point["mark"])
         title = f"the re-encryption under snapshot {self._snapshot.version}"
         return Plan(title, self._store.count(), "fragment", resumes)
 
