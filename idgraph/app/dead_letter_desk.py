@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,7 @@ from idgraph.app.newest_records import newest_records
 from idgraph.app.settings.document import Settings
 from idgraph.model import canonical, paths
 from idgraph.model.dead_letters import DeadLetter, DeadLetterReason, DeadLetters
-from idgraph.model.errors import IdgraphError, SealError, SpecError
+from idgraph.model.errors import IdgraphError, SealError, SpecError, TransformError
 from idgraph.model.events import Event, RawRecord
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.sources import SourceConfig
@@ -84,7 +84,7 @@ class LocalDeadLetterDesk:
             return _nothing("it cannot be opened by this keyring")
         record = RawRecord(dead_letter.source, dead_letter.position, value)
         event, spec, shown = self._shown(record, snapshot, etag, sees)
-        wrong = _wrong_paths(dead_letter.reason, spec)
+        wrong = _wrong_paths(dead_letter.reason, spec.document if spec else None)
         cause = shown.cause + [
             place for place, becomes in shown.becomes.items() if wrong.intersection(becomes)
         ]
@@ -104,13 +104,17 @@ class LocalDeadLetterDesk:
         found = []
         for record in self._newest_records(config, most):
             event, spec, shown = self._shown(record, snapshot, etag, sees)
-            name = f"{spec.name}@{spec.version}" if spec else None
-            found.append(ShownEvent(event.type if event else None, name, *shown[:3]))
+            name = f"{spec.document.name}@{spec.document.version}" if spec else None
+            identifiers = []
+            if event is not None and spec is not None:
+                with suppress(TransformError):
+                    identifiers = spec.identifiers_in(event)
+            found.append(ShownEvent(event.type if event else None, name, *shown[:3], identifiers))
         return found
 
     def _shown(
         self, record: RawRecord, snapshot: MetadataSnapshot, etag: str, sees: Callable[[str], bool]
-    ) -> tuple[Event | None, SpecDocument | None, ShownRecord]:
+    ) -> tuple[Event | None, MappingSpec | None, ShownRecord]:
         size = len(record.value)
         if size > MOST_BYTES:
             problem = f"it has {size:,} bytes, and records of up to {MOST_BYTES:,} are shown"
@@ -129,7 +133,7 @@ class LocalDeadLetterDesk:
             masked = mask(payload, spec, context, compiled.attributes, sees)
         becomes = {place: sorted(found) for place, found in masked.becomes.items()}
         shown = ShownRecord(masked.document, None, becomes, masked.culprits)
-        return event, spec.document if spec else None, shown
+        return event, spec, shown
 
     def _event(self, record: RawRecord) -> Event | None:
         reader = self._readers.get(record.source)

@@ -9,6 +9,7 @@ from pydantic import AwareDatetime, Field
 
 from idgraph.model.dead_letters import DeadLetter, DeadLetterReason
 from idgraph.model.documents import StrictDocument
+from idgraph.model.identifiers import Identifier
 from idgraph.model.snapshots import MetadataSnapshot
 
 MOST_SCANNED = 10_000
@@ -26,13 +27,15 @@ class ShownRecord(NamedTuple):
 
 
 class ShownEvent(NamedTuple):
-    """An event as its reader may see it: its type, the spec in force that maps it, and the same as of a dead letter."""
+    """An event as its reader may see it: its type, the spec in force that maps it, and the same as of a dead letter. Its
+    `identifiers` are for nobody to see: they lead to the profile that it is part of."""
 
     type: str | None
     spec: str | None
     payload: Any
     problem: str | None
     becomes: dict[str, list[str]]
+    identifiers: list[Identifier]
 
 
 class DeadLetterDesk(Protocol):

@@ -17,7 +17,7 @@ from idgraph.model.errors import SourceUnavailableError
 from idgraph.model.sources import DecryptorConfig, FileSource
 from tests.app.test_dead_letter_routes import Desk, desk
 from tests.profile_service.api.conftest import problem
-from tests.retail import order, snapshot
+from tests.retail import order, records, snapshot
 from tests.servers.decryption_service import decryption_service, dripping, encrypted, status
 
 __all__ = ["desk"]
@@ -78,6 +78,18 @@ def test_an_event_is_shown_as_policy_and_clearance_allow(desk: Desk, inbox: Path
     assert (bad["type"], bad["spec"], bad["payload"]) == (None, None, None)
     (low, _) = desk.low.get(PATH).json()["items"]
     assert "email" not in low["payload"]["customer"]
+
+
+def test_an_event_leads_to_its_profile_for_those_who_see_its_identifiers(desk: Desk, inbox: Path) -> None:
+    stored = json.loads(next(each for each in records(60) if each.source == "orders").value)
+    stored["cart"].pop("id")  # Its other identifier, which everybody sees.
+    (inbox / "a.jsonl").write_bytes(order(9999, 9999).value + b"\n" + json.dumps(stored).encode() + b"\n")
+    known, stranger = desk.operator.get(PATH).json()["items"]
+    assert stranger["profile"] is None
+    found = desk.operator.get(f"/v1/profiles/{known['profile']}").json()
+    assert found["id"] == known["profile"]
+    assert [each["profile"] for each in desk.low.get(PATH).json()["items"]] == [None, None]
+    assert all("identifiers" not in each for each in (known, stranger))
 
 
 def test_encrypted_events_are_decrypted_and_masked(desk: Desk, inbox: Path) -> None:

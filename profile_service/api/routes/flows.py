@@ -13,9 +13,11 @@ from idgraph.model.errors import ConfigError, SourceUnavailableError, StoreError
 from idgraph.model.flows import FlowPause, FlowReport, FlowState
 from idgraph.model.sources import FLOW_NAME
 from idgraph.web.refusals import ClashError, RefusedRequestError, UnknownSubjectError
+from profile_service.api.dead_letters import ShownEvent
 from profile_service.api.documents import Items, Reasoned, answer
 from profile_service.api.rights import required
 from profile_service.api.service import Operator, ProfileService, Service
+from profile_service.reader import ProfileReader
 
 log = logging.getLogger(__name__)
 
@@ -101,20 +103,32 @@ def newest_events(
     limit: Annotated[int, Query(ge=1, le=MOST_SAMPLED)] = 5,
 ) -> Response:
     """The newest events of a source, read from its files or topics again: flows are not slowed. Each payload
-    is as of a dead letter, as far as policy and clearance show it. Of one type, it looks at the newest 200. 404 for a source that is not configured here."""
+    is as of a dead letter, as far as policy and clearance show it. `profile` is the one that it is part of by now, null where
+    the caller sees none. Of one type, it looks at the newest 200. 404 for a source that is not configured here."""
     edition = service.following.edition()
     most = limit if event_type is None else 200
-    sees = service.reader(caller).sees
+    reader = service.reader(caller)
     try:
         found = required(service.rights.dead_letters).newest_events(
-            source, most, edition.snapshot, edition.etag, sees
+            source, most, edition.snapshot, edition.etag, reader.sees
         )
     except (ConfigError, SourceUnavailableError) as error:
         raise RefusedRequestError(f"no event of {source} can be shown: {error}") from None
     if found is None:
         raise UnknownSubjectError("no source has this name in the configuration of this service")
     chosen = [each for each in found if event_type in (None, each.type)]
-    return answer({"items": [each._asdict() for each in chosen[:limit]]})
+    return answer({"items": [_event(reader, each) for each in chosen[:limit]]})
+
+
+def _event(reader: ProfileReader, event: ShownEvent) -> dict[str, Any]:
+    *shown, identifiers = event
+    owners = (
+        reader.owning(reader.stored_forms(each)).persons
+        for each in identifiers
+        if reader.sees_type(each.type)
+    )
+    profile = next((reader.shown_name(persons[0].id) for persons in owners if persons), None)
+    return {**dict(zip(event._fields, shown, strict=False)), "profile": profile}
 
 
 def _document(service: ProfileService, name: str) -> dict[str, Any]:

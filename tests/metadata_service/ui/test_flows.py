@@ -120,6 +120,7 @@ def test_the_newest_events_of_a_source_are_shown_masked(whole: Whole, operator: 
     assert "shop-segment@1" in page
     assert "ictoria" not in page
     assert "is sealed" in page
+    assert 'into <a href="/ui/profiles/user_id%3A3474">' in page
     assert "every 3s" not in page
     assert "every 3s" in operator.get(f"{LIST}/shop/sources/segment?watched=true")
     assert "No event" in operator.get(f"{LIST}/shop/sources/orders")
