@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from itertools import pairwise
+from sys import float_info
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -15,6 +16,7 @@ from sqlalchemy.orm import Session as Reading
 from idgraph.model import paths
 from idgraph.model.attributes import AttributeDefinition, AttributeMetadata, EncryptionLevel
 from idgraph.model.errors import ProfileServiceError
+from idgraph.model.queries import AnyOf, Condition, Prefix, Query, Range, Term, to_json
 from idgraph.web.conditional import etag_of, precondition
 from idgraph.web.cursors import PageRequest
 from idgraph.web.refusals import PreconditionError, RefusedRequestError
@@ -185,12 +187,19 @@ def _kept(path: str, answer: Response, **done: str) -> Response:
 
 
 def _values(page: OwnPage, path: str) -> dict[str, Any]:
-    """Of the profiles that a person sees, how many are `filled` and some `examples`; or the `problem`, why that is not known."""
+    """Of the profiles that a person sees, how many are `filled`, how many by `types` of their values, and some `examples`; or the
+    `problem`, why that is not known."""
+    kinds: dict[str, Condition] = {
+        "text": Prefix(path, ""),
+        "number": Range(path, lower=-float_info.max),
+        "boolean": AnyOf((Term(path, True), Term(path, False))),
+    }
     try:
         with page.profiles() as client:
             known = {"filled": client.count([{"exists": {"path": path}}]), "profiles": client.count()}
             try:
-                return known | {"examples": client.facets(path, limit=5)}
+                counts = {name: client.count(to_json(Query((kind,)))) for name, kind in kinds.items()}
+                return known | {"types": counts, "examples": client.facets(path, limit=5)}
             except ProfileServiceError as error:
                 if error.status != 400:
                     raise

@@ -231,6 +231,8 @@ def test_an_attribute_says_how_many_profiles_have_it_by_what_its_reader_sees(who
     page = person.get(place)
     assert "Purchase" in page
     assert "<progress" in page
+    assert re.search(r"<dt>Types</dt><dd>text [1-9][0-9]*</dd>", page)
+    assert "<dt>Types</dt><dd>number" in person.get("/ui/attributes/activity.lastSeenAt?values=true")
     sealed = person.get("/ui/attributes/identity.email?values=true")
     assert "Not known" not in sealed
     assert "ictoria" not in sealed
