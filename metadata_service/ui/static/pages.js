@@ -83,6 +83,36 @@ document.addEventListener("submit", (event) => { if (event.target.matches("[data
 addEventListener("pageshow", () => find("#main").removeAttribute("aria-busy"));
 document.addEventListener("change", (event) => { if (event.target.matches("[data-submit]")) event.target.form.requestSubmit(); });
 
+// Filters that somebody keeps, in this browser.
+function showSaved() {
+  const place = find("[data-saved]");
+  if (!place) return;
+  const name = `saved ${place.dataset.saved}`;
+  const kept = JSON.parse(localStorage.getItem(name) ?? "[]");
+  const here = String(new URLSearchParams([...new URLSearchParams(location.search)].filter(([part, value]) => value && part !== "cursor")));
+  const links = kept.map((each) => {
+    const link = document.createElement("a");
+    link.className = "button small";
+    link.href = `?${each}`;
+    link.textContent = [...new URLSearchParams(each)].map((part) => part.join(" ")).join(", ");
+    if (each === here) link.setAttribute("aria-current", "true");
+    return link;
+  });
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "button small plain";
+  button.textContent = kept.includes(here) ? "Forget this filter" : "Save this filter";
+  button.addEventListener("click", () => {
+    const others = kept.filter((each) => each !== here);
+    localStorage.setItem(name, JSON.stringify(kept.includes(here) ? others : [...others, here].slice(-20)));
+    showSaved();
+  });
+  place.replaceChildren(...links, ...(here ? [button] : []));
+  place.hidden = !place.children.length;
+}
+for (const name of ["htmx:afterSwap", "htmx:pushedIntoHistory"]) document.addEventListener(name, showSaved);
+showSaved();
+
 // Selecting a row is no filter: the list stays.
 function countChosen() {
   const shown = find("#bulk-count");

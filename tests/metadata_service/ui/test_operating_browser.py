@@ -50,7 +50,13 @@ def test_a_dead_letter_is_understood_and_its_like_are_replayed(page: Page, whole
     page.keyboard.press("Control+a")
     page.keyboard.insert_text(page.locator("#text").input_value().replace('"case 1"', '"an order"'))
     page.get_by_label("Test cases").get_by_text("an order").wait_for()
-    page.goto("/ui/dead-letters?reason=missing_id")
+    page.goto("/ui/dead-letters")
+    page.get_by_label("Reason", exact=True).select_option("missing_id")
+    page.get_by_role("button", name="Save this filter").click()
+    page.goto("/ui/dead-letters")
+    page.get_by_role("link", name="reason missing_id").click()
+    page.get_by_role("button", name="Forget this filter").wait_for()
+    assert axe_violations(page) == []
     page.get_by_role("link", name="Replay all that match…").click()
     assert axe_violations(page) == []
     page.get_by_label("Reason").fill("the spec takes another id")
