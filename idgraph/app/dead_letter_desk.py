@@ -107,7 +107,7 @@ class LocalDeadLetterDesk:
             name = f"{spec.document.name}@{spec.document.version}" if spec else None
             identifiers = []
             if event is not None and spec is not None:
-                with suppress(TransformError):
+                with self._lock, suppress(TransformError):
                     identifiers = spec.identifiers_in(event)
             found.append(ShownEvent(event.type if event else None, name, *shown[:3], identifiers))
         return found
