@@ -241,6 +241,7 @@ def _metadata_service(folder: Path, port: int) -> Iterator[Running]:
         )
     try:
         until(lambda: listens(port) or process.poll() is not None, PATIENCE, "the metadata service")
+        assert process.poll() is None, (folder / "log").read_text()
         yield SimpleNamespace(process=process)
     finally:
         process.terminate()

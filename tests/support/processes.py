@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import random
 import signal
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from idgraph.app.java import JarSet, jars, require_java
@@ -15,6 +16,7 @@ from idgraph.model.errors import ConfigError, IdgraphError
 
 START_SECONDS = 120
 STOP_SECONDS = 20
+_PORTS = 11_000, 32_000
 
 
 class ServerUnavailableError(IdgraphError):
@@ -79,9 +81,12 @@ def stop(server: subprocess.Popen[bytes]) -> None:
 
 
 def free_port() -> int:
-    """A TCP port of loopback that nobody listens on right now."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
+    """A TCP port of loopback that nobody listens on right now. Not one of those that the system gives to connections: a server
+    that begins, or comes back, minutes later found its port taken by one of them."""
+    while True:
+        port = random.SystemRandom().randrange(*_PORTS)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 def listens(port: int) -> bool:
