@@ -96,7 +96,10 @@ def run_flow(
         schema = stack.enter_context(_schema_changes(settings, client))
         projection = stack.enter_context(_projecting(settings, resources, snapshots))
         stream = input_stream(settings)
-        is_running = partial(_is_any_running, running)
+
+        def is_running() -> bool:
+            return any(flow.is_running() for flow in running)
+
         watched = observed(settings, resources, snapshots, projection, stream.waiting, is_running, on_batch)
         on_batch = stack.enter_context(watched)
         seen = reported(settings, snapshots, projection, stream.waiting, is_running, on_batch)
@@ -120,10 +123,6 @@ def _noting_uses(on_batch: Callable[[BatchReport], None], usage: SpecUsage) -> C
         on_batch(report)
 
     return note
-
-
-def _is_any_running(flows: list[Flow]) -> bool:
-    return any(flow.is_running() for flow in flows)
 
 
 def _prepared(settings: Settings, stop: threading.Event) -> Sequence[Path]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from typing import Any
 
 from idgraph.app.terminal import counted, escape_control_chars, print_json
 from idgraph.model import canonical
@@ -11,7 +10,6 @@ from idgraph.model.fragments import Origin
 from idgraph.model.identifiers import Identifier
 from idgraph.model.pins import PinRecord
 from merge.identity.evidence import Pair
-from merge.identity.persons import Person
 from profile_service.history import ProfileMove, ProfilePeriod
 from profile_service.link_documents import (
     link_document,
@@ -27,7 +25,10 @@ Ends = tuple[Identifier, Identifier]
 
 def print_change(links: Links, change: PinChange, dry_run: bool, as_json: bool) -> None:
     """Print decisions, and the profiles that they change."""
-    before, after = ([_person(links, each) for each in some] for some in (change.before, change.after))
+    before, after = (
+        [{"id": links.id_of(each), "identifiers": [*map(str, each.identifiers)]} for each in some]
+        for some in (change.before, change.after)
+    )
     if as_json:
         pins = [pin_document(each) for each in change.pins]
         joining = [link_document(each) for each in change.joining]
@@ -44,10 +45,6 @@ def print_change(links: Links, change: PinChange, dry_run: bool, as_json: bool) 
             _line(f"{title}  {person['id']}: {', '.join(person['identifiers'])}")
     for link in change.joining:
         _line(f"joins  {_ends(link)}{f', no more refused ({link.rule})' if link.rule else ''}")
-
-
-def _person(links: Links, person: Person) -> dict[str, Any]:
-    return {"id": links.id_of(person), "identifiers": [str(each) for each in person.identifiers]}
 
 
 def print_links(found: Explanation) -> None:

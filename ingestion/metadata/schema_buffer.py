@@ -134,7 +134,7 @@ class SchemaBuffer:
                 self._known.clear()
                 self._caps = caps
             now = (pinned.snapshot.version, pinned.etag)
-            if self._newest is not None and _went_back(self._newest, now):
+            if self._newest not in (None, now) and now[0] <= self._newest[0]:
                 log.warning(
                     "the metadata service went back to an earlier state; schema changes are sent again"
                 )
@@ -173,11 +173,10 @@ class SchemaBuffer:
             self._changed.wait_for(lambda: self._journal.waiting or self._closing)
             if not self._closing:
                 pause = self._sent + self._interval - time.monotonic()
-                self._changed.wait_for(self._is_due, timeout=max(0.0, pause))
+                self._changed.wait_for(
+                    lambda: self._closing or self._journal.waiting >= self._max_updates, max(0.0, pause)
+                )
             return self._closing
-
-    def _is_due(self) -> bool:
-        return self._closing or self._journal.waiting >= self._max_updates
 
     def _send_some(self) -> bool:
         """Send the first changes that wait; gives whether there were any."""
@@ -205,10 +204,6 @@ class SchemaBuffer:
 
     def _failed(self, error: OSError) -> StoreError:
         return StoreError(f"{self._journal.path}: {error.strerror}")
-
-
-def _went_back(before: tuple[int, str], now: tuple[int, str]) -> bool:
-    return now[0] < before[0] or (now[0] == before[0] and now[1] != before[1])
 
 
 def _key(change: SchemaChange) -> _Key:

@@ -48,7 +48,8 @@ def repair(checkpoint: Path, keeps_files: bool = True) -> None:
         torn = next(_torn(checkpoint), None)
         if torn is None:
             return
-        aside = next(each for each in _asides(checkpoint) if not each.exists())
+        places = (checkpoint.with_name(f"{checkpoint.name}.damaged-{number}") for number in count())
+        aside = next(each for each in places if not each.exists())
         if not keeps_files:
             raise ConfigError(
                 f"{torn} is damaged, as by a power cut. Nothing is lost unless kafka.starting_offsets is `latest`: set "
@@ -59,10 +60,6 @@ def repair(checkpoint: Path, keeps_files: bool = True) -> None:
         checkpoint.rename(aside)
     except OSError as error:
         raise ConfigError(f"{error.filename or checkpoint}: {error.strerror}") from None
-
-
-def _asides(checkpoint: Path) -> Iterator[Path]:
-    return (checkpoint.with_name(f"{checkpoint.name}.damaged-{number}") for number in count())
 
 
 def _torn(checkpoint: Path) -> Iterator[Path]:

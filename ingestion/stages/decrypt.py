@@ -82,7 +82,9 @@ class Decryption:
         waiting: deque[_Waiting] = deque()
         try:
             for record in records:
-                while waiting and (len(waiting) >= self._room(record) or _is_done(waiting[0])):
+                while waiting and (
+                    len(waiting) >= self._room(record) or (first := waiting[0].answer) is None or first.done()
+                ):
                     yield self._finish(waiting.popleft())
                 waiting.append(self._begin(record))
             while waiting:
@@ -135,7 +137,3 @@ class Decryption:
             case _:
                 # A record that is refused for good would stop the flow at each start.
                 return DamagedRecord(record, DeadLetterReason.DECRYPTION_FAILED, answer.failure, STAGE)
-
-
-def _is_done(waiting: _Waiting) -> bool:
-    return waiting.answer is None or waiting.answer.done()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field
@@ -14,11 +14,19 @@ from idgraph.model.specs import RESERVED_KEY, IdentifierPlace, SpecDefinition, S
 from metadata_service.drafting import roles
 from metadata_service.drafting.roles import Guess
 from metadata_service.drafting.sample import NAMES, SampleLeaf, read_sample, words
-from metadata_service.drafting.targets import PLAIN, DraftTarget, Targets, camel, own_path
+from metadata_service.drafting.targets import (
+    PLAIN,
+    DraftTarget,
+    Targets,
+    camel,
+    own_path,
+    without_those_of_others,
+)
 from transforms.spec.pointers import pointer
 
 LineRole = Literal["event id", "ordinal", "event name", "identifier"]
 _SPECIAL = frozenset("*|&$#@[].\\")
+_COMPLETED = {"text without offset": ("Z", "=epochMs"), "seconds": ("000", "=toLong")}
 
 
 class DraftLine(BaseModel):
@@ -49,10 +57,12 @@ def draft_spec(
     events: Sequence[dict[str, Any]],
     known: Mapping[str, str] | None = None,
     namespaces: Mapping[str, str] | None = None,
+    sources: Iterable[str] = (),
 ) -> SpecDraft:
-    """`known` are attributes with their types, `namespaces` types of identifiers with the paths that specs give them. Raises
-    SpecError when no leaf can name a person."""
-    made = _Drafting(events, source, known or {}, namespaces or {})
+    """`known` are attributes with their types, `namespaces` types of identifiers with the paths that specs give them, `sources`
+    those that have specs: what lies below the name of another one is its own. Raises SpecError when no leaf can name a person."""
+    common = without_those_of_others(known or {}, source, sources)
+    made = _Drafting(events, source, common, namespaces or {})
     definition = SpecDefinition(
         name=name,
         description=f"Drafted from {len(events)} sample events.",
@@ -139,11 +149,12 @@ class _Drafting:
         if self.ordinal is not None:
             for path in (f"{RESERVED_KEY}.ordinal", *(["activity.lastSeenAt"] if self._name else ())):
                 self._put(self.ordinal.leaf, path, self.ordinal, "ordinal")
-                if self.ordinal.leaf.time == "text":
+                time = self.ordinal.leaf.time
+                if time == "text":
                     self._changes[0][path] = "=epochMs"
-                elif self.ordinal.leaf.time == "seconds":
-                    self._changes[0][path] = f"=concat(@(1,{paths.split(path)[-1]}),'000')"
-                    self._changes[1][path] = "=toLong"
+                elif time in _COMPLETED:
+                    end, self._changes[1][path] = _COMPLETED[time]
+                    self._changes[0][path] = f"=concat(@(1,{paths.split(path)[-1]}),'{end}')"
         if self._name is not None:
             self._put(self._name.leaf, "activity.lastEvent", self._name, "event name")
 
@@ -159,8 +170,10 @@ class _Drafting:
 
     def _events_by_name(self, events: Sequence[dict[str, Any]]) -> dict[str, int]:
         found: dict[str, int] = {}
+        if self._name is None or not roles.is_frequent(self._name.leaf, self.sample):
+            return found
         for number, event in enumerate(events):
-            value = event.get(self._name.leaf.keys[0]) if self._name else None
+            value = event.get(self._name.leaf.keys[0])
             if isinstance(value, str) and words(value):
                 found[value] = found.get(value, 0) | 1 << number
         return dict(list(found.items())[: roles.MOST_NAMES])

@@ -27,6 +27,7 @@ _IDS, _OF_EVENTS, _ENVELOPES, _PERSONS, _DEVICES, _TRANSPORT = (
 _TIMES, _NAMES = ([tuple(name.split()) for name in NAMES[each]] for each in ("times", "event names"))
 MOST_NAMES = 50
 _UNSURE = 9
+_UNITS = {"text": "", "text without offset": ", read as UTC since it states no offset"}
 
 
 def is_transport(leaf: SampleLeaf) -> bool:
@@ -54,27 +55,37 @@ def event_id(sample: Sample, source: str) -> Guess | None:
 
 def ordinal(sample: Sample) -> Guess | None:
     """A time that each event has; not when it was sent or received."""
+    times = [
+        leaf
+        for leaf in _of_the_event(sample)
+        if leaf.count == sample.size and leaf.time and not is_transport(leaf)
+    ]
     found = []
-    for leaf in _of_the_event(sample):
+    for leaf in times:
         rank = next((n for n, name in enumerate(_TIMES) if set(name) <= set(leaf.words)), len(_TIMES))
-        if leaf.count < sample.size or leaf.time is None or is_transport(leaf) or rank == len(_TIMES):
-            continue
-        unit = "" if leaf.time == "text" else f", in {leaf.time}"
-        found.append(
-            Guess(leaf, f"a time in each event{unit}, when it happened by its name", 0.95 - 0.03 * rank)
-        )
+        unit = _UNITS.get(leaf.time or "", f", in {leaf.time}")
+        if rank < len(_TIMES):
+            reason = f"a time in each event{unit}, when it happened by its name"
+            found.append(Guess(leaf, reason, (0.65 if "UTC" in unit else 0.95) - 0.03 * rank))
+        elif len(times) == 1:
+            found.append(Guess(leaf, f"the only time that each event has{unit}", 0.5))
     return max(found, key=lambda guess: guess.confidence, default=None)
 
 
 def event_name(sample: Sample) -> Guess | None:
-    """A text with few values that says what happened."""
+    """A text with few values, or one word for each, that says what happened."""
     for place, name in enumerate(_NAMES):
-        for leaf in sample.leaves:
-            few = len(leaf.distinct) <= min(MOST_NAMES, max(1, sample.size // 2))
-            is_name = len(leaf.keys) == 1 and leaf.words == name and leaf.type == "string"
-            if is_name and few and 2 * leaf.count > sample.size and leaf.texts(r".{1,100}"):
+        for leaf in _of_the_event(sample):
+            is_few = is_frequent(leaf, sample) or leaf.texts(r"[A-Za-z][\w.:-]*")
+            is_name = leaf.words == name and leaf.type == "string" and len(leaf.distinct) <= MOST_NAMES
+            if is_name and is_few and 2 * leaf.count > sample.size and leaf.texts(r".{1,100}"):
                 return Guess(leaf, "few values, and its name says so", 0.9 - 0.05 * place)
     return None
+
+
+def is_frequent(leaf: SampleLeaf, sample: Sample) -> bool:
+    """Whether each of its values is there twice or more, on average."""
+    return len(leaf.distinct) <= max(1, sample.size // 2)
 
 
 def identifiers(sample: Sample, namespaces: Mapping[str, str]) -> list[Guess]:

@@ -78,12 +78,14 @@ class SampleLeaf:
 
     @cached_property
     def time(self) -> str | None:
-        """`text`, `milliseconds` or `seconds` if all its values are times."""
+        """`text`, `text without offset`, `milliseconds` or `seconds` if all its values are times."""
         for kind, least in (("milliseconds", 10**12), ("seconds", 10**9)):
             if all(type(value) is int and least <= value < 4 * least for value in self.values):
                 return kind
-        is_text = all(type(value) is str and epoch_milliseconds(value) is not None for value in self.values)
-        return "text" if is_text else None
+        for kind, zone in (("text", ""), ("text without offset", "Z")):
+            if all(type(each) is str and epoch_milliseconds(each + zone) is not None for each in self.values):
+                return kind
+        return None
 
     @property
     def is_decimal_text(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from idgraph.model import paths
@@ -32,6 +32,7 @@ _WRAPPERS, _GENERIC = frozenset(NAMES["wrappers"]), frozenset(NAMES["generic"])
 PLAIN = re.compile(r"[^\W_]\w*(\.[^\W_]\w*)*")
 """Paths that mean the same in a spec."""
 _PLACES = {tuple(name.split()): path for path, names in NAMES["places"].items() for name in names}
+_COMMON = {paths.split(path)[0] for path in _PLACES.values()} | {"activity"}
 
 
 def camel(*parts: str) -> str:
@@ -44,6 +45,16 @@ def own_path(leaf: SampleLeaf, root: str, skipped: int = 0) -> str:
     keys = [words(key) for key in leaf.keys[skipped:]]
     kept = [key for key in keys[:-1] if key[-1] not in _WRAPPERS]
     return paths.join([*paths.split(root), *(camel(*key) for key in (*kept, keys[-1]))])
+
+
+def without_those_of_others(known: Mapping[str, str], source: str, sources: Iterable[str]) -> dict[str, str]:
+    """Attributes but those below the name of another source, or how it begins: `slack`, of `Slack.AuditLogs`."""
+
+    def is_of(name: str, path: str) -> bool:
+        return "".join(words(name)).startswith("".join(words(paths.split(path)[0])))
+
+    others = {path for path in known for each in sources if is_of(each, path) and not is_of(source, path)}
+    return {path: known[path] for path in known if path not in others or paths.split(path)[0] in _COMMON}
 
 
 class Targets:

@@ -86,15 +86,12 @@ def _condition(reader: ProfileReader, paths: Sequence[str], value: str, most_edi
     ]
     plain = [path for path, each in policies.items() if not each.is_protected]
     words = value.split()
+    allowed = {word: (len(word) >= _ONE_EDIT) + (len(word) >= _TWO_EDITS) for word in words}
     mistyped = tuple(
-        AnyOf(tuple(FullText(word, path, edits=min(most_edits, _edits(word))) for path in plain))
+        AnyOf(tuple(FullText(word, path, edits=min(most_edits, allowed[word])) for path in plain))
         for word in words
     )
     return AnyOf((*whole, *((All(mistyped),) if plain and words else ())))
-
-
-def _edits(word: str) -> int:
-    return (len(word) >= _ONE_EDIT) + (len(word) >= _TWO_EDITS)
 
 
 def _similarity(profile: Profile, paths: Sequence[str], value: str) -> float:

@@ -185,10 +185,6 @@ def _wrapped(message: Any) -> Any:
     return _finite(message.value) if isinstance(message.value, float) else message.value
 
 
-def _confluent_decimal(message: Any) -> Decimal:
-    return exact_decimal(message.value, message.scale)
-
-
 def _google_decimal(message: Any) -> Decimal:
     try:
         value = Decimal(message.value)
@@ -202,7 +198,7 @@ def _google_decimal(message: Any) -> Decimal:
 _SPECIAL: Mapping[str, Convert] = {
     **dict.fromkeys(_AS_JSON, json_format.MessageToDict),
     **dict.fromkeys(_WRAPPERS, _wrapped),
-    "confluent.type.Decimal": _confluent_decimal,
+    "confluent.type.Decimal": lambda message: exact_decimal(message.value, message.scale),
     "google.type.Decimal": _google_decimal,
 }
 

@@ -312,7 +312,7 @@ class DataKeys(NotPicklable):
         """The keys as they were wrapped, and those that the store has now."""
         closed: set[int] = set()
         while True:
-            wrapped = self._wrap(made)
+            wrapped = {name: self._provider.wrap(key, context(name)) for name, key in made.items()}
             try:
                 return wrapped, self._store.put_absent(wrapped)
             except ClosedVersionError:
@@ -322,9 +322,6 @@ class DataKeys(NotPicklable):
                     raise
                 closed |= versions
                 self._provider.refresh()
-
-    def _wrap(self, made: Mapping[str, Secret]) -> dict[str, WrappedKey]:
-        return {name: self._provider.wrap(key, context(name)) for name, key in made.items()}
 
     def _unwrap_all(self, stored: Mapping[str, WrappedKey]) -> dict[str, SealingKey]:
         opened = self._unwrap_held(stored)

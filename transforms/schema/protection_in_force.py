@@ -69,7 +69,8 @@ def _reasons(snapshot: MetadataSnapshot, path: str) -> Iterator[str]:
             yield f"inherited from {above}, as nobody declared this one"
         elif own is None and snapshot.defaults.encryption is not EncryptionLevel.NONE:
             yield f"the discovery default: {snapshot.defaults.encryption}"
-    below = [each.path for each in snapshot.attributes if each.is_protected and _is_below(each.path, path)]
+    protected = {each.path for each in snapshot.attributes if each.is_protected}
+    below = [each for each in protected - {path} if paths.is_within(each, path)]
     for each in sorted(below)[:MOST_BELOW]:
         yield f"a value here may hold what {each} does, which is protected"
     if len(below) > MOST_BELOW:
@@ -93,7 +94,3 @@ def _protected_above(known: Mapping[str, AttributeMetadata], path: str) -> str |
         if attribute is not None and attribute.status is not AttributeStatus.DISCOVERED:
             return None
     return None
-
-
-def _is_below(path: str, above: str) -> bool:
-    return path != above and paths.is_within(path, above)

@@ -188,12 +188,9 @@ class MappingSpec:
         return (name, *[identifier for identifier in found if identifier != name]) if found else (name,)
 
 
-def _is_short_integer(value: Any) -> bool:
-    return type(value) is int and value.bit_length() <= MAX_INTEGER_BITS
-
-
 def _text(value: Any, what: str, limit: int) -> str:
-    text = value if type(value) is str else str(value) if _is_short_integer(value) else None
+    is_short_integer = type(value) is int and value.bit_length() <= MAX_INTEGER_BITS
+    text = value if type(value) is str else str(value) if is_short_integer else None
     if not text:
         reported = "empty text" if text == "" else f"{kinds.kind(value)}, not text or a short integer"
         raise EventError(DeadLetterReason.WRONG_TYPE, f"{what} is {reported}")

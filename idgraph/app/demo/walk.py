@@ -300,7 +300,9 @@ class Demo:
                 soft_wrap=True,
                 markup=False,
             )
-            say(f"    {_first_characters(_got(url + call, token))}", markup=False, highlight=False)
+            text = _got(url + call, token)
+            rest = "…" * (len(text) > SHOWN_CHARACTERS)
+            say(f"    {text[:SHOWN_CHARACTERS]}{rest}", markup=False, highlight=False)
 
     def _suggest(self, stays: bool) -> None:
         self._console.print("\n[bold]Try next[/]\n")
@@ -321,10 +323,6 @@ class Demo:
 
 
 SHOWN_CHARACTERS = 300
-
-
-def _first_characters(text: str) -> str:
-    return text if len(text) <= SHOWN_CHARACTERS else text[:SHOWN_CHARACTERS] + "…"
 
 
 def _got(url: str, token: str) -> str:

@@ -33,7 +33,7 @@ def require_data_keys(profiles: Path, keys: Path, store: FragmentStore, key_stor
     if keys.exists() or not profiles.exists():
         return
     # Looked for again after the values: a flow that starts right now makes the keys first.
-    if _holds_sealed_values(store) and not keys.exists():
+    if any(map(_is_sealed, scan_all(store))) and not keys.exists():
         raise StoreError(
             f"{keys} is missing, and {profiles} holds protected values that nothing but its keys can open. "
             "Restore it from a backup. If there is none, these values are gone for good: to go on without "
@@ -55,7 +55,7 @@ def require_own_keyring(provider: KeyProvider, store: ProfileStore, key_store: D
     are_newer = all(isinstance(each, UnknownKeyVersionError) for each in refusals)
     if refusals and (are_newer or not is_noted):
         raise _not_theirs(refusals)
-    if not is_noted and store.remembers(_NOTED) and _holds_anything(store):
+    if not is_noted and store.remembers(_NOTED) and (store.scan(limit=1) or store.all_tombstones()):
         raise KeyProviderError(
             "the keyring is not the one that these profiles were made under, so that erased persons would come back: "
             "restore that one. If it is lost, `idgraph keys adopt` continues with this one"
@@ -105,14 +105,6 @@ def _not_theirs(refusals: list[KeyProviderError]) -> KeyProviderError:
 
 def _mark(provider: KeyProvider) -> str:
     return f"{_NOTED}:{sha256(provider.purpose_key('keyring-mark')).hexdigest()[:32]}"
-
-
-def _holds_anything(store: ProfileStore) -> bool:
-    return bool(store.scan(limit=1) or store.all_tombstones())
-
-
-def _holds_sealed_values(store: FragmentStore) -> bool:
-    return any(_is_sealed(fragment) for fragment in scan_all(store))
 
 
 def _is_sealed(fragment: StoredFragment) -> bool:

@@ -114,7 +114,11 @@ class Renaming(NotPicklable):
             self._store.forget_withdrawn(list(withdrawn))
 
     def _states(self, found: Sequence[StaleFragment], result: Renamed) -> dict[str, FragmentState]:
-        sealed = [each for each in found if each.todo or _has_sealed(each.state)]
+        sealed = [
+            each
+            for each in found
+            if each.todo or any(one.kind is Kind.SEALED for _, one in each.state.stored())
+        ]
         before = self._data_keys.fetch([each.stored.id for each in sealed], create=False)
         after = self._data_keys.fetch({each.name for each in sealed}, create=True)
         states: dict[str, FragmentState] = {}
@@ -233,10 +237,6 @@ def _write_of(each: StaleFragment, state: FragmentState) -> FragmentWrite:
     dropped = each.state.names() - identifiers - {each.stored.id}
     version = each.stored.version
     return FragmentWrite(each.stored.id, version, state.encode(), identifiers, each.erasure_epoch, dropped)
-
-
-def _has_sealed(state: FragmentState) -> bool:
-    return any(each.kind is Kind.SEALED for _, each in state.stored())
 
 
 def _sealed_paths(before: FragmentState, after: FragmentState) -> Iterable[str]:

@@ -127,9 +127,12 @@ def generate(sample: SampleEvents, service: Service) -> SpecDraft:
     the sample is in the answer."""
     with service.database.read() as session:
         known = known_types(session)
-        places = [place for spec in specs.active_specs(session) for place in spec.identifiers]
-    namespaces = {place.type: place.path for place in places}
-    draft = draft_spec(sample.name, sample.source, sample.event_type, sample.events, known, namespaces)
+        active = specs.active_specs(session)
+    namespaces = {place.type: place.path for spec in active for place in spec.identifiers}
+    sources = {spec.source for spec in active}
+    draft = draft_spec(
+        sample.name, sample.source, sample.event_type, sample.events, known, namespaces, sources
+    )
     check_spec(draft.definition, service.compile_spec)
     return draft
 
