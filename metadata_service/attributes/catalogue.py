@@ -178,15 +178,15 @@ def search_attributes(
     query = query.order_by(*(key.desc() if is_reversed else key for key in keys))
     after = paging.after(str)
     if after is not None:
-        last = [after] if by == "path" else after.split("\n", 1)
+        last = [after] if by == "path" else after.split("\0")
         if len(last) != len(keys):
             raise BadQueryError("the cursor belongs to another order; start again without one")
         place, known = tuple_(*keys), tuple_(*last)
         query = query.where(place < known if is_reversed else place > known)
 
     def key(attribute: AttributeMetadata) -> str:
-        # No facet has a line feed but a source, of which some pages would then begin too early.
-        return attribute.path if by == "path" else f"{getattr(attribute, by) or ''}\n{attribute.path}"
+        # Neither a path nor a facet holds NUL.
+        return attribute.path if by == "path" else f"{getattr(attribute, by) or ''}\0{attribute.path}"
 
     paths = list(session.scalars(query))
     found = {attribute.path: attribute for attribute in find_attributes(session, paths)}
