@@ -12,7 +12,7 @@ from idgraph.model.specs import NAME_PATTERN
 
 MOST_FIELDS = 200
 MOST_USES = 500
-_YEAR_10000 = 253_402_300_800_000
+_YEAR_9999 = 253_370_764_800_000
 
 
 class SpecUse(FrozenDocument):
@@ -23,7 +23,7 @@ class SpecUse(FrozenDocument):
     source: str = Field(pattern=NAME_PATTERN, description="The configured source.")
     events: int = Field(default=0, ge=0, lt=2**40)
     errors: int = Field(default=0, ge=0, lt=2**40, description="Events that were set aside.")
-    last_used: int = Field(ge=0, lt=_YEAR_10000, description="Epoch milliseconds.")
+    last_used: int = Field(ge=0, lt=_YEAR_9999, description="Epoch milliseconds.")
     fields: dict[Annotated[str, Field(max_length=1000)], bool] = Field(
         default={},
         max_length=MOST_FIELDS,

@@ -75,6 +75,14 @@ def test_events_without_a_spec(service: Running) -> None:
     ]
 
 
+def test_the_last_moment_is_shown_in_every_time_zone(service: Running) -> None:
+    """Found on PostgreSQL: east of UTC it is in the year 10000, which Python has not, and health was not shown any more."""
+    late = {"changes": [], "uses": [use(None, last_used=253_402_300_799_999)]}
+    assert service.pipeline.patch("/v1/schema", json=late).status_code == 422
+    report(service, use(None, last_used=253_370_764_799_999))
+    assert [each["last_seen"][:4] for each in health(service)["unmapped"]] == ["9998"]
+
+
 def test_pages_and_rights(service: Running, spec: dict[str, Any]) -> None:
     for name in ("a", "b", "c"):
         stated = spec | {"name": name, "source": name, "status": "active"}

@@ -86,6 +86,8 @@ def _running(programs: Path, folder: Path, user: str | None) -> Iterator[None]:
         "fsync=off",
         "-c",
         "max_connections=50",
+        "-c",
+        "timezone=Asia/Tokyo",  # as far from UTC as a server may be
     ]
     with (folder / "log").open("w") as log:
         server = subprocess.Popen(
