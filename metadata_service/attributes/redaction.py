@@ -63,8 +63,8 @@ def redact(edit: Edit, row: PolicyChangeRow) -> None:
     asked = RedactedPath.model_validate_json(row.document).path
     known = paths_to_redact(session, asked)
     names = {each: PREFIX + hmac.digest(key, each.encode(), "sha256").hex()[:24] for each in {asked, *known}}
-    session.execute(delete(AttributeRow).where(AttributeRow.path.in_(known)))
     for path, name in names.items():
+        session.execute(delete(AttributeRow).where(AttributeRow.path == path))
         for version in session.scalars(select(AttributeVersionRow).where(AttributeVersionRow.path == path)):
             document = AttributeMetadata.model_validate_json(version.document).model_copy(
                 update={"path": name, "name": "", "description": "", "first_event": None, "conflicts": ()}

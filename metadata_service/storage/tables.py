@@ -92,10 +92,10 @@ class HistoryRow(Base):
 
 
 class ChangeRow(Base):
-    """One thing that an edit did to one subject."""
+    """One thing that an edit did to one subject, found by a hash: PostgreSQL sorts no long texts."""
 
     __tablename__ = "changes"
-    __table_args__ = (Index(None, "kind", "subject"), Index(None, "action", "id"))
+    __table_args__ = (Index(None, "subject", postgresql_using="hash"), Index(None, "action", "id"))
 
     id: Mapped[int] = mapped_column(Counter, primary_key=True)
     snapshot_version: Mapped[int] = mapped_column(ForeignKey("snapshots.version"), index=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +124,18 @@ def test_fields_of_the_input_go_too_and_are_not_taken_again(
     assert "Zebulon" not in everything(leaked) + leaked.reader.get("/v1/policy-changes").text
     assert decide(bob, request(leaked, "seen.NAME").json()["id"], "approve").status_code == 200
     assert report() == ["/sentAt"]
+
+
+def test_a_field_of_any_length_is_redacted(service: Running, bob: httpx.Client) -> None:  # noqa: F811
+    """Found on PostgreSQL: an index had no room for the longest fields."""
+    field = "/" + "".join(map(chr, random.Random(1).choices(range(0x4E00, 0x9FFF), k=999)))
+    used = {"spec": None, "source": "shop", "last_used": 1_709_251_200_000, "fields": {field: False}}
+    service.pipeline.patch("/v1/schema", json={"changes": [], "uses": [used]}).raise_for_status()
+    answer = request(service, field)
+    assert answer.status_code == 202, answer.text
+    assert decide(bob, answer.json()["id"], "approve").status_code == 200
+    assert json.dumps(field)[1:-1] not in everything(service)
+    assert field not in everything(service)
 
 
 def test_nothing_is_left_in_the_files(leaked: Running, bob: httpx.Client) -> None:  # noqa: F811
