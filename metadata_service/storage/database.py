@@ -94,8 +94,7 @@ class Database:
     def write(self, actor: str = "", reason: str = "") -> Iterator[Edit]:
         """The only writer until the block ends; all of it is committed as one version, or nothing."""
         with Session(self._writer, expire_on_commit=False, autoflush=False) as session, session.begin():
-            if session.get_bind().dialect.name == "postgresql":
-                session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": WRITER_LOCK})
+            _await_turn(session, BUSY_MILLISECONDS)
             edit = Edit(session, actor, reason, self._key)
             yield edit
             edit.finish()
@@ -132,6 +131,12 @@ def has_revision(session: Session, revision: Revision) -> bool:
     return head == revision.head
 
 
+def _await_turn(session: Session, most: int) -> None:
+    """Be the only writer on PostgreSQL, after at most so many milliseconds; 0: as long as it takes. Raises OperationalError."""
+    if session.get_bind().dialect.name == "postgresql":
+        session.execute(text(f"SET LOCAL lock_timeout={most}; SELECT pg_advisory_xact_lock({WRITER_LOCK})"))
+
+
 def open_database(url: str, key: bytes = b"") -> Database:
     """Open a database, creating its tables or bringing them up to date first. `key` is that of its history.
 
@@ -156,8 +161,7 @@ def open_database(url: str, key: bytes = b"") -> Database:
     database = Database(engine, key)
     try:
         with Session(database._writer) as session, session.begin():
-            if engine.dialect.name == "postgresql":
-                session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": WRITER_LOCK})
+            _await_turn(session, 0)
             upgrade_schema(session.connection())
     except DatabaseError as error:
         database.close()

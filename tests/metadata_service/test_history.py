@@ -6,6 +6,7 @@ import stat
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import get_args
 
@@ -13,7 +14,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import String, inspect, text
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from idgraph.model.attributes import AttributeDefinition, DataType
 from idgraph.model.errors import ConfigError
@@ -156,6 +157,20 @@ def test_versions_are_gapless_under_concurrent_writers(database: Database) -> No
     with database.read() as session:
         page = list_changes(session, PageRequest(None, 1000))
     assert [line.snapshot_version for line in page.items] == list(range(40, 0, -1))
+
+
+def test_who_writes_waits_so_long_for_another_and_no_longer(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found on PostgreSQL: all connections waited for one slow writer, and none was left to read by."""
+    monkeypatch.setattr("metadata_service.storage.database.BUSY_MILLISECONDS", 200)
+    with closing(open_database(database_url)) as database:
+        with database.write() as slow:
+            slow.record("token", "slow", None, "made")
+            with pytest.raises(OperationalError), database.write() as other:
+                other.record("token", "other", None, "made")
+        declare(database, "a")
+        assert database.revision().version == 2
 
 
 PROCESS = """

@@ -23,11 +23,7 @@ from metadata_service.api.service import Actor, MetadataService, Paging, Reason,
 from metadata_service.attributes import policy_changes, redaction
 from metadata_service.attributes.policy_changes import OPENED, Status, request_change
 from metadata_service.attributes.rules import DEFAULTS, LEVELS, Document, WholeDocument
-from metadata_service.attributes.undecided import (
-    Purge,
-    discovery_counts,
-    purge,
-)
+from metadata_service.attributes.undecided import Purge, discovery_counts, purge
 from metadata_service.storage.edits import Action, Kind
 from metadata_service.storage.history import verify_history
 from metadata_service.storage.versions import list_changes
