@@ -14,7 +14,7 @@ from idgraph.model.attributes import AttributeMetadata
 from idgraph.model.identifiers import Identifier
 from idgraph.model.pins import PinRecord
 from idgraph.model.snapshots import MetadataSnapshot
-from merge.identity.evidence import Moment, SeenEvent, links
+from merge.identity.evidence import Class, Link, Moment, SeenEvent, Span
 from merge.identity.evidence import Pair as LinkedPair
 from merge.identity.resolve import Decision, Pin, resolve
 from merge.identity.rules import Rules
@@ -149,8 +149,8 @@ def expected_persons(
     rules: Rules,
 ) -> set[frozenset[Identifier]]:
     """The identifiers of each person by the events that are not taken back, as if the others had never been. `pins` are of
-    identifiers in the clear."""
-    seen: list[tuple[tuple[str, str, str], SeenEvent]] = []
+    identifiers in the clear. The oldest and the newest event is so by its stamp, whose first part is its spec's priority."""
+    seen: list[tuple[tuple[str, str, str], tuple[int, SeenEvent]]] = []
     taken_back: set[tuple[str, str, str]] = set()
     for record, version in pairs:
         payload, source = json.loads(record.value), record.source
@@ -160,17 +160,23 @@ def expected_persons(
             continue
         shown = [Identifier(kind, payload[kind]) for kind in ("u", "d") if kind in payload]
         event = SeenEvent(Moment(payload["ts"], source, payload["id"]), tuple(shown))
-        seen.append(((source, payload["id"], payload["u"]), event))
-    active = [event for key, event in seen if key not in taken_back]
-    first: dict[Identifier, int] = {}
-    for event in active:
+        seen.append(((source, payload["id"], payload["u"]), (spec.priority, event)))
+    stamps: dict[Identifier, list[tuple[int, Moment]]] = defaultdict(list)
+    found: dict[LinkedPair, dict[Class, list[tuple[int, Moment]]]] = defaultdict(lambda: defaultdict(list))
+    for priority, event in (event for key, event in seen if key not in taken_back):
         for each in event.identifiers:
-            first[each] = min(event.moment.ordinal, first.get(each, event.moment.ordinal))
+            stamps[each].append((priority, event.moment))
+        for pair, sighting in event.sightings().items():
+            found[pair][sighting.kind].append((priority, event.moment))
+    first = {each: min(some)[1].ordinal for each, some in stamps.items()}
+    evidence = [
+        Link(pair, {kind: Span(min(some)[1], max(some)[1]) for kind, some in classes.items()})
+        for pair, classes in found.items()
+    ]
     decisions = [
         Pin(LinkedPair.of(Identifier.parse(low), Identifier.parse(high)), Decision(decision), at_ms, who)
         for low, high, at_ms, decision, who, _ in pins
     ]
-    evidence = links(item for event in active for item in event.sightings().items())
     return set(map(frozenset, resolve(evidence, first, decisions, rules).partition))
 
 
