@@ -130,5 +130,6 @@ class AttributeMetadata(AttributeDefinition):
 
     @property
     def shown_type(self) -> DataType:
-        """The type of the value that the policy shows: a count is an integer."""
-        return DataType.INTEGER if self.policy is ReconciliationPolicy.COUNT else self.data_type
+        """The type of the value that the policy shows: a count is an integer; `array` where events had several types."""
+        shown = DataType.ARRAY if self.conflicts else self.data_type
+        return DataType.INTEGER if self.policy is ReconciliationPolicy.COUNT else shown

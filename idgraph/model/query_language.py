@@ -170,7 +170,7 @@ class _Parser:
             )
 
 
-def _clause(text: str, type_of: Callable[[str], DataType | None]) -> Clause:
+def _clause(text: str, type_of: Callable[[str], DataType | None]) -> Condition:
     found = _CLAUSE.fullmatch(text)
     if found is None or found["path"] in ("!", "~"):
         return _words(text)
@@ -184,11 +184,14 @@ def _clause(text: str, type_of: Callable[[str], DataType | None]) -> Clause:
         return Exists(path)
     if operator == ":":
         return _full_text(value, path)
+    if operator == "=" and value.endswith("*") and not _is_quoted(value):
+        return Prefix(path, _beginning(text, value[:-1]))
+    declared = type_of(path)
+    bound = _value(value, declared)
+    if operator == "=" and declared is DataType.ARRAY and not isinstance(bound, str):
+        return AnyOf((Term(path, bound), Term(path, value)))
     if operator == "=":
-        if value.endswith("*") and not _is_quoted(value):
-            return Prefix(path, _beginning(text, value[:-1]))
-        return Term(path, _value(value, type_of(path)))
-    bound = _value(value, type_of(path))
+        return Term(path, bound)
     if isinstance(bound, bool):
         raise QueryError(f"{text!r}: a range needs a number or text")
     if operator.startswith(">"):

@@ -22,7 +22,12 @@ from idgraph.model.queries import (
 )
 from idgraph.model.query_language import corrected, parse_query, warnings
 
-TYPES = {"text": DataType.STRING, "whole": DataType.INTEGER, "truth": DataType.BOOLEAN}
+TYPES = {
+    "text": DataType.STRING,
+    "whole": DataType.INTEGER,
+    "truth": DataType.BOOLEAN,
+    "several": DataType.ARRAY,
+}
 
 
 def parsed(word: str) -> Condition:
@@ -38,6 +43,11 @@ def parsed(word: str) -> Condition:
         ("a.b:wang", FullText("wang", "a.b")),
         ("a.b:x:y=z", FullText("x:y=z", "a.b")),
         ("a.b=F", Term("a.b", "F")),
+        ("several=7", AnyOf((Term("several", 7), Term("several", "7")))),
+        ("several=false", AnyOf((Term("several", False), Term("several", "false")))),
+        ('several="7"', Term("several", "7")),
+        ("several=F", Term("several", "F")),
+        ("several>=7", Range("several", lower=7)),
         ("a.b=42", Term("a.b", 42)),
         ("a.b=4.5", Term("a.b", 4.5)),
         ("a.b=true", Term("a.b", True)),

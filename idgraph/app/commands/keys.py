@@ -100,7 +100,7 @@ def adopt(context: typer.Context, yes: Yes = False) -> None:
     """Use this keyring after the keyring of the profiles is lost.
 
     Names that the lost keyring made are found no more. Persons with protected identifiers become second profiles,
-    and erasures are forgotten: repeat them. Exit code 1: the keyring does not open the existing data keys.
+    and erasures are forgotten: run `reindex --again`, then repeat them. Exit code 1: it opens no existing data key.
     """
     settings = keyed(context)
     if not (
@@ -110,7 +110,7 @@ def adopt(context: typer.Context, yes: Yes = False) -> None:
         print("nothing was changed", file=sys.stderr)
         raise typer.Exit(Exit.FAILED)
     wiring.adopt_keyring(settings)
-    print(f"{settings.keyring_file()} is the keyring of these profiles from now on")
+    print(f"{settings.keyring_file()} is the profiles' keyring now; run `idgraph reindex --again`")
 
 
 @commands.command("list")

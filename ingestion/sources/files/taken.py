@@ -110,10 +110,6 @@ def _last_lines(file: Path, entry: int) -> list[bytes]:
             stream.seek(max(0, size - tail))
             # The first may be the version, or cut.
             lines = stream.read().split(b"\n")[1:]
-            if tail >= size or (lines and _entry_reported(lines[0]) < entry):
+            if tail >= size or (lines and (json.loads(lines[0])["batchId"] if lines[0] else -1) < entry):
                 return [line for line in lines if line.endswith(mine)]
             tail *= 4
-
-
-def _entry_reported(line: bytes) -> int:
-    return int(json.loads(line)["batchId"]) if line else -1
