@@ -61,11 +61,11 @@ def draft_spec(
 ) -> SpecDraft:
     """`known` are attributes with their types, `namespaces` types of identifiers with the paths that specs give them, `sources`
     those that have specs: what lies below the name of another one is its own. Raises SpecError when no leaf can name a person."""
-    common = without_those_of_others(known or {}, source, sources)
-    made = _Drafting(events, source, common, namespaces or {})
+    made = _Drafting(events, source, without_those_of_others(known or {}, source, sources), namespaces or {})
+    order = "" if made.ordinal else " It reads no order from them: the source's configuration must name one."
     definition = SpecDefinition(
         name=name,
-        description=f"Drafted from {len(events)} sample events.",
+        description=f"Drafted from {len(events)} sample events.{order}",
         specification_type=SpecType.JOLT,
         source=source,
         event_type=event_type,

@@ -247,8 +247,13 @@ def test_a_time_without_an_offset_is_read_as_utc_with_little_confidence() -> Non
 def test_the_only_time_of_each_event_is_its_order() -> None:
     events = [{"user_id": "7", "effective_at": 1709251430 + n} for n in range(3)]
     assert line(draft_spec("x", "app", "*", events), "/effective_at").role == "ordinal"
+    said = draft_spec("x", "app", "*", events).definition.description
     events = [{**event, "expires_at": 1709251430} for event in events]
-    assert line(draft_spec("x", "app", "*", events), "/effective_at").role is None
+    draft = draft_spec("x", "app", "*", events)
+    assert line(draft, "/effective_at").role is None
+    assert draft.definition.ordinal is None
+    assert "order" in draft.definition.description
+    assert "order" not in said
 
 
 def test_what_is_below_the_name_of_another_source_is_its_own() -> None:
