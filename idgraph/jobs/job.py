@@ -201,7 +201,7 @@ class JobRunner:
                 state = JobState.CANCELLED if stopped.is_cancelled else JobState.INTERRUPTED
                 raise
             except Exception as failure:
-                state = JobState.FAILED
+                state = JobState.CANCELLED if isinstance(failure, BrokenPipeError) else JobState.FAILED
                 # Of others only the type: the message of a stranger's exception may quote a value.
                 error = str(failure) if isinstance(failure, IdgraphError) else type(failure).__name__
                 raise

@@ -307,6 +307,7 @@ def test_a_reader_that_goes_away_is_no_error_to_talk_of(words: list[str], filled
     os.close(writing)
     assert done.returncode == 141, done.stderr
     assert b"error" not in done.stderr.lower().replace(b"(connecterror)", b"")
+    assert {each["state"] for each in filled.json("jobs", "list", "--json")} <= {"cancelled"}
 
 
 def test_a_flow_ends_well_when_nobody_reads_its_reports_any_more(idgraph: CommandLine) -> None:
