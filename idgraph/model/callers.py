@@ -37,6 +37,7 @@ class Role(StrEnum):
     PIPELINE = "pipeline"
     SERVICE = "service"
     PROFILES = "profiles"
+    __repr__ = str.__repr__  # messages of pydantic have it
 
 
 PEOPLE = (Role.VIEWER, Role.ANALYST, Role.PUBLISHER, Role.ADMIN, Role.PRIVACY)

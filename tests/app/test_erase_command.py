@@ -709,7 +709,7 @@ def test_erasures_replays_and_exports_are_jobs_and_name_nobody(filled: CommandLi
     assert filled("export", "-o", output, *why).exit_code == 0
     assert filled("dead-letters", "replay", "--all", *why).exit_code in (0, 1)
     assert filled("erase", *WHOM, "--yes", *why).exit_code == 0
-    assert filled("erase", "--again", *why).exit_code == 0
+    assert filled("erase", "--again", "--who", "ada", "--reason", "ticket 7").exit_code == 0
     assert filled("erase", "--cancel", *WHOM, *why).exit_code == 0
     jobs = filled.json("jobs", "list", "--json")
     assert [(each["kind"], each["what"].get("action")) for each in jobs] == [

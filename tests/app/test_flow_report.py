@@ -149,7 +149,7 @@ def test_the_commands(with_keys: CommandLine) -> None:
     FlowFolders(settings.directory).write(reporter.report(FlowState.RUNNING))
     assert name in with_keys("flows", "show").stdout
     assert with_keys("flows", "pause", name, "--reason", "a move\x1b[2J").exit_code == 0
-    assert "a move" in with_keys("flows", "pause", name, "--reason", "again").stderr
+    assert "a move" in with_keys("flows", "pause", name, "--why", "again").stderr
     table = with_keys("flows", "show").stdout
     assert "a move" in table
     assert "\x1b" not in table

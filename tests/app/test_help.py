@@ -23,6 +23,13 @@ def _all(command: Any, path: str) -> Iterator[tuple[str, Any]]:
 COMMANDS = dict(_all(typer.main.get_command(app), "idgraph"))
 
 
+def test_an_option_has_one_meaning() -> None:
+    for path, command in COMMANDS.items():
+        names = [name for each in command.params for name in each.opts if name.startswith("-")]
+        assert len(names) == len(set(names)), path
+        assert path == "idgraph dead-letters replay" or ("--why" in names) <= ("--reason" in names), path
+
+
 @pytest.mark.parametrize("path", COMMANDS)
 def test_nothing_of_a_help_text_is_taken_for_markup(path: str) -> None:
     command = COMMANDS[path]

@@ -105,7 +105,7 @@ def test_unpin_gives_the_bytes_of_before(filled: CommandLine) -> None:
     before = filled("export", "--provenance", "--reveal").stdout_bytes
     filled.json("links", "unlink", *PAIR, "--json")
     assert filled("export", "--provenance", "--reveal").stdout_bytes != before
-    filled.json("links", "unpin", *PAIR, "--json")
+    filled.json("links", "unpin", *PAIR, "--reason", "a mistake", "--json")
     assert filled("export", "--provenance", "--reveal").stdout_bytes == before
     again = filled("links", "unpin", *PAIR)
     assert (again.exit_code, "no pin" in again.stderr) == (3, True)

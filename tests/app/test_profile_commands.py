@@ -172,6 +172,7 @@ def test_search_counts_profiles_by_value(filled: CommandLine) -> None:
     assert answer["warnings"] == ["no attribute is called nothing; `idgraph attributes search` finds them"]
     shown = filled("search", "--facet", "activity.platform", "--limit", "1").stdout
     assert str(platforms[0]["value"]) in shown
+    assert {"true", "false"} & set(filled("search", "--facet", "orders.last.guest").stdout.split())
     protected = filled("search", "--facet", "identity.email")
     assert (protected.exit_code, "protected" in protected.stderr) == (2, True)
 

@@ -16,6 +16,9 @@ def test_an_account_from_its_making_to_its_end(idgraph: CommandLine) -> None:
     assert idgraph("users", "add", "ann").exit_code != 0
     for wrong in (("--role", "pipeline"), ("--scope", "everything"), ("--clearance", "101")):
         assert idgraph("users", "add", "bob", *wrong).exit_code != 0
+    refused = idgraph("users", "add", "bob", "--role", "editor").stderr
+    assert "privacy" in refused
+    assert "Role" not in refused
     with closing(open_database(idgraph.settings().database_url())) as database:
         assert sign_in(database, "ann", password)
         for _ in range(MOST_TRIES):

@@ -14,9 +14,9 @@ from idgraph.model.jobs import Requester
 if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings
 
-Why = Annotated[str, typer.Option("--reason", help="Reason; stored with the change.")]
+Why = Annotated[str, typer.Option("--reason", "--why", help="Reason; stored with the change.")]
 JobWho = Annotated[str, typer.Option("--who", help="Who asks for it. Default: the user of this machine.")]
-JobWhy = Annotated[str, typer.Option("--why", help="Why; kept with the job.")]
+JobWhy = Annotated[str, typer.Option("--why", "--reason", help="Why; kept with the job.")]
 Json = Annotated[bool, typer.Option("--json", help="JSON for scripts.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change; change nothing.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from idgraph.app import wiring
-from idgraph.app.commands.context import JobWho, JobWhy, keyed, origin_of
+from idgraph.app.commands.context import JobWho, keyed, origin_of
 from idgraph.app.exits import Exit
 from idgraph.app.terminal import (
     escape_control_chars,
@@ -103,7 +103,7 @@ def replay(
     source: Source = None,
     everything: All = False,
     who: JobWho = "",
-    why: JobWhy = "",
+    why: Annotated[str, typer.Option("--why", help="Why; kept with the job.")] = "",
 ) -> None:
     """Replay dead letters through the stages with the current specs.
 

@@ -43,7 +43,7 @@ PairsFile = Annotated[
         "standard input.",
     ),
 ]
-LinkWhy = Annotated[str, typer.Option("--why", help="Why; kept with the decision, and readable.")]
+LinkWhy = Annotated[str, typer.Option("--why", "--reason", help="Why; kept with the decision, and readable.")]
 
 
 class PinDecision(StrEnum):

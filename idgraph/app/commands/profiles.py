@@ -152,18 +152,17 @@ def _print_summary(summary: dict[str, Any], is_answer: bool) -> None:
         summary["facets"] = {
             path: [each._asdict() for each in values] for path, values in summary["facets"].items()
         }
-    line = canonical.encode(summary).decode()
     if is_answer:
         print_json(summary)
     else:
-        print(line, file=sys.stderr)
+        print(canonical.encode(summary).decode(), file=sys.stderr)
 
 
 def _show_summary(summary: dict[str, Any]) -> None:
     total = summary["total"]
     if "facets" in summary:
         for path, values in summary["facets"].items():
-            rows = [(str(each.value), f"{each.profiles:,}") for each in values]
+            rows = [(str(v).lower() if isinstance(v, bool) else str(v), f"{count:,}") for v, count in values]
             print_table((path, "profiles"), rows)
     elif "profiles" not in summary:
         print(total)
