@@ -100,6 +100,11 @@ class ApprovalNeededError(RefusedError):
         super().__init__(message)
 
 
+def first_few(reasons: list[str]) -> list[str]:
+    """The first five, and the count of the others."""
+    return [*reasons[:5], f"{len(reasons) - 5} more"] if len(reasons) > 5 else reasons
+
+
 class PayloadSchemaError(IdgraphError):
     """The schema of a payload is missing or unusable. The message says why."""
 

@@ -22,6 +22,7 @@ from sqlalchemy.orm import Session, aliased
 from idgraph.model import paths
 from idgraph.model.attributes import AttributeDefinition, AttributeMetadata, AttributeStatus
 from idgraph.model.classification import Classification, ClassificationLevels, EncryptionLevel
+from idgraph.model.errors import first_few
 from idgraph.model.records import PolicyChangeRecord, ProvenanceRecord
 from idgraph.model.snapshots import DetectionMode, DiscoveryDefaults, MetadataSnapshot
 from idgraph.web.conditional import etag_of
@@ -238,7 +239,7 @@ def _check_shown(row: PolicyChangeRow, opens: list[str]) -> None:
     unseen = set(opens).difference(json.loads(row.weakens))
     if unseen:
         raise ClashError(
-            f"change {row.id} would open by now what it does not report ({', '.join(sorted(unseen))}); "
+            f"change {row.id} would open by now what it does not report ({', '.join(first_few(sorted(unseen)))}); "
             "refuse it and ask again"
         )
 

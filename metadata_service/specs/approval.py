@@ -37,8 +37,7 @@ def in_force(session: Session, name: str) -> SpecDocument | None:
 
 def opened_by_spec(session: Session, name: str, version: int) -> list[str]:
     """What a stored version would show, as `opened_by_definition`; nothing of the one in force."""
-    known = in_force(session, name)
-    if known is not None and known.version == version:
+    if (known := in_force(session, name)) is not None and known.version == version:
         return []
     return opened_by_definition(session, get_spec_version(session, name, version).document)
 
@@ -61,11 +60,12 @@ def _value_keys(session: Session, definition: SpecDefinition, others: list[SpecD
 
 def _moved(session: Session, definition: SpecDefinition, others: list[SpecDocument]) -> list[str]:
     read = {place for each in others for place in flow_of(each).reads()}
+    # As a whole a part hides what changes places in it.
+    read |= flow_of(definition).reads(read)
     ways = []
     for place in sorted(read, key=str):
         before = {path for each in others for path in _stored(each, place)}
-        after = _stored(definition, place) - before
-        if after:
+        if after := _stored(definition, place) - before:
             ways.append((before, after))
     tree = _tree(session, {path for before, after in ways for path in (*before, *after)})
     found = {
@@ -86,13 +86,9 @@ def _tree(session: Session, touched: set[str]) -> PolicyTree:
 def _stored(spec: SpecDefinition, place: Any) -> set[str]:
     """Where a spec puts what events have at a place, but what serves for the event alone."""
     identifiers = {each.path for each in spec.identifiers}
-    found = {_path(each) for each in flow_of(spec).outputs(place)}
+    # A key that is not known is one that no attribute has.
+    found = {paths.join("*" if key is None else key for key in each) for each in flow_of(spec).outputs(place)}
     return {each for each in found if not paths.is_within(each, RESERVED_KEY) or each in identifiers}
-
-
-def _path(place: tuple[str | None, ...]) -> str:
-    """A key that is not known is one that no attribute has."""
-    return paths.join("*" if key is None else key for key in place)
 
 
 def share_events(one: SpecDefinition, other: SpecDefinition) -> bool:

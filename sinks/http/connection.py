@@ -21,6 +21,7 @@ from idgraph.model.errors import (
     RefusedError,
     SpecError,
     UnauthorizedError,
+    first_few,
 )
 from sinks.credentials import trust
 from sinks.http.snapshot import NO_ANSWER
@@ -171,7 +172,7 @@ def _kept(answer: httpx.Response) -> MetadataError:
     try:
         change = answer.json()
         number, subject = int(change["id"]), change["subject"] or change["kind"].replace("_", " ")
-        opened = ", ".join(change["weakens"])
+        opened = ", ".join(first_few(change["weakens"]))
     except (ValueError, KeyError, TypeError):
         return MetadataError(f"HTTP {answer.status_code}, but the body is no policy change")
     return ApprovalNeededError(

@@ -122,6 +122,64 @@ def test_an_identifier_beside_the_stored_values_is_not_hashed(clinic: Running) -
     assert put(clinic, shift, identifiers=identifiers, description="as identifier").status_code == 202
 
 
+def lab(service: Running, taken: dict[str, Any]) -> httpx.Response:
+    """A spec that moves the whole event below one key, and takes it apart there."""
+    whole = {"e": "@", "at": "epoch_ms(time, '%d.%m.%Y', 'UTC')"}
+    operations = [
+        {"operation": "jmespath", "spec": whole},
+        {"operation": "shift", "spec": {"e": taken, "at": "_event.ordinal"}},
+    ]
+    body = definition({}, name="lab", source="lab", operations=operations)
+    return service.admin.put("/v1/specs/lab?reason=because", json=body)
+
+
+LAB = {"person": {"uid": "identity.patient", "mail": "health.diagnosis"}, "card": "lab.card"}
+LAB_EDITS: list[tuple[dict[str, Any], list[str]]] = [
+    (LAB | {"items": "lab.items"}, []),
+    (LAB | {"card": "lab.number"}, []),
+    (LAB | {"person": {"uid": "identity.patient", "mail": ["health.diagnosis", "lab.mail"]}}, ["lab.mail"]),
+    (
+        LAB | {"person": {"uid": "identity.patient", "mail": "lab.card"}, "card": "health.diagnosis"},
+        ["lab.card"],
+    ),
+    (LAB | {"person": "lab.person"}, ["lab.person.mail"]),
+]
+
+
+@pytest.mark.parametrize(("taken", "opened"), LAB_EDITS)
+def test_an_event_below_one_key_is_followed_field_by_field(
+    clinic: Running, taken: dict[str, Any], opened: list[str]
+) -> None:
+    assert lab(clinic, LAB).status_code == 201
+    answer = lab(clinic, taken)
+    assert answer.status_code == (202 if opened else 200), answer.text
+    weakens = answer.json().get("weakens", []) if opened else []
+    assert {each.split()[3] for each in weakens} == set(opened)
+    assert all("what health.diagnosis protects" in each for each in weakens)
+
+
+def test_what_a_wildcard_took_to_a_protected_place_is_followed(clinic: Running) -> None:
+    more = {"source": "ward", "name": "ward"}
+    shift = {"patient": "identity.patient", "*": "health.&"}
+    assert put(clinic, shift, **more).status_code == 201
+    moved = put(clinic, shift | {"diagnosis": "health.code"}, **more)
+    assert moved.status_code == 202, moved.text
+    assert any("health.code what health.diagnosis" in each for each in moved.json()["weakens"])
+
+
+def test_an_author_is_told_five_reasons_and_how_many_more(clinic: Running) -> None:
+    exposing = definition(FIRST | {"diagnosis": [f"notes.{each}" for each in "abcdefgh"]})
+    told = [
+        each
+        for each in clinic.admin.post("/v1/specs/check", json=exposing).json()["warnings"]
+        if "second person" in each
+    ]
+    assert len(told) == 6
+    assert told[-1] == "waits for a second person: 11 more"
+    asked = clinic.admin.put("/v1/specs/clinic?reason=because", json=exposing).json()
+    assert len(asked["weakens"]) == 16, "who decides sees all"
+
+
 def test_keys_may_be_made_where_two_allowed_it(clinic: Running) -> None:
     allowed = clinic.admin.put("/v1/discovery-defaults", json={"value_keys": ["seen"]})
     assert decide(clinic, allowed.json()["id"]).status_code == 200

@@ -19,6 +19,7 @@ def shift(spec: dict[str, Any]) -> dict[str, Any]:
     return {"operation": SHIFT, "spec": spec}
 
 
+WHOLE = {"operation": "jmespath", "spec": {"e": "@", "at": "epoch_ms(time, '%d.%m.%Y', 'UTC')"}}
 MOVES: list[tuple[Any, tuple[str, ...], set[Any]]] = [
     (shift({"a": "x.y"}), ("a",), {("x", "y")}),
     (shift({"a": "x.y"}), ("a", "deep"), {("x", "y", "deep")}),
@@ -46,6 +47,21 @@ MOVES: list[tuple[Any, tuple[str, ...], set[Any]]] = [
     ({"operation": "jmespath", "spec": {"x": {"y": "a.b"}, "z": "upper(a.c)"}}, ("a",), {("x", "y"), ("z",)}),
     ({"operation": "jmespath", "spec": {"x": "a"}}, ("a", "b"), {("x", "b")}),
     ({"operation": "jmespath", "spec": {"x": "{k: @}"}}, ("a",), {("x",)}),
+    ({"operation": "jmespath", "spec": {"x": "@", "y": "a"}}, ("a", "b"), {("x", "a", "b"), ("y", "b")}),
+    ([WHOLE, shift({"e": {"a": {"b": "x.y"}, "c": "z"}, "at": "t"})], ("a", "b"), {("x", "y")}),
+    ([WHOLE, shift({"e": {"a": {"b": "x.y"}, "c": "z"}, "at": "t"})], ("time",), {("t",)}),
+    ([WHOLE, shift({"e": {"a": "x"}})], ("b",), set()),
+    # One object stands at both places, and has what is put into it at one.
+    ([WHOLE, shift({"e": {"a": ["x", "y"], "b": "x.b"}})], ("b",), {("x",), ("y",), ("x", "b")}),
+    (
+        [
+            {"operation": "jmespath", "spec": {"e": "@", "y": "@"}},
+            {"operation": "modify-overwrite-beta", "spec": {"e": {"a": {"b": "@(3,b)"}}}},
+        ],
+        ("b",),
+        {("e",), ("y",), ("e", "a", "b")},
+    ),
+    (shift({"*": {"@(1,b)": "x.&"}}), ("b",), {("x", None)}),
 ]
 
 
@@ -53,6 +69,23 @@ MOVES: list[tuple[Any, tuple[str, ...], set[Any]]] = [
 def test_a_value_is_followed(operations: Any, place: tuple[str, ...], outputs: set[Any]) -> None:
     compile_spec(operations)
     assert ValueFlow(operations).outputs(place) == outputs
+
+
+READ: list[tuple[Any, set[Any]]] = [
+    (shift({"a": {"b": "x"}, "*": "copy.&"}), {("a", "b"), (None,)}),
+    ([WHOLE, shift({"e": {"a": {"b": "x.y"}, "c": "z"}, "at": "t"})], {("a", "b"), ("c",), ("time",)}),
+    ([shift({"*": "e.&"}), shift({"e": {"a": {"b": "x"}}})], {(None,)}),
+    ([shift({"a": {"*": "e.&1.&"}}), shift({"e": {"a": "x"}})], {("a", None)}),
+    ([WHOLE, {"operation": "sort"}], {(), ("time",)}),
+    ([shift({"a": "e", "b": "f"}), shift({"e": "x"})], {("a",)}),
+    ({"operation": "sort"}, {()}),
+]
+
+
+@pytest.mark.parametrize(("operations", "places"), READ)
+def test_what_moves_as_a_whole_is_read_where_it_is_taken_apart(operations: Any, places: set[Any]) -> None:
+    compile_spec(operations)
+    assert ValueFlow(operations).reads() == places
 
 
 def test_keys_that_are_made_of_values() -> None:
@@ -76,27 +109,50 @@ SPECS = st.dictionaries(LEFT, TREES, min_size=1, max_size=3)
 EVENTS = st.dictionaries(KEYS, st.dictionaries(KEYS, st.just(0), min_size=1) | st.just(0), min_size=1)
 
 
-@given(
-    specs=st.lists(SPECS, min_size=1, max_size=2), event=EVENTS, place=st.lists(KEYS, min_size=1, max_size=2)
+EXPRESSIONS = st.sampled_from(
+    ["@", "a", "b.c", "@.a.b", "{c: @}", "[a, @]", "b || @", "@ | a", "*.a", "@.*", "(@).c", "{b: @.a}"]
 )
-def test_no_value_gets_anywhere_unseen(specs: list[Any], event: dict[str, Any], place: list[str]) -> None:
-    """The value at one place is marked, and found by running the spec: what is reported has all places of it."""
-    operations = [shift(each) for each in specs]
-    try:
-        run = compile_spec(operations)
-    except SpecError:
-        return
+BUILT = st.dictionaries(st.sampled_from(["a", "b", "c.a"]), EXPRESSIONS | st.just("@"), min_size=1)
+NAMED = st.recursive(
+    st.sampled_from(["a", "b", "c.a", "c.b", "x", "a.b", "x.y"]) | st.just(["y", "z"]),
+    lambda below: st.dictionaries(
+        st.sampled_from(["a", "b", "c", "@(1,a)", "*"]), below, min_size=1, max_size=3
+    ),
+    max_leaves=4,
+)
+OPERATIONS = BUILT.map(lambda spec: {"operation": "jmespath", "spec": spec}) | st.dictionaries(
+    KEYS, NAMED, min_size=1
+).map(shift)
+
+
+@given(
+    operations=st.lists(OPERATIONS, min_size=1, max_size=4),
+    event=EVENTS,
+    place=st.lists(KEYS, min_size=1, max_size=3),
+)
+def test_where_the_flow_is_exact_no_value_gets_anywhere_unseen(
+    operations: list[Any], event: dict[str, Any], place: list[str]
+) -> None:
+    _check(operations, event, place, is_exact=True)
+
+
+def _check(operations: list[Any], event: dict[str, Any], place: list[str], is_exact: bool = False) -> None:
     marked: Any = "marked"
     for key in reversed(place):
         marked = {key: marked}
     event = event | marked
     try:
-        output = run(event)
-    except TransformError:
+        output = compile_spec(operations)(event)
+    except (SpecError, TransformError):
         return
-    reported = ValueFlow(operations).outputs(tuple(place))
+    flow = ValueFlow(operations)
+    if is_exact and not flow.is_exact:
+        return
+    reported, read = flow.outputs(tuple(place)), flow.reads()
     for found in _marked(output, ()):
         assert any(_matches(each, found) for each in reported), (found, reported)
+        fitting = [each for each in read if not is_exact or len(each) <= len(place)]
+        assert any(_matches(each, tuple(place)) for each in fitting), read
 
 
 def _marked(tree: Any, above: tuple[str, ...]) -> list[tuple[str, ...]]:
@@ -122,6 +178,8 @@ COMPUTING: list[tuple[Any, bool]] = [
     (shift({"b": "x[@(1,a)]"}), True),
     (shift({"b": {"5": {"@(2,a)": "x"}}}), False),
     ({"operation": "jmespath", "spec": {"x": "a", "y": "null_if_blank(lower(trim(a)))"}}, False),
+    ({"operation": "jmespath", "spec": {"x": "@"}}, False),
+    ({"operation": "jmespath", "spec": {"x": "hash(@)"}}, True),
     ({"operation": "jmespath", "spec": {"x": "starts_with(a, '5')"}}, True),
     ({"operation": "jmespath", "spec": {"x": "b && (a == '5' && b || c)"}}, True),
     ({"operation": "jmespath", "spec": {"x": "epoch_ms(a, b)"}}, True),

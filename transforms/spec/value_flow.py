@@ -10,8 +10,9 @@ preview knows what of its numbers would say something of a value that its reader
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from idgraph.model import paths
 from transforms.spec.jolt.elements import (
@@ -66,13 +67,15 @@ class _Test(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """An operation. One that replaces leaves nothing else of its input."""
+    """An operation. One that replaces leaves nothing else of its input. One that `is_apart` puts nothing into what it moves: a part
+    that stands at two places is one object, so that what is put into it at one place is at the other too."""
 
     moves: list[Move]
     replaces: bool
     removed: list[Place]
     by: SpecLine
     tests: list[_Test]
+    is_apart: bool = True
 
 
 Trail: TypeAlias = "frozenset[SpecLine]"
@@ -97,6 +100,10 @@ class ValueFlow:
             self._step(entry, pointer(number) if isinstance(operations, list) else "", repr(chain[:number]))
             for number, entry in enumerate(chain)
         ]
+        self.is_exact = all(step.is_apart for step in self._steps)
+        for step in () if self.is_exact else self._steps:
+            # What is anywhere in the whole may be anywhere in its copy.
+            step.moves[:] = [each._replace(is_copy=each.is_copy and each.source != ()) for each in step.moves]
 
     def _step(self, entry: dict[str, Any], at: str, before: str) -> _Step:
         """`before` are the operations that make what this one gets."""
@@ -105,7 +112,7 @@ class ValueFlow:
         if name == "shift":
             root, tests = _Level("root", ()), list[_Test]()
             moves = list(self._shifted(spec, [root, root], f"{at}/spec", tests, before))
-            return _Step(moves, replaces=True, removed=[], by=whole, tests=tests)
+            return _Step(moves, replaces=True, removed=[], by=whole, tests=tests, is_apart=_are_apart(moves))
         if name == "jmespath":
             from transforms.spec.jmespath.operation import targets_read
 
@@ -118,18 +125,20 @@ class ValueFlow:
         if name.startswith("modify"):
             # Its statements see what those before them made.
             made = list(_modified(spec, (), whole.place, whole.content + before))
-            return _Step(made, replaces=False, removed=[], by=SpecLine(whole.place, name), tests=[])
+            by = SpecLine(whole.place, name)
+            return _Step(made, replaces=False, removed=[], by=by, tests=[], is_apart=False)
         removed = list(_removed(spec, ())) if name == "remove" else []
         return _Step([], replaces=False, removed=removed, by=whole, tests=[])
 
-    def reads(self) -> set[Place]:
-        """The places of an event that the spec looks at."""
-        found: set[Place] = set()
-        for step in self._steps:
-            found.update(move.source for move in step.moves)
-            if step.replaces:
-                break
-        return found
+    def reads(self, within: Iterable[Place] = ((),)) -> set[Place]:
+        """The places of an event, at or below some, that the spec looks at for its output: what moves as a whole is followed back
+        from what later operations take of it."""
+        wanted: set[Place] = {()}
+        for step in reversed(self._steps):
+            back = [move._replace(source=cast("Any", move.target), target=move.source) for move in step.moves]
+            found = {_moved(move, each) for move in back for each in (wanted if self.is_exact else {()})}
+            wanted = {each for each in found if each is not None} | (set() if step.replaces else wanted)
+        return {each for each in wanted if any(_covers(above, each) for above in within)}
 
     def outputs(self, place: Place) -> set[Place]:
         """Where the output may have what an event has at a place, or something made of it."""
@@ -232,7 +241,7 @@ def _target(elements: Sequence[Element], walk: Sequence[_Level]) -> tuple[str | 
                 break
             case Amp((reference,)) if not isinstance(reference, str) and reference.group == 0:
                 level = walk[-1 - reference.up] if reference.up < len(walk) else _Level(None, ())
-                is_above = level.place and source[: len(level.place)] == level.place
+                is_above = level.place[-1:] == (None,) and source[: len(level.place)] == level.place
                 found.append(level.key if level.key is not None or not is_above else len(level.place) - 1)
             case _:
                 found.append(None)
@@ -275,6 +284,13 @@ def _removed(spec: Any, above: Place) -> Iterator[Place]:
                 yield from _removed(right, place)
             else:
                 yield place
+
+
+def _are_apart(moves: list[Move]) -> bool:
+    if not all(isinstance(key, str) for move in moves for key in (*move.source, *move.target)):
+        return False
+    targets = sorted(cast("Any", move.target) for move in moves)
+    return all(below[: len(above)] != above for above, below in pairwise(targets))
 
 
 def _reads(source: Place, held: Place) -> bool:

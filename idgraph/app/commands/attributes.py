@@ -22,7 +22,7 @@ from idgraph.app.terminal import (
     report_warnings,
     visible_lines,
 )
-from idgraph.model.errors import ApprovalNeededError, NotFoundError, RefusedError
+from idgraph.model.errors import ApprovalNeededError, NotFoundError, RefusedError, first_few
 
 if TYPE_CHECKING:
     from idgraph.model.attributes import AttributeMetadata
@@ -182,7 +182,7 @@ def dismiss_proposal(context: typer.Context, path: str, reason: Why = "") -> Non
 _CHANGE_COLUMNS: dict[str, Callable[[PolicyChangeRecord], str]] = {
     "number": lambda change: str(change.id),
     "status": lambda change: change.status,
-    "weakens": lambda change: ", ".join(change.weakens),
+    "weakens": lambda change: ", ".join(first_few(change.weakens)),
     "asked by": lambda change: change.requested.actor,
     "at": lambda change: change.requested.at.isoformat(timespec="seconds"),
     "why": lambda change: change.requested.reason or "-",
@@ -209,7 +209,7 @@ def approve_change(context: typer.Context, number: Number, reason: Why = "") -> 
     """
     with wiring.metadata_client(settings_of(context)) as client:
         done = client.decide_change(number, is_approved=True, reason=reason)
-        print(f"change {done.id} is in force: {escape_control_chars(', '.join(done.weakens))}")
+        print(f"change {done.id} is in force: {escape_control_chars(', '.join(first_few(done.weakens)))}")
 
 
 @commands.command("redact")

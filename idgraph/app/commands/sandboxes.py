@@ -11,7 +11,7 @@ from idgraph.app import wiring
 from idgraph.app.commands.context import DryRun, Json, Why, Yes, settings_of
 from idgraph.app.exits import Exit
 from idgraph.app.terminal import confirmed, print_json, print_listing, print_table
-from idgraph.model.errors import NotFoundError, QueryError
+from idgraph.model.errors import NotFoundError, QueryError, first_few
 
 if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings
@@ -157,7 +157,7 @@ def _require(client: MetadataClient, name: str) -> None:
 
 
 def _row(each: SandboxDifference) -> tuple[str, ...]:
-    return each.kind, each.name, each.state, "; ".join(each.weakens)
+    return each.kind, each.name, each.state, "; ".join(first_few(each.weakens))
 
 
 def _item(text: str) -> SandboxItem:

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Path, Query, Response
 from pydantic import Field
 
 from idgraph.model.documents import StrictDocument
+from idgraph.model.errors import first_few
 from idgraph.model.records import (
     PolicyChangeRecord,
     SpecCheckRecord,
@@ -60,7 +61,7 @@ def check_only(definition: SpecDefinition, service: Service) -> SpecCheckRecord:
         opened = opened_by_definition(session, definition)
         check_made_up(session, definition)
     warnings = [f"spec {rival} is active for the same source and event type"] if rival else []
-    warnings += [f"waits for a second person: {each}" for each in opened]
+    warnings += [f"waits for a second person: {each}" for each in first_few(opened)]
     return SpecCheckRecord(warnings=warnings, cases=run_cases(definition))
 
 

@@ -53,18 +53,8 @@ def is_path(node: dict[str, Any]) -> bool:
 
 
 _FORMS = frozenset(
-    {
-        "trim",
-        "lower",
-        "upper",
-        "digits",
-        "strip_leading_zeros",
-        "epoch_ms",
-        "hash",
-        "to_number",
-        "to_number_exact",
-    }
-    | {"null_if_blank", "to_string"}
+    {"trim", "lower", "upper", "digits", "strip_leading_zeros", "epoch_ms", "hash", "to_number", "to_string"}
+    | {"to_number_exact", "null_if_blank"}
 )
 
 
@@ -90,19 +80,8 @@ _OWN_RESULTS = frozenset(
     {"trim", "lower", "upper", "digits", "strip_leading_zeros", "epoch_ms", "to_number_exact"}
 )
 _SMALL_RESULTS = _OWN_RESULTS | frozenset(
-    {
-        "first_non_null",
-        "try",
-        "not_null",
-        "null_if_blank",
-        "length",
-        "to_number",
-        "abs",
-        "ceil",
-        "floor",
-        "type",
-    }
-    | {"contains", "starts_with", "ends_with"}
+    {"first_non_null", "try", "not_null", "null_if_blank", "length", "to_number", "abs", "ceil", "floor"}
+    | {"type", "contains", "starts_with", "ends_with"}
 )
 
 

@@ -179,8 +179,9 @@ def targets_read(spec: Any) -> Iterator[tuple[tuple[str, ...], tuple[str, ...], 
     what stands there, whether its result says no more of that than its form, and the expression."""
     for keys, expression in _targets(spec, (), DEFAULT_LIMITS):
         tree = expression.tree
+        is_copy = tree["type"] == "current" or field_chain(tree) is not None
         for read in all_read(tree):
-            yield keys, read, field_chain(tree) is not None, is_form(tree), repr(tree)
+            yield keys, read, is_copy, is_copy or is_form(tree), repr(tree)
 
 
 def failing_targets(spec: Any, value: Any, place: str, limits: SpecLimits) -> Iterator[TransformError]:
