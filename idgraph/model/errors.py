@@ -100,9 +100,9 @@ class ApprovalNeededError(RefusedError):
         super().__init__(message)
 
 
-def first_few(reasons: list[str]) -> list[str]:
-    """The first five, and the count of the others."""
-    return [*reasons[:5], f"{len(reasons) - 5} more"] if len(reasons) > 5 else reasons
+def first_few(reasons: list[str], most: int = 5) -> list[str]:
+    """The first ones, and the count of the others."""
+    return [*reasons[:most], f"{len(reasons) - most} more"] if len(reasons) > most else reasons
 
 
 class PayloadSchemaError(IdgraphError):

@@ -13,14 +13,14 @@ from pydantic import BaseModel
 from sqlalchemy.orm import Session
 
 from idgraph.model import canonical, paths
+from idgraph.model.errors import first_few
 from idgraph.model.snapshots import pattern_matches
 from idgraph.model.specs import RESERVED_KEY, SpecDefinition, SpecDocument
 from metadata_service.attributes.policies import attributes_around, policies_of
 from metadata_service.attributes.rules import discovery_defaults, weaker
 from metadata_service.specs.catalogue import active_specs, get_spec_version
-from transforms.schema.policy_tree import PolicyTree
 
-MOST_REPORTED = 50
+MOST_REPORTED = 500
 
 
 class SpecActivation(BaseModel):
@@ -45,7 +45,8 @@ def opened_by_spec(session: Session, name: str, version: int) -> list[str]:
 def opened_by_definition(session: Session, definition: SpecDefinition) -> list[str]:
     """What a spec that compiles would show if it mapped events; empty if nothing that none in force shows."""
     others = [each for each in active_specs(session) if share_events(each, definition)]
-    return [*_value_keys(session, definition, others), *_moved(session, definition, others)][:MOST_REPORTED]
+    opened = [*_value_keys(session, definition, others), *_moved(session, definition, others)]
+    return first_few(opened, MOST_REPORTED)
 
 
 def _value_keys(session: Session, definition: SpecDefinition, others: list[SpecDocument]) -> list[str]:
@@ -67,7 +68,9 @@ def _moved(session: Session, definition: SpecDefinition, others: list[SpecDocume
         before = {path for each in others for path in _stored(each, place)}
         if after := _stored(definition, place) - before:
             ways.append((before, after))
-    tree = _tree(session, {path for before, after in ways for path in (*before, *after)})
+    touched = {path for before, after in ways for path in (*before, *after)}
+    known = attributes_around(session, touched).values()
+    tree = policies_of(session, (each for each in known if not each.sealed_for_review))
     found = {
         f"{definition.name} puts at {to} what {source} protects ({opens.partition(': ')[2]})"
         for before, after in ways
@@ -76,11 +79,6 @@ def _moved(session: Session, definition: SpecDefinition, others: list[SpecDocume
         for opens in weaker(to, tree.policy(source), tree.policy(to))
     }
     return sorted(found)
-
-
-def _tree(session: Session, touched: set[str]) -> PolicyTree:
-    known = attributes_around(session, touched).values()
-    return policies_of(session, (each for each in known if not each.sealed_for_review))
 
 
 def _stored(spec: SpecDefinition, place: Any) -> set[str]:

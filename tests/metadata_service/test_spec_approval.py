@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
+from metadata_service.specs import approval
 from metadata_service.storage.tokens import Role
 from tests.metadata_service.conftest import Running
 from tests.tokens import give_token
@@ -178,6 +179,15 @@ def test_an_author_is_told_five_reasons_and_how_many_more(clinic: Running) -> No
     assert told[-1] == "waits for a second person: 11 more"
     asked = clinic.admin.put("/v1/specs/clinic?reason=because", json=exposing).json()
     assert len(asked["weakens"]) == 16, "who decides sees all"
+
+
+def test_reasons_beyond_a_bound_are_counted(clinic: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found: the list ended after fifty without a word, and could hide the one that matters."""
+    monkeypatch.setattr(approval, "MOST_REPORTED", 7)
+    exposing = definition(FIRST | {"diagnosis": [f"notes.{each}" for each in "abcdefgh"]})
+    asked = clinic.admin.put("/v1/specs/clinic?reason=because", json=exposing).json()
+    assert len(asked["weakens"]) == 8
+    assert asked["weakens"][-1] == "9 more"
 
 
 def test_keys_may_be_made_where_two_allowed_it(clinic: Running) -> None:
