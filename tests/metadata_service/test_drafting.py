@@ -109,7 +109,7 @@ def product(source: str) -> tuple[SpecDefinition, list[dict[str, Any]]]:
 
 @pytest.mark.parametrize("is_known", [False, True])
 def test_drafts_for_security_products_need_these_edits(is_known: bool) -> None:
-    """The specs were written before the drafts were looked at."""
+    """The specs were written before the drafts were looked at, but for `identity.name.full`, which was `identity.name`."""
     for source in PRODUCTS:
         definition, events = product(source)
         others = [product(each) for each in PRODUCTS if each != source]
