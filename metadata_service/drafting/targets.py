@@ -49,12 +49,15 @@ def own_path(leaf: SampleLeaf, root: str, skipped: int = 0) -> str:
 
 def without_those_of_others(known: Mapping[str, str], source: str, sources: Iterable[str]) -> dict[str, str]:
     """Attributes but those below the name of another source, or how it begins: `slack`, of `Slack.AuditLogs`."""
+    others = set[str]().union(*map(_beginnings, sources)) - _beginnings(source)
+    roots = {paths.split(path)[0] for path in known} - _COMMON
+    taken = {root for root in roots if "".join(words(root)) in others}
+    return {path: kind for path, kind in known.items() if paths.split(path)[0] not in taken}
 
-    def is_of(name: str, path: str) -> bool:
-        return "".join(words(name)).startswith("".join(words(paths.split(path)[0])))
 
-    others = {path for path in known for each in sources if is_of(each, path) and not is_of(source, path)}
-    return {path: known[path] for path in known if path not in others or paths.split(path)[0] in _COMMON}
+def _beginnings(name: str) -> set[str]:
+    joined = "".join(words(name))
+    return {joined[:length] for length in range(1, len(joined) + 1)}
 
 
 class Targets:
