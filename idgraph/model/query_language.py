@@ -188,10 +188,9 @@ def _clause(text: str, type_of: Callable[[str], DataType | None]) -> Condition:
         return Prefix(path, _beginning(text, value[:-1]))
     declared = type_of(path)
     bound = _value(value, declared)
-    if operator == "=" and declared is DataType.ARRAY and not isinstance(bound, str):
-        return AnyOf((Term(path, bound), Term(path, value)))
     if operator == "=":
-        return Term(path, bound)
+        is_either = declared is DataType.ARRAY and not isinstance(bound, str)
+        return AnyOf((Term(path, bound), Term(path, value))) if is_either else Term(path, bound)
     if isinstance(bound, bool):
         raise QueryError(f"{text!r}: a range needs a number or text")
     if operator.startswith(">"):

@@ -168,15 +168,15 @@ def test_what_a_wildcard_took_to_a_protected_place_is_followed(clinic: Running) 
     assert any("health.code what health.diagnosis" in each for each in moved.json()["weakens"])
 
 
-def test_an_author_is_told_five_reasons_and_how_many_more(clinic: Running) -> None:
+def test_an_author_sees_five_reasons_and_how_many_more(clinic: Running) -> None:
     exposing = definition(FIRST | {"diagnosis": [f"notes.{each}" for each in "abcdefgh"]})
-    told = [
+    shown = [
         each
         for each in clinic.admin.post("/v1/specs/check", json=exposing).json()["warnings"]
         if "second person" in each
     ]
-    assert len(told) == 6
-    assert told[-1] == "waits for a second person: 11 more"
+    assert len(shown) == 6
+    assert shown[-1] == "waits for a second person: 11 more"
     asked = clinic.admin.put("/v1/specs/clinic?reason=because", json=exposing).json()
     assert len(asked["weakens"]) == 16, "who decides sees all"
 

@@ -99,8 +99,8 @@ def rotate(
 def adopt(context: typer.Context, yes: Yes = False) -> None:
     """Use this keyring after the keyring of the profiles is lost.
 
-    Names that the lost keyring made are found no more. Persons with protected identifiers become second profiles,
-    and erasures are forgotten: run `reindex --again`, then repeat them. Exit code 1: it opens no existing data key.
+    Names that the lost keyring made are found no more. Persons with protected identifiers become second profiles.
+    Run `reindex --again`, then repeat all erasures. Exit code 1: the keyring does not open the existing data keys.
     """
     settings = keyed(context)
     if not (
