@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.product import free_port
 from benchmarks.workload import clear, lay_out
 from idgraph.app import wiring
 from idgraph.app.adapters import indexes, stores
@@ -23,6 +22,7 @@ from ingestion.stages.dead_letters import BatchAttempt, DeadLetterWriter
 from ingestion.stages.map_output import EncodedChange, MapOutput
 from ingestion.stages.map_stage import MapStage
 from sinks.keyring.provider import KeyringFile
+from tests.support.processes import free_port
 from transforms.privacy.sealing import DataKeys
 from transforms.spec.mapping import CompiledSnapshot
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -18,14 +17,9 @@ from typing import Any
 from benchmarks.workload import EXAMPLE, lay_out
 from idgraph.app import wiring
 from idgraph.app.settings.document import Settings, load
+from tests.support.processes import free_port
 
 PROGRAM = [sys.executable, "-m", "idgraph.app.cli"]
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 def command(config: Path, *words: str) -> subprocess.CompletedProcess[str]:

@@ -24,7 +24,6 @@ from fastapi import FastAPI, Response
 
 from benchmarks.latency import percentiles
 from benchmarks.pipeline import pipeline
-from benchmarks.product import free_port
 from benchmarks.scale.growing_store import GrowingStore
 from benchmarks.sealing_cost import snapshot
 from idgraph.app import profile_server, wiring
@@ -36,6 +35,7 @@ from idgraph.web.server import serve
 from metadata_service.documents.reading import read_attributes
 from metadata_service.storage.database import open_database
 from metadata_service.storage.tokens import Role, add_token
+from tests.support.processes import free_port
 
 RATES = (100, 200, 400, 1000, 2000)
 """In turn, until one is more than the service holds."""

@@ -65,7 +65,7 @@ def draft_spec(
     order = "" if made.ordinal else " It reads no order from them: the source's configuration must name one."
     definition = SpecDefinition(
         name=name,
-        description=f"Drafted from {len(events)} sample events.{order}",
+        description=f"Drafted from a sample of {len(events)}.{order}",
         specification_type=SpecType.JOLT,
         source=source,
         event_type=event_type,

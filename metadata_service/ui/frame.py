@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -18,6 +17,7 @@ from jinja2 import ChainableUndefined, Environment, FileSystemLoader
 from markupsafe import escape
 
 from idgraph.model.callers import Scope
+from idgraph.model.errors import first_few
 from metadata_service.api.access import is_allowed
 from metadata_service.storage.sessions import Session
 from metadata_service.ui.link_picture import link_picture
@@ -128,10 +128,10 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=lambda value: visible(value) if type(value) is str else value,
     )
-    made: tuple[Callable[..., Any], ...] = (as_json, as_time, duration, in_words, ordinal_time, tint)
-    found.filters.update({each.__name__: each for each in made}, segment=lambda text: quote(text, safe=""))
-    # Text in a field, where it must stay what it is.
-    found.filters["as_typed"] = escape
+    for each in (as_json, as_time, duration, first_few, in_words, ordinal_time, tint):
+        found.filters[each.__name__] = each
+    # `as_typed` is text in a field, where it must stay what it is.
+    found.filters.update(as_typed=escape, segment=lambda text: quote(text, safe=""))
     found.globals.update(static=static_url, link_picture=link_picture)
     return found
 

@@ -73,7 +73,7 @@ def save(page: SignedIn, fields: OwnFields) -> Response:
             if fields.get("act") != "draft":
                 return _page(page, typed, draft=draft)
             page.require("PUT", f"/v1/specs/{name}")
-            definition, reason = draft.definition, f"drafted from {len(sample.events)} sample events"
+            definition, reason = draft.definition, f"drafted from a sample of {len(sample.events)}"
         specs.put(name, definition, page.service, page.caller, precondition(None, "*"), reason)
     except PreconditionError:
         problem = "A spec has this name: give the draft another one."
