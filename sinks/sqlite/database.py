@@ -68,16 +68,20 @@ class SqliteFile:
 
     def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` on one snapshot of the file."""
-        connection: sqlite3.Connection | None = getattr(self._own, "connection", None)
+        connection: sqlite3.Connection | None = self._own.__dict__.get("connection")
         if connection is None:
             return self._run(_reading, work)
-        return self._run(nullcontext, work, lambda: nullcontext(connection))
+        try:
+            return work(connection)
+        except (sqlite3.Error, UnicodeEncodeError, OverflowError):
+            # Once more, with patience, and explained.
+            return self._run(nullcontext, work, lambda: nullcontext(connection))
 
     @contextmanager
     def consistent_read(self) -> Iterator[None]:
         """All that this thread reads within it is of one snapshot of the file, in one transaction."""
         with ExitStack() as stack:
-            if getattr(self._own, "connection", None) is None:
+            if "connection" not in self._own.__dict__:
                 self._own.connection = self._run(
                     lambda connection: _kept(stack, _reading(connection)),
                     lambda connection: connection,
@@ -145,14 +149,10 @@ class SqliteFile:
                 if _code(error) not in _BUSY or time.monotonic() > deadline:
                     raise self._explained(error) from None
                 _pause(attempt)
-            except UnicodeEncodeError:
-                raise self._unstorable(
-                    f"{self.path}: text that is not valid Unicode cannot be stored"
-                ) from None
-            except OverflowError:
-                raise self._unstorable(
-                    f"{self.path}: a number of more than 64 bits cannot be stored"
-                ) from None
+            except (UnicodeEncodeError, OverflowError) as error:
+                is_text = isinstance(error, UnicodeEncodeError)
+                what = "text that is not valid Unicode" if is_text else "a number of more than 64 bits"
+                raise self._unstorable(f"{self.path}: {what} cannot be stored") from None
             except OSError as error:
                 raise self._error(f"{self.path}: {error.strerror or type(error).__name__}") from None
         raise AssertionError("unreachable")

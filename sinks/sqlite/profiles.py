@@ -166,11 +166,11 @@ LIMIT :most"""
 
 
 def _find_all(connection: sqlite3.Connection, identifiers: Sequence[str], limit: int) -> dict[str, list[str]]:
-    def carriers(identifier: str) -> list[tuple[str]]:
-        return connection.execute(_CARRIERS, {"carried": identifier, "most": limit}).fetchall()
-
-    found = ((each, carriers(each)) for each in identifiers)
-    return {each: [row[0] for row in rows] for each, rows in found if rows}
+    found = {}
+    for each in identifiers:
+        if rows := connection.execute(_CARRIERS, {"carried": each, "most": limit}).fetchall():
+            found[each] = [row[0] for row in rows]
+    return found
 
 
 def _assign(
