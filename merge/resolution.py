@@ -11,6 +11,8 @@ from idgraph.model.fragments import Kind, Origin, Register
 from merge.fragments import FragmentState
 from merge.policies import POLICIES
 
+_LATEST = ReconciliationPolicy.LATEST
+
 
 def tree(leaves: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     """Attribute paths and values as nested objects. No path may be a prefix of another."""
@@ -32,7 +34,7 @@ class Shown(NamedTuple):
 
     path: str
     parts: Sequence[Register]
-    policy: ReconciliationPolicy = ReconciliationPolicy.LATEST
+    policy: ReconciliationPolicy = _LATEST
     is_complete: bool = True
 
     @property
@@ -50,9 +52,7 @@ class Shown(NamedTuple):
 
     def value(self, values: Sequence[Any]) -> Any:
         """The resolved value, given the values of `parts` as they may be read."""
-        return (
-            values[0] if self.policy is ReconciliationPolicy.LATEST else POLICIES[self.policy].value(values)
-        )
+        return values[0] if self.policy is _LATEST else POLICIES[self.policy].value(values)
 
 
 def shown(state: FragmentState, policies: Mapping[str, Reconciliation]) -> Iterator[Shown]:
@@ -64,8 +64,8 @@ def shown(state: FragmentState, policies: Mapping[str, Reconciliation]) -> Itera
         if (reconciliation := policies.get(path)) and reconciliation.policy in state.cells[path]
     }
     if not reconciled:
-        for path, register in state.visible():
-            yield Shown(path, (register,))
+        # As a NamedTuple's constructor does, without its call: there is one for each leaf.
+        yield from [tuple.__new__(Shown, (path, (each,), _LATEST, True)) for path, each in state.visible()]
         return
     replaced = state.replaced()
     for path, register in state.registers.items():

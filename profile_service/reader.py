@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from idgraph.model import paths
@@ -102,7 +103,7 @@ class Profile(NamedTuple):
 
     def attributes(self) -> dict[str, Any]:
         """The attributes as nested objects."""
-        return tree((leaf.path, leaf.value) for leaf in self.leaves)
+        return tree([(leaf.path, leaf.value) for leaf in self.leaves])
 
     def get(self, path: str, default: Any = None) -> Any:
         """The value of one attribute; `default` if the profile has none."""
@@ -426,22 +427,20 @@ class ProfileReader:
         return found
 
     def _profile(self, person: Person, reveal: bool) -> Profile:
-        sees, sees_type = self._visibility.sees, self._visibility.sees_type
-        always = self._reads_always
-        leaves = sorted(
-            (
+        sees, always = self._visibility.sees, self._reads_always
+        leaves = sorted(shown(person.state(), self._attributes.policies), key=itemgetter(0))  # by path
+        if not self._visibility.is_total:
+            leaves = [
                 each
-                for each in shown(person.state(), self._attributes.policies)
+                for each in leaves
                 if sees(each.path) or (always is not None and paths.is_within(each.path, always))
-            ),
-            key=lambda each: each.path,
-        )
+            ]
         # Names are shown as today's events have them: one that was stored before policy protected it is hidden.
         self.stale += self.names.identifier(person.id) != person.id
         return Profile(
             self.shown_name(person.id),
             person.version,
-            tuple(each for each in person.identifiers if sees_type(each.type)),
+            tuple(each for each in person.identifiers if self._visibility.sees_type(each.type)),
             tuple(self._leaves(person, leaves, reveal)),
         )
 
@@ -475,22 +474,22 @@ class ProfileReader:
         for key in keys.values():
             if isinstance(key, UnusableKey) and (away := key.service_error()):
                 raise away
-        origin = self.names.origin
+        origin, is_protected = self.names.origin, self._is_protected
         for each in leaves:
             # Protected and not sealed means: stored before policy protected it, or a count.
-            protected = each.is_sealed or self._is_protected(each.path)
-            value = MASK if protected and not reveal else self._value(keys, each)
+            protected = each.is_sealed or is_protected(each.path)
+            if protected:
+                value = _opened_value(keys, each) if reveal else MASK
+            else:
+                value = each.value([part.value for part in each.parts])
             self.unreadable += value is UNREADABLE
             yield ProfileLeaf(each.path, value, protected, each, origin)
 
-    def _value(self, keys: Mapping[str, Any], each: Shown) -> Any:
-        values: list[Any] = []
-        for part in each.parts:
-            value = _opened(keys, each.path, part) if part.kind is Kind.SEALED else part.value
-            if value is UNREADABLE:
-                return UNREADABLE
-            values.append(value)
-        return each.value(values)
+
+def _opened_value(keys: Mapping[str, Any], each: Shown) -> Any:
+    sealed = Kind.SEALED
+    values = [_opened(keys, each.path, part) if part.kind is sealed else part.value for part in each.parts]
+    return UNREADABLE if any(value is UNREADABLE for value in values) else each.value(values)
 
 
 def _opened(keys: Mapping[str, Any], path: str, register: Register) -> Any:

@@ -425,17 +425,15 @@ WaitFor = Annotated[
 ]
 
 
-async def _committed(service: Service, wait_for: WaitFor = None) -> None:
-    if wait_for is not None:
-        await service.wait_for(wait_for, is_indexed=False)
+def _after(is_indexed: bool) -> Any:
+    async def wait(service: Service, wait_for: WaitFor = None) -> None:
+        if wait_for is not None:
+            await service.wait_for(wait_for, is_indexed)
+
+    return Depends(wait)
 
 
-async def _indexed(service: Service, wait_for: WaitFor = None) -> None:
-    if wait_for is not None:
-        await service.wait_for(wait_for, is_indexed=True)
-
-
-AFTER_COMMIT, AFTER_INDEX = Depends(_committed), Depends(_indexed)
+AFTER_COMMIT, AFTER_INDEX = _after(is_indexed=False), _after(is_indexed=True)
 """Of routes that take `wait_for`."""
 
 WantedParts = Annotated[Wanted, Depends(_wanted)]
