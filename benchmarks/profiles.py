@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 from fastapi import FastAPI, Response
@@ -115,10 +115,10 @@ def measure(folder: Path, fragments: int, more: str = "") -> dict[str, Any]:
             (BARE, (BARE, ""), 1, list(map(_get, paths)), RATES),
         ):
             with ExitStack() as stack:
-                ports = [stack.enter_context(_served(arguments)) for _ in range(processes)]
+                services = [stack.enter_context(_served(arguments)) for _ in range(processes)]
                 figures[name] = {}
                 for rate in rates:
-                    reported = asyncio.run(_asked(ports, requests, token, rate))
+                    reported = asyncio.run(_asked(services, requests, token, rate))
                     figures[name][f"{rate}/s"] = reported
                     if reported["answered_per_second"] < HELD * rate:
                         break
@@ -161,21 +161,34 @@ def _port(url: str) -> int:
     return int(url.rsplit(":", 1)[1])
 
 
+class _Service(NamedTuple):
+    port: int
+    process: int
+
+    def cpu_seconds(self) -> float:
+        """What the process has used so far (Linux)."""
+        user, system = Path(f"/proc/{self.process}/stat").read_text().rpartition(")")[2].split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
 @contextmanager
-def _served(arguments: tuple[str, str]) -> Iterator[int]:
-    """A service in a process of its own; gives its port."""
+def _served(arguments: tuple[str, str]) -> Iterator[_Service]:
+    """A service in a process of its own."""
     environment = os.environ | {"IDGRAPH_PROFILES__REQUESTS_PER_SECOND": "1000000"}
     command = [sys.executable, "-m", "benchmarks.profiles", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         try:
             assert process.stdout is not None
-            yield _port(process.stdout.readline().strip())
+            yield _Service(_port(process.stdout.readline().strip()), process.pid)
         finally:
             process.terminate()
 
 
-async def _asked(ports: Sequence[int], requests: Sequence[bytes], token: str, rate: int) -> dict[str, Any]:
-    """Ask at a rate. Raises RuntimeError for an answer other than 200."""
+async def _asked(
+    services: Sequence[_Service], requests: Sequence[bytes], token: str, rate: int
+) -> dict[str, Any]:
+    """Ask at a rate. `cpu_us` are microseconds per request: of the services, and of this process, which asks. Raises
+    RuntimeError for an answer other than 200."""
     spent: list[float] = []
     due: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
     allowed = f"\r\nAuthorization: Bearer {token}\r\n".encode()
@@ -194,8 +207,10 @@ async def _asked(ports: Sequence[int], requests: Sequence[bytes], token: str, ra
             due.task_done()
 
     # Of more, the service closes those that have nothing to do.
-    tasks = [asyncio.create_task(ask(ports[number % len(ports)])) for number in range(min(CONNECTIONS, rate))]
+    ports = [services[number % len(services)].port for number in range(min(CONNECTIONS, rate))]
+    tasks = [asyncio.create_task(ask(port)) for port in ports]
     await asyncio.sleep(1.5)  # until the callers are known
+    own, theirs = time.process_time(), sum(each.cpu_seconds() for each in services)
     started = time.perf_counter()
     for number in range(int(rate * SECONDS)):
         moment = started + number / rate
@@ -205,11 +220,15 @@ async def _asked(ports: Sequence[int], requests: Sequence[bytes], token: str, ra
     waiting = asyncio.create_task(due.join())
     await asyncio.wait([waiting, *tasks], return_when=asyncio.FIRST_COMPLETED)
     answered = len(spent) / (time.perf_counter() - started)
+    used = sum(each.cpu_seconds() for each in services) - theirs, time.process_time() - own
+    cpu_us = {
+        name: round(1e6 * each / len(spent)) for name, each in zip(("service", "asking"), used, strict=True)
+    }
     for task in (waiting, *tasks):
         if task.done() and task.exception() is not None:
             raise task.exception() or RuntimeError
         task.cancel()
-    return {**percentiles(spent), "answered_per_second": round(answered)}
+    return {**percentiles(spent), "answered_per_second": round(answered), "cpu_us": cpu_us}
 
 
 def _bare() -> FastAPI:
