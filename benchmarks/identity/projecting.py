@@ -5,6 +5,7 @@ CPU seconds stand beside those of the clock, as other programs may have the mach
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import random
@@ -17,9 +18,10 @@ from typing import Any
 
 from benchmarks.identity.speed import events, fill, state_of, write
 from benchmarks.latency import percentiles
-from benchmarks.pipeline import Clock, prepared, without_collector
+from benchmarks.pipeline import Clock, prepared
 from benchmarks.product import PROGRAM, installed
 from idgraph.app import wiring
+from idgraph.app.cli import YOUNG_OBJECTS
 from idgraph.model.identifiers import Identifier
 from idgraph.model.identity_rules import DEFAULT_RULES
 from idgraph.model.index import IndexRules
@@ -44,10 +46,10 @@ Shown = tuple[Identifier, Identifier]
 def measure(folder: Path, largest: int) -> dict[str, Any]:
     """Links and merges per second, milliseconds from an unlink, CPU of an event at a hub and in stores of several sizes, and a
     preview of rules over the largest of them."""
-    with without_collector(), _flow(folder / "links") as flow:
+    with _flow(folder / "links") as flow:
         figures = {**flow.new_links(), **flow.merges(), **flow.unlinks(), **flow.hub()}
     for size in (each for each in SIZES if each <= largest):
-        with without_collector(), _flow(folder / f"{size}") as flow:
+        with _flow(folder / f"{size}") as flow:
             figures[f"cpu_us_per_event_at_{size}_fragments"] = flow.events_among(size)
     return figures | _preview(folder / "preview", largest)
 
@@ -164,8 +166,14 @@ class _Flow:
 @contextmanager
 def _flow(folder: Path) -> Iterator[_Flow]:
     settings = prepared(folder)
-    with wiring.opened(settings) as tools:
-        yield _Flow(tools)
+    usual = gc.get_threshold()
+    # As the command line.
+    gc.set_threshold(YOUNG_OBJECTS)
+    try:
+        with wiring.opened(settings) as tools:
+            yield _Flow(tools)
+    finally:
+        gc.set_threshold(*usual)
 
 
 def _rates(count: int, cpu: float, wall: float) -> dict[str, int]:

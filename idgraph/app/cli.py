@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import sys
@@ -23,6 +24,11 @@ EPILOG = (
     "4 the flow stopped itself, 5 metadata service away or token refused, 6 index and store differ, "
     "130 interrupted or cancelled, 141 the reader of the output ended."
 )
+
+OURS = ("idgraph", "ingestion", "merge", "metadata_service", "profile_service", "sinks", "transforms")
+YOUNG_OBJECTS = 50000
+"""After so many new ones Python looks for garbage. Much of what is read is small tuples, and hardly a cycle: at Python's
+700 a third of the projection's CPU went into looking."""
 
 COMMANDS = {
     "demo": "demo:demo",
@@ -106,15 +112,7 @@ def root(
     if log_format is LogFormat.JSON:
         logging.getLogger().handlers[0].setFormatter(JsonFormatter())
     # Only ours: at this level libraries log URLs, which can contain search terms.
-    for name in (
-        "idgraph",
-        "ingestion",
-        "merge",
-        "metadata_service",
-        "profile_service",
-        "sinks",
-        "transforms",
-    ):
+    for name in OURS:
         logging.getLogger(name).setLevel(logging.DEBUG if verbose else logging.INFO)
     logging.getLogger(BATCHES).setLevel(logging.INFO if log_format is LogFormat.JSON else logging.CRITICAL)
     if not verbose:
@@ -153,10 +151,8 @@ def command_line(names: Iterable[str] = COMMANDS) -> typer.Typer:
         if isinstance(found, typer.Typer):
             built.add_typer(found, name=name)
         else:
-            passes_on = (
-                {"ignore_unknown_options": True, "allow_extra_args": True} if name == "bench" else None
-            )
-            built.command(name, context_settings=passes_on)(found)
+            passes_on = {"ignore_unknown_options": True, "allow_extra_args": True}
+            built.command(name, context_settings=passes_on if name == "bench" else None)(found)
     return built
 
 
@@ -183,6 +179,7 @@ def main() -> None:
     """The entry point of `idgraph`."""
     # No model here has one; looking for them reads the metadata of all that is installed.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")
+    gc.set_threshold(YOUNG_OBJECTS)
     open_closed_streams()
     try:
         # Writing the help can fail, too.
