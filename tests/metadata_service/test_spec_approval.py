@@ -159,6 +159,31 @@ def test_an_event_below_one_key_is_followed_field_by_field(
     assert all("what health.diagnosis protects" in each for each in weakens)
 
 
+AGAIN = {
+    "identity": "identity",
+    "notes": "notes",
+    "health": {"@": "health", "diagnosis": "ward.d"},
+    "ward": "ward",
+}
+SHARED: list[tuple[str, list[dict[str, Any]]]] = [
+    ("notes.diagnosis", [FIRST | {"ward": ["health", "notes"]}]),
+    ("notes.d", [FIRST | {"ward": ["ward", "notes"]}, AGAIN]),
+    ("notes", [{"patient": "identity.patient", "ward": ["list", "notes"], "diagnosis": "list"}]),
+]
+
+
+@pytest.mark.parametrize(("opened", "shifts"), SHARED)
+def test_one_object_at_a_protected_and_an_open_place_takes_two(
+    clinic: Running, opened: str, shifts: list[dict[str, Any]]
+) -> None:
+    """Found by review: what was put into the object at the protected place was at the open one too."""
+    operations = [{"operation": "shift", "spec": each} for each in shifts]
+    body = definition({}, operations=operations)
+    answer = clinic.admin.put("/v1/specs/clinic?reason=because", json=body)
+    assert answer.status_code == 202, answer.text
+    assert f"puts at {opened} what health.diagnosis protects" in str(answer.json()["weakens"])
+
+
 def test_what_a_wildcard_took_to_a_protected_place_is_followed(clinic: Running) -> None:
     more = {"source": "ward", "name": "ward"}
     shift = {"patient": "identity.patient", "*": "health.&"}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from idgraph.model import paths
 from idgraph.model.errors import SpecError, TransformError
 from transforms import compile_spec
 from transforms.spec.value_flow import ValueFlow
@@ -17,6 +19,10 @@ SHIFT = "shift"
 
 def shift(spec: dict[str, Any]) -> dict[str, Any]:
     return {"operation": SHIFT, "spec": spec}
+
+
+def modify(spec: dict[str, Any], mode: str = "overwrite") -> dict[str, Any]:
+    return {"operation": f"modify-{mode}-beta", "spec": spec}
 
 
 WHOLE = {"operation": "jmespath", "spec": {"e": "@", "at": "epoch_ms(time, '%d.%m.%Y', 'UTC')"}}
@@ -52,14 +58,14 @@ MOVES: list[tuple[Any, tuple[str, ...], set[Any]]] = [
     ([WHOLE, shift({"e": {"a": {"b": "x.y"}, "c": "z"}, "at": "t"})], ("time",), {("t",)}),
     ([WHOLE, shift({"e": {"a": "x"}})], ("b",), set()),
     # One object stands at both places, and has what is put into it at one.
-    ([WHOLE, shift({"e": {"a": ["x", "y"], "b": "x.b"}})], ("b",), {("x",), ("y",), ("x", "b")}),
+    ([WHOLE, shift({"e": {"a": ["x", "y"], "b": "x.b"}})], ("b",), {("x", "b"), ("y", "b")}),
     (
         [
             {"operation": "jmespath", "spec": {"e": "@", "y": "@"}},
-            {"operation": "modify-overwrite-beta", "spec": {"e": {"a": {"b": "@(3,b)"}}}},
+            {"operation": "modify-overwrite-beta", "spec": {"e": {"a": {"b": "@(2,b)"}}}},
         ],
         ("b",),
-        {("e",), ("y",), ("e", "a", "b")},
+        {("e", "b"), ("y", "b"), ("e", "a", "b"), ("y", "a", "b")},
     ),
     (shift({"*": {"@(1,b)": "x.&"}}), ("b",), {("x", None)}),
 ]
@@ -140,32 +146,168 @@ def _check(operations: list[Any], event: dict[str, Any], place: list[str], is_ex
     marked: Any = "marked"
     for key in reversed(place):
         marked = {key: marked}
-    event = event | marked
+    flow = ValueFlow(operations)
+    if not is_exact or flow.is_exact:
+        _check_covered(flow, operations, event | marked, tuple(place), is_exact)
+
+
+def _check_covered(
+    flow: ValueFlow, operations: Any, event: dict[str, Any], place: tuple[str, ...], is_exact: bool = False
+) -> None:
     try:
         output = compile_spec(operations)(event)
     except (SpecError, TransformError):
         return
-    flow = ValueFlow(operations)
-    if is_exact and not flow.is_exact:
-        return
-    reported, read = flow.outputs(tuple(place)), flow.reads()
-    for found in _marked(output, ()):
-        assert any(_matches(each, found) for each in reported), (found, reported)
+    reported, read = flow.outputs(place), flow.reads()
+    for found, is_array in _marked(output, ()):
+        # Of two values for one place Jolt makes an array, which may stand above it; what protects a path protects those above.
+        ends = [each for each in reported if is_array or len(each) <= len(found)]
+        assert any(_matches(each, found) for each in ends), (found, reported)
         fitting = [each for each in read if not is_exact or len(each) <= len(place)]
-        assert any(_matches(each, tuple(place)) for each in fitting), read
+        assert any(_matches(each, place) for each in fitting), read
 
 
-def _marked(tree: Any, above: tuple[str, ...]) -> list[tuple[str, ...]]:
+def _marked(tree: Any, above: tuple[str, ...]) -> list[tuple[tuple[str, ...], bool]]:
     if isinstance(tree, dict):
         return [each for key, below in tree.items() for each in _marked(below, (*above, key))]
     if isinstance(tree, list):
-        return [above for each in tree if _marked(each, above)][:1]
-    return [above] if tree == "marked" else []
+        return [(above, True) for each in tree if _marked(each, above)][:1]
+    return [(above, False)] if isinstance(tree, str) and "marked" in tree else []
 
 
 def _matches(reported: tuple[str | None, ...], found: tuple[str, ...]) -> bool:
-    # Of two values for one place Jolt makes an array, which may stand above it; what protects a path protects those above.
     return all(known is None or known == key for known, key in zip(reported, found, strict=False))
+
+
+OBJECT: dict[str, Any] = {"k": "v", "b": {"k": "v"}}
+LIST: list[Any] = ["v", {"k": "v"}]
+SHARED: list[tuple[list[Any], dict[str, Any], set[Any]]] = [
+    ([shift({"a": ["health", "notes"], "m": "health.m"})], {"a": OBJECT}, {("health", "m"), ("notes", "m")}),
+    ([shift({"a": ["x", "y"], "m": "x"})], {"a": LIST}, {("x",), ("y",)}),
+    ([shift({"a": ["list[0]", "y"], "m": "list[0].k"})], {"a": {"b": 1}}, {("list",), ("y", "k")}),
+    (
+        [shift({"a": ["x", "y"], "m": "m"}), shift({"x": "p", "y": "q", "m": "p.k"})],
+        {"a": {}},
+        {("p", "k"), ("q", "k")},
+    ),
+    (
+        [shift({"a": ["x", "y"], "m": "m"}), modify({"x": {"k": "@(2,m)"}})],
+        {"a": {}},
+        {("m",), ("x", "k"), ("y", "k")},
+    ),
+    ([modify({"x": "@(1,a)"}), modify({"x": {"k": "@(2,m)"}})], {"a": {}}, {("m",), ("x", "k"), ("a", "k")}),
+    ([modify({"x": "@(1,m)", "a": "=trim(@(1,x))"})], {}, {("m",), ("x",), ("a",)}),
+    (
+        [shift({"b": {"*": {"@": "x.&", "@(1)": "y.&1"}}, "m": "x.c.k"})],
+        {"b": {"c": {}}},
+        {("x", "c", "k"), ("y", None, "c", "k")},
+    ),
+    (
+        [shift({"*": "&", "@": "raw", "m": "a.m"})],
+        {"a": {}},
+        {("m",), ("a", "m"), ("raw", "m"), ("raw", "a", "m")},
+    ),
+    ([shift({"m": "x", "a": "x"}), shift({"x": {"0": "y"}})], {"a": 1}, {("y",)}),
+    ([shift({"m": "x", "a": "x"}), shift({"x": {"*": "y.&"}})], {"a": 1}, {("y", None)}),
+    (
+        [
+            {"operation": "jmespath", "spec": {"x": "a || b", "y": "a", "m": "m"}},
+            modify({"x": {"k": "@(2,m)"}}),
+        ],
+        {"a": {"k": 0}},
+        {("m",), ("x", "k"), ("x",), ("y",)},
+    ),
+    ([shift({"*": {"*": {"@(1)": "x.&1"}}})], {"c": {"d": 1}}, {("x", None)}),
+    ([shift({"*": {"@(1)": {"*": "x.&2"}}})], {"c": 1}, {("x", None)}),
+    (
+        [modify({"x": "=toList(@(1,w))"}), shift({"x": {"*": {"w": {"m": "y"}}}, "m": "z"})],
+        {"w": {}},
+        {("z",)},
+    ),
+]
+
+
+@pytest.mark.parametrize(("operations", "event", "outputs"), SHARED)
+def test_what_is_put_into_an_object_is_wherever_it_stands(
+    operations: list[Any], event: dict[str, Any], outputs: set[Any]
+) -> None:
+    event = event | {"m": "marked"}
+    _check_covered(ValueFlow(operations), operations, event, ("m",))
+    assert ValueFlow(operations).outputs(("m",)) == outputs
+
+
+TARGETS = st.builds(
+    lambda keys, end: ".".join(keys) + end,
+    st.lists(
+        st.sampled_from(["a", "b", "c", "x", "y", "&", "&1", "&2", "&(0,1)", "k-&"]), min_size=1, max_size=3
+    ),
+    st.sampled_from(["", "", "", "", "[]", "[0]", "[1].k", "[].k", "[&1]"]),
+)
+LEAVES = TARGETS | st.lists(TARGETS, min_size=1, max_size=3)
+TAKEN = st.sampled_from(["a", "b", "c", "x", "a|b", "0", "*", "a*", "*b", "&1"]) | st.sampled_from(
+    ["@(1,a)", "@(1,b.c)", "@(2,a)", "@(0)", "@(1)", "@(2)", "@(1,a[0])"]
+)
+SHIFTS = st.recursive(
+    st.dictionaries(TAKEN | st.sampled_from("@$"), LEAVES, min_size=1, max_size=3),
+    lambda below: st.dictionaries(TAKEN, below | LEAVES, min_size=1, max_size=3),
+    max_leaves=4,
+).map(shift)
+READINGS = st.sampled_from(
+    [
+        "@(1,a)",
+        "@(1,b)",
+        "@(1,c)",
+        "@(1,x)",
+        "@(1,y)",
+        "@(2,a)",
+        "@(3,b)",
+        "@(1,a.b)",
+        "@(1,x[0])",
+        "@(1)",
+        "@(2)",
+    ]
+)
+STATEMENTS = READINGS | st.builds(
+    "={}({})".format, st.sampled_from(["trim", "toList", "firstElement", "noop", "concat"]), READINGS
+)
+MODIFIES = st.builds(
+    modify,
+    st.recursive(
+        st.dictionaries(
+            st.sampled_from(["a", "b", "c", "x", "y", "*", "~a"]), STATEMENTS, min_size=1, max_size=3
+        ),
+        lambda below: st.dictionaries(
+            st.sampled_from(["a", "b", "c", "x", "y", "*"]), below | STATEMENTS, min_size=1, max_size=3
+        ),
+        max_leaves=3,
+    ),
+    st.sampled_from(["overwrite", "overwrite", "default", "define"]),
+)
+VALUES = st.recursive(
+    st.just("leaf"),
+    lambda below: st.dictionaries(KEYS, below, min_size=1) | st.lists(below, min_size=1, max_size=2),
+    max_leaves=6,
+)
+
+
+@given(
+    operations=st.lists(SHIFTS | SHIFTS | MODIFIES | OPERATIONS, min_size=1, max_size=3),
+    event=st.dictionaries(KEYS, VALUES, min_size=1),
+)
+def test_no_value_gets_anywhere_unseen(operations: list[Any], event: dict[str, Any]) -> None:
+    try:
+        compile_spec(operations)
+    except SpecError:
+        return
+    flow = ValueFlow(operations)
+    for place, _ in paths.places(event):
+        if place:
+            marked = copy.deepcopy(event)
+            at: Any = marked
+            for key in place[:-1]:
+                at = at[key]
+            at[place[-1]] = "marked"
+            _check_covered(flow, operations, marked, tuple(map(str, place)))
 
 
 COMPUTING: list[tuple[Any, bool]] = [

@@ -1,7 +1,11 @@
 """Where a chain of operations may put the values of an event, and where it makes keys of them, as far as its spec reports.
 
-A place is a tuple of keys, None for any key. Too much may be reported, as after a `remove` with wildcards. Not seen are
-keys that a `*` takes from a text: these are found when an event comes (`transforms/schema/value_keys.py`).
+A place is a tuple of keys, None for any key, and stands for all below it. Too much may be reported, as after a `remove` with
+wildcards. Not seen are keys that a `*` takes from a text: these are found when an event comes
+(`transforms/schema/value_keys.py`).
+
+Operations do not copy: what one puts into an object is wherever the object stands. So it is followed back to where the
+object came from, in this operation and those before it, and on from there.
 
 `ways` says more: by which statements a value gets there, and which of them do more with it than put it elsewhere. So a
 preview knows what of its numbers would say something of a value that its reader may not see.
@@ -10,9 +14,13 @@ preview knows what of its numbers would say something of a value that its reader
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
-from typing import Any, NamedTuple, TypeAlias, cast
+from collections import OrderedDict
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise, takewhile
+from math import inf
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 from idgraph.model import paths
 from transforms.spec.jolt.elements import (
@@ -23,16 +31,38 @@ from transforms.spec.jolt.elements import (
     Element,
     Hash,
     Literal,
+    Reference,
     Transpose,
     parse_key,
     parse_path,
     parse_transpose,
 )
 from transforms.spec.jolt.scalars import split_or
+from transforms.spec.jolt.stars import Star
 from transforms.spec.operations import JOLT_CLASSES
 from transforms.spec.pointers import pointer
 
 Place: TypeAlias = "tuple[str | None, ...]"
+_COLLECTED, _ELEMENT, _APPENDED = _ANY = -1, -2, -3
+"""Elements of arrays: one of several values that were put at one place, one that is not known, and one that nothing else is put
+at. `_element` is one whose index is known."""
+_MOST_PLACES, _MOST_ARRAYS = 200, 5
+"""Beyond them a value may be anywhere, and where the operation puts something: an object may be put into itself."""
+
+
+class _Wildcard:
+    """A key of a spec that takes several keys."""
+
+    def __init__(self, element: Element, but: Container[str] = ()) -> None:
+        self._element, self._but = element, but
+
+    def takes(self, key: str) -> bool:
+        is_other = isinstance(self._element, Star) and self._element.match(key) is None
+        return not is_other and key not in self._but
+
+
+_Key: TypeAlias = "str | int | _Wildcard | None"
+_Keys: TypeAlias = "tuple[_Key, ...]"
 
 
 class SpecLine(NamedTuple):
@@ -44,41 +74,140 @@ class SpecLine(NamedTuple):
     computes: bool = False
 
 
-class Move(NamedTuple):
-    """What an operation reads and where it puts it. A number in `target` is the key at this index of what was read."""
+Trail: TypeAlias = "frozenset[SpecLine]"
 
-    source: Place
-    target: tuple[str | int | None, ...]
+
+class Move(NamedTuple):
+    """What an operation reads and where it puts it. A number in `target` is the key at this index of what was read, or an
+    element of an array."""
+
+    source: _Keys
+    target: _Keys
     is_copy: bool
     """Whether all below the source stands below the target."""
     by: SpecLine
+    is_repeated: bool = False
+    """Whether it may put several values at one place."""
+    inverse: Move | None = None
 
 
 class _Test(NamedTuple):
     """A shift's look at a text: as the key that a pattern takes, or that a target gets (`is_key`)."""
 
-    source: Place
+    source: _Keys
     by: SpecLine
     is_key: bool = False
 
-    def tests(self, held: Place) -> bool:
-        """Whether it looks at a value, which has no keys."""
-        return _reads(self.source, held) and (self.is_key or len(self.source) > len(held))
+    def tests(self, held: _Keys) -> bool:
+        """Whether it looks at a value that stands at a place it reads: that has no keys."""
+        return self.is_key or len(self.source) > len(held)
 
 
-class _Step(NamedTuple):
-    """An operation. One that replaces leaves nothing else of its input. One that `is_apart` puts nothing into what it moves: a part
-    that stands at two places is one object, so that what is put into it at one place is at the other too."""
+_Read = TypeVar("_Read", Move, _Test)
+
+
+class _Index(Generic[_Read]):
+    """What reads, by the place."""
+
+    def __init__(self, reads: Iterable[_Read]) -> None:
+        self._here: list[_Read] = []
+        self._names: dict[_Key, _Index[_Read]] = {}
+        self._others: dict[_Key, _Index[_Read]] = {}
+        for each in reads:
+            at = self
+            for key in each.source:
+                below = at._names if isinstance(key, str) else at._others
+                at = below.setdefault(key, _Index(()))
+            at._here.append(each)
+
+    def reading(self, place: _Keys, below: bool = True, by_pattern: bool = True) -> Iterator[_Read]:
+        """Those that read what is at a place, above or `below` it. Without `by_pattern` a wildcard takes all keys."""
+        yield from self._here
+        if place or below:
+            first = place[0] if place else None
+            found: Iterable[_Key] = self._names
+            if isinstance(first, str):
+                found = (first,) if first in self._names else ()
+            for key in (*found, *self._others):
+                index = self._names.get(key) or self._others[key]
+                if _may_be(key, first) or (isinstance(key, _Wildcard) and not by_pattern):
+                    yield from index.reading(place[1:], below, by_pattern)
+
+
+class _Put(NamedTuple):
+    """A place before the operation of a number. What stands there was put at the first keys, `depth` of them: the objects above
+    may stand elsewhere too. 0 for what no operation put into an object."""
+
+    number: int
+    place: _Keys
+    known: int = -1
+    """How many keys lead to the object that it came with: where that came from is known."""
+    depth: float = 0
+
+
+@dataclass
+class _Step:
+    """An operation. One that replaces leaves nothing else of its input. One that `collects` makes an array of two values for one
+    place."""
 
     moves: list[Move]
-    replaces: bool
-    removed: list[Place]
     by: SpecLine
-    tests: list[_Test]
-    is_apart: bool = True
+    replaces: bool = True
+    removed: Sequence[Place] = ()
+    tests: Sequence[_Test] = ()
+    collects: bool = False
 
+    def __post_init__(self) -> None:
+        self.sources, self.tested = _Index(self.moves), _Index(self.tests)
+        self.inverses = _Index(each.inverse for each in self.moves if each.inverse is not None)
 
-Trail: TypeAlias = "frozenset[SpecLine]"
+    @cached_property
+    def everything(self) -> tuple[Trail, set[_Keys]]:
+        """All statements, and where they put something, or anywhere."""
+        made = (_carried(move, _Put(0, ()), 0).place for move in self.moves)
+        return frozenset({self.by, *(move.by for move in self.moves)}), {(None,), *made}
+
+    def forward(self, put: _Put, only_objects: bool) -> Iterator[tuple[_Put, SpecLine]]:
+        """Where what was put gets, by itself or with an object that it was put into."""
+        for move in self.sources.reading(put.place, by_pattern=put.depth > 0):
+            if put.depth > len(move.source) or not only_objects:
+                made = _carried(move, put, 1)
+                yield made, move.by
+                if self.collects and _reads(move.source, put.place):
+                    yield from ((each, move.by) for each in self._collected(move, made))
+        if not self.replaces:
+            yield put._replace(number=put.number + 1), self.by
+
+    def back(self, put: _Put) -> Iterator[_Put]:
+        """Where the objects came from that it was put into."""
+        for move in self.inverses.reading(put.place):
+            # Others make texts and numbers.
+            is_object = move.is_copy or move.by.computes
+            if put.depth > len(move.source) != put.known and is_object:
+                yield _carried(move, put, -1)
+        if not self.replaces:
+            yield put._replace(number=put.number - 1)
+
+    def _collected(self, move: Move, put: _Put) -> Iterator[_Put]:
+        """Where it is in the arrays that come of what a move and others put at one place, or in those that others put there."""
+        end, own = len(move.target), None if move.is_repeated else move.inverse
+        others = [each for each in self.inverses.reading(put.place, below=False) if each is not own]
+        ends = {len(each.source) for each in others}
+        if any(each is not own for each in self.inverses.reading(put.place[:end])):
+            ends.add(end)
+        found, is_deep = [put], len(ends) > _MOST_ARRAYS
+        for at in [min(ends)] if is_deep else sorted(ends, reverse=True):
+            for number, keys, *_ in tuple(found):
+                made = _Put(number, (*keys[:at], _COLLECTED, *keys[at:]), depth=at)
+                if keys[at : at + 2] == (_COLLECTED, _COLLECTED) or is_deep:
+                    made = _Put(number, keys[: at + 2], depth=inf)
+                found.append(made)
+                for each in others if at == end else ():
+                    # What is put into a part of itself never comes out.
+                    is_within = each.target[: len(move.source)] == move.source
+                    if len(each.source) == at and (each.is_copy or each.by.computes) and not is_within:
+                        yield _carried(each, made._replace(depth=at + 1), -1)
+        yield from found[1:]
 
 
 class Ways(NamedTuple):
@@ -100,10 +229,7 @@ class ValueFlow:
             self._step(entry, pointer(number) if isinstance(operations, list) else "", repr(chain[:number]))
             for number, entry in enumerate(chain)
         ]
-        self.is_exact = all(step.is_apart for step in self._steps)
-        for step in () if self.is_exact else self._steps:
-            # What is anywhere in the whole may be anywhere in its copy.
-            step.moves[:] = [each._replace(is_copy=each.is_copy and each.source != ()) for each in step.moves]
+        self.is_exact = all(step.replaces and _are_apart(step.moves) for step in self._steps)
 
     def _step(self, entry: dict[str, Any], at: str, before: str) -> _Step:
         """`before` are the operations that make what this one gets."""
@@ -112,7 +238,7 @@ class ValueFlow:
         if name == "shift":
             root, tests = _Level("root", ()), list[_Test]()
             moves = list(self._shifted(spec, [root, root], f"{at}/spec", tests, before))
-            return _Step(moves, replaces=True, removed=[], by=whole, tests=tests, is_apart=_are_apart(moves))
+            return _Step(moves, whole, tests=tests, collects=True)
         if name == "jmespath":
             from transforms.spec.jmespath.operation import targets_read
 
@@ -120,24 +246,27 @@ class ValueFlow:
             for keys, source, is_copy, is_plain, text in targets_read(spec) if spec else ():
                 there = f"/operations{at} at '{paths.join(keys)}'"
                 by = SpecLine(there, text if is_plain else text + before, not is_plain)
-                moves.append(Move(source, keys, is_copy, by))
-            return _Step(moves, replaces=True, removed=[], by=whole, tests=[])
+                moves.append(_move(source, keys, is_copy, by))
+            return _Step(moves, whole)
         if name.startswith("modify"):
             # Its statements see what those before them made.
             made = list(_modified(spec, (), whole.place, whole.content + before))
-            by = SpecLine(whole.place, name)
-            return _Step(made, replaces=False, removed=[], by=by, tests=[], is_apart=False)
+            return _Step(made, SpecLine(whole.place, name), replaces=False)
         removed = list(_removed(spec, ())) if name == "remove" else []
-        return _Step([], replaces=False, removed=removed, by=whole, tests=[])
+        return _Step([], whole, replaces=False, removed=removed)
 
     def reads(self, within: Iterable[Place] = ((),)) -> set[Place]:
         """The places of an event, at or below some, that the spec looks at for its output: what moves as a whole is followed back
         from what later operations take of it."""
         wanted: set[Place] = {()}
         for step in reversed(self._steps):
-            back = [move._replace(source=cast("Any", move.target), target=move.source) for move in step.moves]
-            found = {_moved(move, each) for move in back for each in (wanted if self.is_exact else {()})}
-            wanted = {each for each in found if each is not None} | (set() if step.replaces else wanted)
+            followed = wanted if self.is_exact else {()}
+            found = {
+                tuple(map(_named, _carried(move, _Put(0, place), 0).place))
+                for place in followed
+                for move in step.inverses.reading(place)
+            }
+            wanted = found | (set() if step.replaces else wanted)
         return {each for each in wanted if any(_covers(above, each) for above in within)}
 
     def outputs(self, place: Place) -> set[Place]:
@@ -146,25 +275,61 @@ class ValueFlow:
 
     def ways(self, place: Place) -> Ways:
         """How a value that an event has at a place, a text, number or boolean, gets where `outputs` says."""
-        held: dict[Place, Trail] = {place: frozenset()}
+        held: dict[_Keys, Trail] = {place: frozenset()}
         computed: set[tuple[Trail, SpecLine]] = set()
-        for step in self._steps:
-            moved: dict[Place, Trail] = {}
-            for each, trail in held.items():
-                computed |= {(trail, test.by) for test in step.tests if test.tests(each)}
-                for move in step.moves:
-                    found = _moved(move, each)
-                    if found is not None:
-                        moved[found] = moved.get(found, trail) | trail | {move.by}
-                        computed |= {(trail, move.by)} if move.by.computes else set()
-                if not step.replaces:
-                    moved[each] = moved.get(each, trail) | trail | {step.by}
+        for number, step in enumerate(self._steps):
+            followed = self._followed(number, held)
+            for (at, each), trail in followed.items():
+                if at == number:
+                    computed |= {
+                        (trail, test.by)
+                        for test in step.tested.reading(each, by_pattern=False)
+                        if test.tests(each)
+                    }
+                    computed |= {
+                        (trail, move.by)
+                        for move in step.sources.reading(each, by_pattern=False)
+                        if move.by.computes
+                    }
             held = {
                 each: trail
-                for each, trail in moved.items()
-                if not any(_covers(gone, each) for gone in step.removed)
+                for (at, each), trail in followed.items()
+                if at > number and not any(_covers(gone, each) for gone in step.removed)
             }
-        return Ways(held, computed)
+        outputs: dict[Place, Trail] = {}
+        for each, trail in held.items():
+            whole = _whole(each)
+            outputs[whole] = trail | outputs[whole] if whole in outputs else trail
+        return Ways(outputs, computed)
+
+    def _followed(self, number: int, held: dict[_Keys, Trail]) -> dict[tuple[int, _Keys], Trail]:
+        """Where a value is before and after an operation, and where those before it had the objects that it is put into."""
+        step, seen = self._steps[number], dict[tuple[int, _Keys, int], tuple[float, Trail]]()
+        todo = OrderedDict({(number, place, -1): (0.0, trail) for place, trail in held.items()})
+        most = len(held) + _MOST_PLACES
+        while todo:
+            (at, place, known), (depth, trail) = todo.popitem(last=False)
+            seen[at, place, known] = depth, trail
+            most -= at <= number or known >= 0
+            if most < 0:
+                lines, made = step.everything
+                trail, after = lines.union(*held.values()), made if step.replaces else made | held.keys()
+                return {(number, ()): trail} | {(number + 1, each): trail for each in after}
+            put = _Put(at, place, known, depth)
+            found = self._steps[at].forward(put, only_objects=at < number) if at <= number else ()
+            back = self._steps[at - 1].back(put) if at and depth else ()
+            for each, more in (
+                *((each, trail | {by}) for each, by in found),
+                *((each, trail) for each in back),
+            ):
+                before = todo.get(each[:3]) or seen.get(each[:3]) or (each.depth, more)
+                merged = max(each.depth, before[0]), before[1] | more
+                if seen.get(each[:3]) != merged:
+                    todo[each[:3]] = merged
+        followed: dict[tuple[int, _Keys], Trail] = {}
+        for (at, place, _), (_, trail) in seen.items():
+            followed[at, place] = trail | followed[at, place] if (at, place) in followed else trail
+        return followed
 
     def _shifted(
         self, spec: dict[str, Any], walk: list[_Level], at: str, tests: list[_Test], before: str
@@ -172,7 +337,7 @@ class ValueFlow:
         for spelled, right in spec.items():
             for key in split_or(spelled):
                 element, here = parse_key(key), walk[-1]
-                level = _level(element, walk)
+                level = _level(element, walk, spec)
                 below = f"{at}{pointer(spelled)}"
                 if not isinstance(element, Hash | At | Dollar):
                     tests.append(_Test(level.place, SpecLine(f"/operations{below}", repr(right) + before)))
@@ -196,21 +361,28 @@ class ValueFlow:
                         if not isinstance(element, Hash):
                             # The key that `$` puts may be a text, where keys are compared with one.
                             source = here.place if isinstance(element, Dollar) else level.place
-                            is_copy = not isinstance(element, Dollar) and "[" not in path
-                            yield Move(source, target, is_copy, by)
+                            yield _move(
+                                source,
+                                target,
+                                not isinstance(element, Dollar),
+                                by,
+                                _is_repeated(elements, [*walk, level]),
+                            )
 
-    def _note_keys(self, path: str, target: tuple[str | int | None, ...], at: str) -> None:
+    def _note_keys(self, path: str, target: _Keys, at: str) -> None:
         if any(isinstance(each, Transpose) for each in (parse_path(path) if path.strip() else ())):
-            fixed = [each for each in target[: target.index(None)] if isinstance(each, str)]
+            fixed = [each for each in _whole(target[: target.index(None)]) if isinstance(each, str)]
             self.value_keys.append((at, paths.join(fixed)))
 
 
 class _Level(NamedTuple):
-    key: str | None
-    place: Place
+    key: _Key
+    place: _Keys
+    whole: int = 0
+    """Another group that has all of the key."""
 
 
-def _level(element: Element, walk: Sequence[_Level]) -> _Level:
+def _level(element: Element, walk: Sequence[_Level], beside: Iterable[str]) -> _Level:
     here = walk[-1]
     match element:
         case Literal(key):
@@ -220,32 +392,53 @@ def _level(element: Element, walk: Sequence[_Level]) -> _Level:
         case At() | Dollar():
             return here
         case Transpose():
-            return _Level(here.key, _read(element, [each.place for each in walk]))
-    return _Level(None, (*here.place, None))
+            return here._replace(place=_read(element, [each.place for each in walk]))
+    # A key of the spec goes before a pattern that takes it too.
+    keys = [parse_key(key) for spelled in beside for key in split_or(spelled)]
+    wildcard = _Wildcard(element, {each.key for each in keys if isinstance(each, Literal)})
+    whole = isinstance(element, Star) and element.groups == 1
+    return _Level(wildcard, (*here.place, wildcard), whole)
 
 
-def _read(element: Transpose, places: Sequence[Place]) -> Place:
+def _read(element: Transpose, places: Sequence[_Keys]) -> _Keys:
     above = places[-1 - element.up] if element.up < len(places) else ()
     return above + tuple(each.key if isinstance(each, Literal) else None for each in element.path or ())
 
 
-def _target(elements: Sequence[Element], walk: Sequence[_Level]) -> tuple[str | int | None, ...]:
-    """Up to the first array, which is one value."""
-    source = walk[-1].place
-    found: list[str | int | None] = []
+def _target(elements: Sequence[Element], walk: Sequence[_Level]) -> _Keys:
+    found: list[_Key] = []
     for element in elements:
         match element:
             case Literal(key):
                 found.append(key)
-            case Array():
-                break
+            case Array(index):
+                found.append(_element(index))
             case Amp((reference,)) if not isinstance(reference, str) and reference.group == 0:
-                level = walk[-1 - reference.up] if reference.up < len(walk) else _Level(None, ())
-                is_above = level.place[-1:] == (None,) and source[: len(level.place)] == level.place
-                found.append(level.key if level.key is not None or not is_above else len(level.place) - 1)
+                found.append(walk[-1 - reference.up].key if reference.up < len(walk) else None)
             case _:
                 found.append(None)
     return tuple(found)
+
+
+def _is_repeated(elements: Sequence[Element], walk: Sequence[_Level]) -> bool:
+    """Whether several keys that a wildcard takes may give one target: no reference has all of the key."""
+    tokens = [each for part in elements for each in getattr(part, "tokens", (getattr(part, "index", None),))]
+    references = [each for each in tokens if isinstance(each, Reference) and each.up < len(walk)]
+    named = {walk[-1 - each.up].key for each in references if each.group in (0, walk[-1 - each.up].whole)}
+    return any(isinstance(each.key, _Wildcard) and each.key not in named for each in walk)
+
+
+def _move(source: _Keys, target: _Keys, is_copy: bool, by: SpecLine, is_repeated: bool = False) -> Move:
+    inverse = Move(target, _known(source, target), is_copy, by)
+    return Move(source, _known(target, source), is_copy, by, is_repeated, inverse)
+
+
+def _known(keys: _Keys, within: _Keys) -> _Keys:
+    """With the index in others, or None, for a wildcard."""
+    return tuple(
+        key if not isinstance(key, _Wildcard) else within.index(key) if key in within else None
+        for key in keys
+    )
 
 
 _READING = re.compile(r"@\([^()]*\)|@[^\s,()]+")
@@ -253,13 +446,14 @@ _FORM = "toLower|toUpper|trim|toString|toInteger|toLong|toDouble|stripLeadingZer
 _PLAIN = re.compile(rf"[^=@].*|(=(?:{_FORM})\()?(?:{_READING.pattern})(?(1)\))|=(?:{_FORM})|", re.DOTALL)
 
 
-def _modified(spec: dict[str, Any], above: Place, at: str, others: str) -> Iterator[Move]:
+def _modified(spec: dict[str, Any], above: _Keys, at: str, others: str) -> Iterator[Move]:
     for spelled, right in spec.items():
         for option in split_or(spelled):
             element = parse_key(
                 option[1:].removesuffix("?") if option[0] in "+~_" else option.removesuffix("?")
             )
-            place = (*above, element.key if isinstance(element, Literal) else None)
+            key = _element(element.index) if isinstance(element, Array) else _Wildcard(element)
+            place = (*above, element.key if isinstance(element, Literal) else key)
             below = f"{at}{pointer(spelled)}"
             if isinstance(right, dict):
                 yield from _modified(right, place, below, others)
@@ -269,9 +463,9 @@ def _modified(spec: dict[str, Any], above: Place, at: str, others: str) -> Itera
                 text = value if isinstance(value, str) else repr(value)
                 is_plain = _PLAIN.fullmatch(text) is not None
                 by = SpecLine(below, text if is_plain else text + others, not is_plain)
-                yield Move(place, place, True, by)
+                yield _move(place, place, True, by)
                 for reading in _READING.findall(text):
-                    yield Move(_read(parse_transpose(reading), places), place, True, by)
+                    yield _move(_read(parse_transpose(reading), places), place, is_plain, by)
 
 
 def _removed(spec: Any, above: Place) -> Iterator[Place]:
@@ -287,29 +481,55 @@ def _removed(spec: Any, above: Place) -> Iterator[Place]:
 
 
 def _are_apart(moves: list[Move]) -> bool:
-    if not all(isinstance(key, str) for move in moves for key in (*move.source, *move.target)):
+    if not all(isinstance(key, str) for move in moves for key in (*move.source, *_whole(move.target))):
         return False
-    targets = sorted(cast("Any", move.target) for move in moves)
+    targets = sorted(cast("Any", _whole(move.target)) for move in moves)
     return all(below[: len(above)] != above for above, below in pairwise(targets))
 
 
-def _reads(source: Place, held: Place) -> bool:
-    pairs = zip(source, held, strict=False)
-    return all(wanted is None or key is None or wanted == key for wanted, key in pairs)
+def _element(index: object) -> int:
+    return _APPENDED if index is None else _APPENDED - 1 - index if isinstance(index, int) else _ELEMENT
 
 
-def _moved(move: Move, held: Place) -> Place | None:
-    """Where a move puts what stands at a place; None if it does not read it."""
-    if not _reads(move.source, held):
-        return None
+def _whole(place: _Keys) -> Place:
+    """Up to the first array, which is one value, but through those that may be."""
+    keys = (key for key in place if key != _COLLECTED)
+    return cast("Place", tuple(takewhile(lambda key: not isinstance(key, int) or key >= 0, keys)))
+
+
+def _may_be(wanted: _Key, key: _Key) -> bool:
+    if isinstance(wanted, _Wildcard):
+        return not isinstance(key, str) or wanted.takes(key)
+    if wanted is None or key is None or (isinstance(wanted, str) and isinstance(key, str)):
+        return None in (wanted, key) or wanted == key
+    if isinstance(wanted, str):
+        wanted, key = key, wanted
+    if isinstance(key, str):
+        return key.isdecimal() and wanted in (*_ANY, _element(int(key)))
+    return wanted != key if _APPENDED in (wanted, key) else wanted == key or wanted in _ANY or key in _ANY
+
+
+def _reads(source: _Keys, held: _Keys) -> bool:
+    return all(map(_may_be, source, held))
+
+
+def _named(key: _Key) -> str | None:
+    return key if isinstance(key, str) else None
+
+
+def _carried(move: Move, put: _Put, on: int) -> _Put:
+    """Where a move puts what stands at a place that it reads, or in an object that it was put into."""
+    held, inside = put.place, max(put.depth - len(move.source), 0)
     keys = [
-        each if not isinstance(each, int) else held[each] if each < len(held) else None
-        for each in move.target
+        key if not isinstance(key, int) or key < 0 else _named(held[key]) if key < len(held) else None
+        for key in move.target
     ]
-    return (*keys, *(held[len(move.source) :] if move.is_copy else ()))
+    depth = len(move.target) + (inside if move.is_copy or not inside else inf)
+    place = (*keys, *(held[len(move.source) :] if move.is_copy else ()))
+    return _Put(put.number + on, place, len(keys) if inside and on == 1 else -1, depth)
 
 
-def _covers(gone: Place, place: Place) -> bool:
+def _covers(gone: Place, place: _Keys) -> bool:
     # A key that is not known may be another one, which stays.
     pairs = zip(gone, place, strict=False)
     return len(gone) <= len(place) and all(each is None or each == key for each, key in pairs)
