@@ -26,9 +26,9 @@ EPILOG = (
 )
 
 OURS = ("idgraph", "ingestion", "merge", "metadata_service", "profile_service", "sinks", "transforms")
-YOUNG_OBJECTS = 50000
+YOUNG_OBJECTS = 50_000
 """After so many new ones Python looks for garbage. Much of what is read is small tuples, and hardly a cycle: at Python's
-700 a third of the projection's CPU went into looking."""
+default a third of the projection's CPU went into looking."""
 
 COMMANDS = {
     "demo": "demo:demo",

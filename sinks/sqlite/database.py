@@ -73,9 +73,14 @@ class SqliteFile:
             return self._run(_reading, work)
         try:
             return work(connection)
-        except (sqlite3.Error, UnicodeEncodeError, OverflowError):
-            # Once more, with patience, and explained.
-            return self._run(nullcontext, work, lambda: nullcontext(connection))
+        except sqlite3.Error as error:
+            # After others SQLite has ended the transaction.
+            if _code(error) not in _BUSY:
+                raise self._explained(error) from None
+        except (UnicodeEncodeError, OverflowError):
+            pass
+        # Once more, with patience, and explained.
+        return self._run(nullcontext, work, lambda: nullcontext(connection))
 
     @contextmanager
     def consistent_read(self) -> Iterator[None]:

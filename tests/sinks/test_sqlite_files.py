@@ -441,3 +441,17 @@ def test_a_file_larger_than_memory_is_written_anew(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert (folder / "profiles.db").stat().st_size > 90 << 20
+
+
+def test_within_one_snapshot_a_read_that_fails_is_not_repeated_outside_of_it(tmp_path: Path) -> None:
+    store = SqliteProfileStore(tmp_path / "profiles.db")
+    tries = []
+
+    def refused(connection: sqlite3.Connection) -> None:
+        tries.append(connection)
+        connection.execute("SELECT * FROM nothing")
+
+    with store._file.consistent_read(), pytest.raises(StoreError, match="SQLite refused"):
+        store._file.read(refused)
+    assert len(tries) == 1
+    store.close()

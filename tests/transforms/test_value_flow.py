@@ -236,6 +236,33 @@ def test_what_is_put_into_an_object_is_wherever_it_stands(
     assert ValueFlow(operations).outputs(("m",)) == outputs
 
 
+TAKEN_APART = shift({"x": {"0": {"c": "y"}, "c": "z"}})
+MOVED: list[tuple[dict[str, Any], dict[str, Any], tuple[str, ...]]] = [
+    ({"operation": "cardinality", "spec": {"x": "ONE"}}, {"x": [{"c": "marked"}]}, ("x", "0", "c")),
+    ({"operation": "cardinality", "spec": {"*": "MANY"}}, {"x": {"c": "marked"}}, ("x", "c")),
+    ({"operation": "remove", "spec": {"x": {"0": ""}}}, {"x": [1, {"c": "marked"}]}, ("x", "1", "c")),
+    (modify({"q": "=squashNulls(@(1,x))"}), {"x": [None, {"c": "marked"}]}, ("x", "1", "c")),
+    (modify({"x": "=recursivelySquashNulls"}), {"x": [None, {"c": "marked"}]}, ("x", "1", "c")),
+]
+
+
+@pytest.mark.parametrize(("operation", "event", "place"), MOVED)
+def test_an_element_that_moves_is_followed(
+    operation: dict[str, Any], event: dict[str, Any], place: tuple[str, ...]
+) -> None:
+    operations = [operation, TAKEN_APART]
+    (end,) = compile_spec(operations)(event)
+    assert (end,) in ValueFlow(operations).outputs(place) <= {("y",), ("z",)}
+
+
+@pytest.mark.parametrize("targets", ["list", ["list", "o.&"]])
+def test_many_values_at_one_place_are_one_value(targets: Any) -> None:
+    flow = ValueFlow(shift({f"f{number}": targets for number in range(2000)}))
+    found = [flow.outputs((f"f{number}",)) for number in range(100)]
+    assert all(("list",) in each for each in found)
+    assert all(((None,) in each) == isinstance(targets, list) for each in found)
+
+
 TARGETS = st.builds(
     lambda keys, end: ".".join(keys) + end,
     st.lists(
@@ -283,15 +310,33 @@ MODIFIES = st.builds(
     ),
     st.sampled_from(["overwrite", "overwrite", "default", "define"]),
 )
+ARRAYS = (
+    st.builds(
+        lambda key, how: {"operation": "cardinality", "spec": {key: how}},
+        st.sampled_from(["a", "b", "x", "*"]),
+        st.sampled_from(["ONE", "MANY"]) | st.sampled_from([{"a": "ONE"}, {"*": "MANY"}, {"@": "ONE"}]),
+    )
+    | st.builds(
+        lambda key, number: {"operation": "remove", "spec": {key: {number: ""}}},
+        st.sampled_from("abx"),
+        st.sampled_from("01"),
+    )
+    | st.builds(
+        lambda key, function, read: modify({key: f"={function}{read}"}),
+        st.sampled_from("abxy"),
+        st.sampled_from(["squashNulls", "recursivelySquashNulls", "squashDuplicates"]),
+        st.sampled_from(["", "(@(1,a))", "(@(1,x))"]),
+    )
+)
 VALUES = st.recursive(
-    st.just("leaf"),
+    st.sampled_from(["leaf", "leaf", None]),
     lambda below: st.dictionaries(KEYS, below, min_size=1) | st.lists(below, min_size=1, max_size=2),
     max_leaves=6,
 )
 
 
 @given(
-    operations=st.lists(SHIFTS | SHIFTS | MODIFIES | OPERATIONS, min_size=1, max_size=3),
+    operations=st.lists(SHIFTS | SHIFTS | MODIFIES | OPERATIONS | ARRAYS, min_size=1, max_size=3),
     event=st.dictionaries(KEYS, VALUES, min_size=1),
 )
 def test_no_value_gets_anywhere_unseen(operations: list[Any], event: dict[str, Any]) -> None:

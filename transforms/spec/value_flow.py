@@ -46,7 +46,7 @@ Place: TypeAlias = "tuple[str | None, ...]"
 _COLLECTED, _ELEMENT, _APPENDED = _ANY = -1, -2, -3
 """Elements of arrays: one of several values that were put at one place, one that is not known, and one that nothing else is put
 at. `_element` is one whose index is known."""
-_MOST_PLACES, _MOST_ARRAYS = 200, 5
+_MOST_PLACES, _MOST_ARRAYS, _MOST_COLLECTED = 200, 5, 20
 """Beyond them a value may be anywhere, and where the operation puts something: an object may be put into itself."""
 
 
@@ -156,10 +156,21 @@ class _Step:
     removed: Sequence[Place] = ()
     tests: Sequence[_Test] = ()
     collects: bool = False
+    may_get_shared: bool = False
+    """Whether something stands at two places already before it."""
 
     def __post_init__(self) -> None:
         self.sources, self.tested = _Index(self.moves), _Index(self.tests)
         self.inverses = _Index(each.inverse for each in self.moves if each.inverse is not None)
+
+    @cached_property
+    def shared(self) -> set[Move | None]:
+        """The inverse moves of what several moves read: it may stand at two places behind the operation."""
+        return {
+            each.inverse
+            for each in self.moves
+            if each.is_repeated or not self.replaces or sum(1 for _ in self.sources.reading(each.source)) > 1
+        }
 
     @cached_property
     def everything(self) -> tuple[Trail, set[_Keys]]:
@@ -195,6 +206,19 @@ class _Step:
         ends = {len(each.source) for each in others}
         if any(each is not own for each in self.inverses.reading(put.place[:end])):
             ends.add(end)
+        # Arrays that others put there: of one that stands nowhere else nothing more is to be known.
+        arrays = [
+            each
+            for each in others
+            if len(each.source) == end
+            and (each.is_copy or each.by.computes)
+            # What is put into a part of itself never comes out.
+            and each.target[: len(move.source)] != move.source
+            and (self.may_get_shared or each in self.shared)
+        ]
+        if len(arrays) > _MOST_COLLECTED:
+            arrays = []
+            yield _Put(put.number, (None,))
         found, is_deep = [put], len(ends) > _MOST_ARRAYS
         for at in [min(ends)] if is_deep else sorted(ends, reverse=True):
             for number, keys, *_ in tuple(found):
@@ -202,11 +226,8 @@ class _Step:
                 if keys[at : at + 2] == (_COLLECTED, _COLLECTED) or is_deep:
                     made = _Put(number, keys[: at + 2], depth=inf)
                 found.append(made)
-                for each in others if at == end else ():
-                    # What is put into a part of itself never comes out.
-                    is_within = each.target[: len(move.source)] == move.source
-                    if len(each.source) == at and (each.is_copy or each.by.computes) and not is_within:
-                        yield _carried(each, made._replace(depth=at + 1), -1)
+                for each in arrays if at == end else ():
+                    yield _carried(each, made._replace(depth=at + 1), -1)
         yield from found[1:]
 
 
@@ -229,6 +250,8 @@ class ValueFlow:
             self._step(entry, pointer(number) if isinstance(operations, list) else "", repr(chain[:number]))
             for number, entry in enumerate(chain)
         ]
+        for before, step in pairwise(self._steps):
+            step.may_get_shared = before.may_get_shared or bool(before.shared)
         self.is_exact = all(step.replaces and _are_apart(step.moves) for step in self._steps)
 
     def _step(self, entry: dict[str, Any], at: str, before: str) -> _Step:
@@ -252,8 +275,13 @@ class ValueFlow:
             # Its statements see what those before them made.
             made = list(_modified(spec, (), whole.place, whole.content + before))
             return _Step(made, SpecLine(whole.place, name), replaces=False)
+        if name == "cardinality":
+            made = [_move(*move, True, whole) for move in _adjusted(spec, ())]
+            return _Step(made, whole, replaces=False)
         removed = list(_removed(spec, ())) if name == "remove" else []
-        return _Step([], whole, replaces=False, removed=removed)
+        # The elements behind one that is removed have other indexes then.
+        arrays = [(*each[:-1], _ELEMENT) for each in removed if each[-1] and each[-1].isdecimal()]
+        return _Step([_move(each, each, True, whole) for each in arrays], whole, False, removed)
 
     def reads(self, within: Iterable[Place] = ((),)) -> set[Place]:
         """The places of an event, at or below some, that the spec looks at for its output: what moves as a whole is followed back
@@ -464,8 +492,25 @@ def _modified(spec: dict[str, Any], above: _Keys, at: str, others: str) -> Itera
                 is_plain = _PLAIN.fullmatch(text) is not None
                 by = SpecLine(below, text if is_plain else text + others, not is_plain)
                 yield _move(place, place, True, by)
-                for reading in _READING.findall(text):
-                    yield _move(_read(parse_transpose(reading), places), place, is_plain, by)
+                read = [_read(parse_transpose(each), places) for each in _READING.findall(text)]
+                for each in read:
+                    yield _move(each, place, is_plain, by)
+                for each in (*read, place) if "squash" in text.casefold() else ():
+                    # It shortens the arrays that it is given.
+                    yield _move(each, (*each, None), False, by)
+
+
+def _adjusted(spec: dict[str, Any], above: _Keys) -> Iterator[tuple[_Keys, _Keys]]:
+    """What a `cardinality` moves: one of several values to the place of all, or a value into an array of it."""
+    for spelled, right in spec.items():
+        for key in split_or(spelled):
+            element = parse_key(key)
+            keys = element.key if isinstance(element, Literal) else _Wildcard(element)
+            place = above if isinstance(element, At) else (*above, keys)
+            if isinstance(right, dict):
+                yield from _adjusted(right, place)
+            else:
+                yield (place, (*place, _element(0))) if right == "MANY" else ((*place, _ELEMENT), place)
 
 
 def _removed(spec: Any, above: Place) -> Iterator[Place]:
