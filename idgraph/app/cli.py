@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from idgraph.app import OURS
 from idgraph.app.exits import error_handler
 from idgraph.app.observation.json_logs import BATCHES, JsonFormatter
 from idgraph.app.terminal import open_closed_streams
@@ -25,7 +26,6 @@ EPILOG = (
     "130 interrupted or cancelled, 141 the reader of the output ended."
 )
 
-OURS = ("idgraph", "ingestion", "merge", "metadata_service", "profile_service", "sinks", "transforms")
 YOUNG_OBJECTS = 50_000
 """After so many new ones Python looks for garbage. Much of what is read is small tuples, and hardly a cycle: at Python's
 default a third of the projection's CPU went into looking."""

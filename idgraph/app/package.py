@@ -11,9 +11,9 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 
+from idgraph.app import OURS
 from idgraph.model.errors import ConfigError
 
-OURS = ("idgraph", "ingestion", "merge", "metadata_service", "profile_service", "sinks", "transforms")
 OF_SPARK = frozenset({"pyspark", "py4j"})
 """Spark brings them along, in its own version."""
 _EXTRA = re.compile(r"""extra == ["']([\w-]+)["']""")

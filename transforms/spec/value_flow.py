@@ -90,6 +90,11 @@ class Move(NamedTuple):
     """Whether it may put several values at one place."""
     inverse: Move | None = None
 
+    @property
+    def may_move_objects(self) -> bool:
+        """Or else it makes texts and numbers only."""
+        return self.is_copy or self.by.computes
+
 
 class _Test(NamedTuple):
     """A shift's look at a text: as the key that a pattern takes, or that a target gets (`is_key`)."""
@@ -184,7 +189,7 @@ class _Step:
             if put.depth > len(move.source) or not only_objects:
                 made = _carried(move, put, 1)
                 yield made, move.by
-                if self.collects and _reads(move.source, put.place):
+                if self.collects and all(map(_may_be, move.source, put.place)):
                     yield from ((each, move.by) for each in self._collected(move, made))
         if not self.replaces:
             yield put._replace(number=put.number + 1), self.by
@@ -192,9 +197,7 @@ class _Step:
     def back(self, put: _Put) -> Iterator[_Put]:
         """Where the objects came from that it was put into."""
         for move in self.inverses.reading(put.place):
-            # Others make texts and numbers.
-            is_object = move.is_copy or move.by.computes
-            if put.depth > len(move.source) != put.known and is_object:
+            if put.depth > len(move.source) != put.known and move.may_move_objects:
                 yield _carried(move, put, -1)
         if not self.replaces:
             yield put._replace(number=put.number - 1)
@@ -211,7 +214,7 @@ class _Step:
             each
             for each in others
             if len(each.source) == end
-            and (each.is_copy or each.by.computes)
+            and each.may_move_objects
             # What is put into a part of itself never comes out.
             and each.target[: len(move.source)] != move.source
             and (self.may_get_shared or each in self.shared)
@@ -424,8 +427,7 @@ def _level(element: Element, walk: Sequence[_Level], beside: Iterable[str]) -> _
     # A key of the spec goes before a pattern that takes it too.
     keys = [parse_key(key) for spelled in beside for key in split_or(spelled)]
     wildcard = _Wildcard(element, {each.key for each in keys if isinstance(each, Literal)})
-    whole = isinstance(element, Star) and element.groups == 1
-    return _Level(wildcard, (*here.place, wildcard), whole)
+    return _Level(wildcard, (*here.place, wildcard), isinstance(element, Star) and element.groups == 1)
 
 
 def _read(element: Transpose, places: Sequence[_Keys]) -> _Keys:
@@ -552,10 +554,6 @@ def _may_be(wanted: _Key, key: _Key) -> bool:
     if isinstance(key, str):
         return key.isdecimal() and wanted in (*_ANY, _element(int(key)))
     return wanted != key if _APPENDED in (wanted, key) else wanted == key or wanted in _ANY or key in _ANY
-
-
-def _reads(source: _Keys, held: _Keys) -> bool:
-    return all(map(_may_be, source, held))
 
 
 def _named(key: _Key) -> str | None:
