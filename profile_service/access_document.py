@@ -12,9 +12,9 @@ from idgraph.model.identifiers import Identifier
 from merge.identity.persons import Person
 from profile_service.consents import consents_of
 from profile_service.history import History
-from profile_service.link_documents import link_document, origin_document, periods_document, pin_document
+from profile_service.link_documents import link_document, periods_document, pin_document
 from profile_service.links import Links
-from profile_service.reader import ProfileReader
+from profile_service.reader import ProfileReader, origin_document
 
 
 def access_parts(

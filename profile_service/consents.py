@@ -6,13 +6,14 @@ of an older event belong to an older consent.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from idgraph.model import paths
 from idgraph.model.fragments import Origin
 from idgraph.model.views import CONSENTS
-from profile_service.reader import Profile
+from merge.identity.persons import Person
+from profile_service.reader import Profile, ProfileReader
 
 ROOT = CONSENTS
 GIVEN, WITHDRAWN = "given", "withdrawn"
@@ -58,6 +59,18 @@ def consents_of(profile: Profile) -> Iterator[Consent]:
             origin.stamp.event_id,
             origin.stamp.ordinal,
         )
+
+
+def consents_by_fragment(reader: ProfileReader, persons: Iterable[Person]) -> list[tuple[str, Consent]]:
+    """What the events of each fragment decided last, with the fragment's id as it is shown, by ordinal. A later decision
+    replaces one of the same fragment, of which nothing is kept."""
+    found = [
+        (reader.shown_name(member.stored.id), consent)
+        for person in persons
+        for member in person.members
+        for consent in consents_of(reader.profile_of(Person(member.stored.id, (member,), ())))
+    ]
+    return sorted(found, key=lambda each: (each[1].ordinal, each[0], each[1].purpose, each[1].event))
 
 
 def _said(profile: Profile, purpose: str, name: str, origin: Origin) -> Any:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from idgraph.model.fragments import Origin
 from idgraph.model.pins import PinRecord
 from profile_service.history import ProfileMove, ProfilePeriod
 from profile_service.links import Explanation, ShownLink
+from profile_service.reader import origin_document
 
 
 def explanation_document(found: Explanation) -> dict[str, Any]:
@@ -78,14 +78,3 @@ def periods_document(fragment: str, periods: Sequence[ProfilePeriod]) -> dict[st
 def time_text(at_ms: int) -> str:
     """A moment in epoch milliseconds as RFC 3339 has it, in UTC."""
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
-
-
-def origin_document(origin: Origin) -> dict[str, Any]:
-    """An event, and the spec version that mapped it."""
-    stamp, spec = origin
-    return {
-        "event": stamp.event_id,
-        "ordinal": stamp.ordinal,
-        "spec": spec.name,
-        "spec_version": spec.version,
-    }

@@ -266,6 +266,13 @@ class Links:
         """The pairs with one of these identifiers on which a decision is in force."""
         return set(_in_force(self._pins(names)))
 
+    def decisions(self, persons: Iterable[Person]) -> list[PinRecord]:
+        """All decisions on the identifiers of persons, those taken back too, the oldest first."""
+        names: set[str] = set()
+        for each in persons:
+            names.update(map(str, each.identifiers), *(member.state.names() for member in each.members))
+        return self._pins(names)
+
     def id_of(self, person: Person) -> str:
         """The id of a profile as it is shown."""
         return self._name(person.id)
@@ -311,8 +318,7 @@ class Links:
 
     def _explained(self, person: Person, component: Component) -> Explanation:
         own = set(person.identifiers)
-        names = {str(each) for each in own}.union(*(each.state.names() for each in person.members))
-        pins = self._pins(names)
+        pins = self.decisions([person])
         in_force = _in_force(pins)
         evidence = self._evidence(component)
 

@@ -62,7 +62,6 @@ MASK = {"$protected": True}
 UNREADABLE = {"$protected": "unreadable"}
 """What a revealed profile shows where the key is gone or the value was altered."""
 
-
 MOST_SEARCHED = 1000
 """Attributes that words without a path are searched in, for a caller from whom some attributes are hidden."""
 
@@ -502,24 +501,16 @@ def _opened(keys: Mapping[str, Any], path: str, register: Register) -> Any:
 
 def provenance_of(leaf: ProfileLeaf) -> dict[str, Any]:
     """Where a value came from. Of a value that a policy made of several: the latest event, how many values, and whether these are all."""
-    origin = _origin(leaf.register)
-    policy = leaf.shown.policy
-    if policy is ReconciliationPolicy.LATEST:
+    found = leaf.shown
+    stamp, _ = newest = found.newest.origin
+    origin = {"source": stamp.source, "priority": stamp.priority} | origin_document(newest)
+    if found.policy is ReconciliationPolicy.LATEST:
         return origin
-    return origin | {
-        "policy": policy,
-        "values": len(leaf.shown.parts),
-        "complete": leaf.shown.is_complete,
-    }
+    return origin | {"policy": found.policy, "values": len(found.parts), "complete": found.is_complete}
 
 
-def _origin(register: Register) -> dict[str, Any]:
-    stamp = register.stamp
-    return {
-        "source": stamp.source,
-        "event": stamp.event_id,
-        "ordinal": stamp.ordinal,
-        "priority": stamp.priority,
-        "spec": register.spec.name,
-        "spec_version": register.spec.version,
-    }
+def origin_document(origin: Origin) -> dict[str, Any]:
+    """An event, and the spec version that mapped it."""
+    stamp, spec = origin
+    named = {"event": stamp.event_id, "ordinal": stamp.ordinal}
+    return named | {"spec": spec.name, "spec_version": spec.version}

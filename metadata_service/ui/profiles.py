@@ -49,12 +49,12 @@ def show(page: SignedIn, identifier: Named, tab: Literal["values", "json"] = "va
     if found is None:
         return page.render("profiles.html", 404, missing=identifier)
     with page.profiles() as client:
-        explained, consents, history = (
-            items_of(client, "profiles", identifier, part) for part in ("explain", "consents", "history")
-        )
+        explained, consents = (items_of(client, "profiles", identifier, x) for x in ("explain", "consents"))
+        history = client.call("GET", "profiles", identifier, "history")
         is_officer = Scope.PRIVACY in page.rights.scopes
         households = items_of(client, "profiles", identifier, "households") if is_officer else []
         answer = client.call("GET", "profiles", identifier) if tab == "json" else None
+    decided = {(each["purpose"], each["event"]) for each in consents}
     links: dict[str, Any] = explained[0] if explained else {}
     groups = ((group, leaves_of({group: tree})) for group, tree in sorted(found["attributes"].items()))
     return page.render(
@@ -66,8 +66,11 @@ def show(page: SignedIn, identifier: Named, tab: Literal["values", "json"] = "va
         asked=identifier,
         links=links,
         consents=consents,
+        lost_consents=[
+            each for each in history["consents"] if (each["purpose"], each["event"]) not in decided
+        ],
         households=households,
-        history=_history(history, links.get("decisions", [])),
+        history=_history(history["items"], history["decisions"]),
         answer=json.dumps(answer, indent=2, ensure_ascii=False) if answer else "",
     )
 

@@ -50,16 +50,14 @@ def _found(reader: ProfileReader, asked: Mapping[str, str], places: Paths, most_
         field: _condition(reader, places.get(field, ()), value, most_edits) for field, value in asked.items()
     }
     queries = [(tuple(asked), All(tuple(conditions.values()))), *(((f,), c) for f, c in conditions.items())]
+    answers = [(each, reader.search(Query((asks,)), CANDIDATES).profiles) for each, asks in queries]
+    named = asked.keys() & set(IDENTIFIED_BY)
+    answers += [((each,), _identified(reader, each, asked[each])) for each in named]
     profiles: dict[str, Profile] = {}
     matched: dict[str, set[str]] = {}
-    for fields, condition in queries:
-        for profile in reader.search(Query((condition,)), CANDIDATES).profiles:
-            profiles[profile.id] = profile
-            matched.setdefault(profile.id, set()).update(fields)
-    for field in asked.keys() & set(IDENTIFIED_BY):
-        for profile in _identified(reader, field, asked[field]):
-            profiles[profile.id] = profile
-            matched.setdefault(profile.id, set()).add(field)
+    for fields, profile in ((each, profile) for each, found in answers for profile in found):
+        profiles[profile.id] = profile
+        matched.setdefault(profile.id, set()).update(fields)
     found = [
         Contact(
             round(

@@ -44,11 +44,7 @@ class DeadLetterDesk(Protocol):
     def newest(self, most: int, before: tuple[int, str] | None = None) -> list[DeadLetter]: ...
     def get(self, dead_letter_id: str) -> DeadLetter | None: ...
     def record(
-        self,
-        dead_letter: DeadLetter,
-        snapshot: MetadataSnapshot,
-        etag: str,
-        sees: Callable[[str], bool],
+        self, dead_letter: DeadLetter, snapshot: MetadataSnapshot, etag: str, sees: Callable[[str], bool]
     ) -> ShownRecord: ...
     def newest_events(
         self, source: str, most: int, snapshot: MetadataSnapshot, etag: str, sees: Callable[[str], bool]

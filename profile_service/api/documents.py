@@ -140,7 +140,7 @@ class FacetResults(BaseModel):
 
 
 class EventDocument(BaseModel):
-    """An event that showed a pair."""
+    """An event, and the spec version that mapped it."""
 
     event: str
     ordinal: int
@@ -173,16 +173,12 @@ class PathLinkDocument(LinkDocument):
     splits: bool
 
 
-class CandidateDocument(BaseModel):
+class CandidateDocument(EventDocument):
     """A value and the event that it came with; null was deleted there."""
 
     value: Any
     source: str
-    event: str
-    ordinal: int
     priority: int
-    spec: str
-    spec_version: int
 
 
 class ValueDocument(CandidateDocument):
@@ -237,6 +233,30 @@ class FragmentHistory(BaseModel):
 
     fragment: str
     periods: list[PeriodDocument]
+
+
+class ConsentDocument(BaseModel):
+    """A person's decision about one purpose, and the event that recorded it."""
+
+    purpose: str
+    status: str = Field(description="`given`; every other status is a refusal.")
+    source: str
+    time: str | int | None
+    event: str
+    ordinal: int
+
+
+class FragmentConsent(ConsentDocument):
+    """What a fragment's events decided last; a later decision replaced those before it."""
+
+    fragment: str
+
+
+class ProfileHistory(Items[FragmentHistory]):
+    """The fragments that carry an identifier; of the profile that has it, also decisions on its links, and its consents."""
+
+    decisions: list[DecidedPin] = Field(description="All on the profile's identifiers, the oldest first.")
+    consents: list[FragmentConsent] = Field(description="Of each of the profile's fragments, by `ordinal`.")
 
 
 class MoveDocument(BaseModel):

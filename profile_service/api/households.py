@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, NamedTuple
 
@@ -78,6 +78,10 @@ class Household:
     def mine(self, who: Acting) -> list[str]:
         """The memberships of a person: several where profiles that were both members became one."""
         return [member for member, entry in self.members.items() if entry.key in who.keys]
+
+    def shares_of(self, members: Iterable[str]) -> list[Share]:
+        """What these members share."""
+        return [each for member in members for each in self.shares.get(member, ())]
 
     def shared_with(self, who: Acting, now_ms: int) -> Iterator[tuple[HouseholdEntry, Share]]:
         """What others share with a person now."""

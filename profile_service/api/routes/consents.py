@@ -13,7 +13,7 @@ from idgraph.model.callers import Caller
 from idgraph.model.documents import StrictDocument
 from idgraph.model.identifiers import Identifier
 from idgraph.web.refusals import RefusedRequestError
-from profile_service.api.documents import Items, answer
+from profile_service.api.documents import ConsentDocument, Items, answer
 from profile_service.api.routes.profiles import AskedIdentifier, the_profile
 from profile_service.api.service import MASKED, ActingCaller, Officer, ProfileService, Service
 from profile_service.consents import ROOT, consents_of
@@ -23,17 +23,6 @@ CLOCK_SKEW = timedelta(minutes=1)
 Purpose = Annotated[str, Path(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")]
 
 router = APIRouter(prefix="/v1/profiles/{identifier}/consents", tags=["consents"])
-
-
-class ConsentDocument(BaseModel):
-    """A person's decision about one purpose, and the event that recorded it."""
-
-    purpose: str
-    status: str = Field(description="`given`; every other status is a refusal.")
-    source: str
-    time: str | int | None
-    event: str
-    ordinal: int
 
 
 class ConsentDecision(StrictDocument):
@@ -59,11 +48,7 @@ def get(identifier: AskedIdentifier, service: Service, caller: ActingCaller) -> 
 
 @router.put("/{purpose}", response_model=Recorded, status_code=202)
 def put(
-    identifier: AskedIdentifier,
-    purpose: Purpose,
-    body: ConsentDecision,
-    service: Service,
-    caller: Officer,
+    identifier: AskedIdentifier, purpose: Purpose, body: ConsentDecision, service: Service, caller: Officer
 ) -> Response:
     """Publish a person's decision as an event of the source `[profiles] consent_source`. Needs the scope `privacy`."""
     profile = the_profile(service, caller, identifier, MASKED)

@@ -128,13 +128,12 @@ class _Me:
 
     def view(self, known: Household) -> dict[str, Any]:
         mine = known.mine(self.acting)
-        shares = [each for member in mine for each in known.shares.get(member, ())]
         return {
             "id": known.id,
             "me": mine,
             "members": {member: each.body.get("name", "") for member, each in known.members.items()},
             "shared_with_me": list(self._shared(known)),
-            "i_share": [each.model_dump(mode="json") for each in shares],
+            "i_share": [each.model_dump(mode="json") for each in known.shares_of(mine)],
         }
 
     def _shared(self, known: Household) -> Iterator[dict[str, Any]]:
@@ -179,11 +178,7 @@ def list_memberships(identifier: AskedIdentifier, service: Service, officer: Off
     items = []
     for known in required(service.rights.households).of(acting):
         mine = known.mine(acting)
-        shares = [
-            each.model_dump(mode="json", exclude={"to"})
-            for member in mine
-            for each in known.shares.get(member, ())
-        ]
+        shares = [each.model_dump(mode="json", exclude={"to"}) for each in known.shares_of(mine)]
         names = [str(known.members[member].body.get("name", "")) for member in mine]
         items.append({"id": known.id, "names": names, "shares": shares})
     return answer({"items": items})

@@ -17,12 +17,7 @@ from idgraph.web.refusals import ClashError, UnknownSubjectError
 from profile_service.api.documents import Reasoned, answer
 from profile_service.api.rights import own_job, required
 from profile_service.api.routes.profiles import the_profile
-from profile_service.api.service import (
-    MASKED,
-    Officer,
-    ProfileService,
-    Service,
-)
+from profile_service.api.service import MASKED, Officer, ProfileService, Service
 from profile_service.link_documents import time_text
 from profile_service.visibility import HIGHEST
 
@@ -155,9 +150,8 @@ def _document(service: ProfileService, job: JobRecord | None) -> dict[str, Any]:
         "updated": time_text(job.updated),
         "counts": dict(sorted(job.progress.counts.items())),
     }
-    if job.kind is JobKind.ACCESS:
-        found = required(service.rights.jobs).download(job.id)
-        return document if found is None else {**document, "expires": time_text(found.expires_ms)}
     found = required(service.rights.jobs).download(job.id)
+    if job.kind is JobKind.ACCESS:
+        return document if found is None else {**document, "expires": time_text(found.expires_ms)}
     named = [] if found is None else canonical.decode(found.content)
     return {**document, "receipt": required(service.rights.jobs).receipt(job.id), "paths_to_redact": named}

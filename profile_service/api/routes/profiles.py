@@ -13,16 +13,17 @@ from starlette.types import Scope as RequestScope
 
 from idgraph.model.callers import Caller, Scope
 from idgraph.model.identifiers import Identifier, given_identifier
+from idgraph.model.pins import PinRecord
 from idgraph.web.conditional import IfNoneMatch
 from idgraph.web.path_values import path_value
 from idgraph.web.refusals import ClashError, UnknownSubjectError
 from profile_service.api.documents import (
     ExplanationDocument,
-    FragmentHistory,
     Items,
     LookupBody,
     LookupResult,
     ProfileDocument,
+    ProfileHistory,
     answer,
 )
 from profile_service.api.service import (
@@ -35,6 +36,7 @@ from profile_service.api.service import (
     Wanted,
     WantedParts,
 )
+from profile_service.consents import consents_by_fragment
 from profile_service.link_documents import link_document, periods_document, pin_document
 from profile_service.links import Explanation, Links, ShownLink, StoredIdentifier
 from profile_service.reader import Profile, ProfileReader, provenance_of
@@ -196,11 +198,6 @@ def shown_links(some: Iterable[ShownLink], reader: ProfileReader) -> list[dict[s
 
 
 def _explanation(found: Explanation, reader: ProfileReader, sees_reasons: bool) -> dict[str, Any]:
-    decisions = [
-        pin_document(each)
-        for each in found.pins
-        if all(reader.sees_type(name.partition(":")[0]) for name in (each.low, each.high))
-    ]
     return {
         "id": reader.shown_name(found.id),
         "identifiers": [str(each) for each in found.identifiers if reader.sees_type(each.type)],
@@ -211,23 +208,37 @@ def _explanation(found: Explanation, reader: ProfileReader, sees_reasons: bool) 
             | {"lost": [{"value": each.value, **provenance_of(each)} for each in lost]}
             for leaf, lost in reader.candidates(found.person)
         ],
-        "decisions": decisions
-        if sees_reasons
-        else [{name: each[name] for name in ("pair", "decision", "at")} for each in decisions],
+        "decisions": _decisions(found.pins, reader, sees_reasons),
     }
 
 
-@router.get("/{identifier}/history", response_model=Items[FragmentHistory])
-def history(
-    identifier: AskedIdentifier,
-    service: Service,
-    caller: ActingCaller,
-) -> Response:
-    """Who owned an identifier when: the fragments that carry it, and which profiles each was part of."""
+def _decisions(pins: Iterable[PinRecord], reader: ProfileReader, sees_reasons: bool) -> list[dict[str, Any]]:
+    """Those on two identifiers that a reader may see."""
+    hidden = () if sees_reasons else ("who", "why")
+    return [
+        {name: value for name, value in pin_document(each).items() if name not in hidden}
+        for each in pins
+        if all(reader.sees_type(name.partition(":")[0]) for name in (each.low, each.high))
+    ]
+
+
+@router.get("/{identifier}/history", response_model=ProfileHistory)
+def history(identifier: AskedIdentifier, service: Service, caller: ActingCaller) -> Response:
+    """Who owned an identifier when: the fragments that carry it, and which profiles each was part of. And what was decided on
+    the links and consents of the profile that has it; of some that share it, where it belongs to nobody."""
     reader = service.reader(caller)
-    known = service.links(reader).stored(identifier) if reader.sees_type(identifier.type) else None
+    links = service.links(reader)
+    known = links.stored(identifier) if reader.sees_type(identifier.type) else None
     carriers = known.carriers if known else ()
     service.require_found(bool(carriers))
     _existing(bool(carriers) or None)
     periods = service.history(reader).periods(carriers)
-    return answer({"items": [periods_document(*each) for each in periods.items()]})
+    owners = reader.owning(reader.stored_forms(identifier))
+    persons = owners.persons or owners.sharing
+    consents = consents_by_fragment(reader, persons)
+    body = {
+        "items": [periods_document(*each) for each in periods.items()],
+        "decisions": _decisions(links.decisions(persons), reader, Scope.LINKS in caller.scopes),
+        "consents": [{"fragment": name, **consent._asdict()} for name, consent in consents],
+    }
+    return answer(body)

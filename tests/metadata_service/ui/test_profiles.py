@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from html import unescape
+from typing import Any
 
 import httpx
 
 from idgraph.model.callers import Scope
 from idgraph.web.refusals import UnknownSubjectError
 from metadata_service.storage.tokens import Role, revoke_token
+from metadata_service.ui import frame
 from tests.ingestion.patience import eventually
 from tests.metadata_service.made_tokens import create_token
 from tests.metadata_service.ui.site import EVENT, Person, Whole, two_fragments
@@ -194,6 +196,15 @@ def test_a_person_has_what_lost_the_json_and_the_decisions(whole: Whole) -> None
     assert "&#34;$protected&#34;: true" in shown
     assert "ictoria" not in shown
     assert "provenance=true" not in shown
+
+
+def test_a_consent_that_lost_names_its_identifier() -> None:
+    won = {"purpose": "marketing", "status": "given", "source": "web", "time": None}
+    lost = won | {"status": "withdrawn", "fragment": "device_id:till"}
+    people: Any = frame._environment().get_template("people.html").module
+    page = people.consent_list([won], [lost])
+    assert page.count("marketing") == 2
+    assert page.index("Given") < page.index("lost, of") < page.index("till") < page.index("Withdrawn")
 
 
 def test_a_privacy_officer_sees_the_households_of_a_person(whole: Whole) -> None:

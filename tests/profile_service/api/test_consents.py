@@ -12,12 +12,13 @@ import pytest
 
 from idgraph.app.publish import publish_lines
 from idgraph.model.callers import Scope
+from idgraph.model.specs import SpecDocument
 from idgraph.web.audit import PURPOSE, AuditLog
 from profile_service.api.person_tokens import PersonTokens
 from profile_service.api.rights import ConsentInput, Rights
 from tests.profile_service.api.conftest import Served, caller, problem, served_here
-from tests.profile_service.test_consents import SOURCE, decided, made
-from tests.retail import Pipeline, raw
+from tests.profile_service.test_consents import SOURCE, SPEC, decided, made
+from tests.retail import UNDETECTED, Pipeline, attribute, raw, snapshot
 
 PATH = "/v1/profiles/user_id:ann/consents"
 
@@ -116,6 +117,41 @@ def test_a_hidden_consent_answers_as_none(recorded: Served) -> None:
     flow(recorded.pipeline)
     purposes = [[each["purpose"] for each in who.get(PATH).json()["items"]] for who in (officer, reader)]
     assert purposes == [["marketing", "secret"], ["marketing"]]
+
+
+def test_a_history_has_what_each_fragment_decided(tmp_path: Path) -> None:
+    """A kiosk shows its device and the user: the consents of both are one person's, and the later one counts."""
+    device = {"type": "device_id", "path": "_event.device", "primary": True}
+    kiosk = SPEC.model_dump(mode="json") | {"name": "kiosk", "source": "kiosk"}
+    kiosk["operations"]["spec"]["_event.device"] = "identifiers.device_id"
+    kiosk["identifiers"] = [device, {"type": "user_id", "path": "_event.user"}]
+    declared = [attribute("consents.secret", authorization_level=50)]
+    known = snapshot(specs=[SPEC, SpecDocument(**kiosk)], declared=declared, defaults=UNDETECTED)
+    sources = {"consents": SOURCE, "kiosk": SOURCE.model_copy(update={"name": "kiosk"})}
+    pipeline = Pipeline(tmp_path, snapshot=known, sources=sources)
+    shown = {"user_id": "ann", "device_id": "till"}
+    at_the_till = {"marketing": {"status": "withdrawn", "time": "2024-01-02"}, "secret": {"status": "given"}}
+    event = {"id": "k1", "at": 2, "identifiers": shown, "consents": at_the_till}
+    pipeline.process([decided(1, "withdrawn"), decided(3, "given"), raw(event, 2, "kiosk")])
+    with served_here(pipeline, [caller("all", 100), caller("reader", 0)]) as found:
+        told = found.client("all").get("/v1/profiles/device_id:till/history").json()["consents"]
+        assert [(each["fragment"], each["purpose"], each["status"], each["ordinal"]) for each in told] == [
+            ("device_id:till", "marketing", "withdrawn", 2),
+            ("device_id:till", "secret", "given", 2),
+            # What she decided first is replaced, and kept nowhere.
+            ("user_id:ann", "marketing", "given", 3),
+        ]
+        assert told[0] | {"fragment": ""} == {
+            "fragment": "",
+            "purpose": "marketing",
+            "status": "withdrawn",
+            "source": "kiosk",
+            "time": "2024-01-02",
+            "event": "k1",
+            "ordinal": 2,
+        }
+        seen = found.client("reader").get("/v1/profiles/user_id:ann/history").json()["consents"]
+        assert [each for each in told if each["purpose"] != "secret"] == seen
 
 
 def test_without_a_source_nothing_is_recorded(tmp_path: Path) -> None:

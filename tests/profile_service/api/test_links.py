@@ -113,9 +113,26 @@ def test_a_decision_holds_for_look_ups_and_searches_and_is_taken_back(
     assert "ann@" not in served.audit.read_text()
     assert ANN not in served.audit.read_text()
     back = {"pins": [UNLINK | {"decision": "none"}], "reason": "a mistake"}
+    history = f"/v1/profiles/{ANN}/history"
+    (told,) = decider.get(history).json()["decisions"]
+    assert (told["decision"], told["who"], told["why"], ANN in told["pair"]) == (
+        "never",
+        "decider",
+        "her brother's",
+        True,
+    )
+    assert "ann@" not in decider.get(history).text
+    (untold,) = served.client("reader").get(history).json()["decisions"]
+    assert untold == {name: told[name] for name in ("pair", "decision", "at")}
+    assert served.client("low").get(history).json()["decisions"] == []
     assert decider.post("/v1/links", json=back).json()["pins"][0]["decision"] == "none"
     assert exported(served) == before
     assert decider.post("/v1/links", json=back).json()["pins"] == []
+    decisions = decider.get(history).json()["decisions"]
+    assert [(each["decision"], each["why"]) for each in decisions] == [
+        ("never", "her brother's"),
+        ("none", "a mistake"),
+    ]
 
 
 def test_evidence_that_arrived_meanwhile_refuses_the_decision(served: Served, decider: httpx.Client) -> None:
