@@ -70,7 +70,7 @@ class AuthorizationLevels:
         no active spec takes: a spec that is retired shows nothing."""
         return self._of_types.get(kind, self.highest)
 
-    @property
+    @cached_property
     def highest(self) -> int:
         """The highest level that there is."""
         return max(self.own.values(), default=0)

@@ -13,7 +13,6 @@ from fastapi.openapi.utils import get_openapi
 from idgraph.web import api_page, metrics, problems
 from idgraph.web.guard import Access, Guard
 from idgraph.web.metrics import Gauge
-from idgraph.web.problems import KeepSlashes
 
 FREE = frozenset({"/health/live", "/health/ready", "/healthz", metrics.PATH, "/openapi.json", api_page.PATH})
 """Paths that need no token."""
@@ -45,7 +44,6 @@ class Application(FastAPI):
             # They are ready: `include_router` would make each of them again, which takes longer than a request.
             self.router.routes.extend(router.routes)
         self.add_middleware(Guard, access=access, title=title)
-        self.add_middleware(KeepSlashes)
         metrics.install(self, f"idgraph_{title}", gauges)
 
     def openapi(self) -> dict[str, Any]:

@@ -12,16 +12,20 @@ from typing import Any, NamedTuple, Protocol
 from fastapi import Response
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from idgraph.model.errors import IdgraphError
 from idgraph.web.limits import RateLimit, Turn
 from idgraph.web.openid import is_signed_token
+from idgraph.web.path_values import keep_slashes
 from idgraph.web.problems import problem, unavailable
 
 WRONG_TOKEN_SECONDS = 1.0
 """How long an address waits for the answer to a wrong token, after many of them."""
+
+MARKS = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
+"""Headers of each answer that does not have its own."""
 
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -66,15 +70,14 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
+        keep_slashes(scope)
         turn: Turn | None = None
 
         async def marking(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                headers.setdefault("X-Content-Type-Options", "nosniff")
-                headers.setdefault("Cache-Control", "no-store")
-                for name, value in turn.headers() if turn else ():
-                    headers[name] = value
+                names = {name for name, _ in message["headers"]}
+                added = [each for each in MARKS if each[0] not in names]
+                message["headers"] = [*message["headers"], *added, *(turn.headers() if turn else ())]
             await send(message)
 
         if scope["path"] in self._access.free:

@@ -20,11 +20,11 @@ class Turn(NamedTuple):
     remaining: int
     reset_seconds: int
 
-    def headers(self) -> Iterator[tuple[str, str]]:
+    def headers(self) -> Iterator[tuple[bytes, bytes]]:
         """As in draft-ietf-httpapi-ratelimit-headers-07."""
-        yield "RateLimit-Limit", str(self.limit)
-        yield "RateLimit-Remaining", str(self.remaining)
-        yield "RateLimit-Reset", str(self.reset_seconds)
+        yield b"ratelimit-limit", b"%d" % self.limit
+        yield b"ratelimit-remaining", b"%d" % self.remaining
+        yield b"ratelimit-reset", b"%d" % self.reset_seconds
 
 
 class RateLimit:

@@ -5,8 +5,17 @@ from __future__ import annotations
 from urllib.parse import unquote
 
 from fastapi import Request
+from starlette.types import Scope
 
 from idgraph.web.refusals import BadQueryError
+
+
+def keep_slashes(scope: Scope) -> None:
+    """Servers decode a URL before it is routed, which makes %2F a separator; where one occurs, routes are matched with the
+    URL as it was sent."""
+    raw: bytes = (scope.get("raw_path") or scope["path"].encode()).partition(b"?")[0]
+    if b"%2f" in raw.lower():
+        scope["path"] = raw.decode("ascii")
 
 
 def path_value(request: Request, place: int) -> str:

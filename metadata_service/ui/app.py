@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from idgraph.model.errors import IdgraphError, ProfileServiceError
 from idgraph.web.openid import OpenId
-from idgraph.web.problems import KeepSlashes
+from idgraph.web.path_values import keep_slashes
 from metadata_service.api.service import MetadataService
 from metadata_service.storage.sessions import Sessions
 from metadata_service.ui import (
@@ -93,6 +93,7 @@ class BesidePages:
                 headers["Cache-Control"] = "public, max-age=31536000, immutable" if kept else "no-store"
             await send(message)
 
+        keep_slashes(scope)
         return await self._pages(scope, receive, marking)
 
 
@@ -115,7 +116,6 @@ def create_pages(
     for module in PAGES:
         app.router.routes.extend(module.router.routes)
     app.mount(f"{ROOT}/static", StaticFiles(directory=STATIC))
-    app.add_middleware(KeepSlashes)
     _answer_errors(app)
     return app
 

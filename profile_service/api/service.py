@@ -151,7 +151,6 @@ class ProfileService:
         the interpreter at each read: there it is done on the event loop. What waits for a network is done in a thread."""
         if not self._is_local or wanted.reveal or wanted.view is not None:
             return await run_in_threadpool(work)
-        await asyncio.sleep(0)  # Others have their turn between the look-ups of one request.
         return work()
 
     async def wait_for(self, position: str, is_indexed: bool) -> None:

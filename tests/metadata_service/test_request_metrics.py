@@ -13,6 +13,7 @@ pytest.importorskip(
 
 def test_requests_are_counted_by_route_and_show_no_names(service: Running) -> None:
     service.admin.get("/v1/attributes/canary.path")
+    service.admin.get("/v1/attributes/canary%2Fpath")
     service.admin.get("/v1/canary")
     service.admin.request("CANARY", "/v1/specs")
     service.nobody.get("/v1/specs?source=canary")
@@ -20,7 +21,7 @@ def test_requests_are_counted_by_route_and_show_no_names(service: Running) -> No
     assert answer.status_code == 200
     assert "canary" not in answer.text.lower()
     assert (
-        'idgraph_metadata_request_seconds_count{method="GET",route="/v1/attributes/{path}",status="404"} 1.0'
+        'idgraph_metadata_request_seconds_count{method="GET",route="/v1/attributes/{path}",status="404"} 2.0'
         in answer.text
     )
     assert 'method="GET",route="-",status="401"' in answer.text

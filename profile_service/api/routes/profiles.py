@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from functools import partial
 from typing import Annotated, Any, TypeVar
@@ -134,6 +135,7 @@ async def lookup(body: LookupBody, service: Service, caller: ActingCaller) -> Re
     looked: list[Looked] = []
     for start in range(0, len(asked), READ_TOGETHER):
         some = asked[start : start + READ_TOGETHER]
+        await asyncio.sleep(0)
         looked += await service.answer(wanted, partial(service.lookup_each, caller, some, wanted))
     items = [
         {
