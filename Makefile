@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/pytest -n 3 --dist loadfile
 MINUTES ?= 30
 
-# The tests start hundreds of interpreters, and each would compile what it imports of the checkout anew.
+# The tests start hundreds of interpreters, and each would compile what it imports of the checkout again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo check test test-long lint style types bench lock vendor clean
@@ -59,13 +59,13 @@ bench: $(VENV)/.run $(VENV)/.native
 
 COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -q --upgrade
 
-lock: $(VENV)/.dev ## Resolve the dependencies anew (needs uv).
+lock: $(VENV)/.dev ## Resolve the dependencies again (needs uv).
 	@$(COMPILE) --group build -o requirements-build.lock
 	@$(COMPILE) pyproject.toml -o requirements.lock
 	@$(COMPILE) pyproject.toml --group dev -o requirements-dev.lock
 	@$(COMPILE) pyproject.toml --all-extras -c requirements-dev.lock -o deploy/requirements.lock
 
-vendor: ## Bundle the scripts of the pages anew (needs Node).
+vendor: ## Bundle the scripts of the pages again (needs Node).
 	@cd metadata_service/ui/vendor && npm ci --no-audit --no-fund && node build.mjs
 
 clean:

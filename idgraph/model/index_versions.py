@@ -45,8 +45,8 @@ class IndexVersions(Protocol):
     once `put` here has put all fragments that the store had when `begin` returned.
     """
 
-    def begin(self, anew: bool = False) -> Begun:
-        """The unfinished version of an earlier run; with `anew`, or without one, a new version."""
+    def begin(self, afresh: bool = False) -> Begun:
+        """The unfinished version of an earlier run; with `afresh`, or without one, a new version."""
         ...
 
     def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:

@@ -206,7 +206,7 @@ class OpenId:
             return None
 
     def _key(self, kid: str | None) -> jwt.PyJWK | None:
-        """The key of a token, read anew where it is not known, or old. Nobody waits for a slow issuer but the call that reads.
+        """The key of a token, read again where it is not known, or old. Nobody waits for a slow issuer but the call that reads.
         Raises NotReadyError."""
         with self._lock:
             now = self._clock()

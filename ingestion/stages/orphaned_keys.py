@@ -88,7 +88,7 @@ def _is_openable(change: FragmentState, key: SealingKey | None) -> bool:
     try:
         return all(key is not None and key.has_sealed(value) for value in sealed)
     except KeyProviderError:
-        # Nobody can tell now, and the keyring may be repaired.
+        # It cannot be known now, and the keyring may be repaired.
         return True
 
 

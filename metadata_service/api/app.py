@@ -15,7 +15,6 @@ from idgraph.web.openid import OpenId
 from metadata_service.api.access import access
 from metadata_service.api.routes import (
     attributes,
-    callers,
     definitions,
     identity_rules,
     keys,
@@ -40,7 +39,7 @@ ROUTERS = (
     attributes.facets_router,
     many_attributes.edits,
     many_attributes.events,
-    callers.router,
+    users.callers,
     identity_rules.router,
     policies.requests,
     policies.redactions,

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 TURN_SECONDS = 1.0
-"""Between changes that waiters are told of. Under steady change all flows then ask for the same few answers."""
+"""Between changes that waiters learn of. Under steady change all flows then ask for the same few answers."""
 
 
 class RevisionWatch:
@@ -66,7 +66,7 @@ class RevisionWatch:
             self._known.remove(known)
 
     async def turn(self) -> None:
-        """Returns when waiters may be told of a change."""
+        """Returns when waiters may learn of a change."""
         await asyncio.sleep(self._turn - time.monotonic())
 
     def poke(self) -> None:

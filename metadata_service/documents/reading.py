@@ -36,7 +36,7 @@ class SpecOperations(NamedTuple):
 
 
 def check_document(file: Path, sources: frozenset[str] = frozenset()) -> tuple[Problem, ...]:
-    """Read a spec or attribute definitions, whichever the file holds; gives the warnings. Definitions are judged by
+    """Read a spec or attribute definitions, whichever the file holds; gives the warnings. Definitions are checked by
     the classification levels that a metadata service begins with: it may have others. A spec is compared with the names
     of `sources`, if there are any."""
     document = JsonFile(file)

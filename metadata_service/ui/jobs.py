@@ -1,4 +1,4 @@
-"""Batch Operations: every job that the person sees, as the profile service tells them."""
+"""Batch Operations: every job that the person sees, as the profile service reports them."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def _claims(client: ProfilesClient, group: dict[str, Any]) -> dict[str, Any]:
 
 
 def _telling(values: list[dict[str, Any]]) -> Iterator[str]:
-    """Paths of plain values that tell these persons apart; those that most of them have first."""
+    """Paths of plain values that differ between these persons; those that most of them have first."""
     known = {path for each in values for path, value in each.items() if isinstance(value, str | int | float)}
     often = {path: sum(path in each for each in values) for path in known}
     for path in sorted(known, key=lambda each: (-often[each], len(paths.split(each)), each)):

@@ -1,4 +1,4 @@
-"""Jobs over all profiles, as routes see them: what is asked for, who may see which, and what each tells."""
+"""Jobs over all profiles, as routes see them: what is asked for, who may see which, and what each reports."""
 
 from __future__ import annotations
 

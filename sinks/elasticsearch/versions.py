@@ -43,7 +43,7 @@ class ElasticsearchIndexVersions:
         self._in_use = ""
         self._begun = Begun("", "")
 
-    def begin(self, anew: bool = False) -> Begun:
+    def begin(self, afresh: bool = False) -> Begun:
         create(self._client, self._shape)
         known = versions(self._client)
         in_use = [each for each, state in known.items() if state is VersionState.IN_USE]
@@ -54,7 +54,7 @@ class ElasticsearchIndexVersions:
             )
         self._in_use = in_use[0]
         left = [each for each, state in known.items() if state is VersionState.MADE]
-        mark = self._mark_of(left[-1]) if left and not anew else None
+        mark = self._mark_of(left[-1]) if left and not afresh else None
         if mark is None:
             for index in left:
                 remove(self._client, index)

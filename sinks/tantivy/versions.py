@@ -23,11 +23,11 @@ class TantivyIndexVersions:
         self._names = names
         self._begun = Begun("", "")
 
-    def begin(self, anew: bool = False) -> Begun:
+    def begin(self, afresh: bool = False) -> Begun:
         with self._folder.writing():
             known = self._folder.versions()
             made = next((each for each in known if each.state is VersionState.MADE), None)
-            if made is None or anew:
+            if made is None or afresh:
                 kept = [each for each in known if each is not made]
                 number = 1 + max(each.number for each in known)
                 made = self._folder.new(number, VersionState.MADE)

@@ -148,7 +148,7 @@ def test_what_was_begun_is_gone_on_with_unless_anew(both: Both) -> None:
         assert made == both.versions.begin()
         again.put([document("c")])
         assert [each.documents for each in both.versions.known()] == [1, 3]
-        assert again.begin(anew=True).mark != made.mark
+        assert again.begin(afresh=True).mark != made.mark
     assert both.states() == [(VersionState.IN_USE, 1), (VersionState.MADE, 0)]
     both.versions.begin()
     both.versions.put([document("d")])
@@ -171,7 +171,7 @@ def test_a_run_whose_version_another_run_dropped_says_so(both: Both) -> None:
     both.index.put([document("a")])
     both.versions.begin()
     with both.implementation.opened(both.folder) as other:
-        other.begin(anew=True)
+        other.begin(afresh=True)
         other.switch()
     with pytest.raises(ProfileIndexError, match="again"):
         both.versions.put([document("a")])

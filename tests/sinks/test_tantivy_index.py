@@ -135,7 +135,7 @@ for number in range(1, 1000):
     index.erase({f"d{number}": 1})
     index.put([IndexDocument("kept", number, {"n": number})])
     index.compact()
-    versions.begin(anew=True)
+    versions.begin(afresh=True)
     versions.put([IndexDocument("kept", number, {"n": number})])
     versions.switch()
     print(number, flush=True)

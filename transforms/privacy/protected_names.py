@@ -77,8 +77,8 @@ class ProtectedNames:
         if place in self._undecided:
             return self._seals(_detection().shaped(event_id))
         # No attribute has it, so nobody decides. Nearly every id is unique: all detectors would cost too much.
-        is_judged = self._is_on and not _is_stored(place) and any(sign in event_id for sign in _SIGNS)
-        return is_judged and self._seals(_detection().shaped(event_id))
+        is_examined = self._is_on and not _is_stored(place) and any(sign in event_id for sign in _SIGNS)
+        return is_examined and self._seals(_detection().shaped(event_id))
 
     def signs_in_event_ids(self, place: str | None) -> tuple[str, ...] | None:
         """Texts of which an event id at a place has one if `protects_event_id`; None where only that can determine."""

@@ -149,7 +149,7 @@ class PolicyTree:
 
     def policy_of_value(self, path: str, value: Any) -> AttributePolicy:
         """What `leaves` would ask for this value, reported one that is stored already: a value that looks
-        sensitive, at a path on which no admin decided, is judged by itself. Nothing is reported, and no path
+        sensitive, at a path on which no admin decided, is examined by itself. Nothing is reported, and no path
         is refused: it is there already."""
         return self.policy_at(self.stored_node(path), value)
 

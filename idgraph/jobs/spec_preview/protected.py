@@ -15,7 +15,8 @@ from idgraph.model import paths
 from idgraph.model.specs import RESERVED_KEY, SpecDefinition
 from transforms.schema.diff import AttributeTree
 from transforms.spec.masking import whole_value
-from transforms.spec.value_flow import SpecLine, Trail, ValueFlow
+from transforms.spec.operation_moves import SpecLine
+from transforms.spec.value_flow import Trail, ValueFlow
 
 _LEAST_TEXT = 3
 """A protected text that is shorter is in other values by chance."""

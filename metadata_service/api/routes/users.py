@@ -1,23 +1,28 @@
-"""Persons, and what one is told of oneself."""
+"""Persons, what one may see of oneself, and who may call the profile service."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, Field
 
-from idgraph.model.callers import Scope
+from idgraph.model.callers import CallerList, Scope
 from idgraph.model.documents import StrictDocument
-from idgraph.web.conditional import Precondition
+from idgraph.web.conditional import IfNoneMatch, Precondition, json_answer
 from idgraph.web.cursors import ListPage
+from metadata_service.api.access import CALLERS
 from metadata_service.api.service import Acting, Paging, Reason, Service
 from metadata_service.storage import users
-from metadata_service.storage.tokens import Role, TokenRecord, person_of, require_within
-from metadata_service.storage.users import NAME_PATTERN, PersonRights, PersonRole, UserRecord
+from metadata_service.storage.grants import grants_in_force
+from metadata_service.storage.sessions import session_callers
+from metadata_service.storage.tokens import Role, TokenRecord, callers_in, person_of, require_within
+from metadata_service.storage.users import NAME_PATTERN, PersonRights, PersonRole, UserRecord, known_people
 
 router = APIRouter(prefix="/v1/users", tags=["users"])
 own = APIRouter(prefix="/v1/me", tags=["users"])
+callers = APIRouter(prefix=CALLERS, tags=["callers"])
 
 UserName = Annotated[str, Path(pattern=NAME_PATTERN)]
 NOT_MORE: dict[int | str, dict[str, Any]] = {403: {"description": "More than the caller has."}}
@@ -145,3 +150,14 @@ def change_password(wanted: PasswordChange, service: Service, caller: Acting) ->
 def _require_within(caller: TokenRecord, rights: PersonRights) -> None:
     # The scopes of the role too: else an admin made an officer, and read by that account what no admin reads.
     require_within(caller, rights.clearance, rights.may_reveal, rights.all_scopes)
+
+
+@callers.get("", response_model=CallerList, responses={304: {"description": "Nothing changed."}})
+def get_callers(service: Service, if_none_match: IfNoneMatch = None) -> Response:
+    """Whoever may call the profile service, by a token or signed in to the pages: digests, never tokens. For the roles
+    `service` and `admin`."""
+    with service.database.read() as session:
+        known = (*callers_in(session), *session_callers(session))
+        people, grants = known_people(session), grants_in_force(session, datetime.now(UTC))
+    found = CallerList(callers=known, people=tuple(people), grants=tuple(grants))
+    return json_answer(found.model_dump_json(), if_none_match)
