@@ -47,7 +47,7 @@ _BOM = b"\xef\xbb\xbf"
 class DamagedRecord(NamedTuple):
     """A record that could not be read or decrypted: `record.value` holds the bytes that there were.
 
-    `file` is the path of its file, where these bytes do not report the record from others; not to be shown.
+    `file` is the path of its file, where these bytes do not distinguish the record from others; not to be shown.
     """
 
     record: RawRecord
