@@ -1,6 +1,7 @@
 """What is stored of a person, for an access request: every value with its provenance, whatever a clearance hides.
 
-Nothing of other persons is in it: of a refused link, the other identifier is a keyed hash.
+Identifiers of other persons are keyed hashes. Values are of the person's fragments, whatever other identifiers their events
+showed.
 """
 
 from __future__ import annotations
@@ -25,6 +26,14 @@ def access_parts(
     hashed: Callable[[Identifier], Identifier],
 ) -> Iterator[tuple[str, Any]]:
     """Name and JSON data of each part. `hashed` hides an identifier. Raises KeyProviderError, StoreError."""
+    found = next(
+        each for each in links.explain(Identifier.parse(person.id)) if each.id == reader.shown_name(person.id)
+    )
+    own = set(found.identifiers)
+
+    def own_name(each: Identifier) -> str:
+        return str(each if each in own else hashed(each))
+
     profile = reader.profile_of(person, reveal=True)
     yield "profile", profile.canonical(True)
     yield "consents", [each._asdict() for each in consents_of(profile)]
@@ -32,17 +41,20 @@ def access_parts(
     for member in person.members:
         shown = reader.profile_of(Person(member.stored.id, (member,), ()), reveal=True)
         shown_by = {
-            name: {"source": origin.stamp.source, **origin_document(origin)}
+            own_name(Identifier.parse(name)): {"source": origin.stamp.source, **origin_document(origin)}
             for name, origin in sorted(reader.shown_by(member).items())
         }
         fragments.append({**shown.canonical(True), "identifiers": shown_by})
     yield "fragments", fragments
-    found = next(each for each in links.explain(Identifier.parse(person.id)) if each.id == profile.id)
-    own = set(found.identifiers)
-
-    def own_name(each: Identifier) -> str:
-        return str(each if each in own else hashed(each))
-
+    ids = {each.stored.id for each in person.members}
+    yield (
+        "elsewhere",
+        [
+            {"identifier": str(each), "fragment": str(hashed(Identifier.parse(name)))}
+            for each in sorted(own)
+            for name in sorted(getattr(links.stored(each), "carriers", ids) - ids)
+        ],
+    )
     yield "links", [link_document(each) for each in found.accepted]
     refused = [link_document(each._replace(pin=None)) for each in found.refused]
     for each, link in zip(refused, found.refused, strict=True):

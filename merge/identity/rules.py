@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -20,7 +21,6 @@ from merge.identity.evidence import Class, Link, Moment, Pair
 
 _NOT_DIGITS = re.compile(r"[^0-9]")
 _ADDRESS = re.compile(r"<([^<>@\s]+@[^<>\s]+)>\s*$")
-_NANP_DIGITS = 10
 _LEADING_ZEROS = re.compile(r"\A0+(?=[0-9])")
 
 
@@ -47,24 +47,24 @@ def normalise(value: str, rules: NamespaceRules) -> str:
 
 def _email(value: str, drops_tag: bool) -> str:
     named = _ADDRESS.search(value)
-    value = (named[1] if named else value).lower()
+    value = unicodedata.normalize("NFC", named[1] if named else value).lower()
     local, at, domain = value.rpartition("@")
     return f"{local.partition('+')[0] or local}@{domain}" if drops_tag and at else value
 
 
 def _phone(value: str, country: str) -> str:
-    digits = _NOT_DIGITS.sub("", value)
-    if not digits:
-        return ""
-    if value.startswith("+"):
-        return f"+{digits}"
-    if digits.startswith("00"):
-        return f"+{digits[2:]}" if digits[2:] else ""
-    national = digits.lstrip("0")
-    if country == "1" and len(national) == _NANP_DIGITS + 1 and national[0] == "1":
-        # North America's prefix for long distance is its calling code.
-        national = national[1:]
-    return f"+{country}{national}" if national else ""
+    """E.164. What is no phone number stays as it is: it is equal to nothing else."""
+    import phonenumbers
+
+    region = phonenumbers.region_code_for_country_code(int(country))
+    number = f"+{value[2:]}" if value.startswith("00") else value
+    try:
+        parsed = phonenumbers.parse(number, region)
+    except phonenumbers.NumberParseException:
+        return value if any(map(str.isdigit, value)) else ""
+    found = phonenumbers.format_number(parsed, phonenumbers.PhoneNumberFormat.E164)
+    # The library may take a zero more away when it reads its own form: each is then the same number.
+    return found if found == value else _phone(found, country)
 
 
 class CountLimit(NamedTuple):

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from idgraph.model.attributes import AttributeDefinition
 from idgraph.model.classification import ClassificationLevels
 from idgraph.model.errors import SpecError
+from idgraph.model.identity_rules import DEFAULT_RULES
 from idgraph.model.paths import join, split
 from idgraph.model.snapshots import pattern_matches
 from idgraph.model.specs import SpecDefinition
@@ -71,7 +72,7 @@ def read_operations(file: Path) -> SpecOperations:
 def _read_operations(spec: JsonFile) -> SpecOperations:
     if _is_document(spec.content):
         definition = _definition(spec)
-        warnings = tuple(map(spec.locate, unproduced_paths(definition)))
+        warnings = tuple(map(spec.locate, likely_mistakes(definition)))
         return SpecOperations(definition.operations, "/operations", definition, warnings)
     place = "/operations" if _holds_operations_only(spec.content) else ""
     return SpecOperations(_operations(spec, place), place)
@@ -86,7 +87,7 @@ def read_definition_text(text: str) -> tuple[SpecDefinition, list[Problem]]:
     """The spec document that a text holds, with warnings. Raises DocumentError."""
     document = JsonFile.of_text(text)
     definition = _definition(document)
-    return definition, [document.locate(each) for each in unproduced_paths(definition)]
+    return definition, [document.locate(each) for each in likely_mistakes(definition)]
 
 
 def unknown_source(definition: SpecDefinition, sources: frozenset[str]) -> list[SpecError]:
@@ -165,9 +166,9 @@ def refused_by_service(file: Path, error: SpecError) -> DocumentError:
     return JsonFile(file).refuse([error])
 
 
-def unproduced_paths(definition: SpecDefinition) -> list[SpecError]:
-    """Paths of a document at which no operation puts a value. That is no mistake for certain: an event may bring more
-    than the spec reports."""
+def likely_mistakes(definition: SpecDefinition) -> list[SpecError]:
+    """Paths of a document at which no operation puts a value: an event may bring more than the spec reports. A primary
+    identifier by which events of several persons make one fragment, by the rules that an installation begins with."""
     from transforms.spec.output_tree import can_produce, leaves, output_tree
     from transforms.spec.pointers import nearest
 
@@ -178,6 +179,18 @@ def unproduced_paths(definition: SpecDefinition) -> list[SpecError]:
         SpecError(f"no operation puts a value at '{path}'", place, nearest(path, leaves(tree)))
         for place, path in places
         if path is not None and not can_produce(tree, path)
+    ] + _shared_primary(definition)
+
+
+def _shared_primary(definition: SpecDefinition) -> list[SpecError]:
+    largest = [DEFAULT_RULES.namespace(each.type).largest for each in definition.identifiers]
+    number, primary = next((n, each) for n, each in enumerate(definition.identifiers) if each.primary)
+    if largest[number] == 1 or 1 not in largest:
+        return []
+    own = definition.identifiers[largest.index(1)].type
+    message = f"several persons with one {primary.type} share a fragment, and see each other's values"
+    return [
+        SpecError(message, f"/identifiers/{number}", f"make {own} primary, and {primary.type} a fallback")
     ]
 
 
@@ -237,13 +250,13 @@ def _definition(spec: JsonFile) -> SpecDefinition:
         except SpecError as error:
             problems.append(error)
     if problems:
-        raise spec.refuse(problems, map(spec.locate, _unproduced_beside(definition)))
+        raise spec.refuse(problems, map(spec.locate, _mistakes_beside(definition)))
     return definition
 
 
-def _unproduced_beside(definition: SpecDefinition) -> list[SpecError]:
-    """`unproduced_paths` of a document with mistakes; none where a mistake hides which paths there are."""
+def _mistakes_beside(definition: SpecDefinition) -> list[SpecError]:
+    """`likely_mistakes` of a document with mistakes; none where a mistake hides which paths there are."""
     try:
-        return unproduced_paths(definition)
+        return likely_mistakes(definition)
     except Exception:  # of whatever kind: the operations are wrong
         return []

@@ -5,6 +5,8 @@ What a caller may not see is taken away before a view looks at a profile: to its
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from idgraph.model.errors import SpecError, TransformError
@@ -17,22 +19,29 @@ if TYPE_CHECKING:
 
 
 class View(NamedTuple):
-    """A view that can be applied. `sources` are the paths at or below which all stands that it looks at."""
+    """A view that can be applied. `sources` are the paths at or below which all stands that it looks at. `parts` gives one
+    shape for each attribute of the view."""
 
     document: ViewDocument
     sources: tuple[str, ...]
     shape: Transform
+    parts: Callable[[], list[Transform]]
 
     def of(self, body: dict[str, Any]) -> dict[str, Any]:
-        """A profile as JSON has it, with the attributes of the view. One that an expression refuses has none, and a
-        `problem`, which names the place and no value."""
-        problem = {}
+        """A profile as JSON has it, with the attributes of the view, but for those that an expression refuses: `problem` names
+        their places and no value."""
+        named: dict[str, Any] = {"name": self.document.name, "version": self.document.version}
         try:
             attributes = self.shape(body["attributes"]) or {}
-        except TransformError as error:
-            attributes, problem = {}, {"problem": error.message}
-        named = {"name": self.document.name, "version": self.document.version}
-        return body | {"attributes": attributes, "view": named | problem}
+        except TransformError:
+            attributes, problems = {}, []
+            for part in self.parts():
+                try:
+                    attributes = _merged(attributes, part(body["attributes"]) or {})
+                except TransformError as error:
+                    problems.append(error.message)
+            named["problem"] = "; ".join(problems)
+        return body | {"attributes": attributes, "view": named}
 
 
 class Views:
@@ -52,13 +61,26 @@ class Views:
         return self._compiled[name]
 
 
+def _merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    return one | {key: _merged(one[key], value) if key in one else value for key, value in other.items()}
+
+
+def _parts(attributes: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for key, value in attributes.items():
+        yield from ({key: each} for each in (_parts(value) if isinstance(value, dict) else [value]))
+
+
 def _compiled(document: ViewDocument) -> View:
     # Late: most services have no views, and the compiler is large.
     from transforms.spec.compiler import compile_spec
     from transforms.spec.jmespath.operation import all_sources
 
+    def shaped(attributes: dict[str, Any]) -> Transform:
+        return compile_spec({"operation": "jmespath", "spec": attributes})
+
     try:
-        shape = compile_spec({"operation": "jmespath", "spec": document.attributes})
+        shape = shaped(document.attributes)
     except SpecError:
         raise BadQueryError("this idgraph cannot read the view; save it again") from None
-    return View(document, tuple(sorted(all_sources(document.attributes))), shape)
+    sources = tuple(sorted(all_sources(document.attributes)))
+    return View(document, sources, shape, cache(lambda: list(map(shaped, _parts(document.attributes)))))

@@ -164,6 +164,7 @@ def test_a_dry_run_says_what_would_go_and_changes_nothing(filled: CommandLine) -
     (receipt,) = filled.json("erase", *WHOM, "--yes", "--json")
     assert [each["goes"] for each in reported.pop("dead_letters_found")] == [True] * 3
     assert len(reported.pop("found")) == reported["fragments"]
+    assert reported.pop("elsewhere") == []
     assert receipt["counts"] == reported
 
 
@@ -182,6 +183,7 @@ def test_a_dry_run_lists_whom_and_which_identifier_led_there(filled: CommandLine
     shown = filled("erase", mail, "--dry-run").stdout
     assert f"user_id:{USER}" in shown
     assert "user_id:somebody-else" not in shown
+    assert [each["id"] for each in reported["elsewhere"]] == ["user_id:somebody-else"]
     (receipt,) = filled.json("erase", mail, f"user_id:{USER}", "--yes", "--json")
     assert len(receipt["asked"]) == 2
 

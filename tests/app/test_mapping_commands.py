@@ -210,6 +210,26 @@ def test_check_warns_of_paths_that_no_operation_makes(idgraph: CommandLine) -> N
     assert [warning["pointer"] for warning in reported["warnings"]] == ["/id", "/identifiers/0/path"]
 
 
+def test_check_warns_of_a_fragment_that_persons_share(idgraph: CommandLine) -> None:
+    """Found by a new user: a sale with another customer's phone number became that customer's."""
+    shift = {"operation": "shift", "spec": {"a": "phone", "b": "number"}}
+    phone, number = {"type": "phone", "path": "phone"}, {"type": "customer_id", "path": "number"}
+    spec = {"name": "till", "source": "orders", "operations": [shift]}
+    said = []
+    for identifiers in (
+        [phone | {"primary": True}, number],
+        [phone | {"fallback": True}, number | {"primary": True}],
+    ):
+        file = written(idgraph.folder, json.dumps(spec | {"identifiers": identifiers}).encode())
+        (reported,) = (json.loads(line) for line in idgraph("check", "--json", file).stdout.splitlines())
+        assert reported["ok"]
+        said.append([(each["pointer"], each["message"]) for each in reported["warnings"]])
+    assert said == [
+        [("/identifiers/0", "several persons with one phone share a fragment, and see each other's values")],
+        [],
+    ]
+
+
 def test_check_warns_beside_mistakes(idgraph: CommandLine) -> None:
     """Found by a new user: a mistake hid the warnings of the same file."""
     shift = {"operation": "shift", "spec": {"a": "identity.email"}}

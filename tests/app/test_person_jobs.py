@@ -44,6 +44,7 @@ from tests.app.test_erase_command import (
     person,
     process,
     seen,
+    segment,
 )
 from tests.canaries import places
 from tests.ingestion.patience import eventually
@@ -141,6 +142,26 @@ def test_the_command_writes_all_of_a_person(filled: CommandLine) -> None:
     (job, *_) = filled.json("jobs", "list", "--kind", "access", "--json")
     assert job["state"] == "done"
     assert USER not in json.dumps(job)
+
+
+def test_what_passed_to_another_person_names_nobody_and_is_reported(filled: CommandLine) -> None:
+    """Found by a new user: the document named whom an event of the person's fragment was about, too."""
+    process(filled.settings(), [segment(40, userId="heir", timestamp="2024-03-20T00:00:00Z")])
+    owned = "anonymous_id:anonymous-canary-user-4711"
+    assert owned in {f"{each['type']}:{each['value']}" for each in one(filled, "user_id:heir")["identifiers"]}
+    (document,) = filled.json("access-request", WHO)
+    assert owned not in json.dumps(document)
+    (heir,) = filled.json("access-request", "user_id:heir")
+    assert [each["identifier"] for each in heir["elsewhere"]] == [owned]
+    assert WHO not in json.dumps(heir["elsewhere"])
+    (found,) = filled.json("erase", "user_id:heir", "--dry-run", "--json")
+    assert found["elsewhere"] == [{"id": WHO, "carries": [owned]}]
+    assert f"{WHO} stays" in filled("erase", "user_id:heir", "--dry-run").stderr
+
+
+def one(idgraph: CommandLine, identifier: str) -> Any:
+    (found,) = idgraph.json("lookup", identifier, "--json")
+    return found
 
 
 def test_an_access_request_over_http(privacy: Privacy) -> None:

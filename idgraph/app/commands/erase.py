@@ -135,7 +135,7 @@ def _erase(
         raise NotFoundError(f"nothing is stored under it; {why}")
     led_there = {each.fragment_id: _led_there(each, asked) for each in found.fragments}
     if dry_run:
-        _show_preview(found, led_there, as_json)
+        _show_preview(found, led_there, erasure.elsewhere, as_json)
         _report_sandboxes(settings)
         return
     if receipt_file is not None:
@@ -146,6 +146,7 @@ def _erase(
         _report_sandboxes(settings)
         for name, because in led_there.items():
             print(escape_control_chars(f"{name}  by {because}"), file=sys.stderr)
+        _report_elsewhere(erasure.elsewhere)
         _show(found.counts, as_json=False, to_people=True)
         if not confirmed("erase this for good?"):
             print("nothing was erased", file=sys.stderr)
@@ -232,14 +233,18 @@ def _led_there(found: FragmentSummary, asked: dict[str, str]) -> str:
     )
 
 
-def _show_preview(found: Preview, led_there: dict[str, str], as_json: bool) -> None:
+def _show_preview(
+    found: Preview, led_there: dict[str, str], elsewhere: dict[str, list[str]], as_json: bool
+) -> None:
     if as_json:
         dead_letters = [
             {"id": each.id, "position": each.position, "why": each.why, "goes": each.certain}
             for each in found.dead_letters
         ]
         found_by = [{"id": name, "by": because} for name, because in led_there.items()]
-        print_json({**found.counts._asdict(), "found": found_by, "dead_letters_found": dead_letters})
+        kept = [{"id": name, "carries": carried} for name, carried in elsewhere.items()]
+        counts = found.counts._asdict()
+        print_json({**counts, "found": found_by, "elsewhere": kept, "dead_letters_found": dead_letters})
         return
     if led_there:
         print_table(("fragment", "found by"), list(led_there.items()))
@@ -252,7 +257,19 @@ def _show_preview(found: Preview, led_there: dict[str, str], as_json: bool) -> N
                 for each in found.dead_letters
             ],
         )
+    _report_elsewhere(elsewhere)
     _report_kept(found.counts)
+
+
+def _report_elsewhere(elsewhere: dict[str, list[str]]) -> None:
+    for name, carried in elsewhere.items():
+        print(
+            escape_control_chars(
+                f"{name} stays: it is another profile's, and its events showed {', '.join(carried)}; "
+                "--fragment erases it too"
+            ),
+            file=sys.stderr,
+        )
 
 
 def _show_dead_letters(dead_letters: Iterable[FoundDeadLetter]) -> None:

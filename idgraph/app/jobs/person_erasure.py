@@ -18,7 +18,7 @@ from idgraph.model.jobs import Requester
 from idgraph.model.queries import Exists, Query
 from idgraph.model.tombstones import NO_EPOCH
 from ingestion.spark.workers import WorkerResources
-from merge.identity.persons import Person
+from merge.identity.persons import Person, carriers_of
 from profile_service.reader import ProfileReader
 
 SHORTEST_VALUE = 3
@@ -46,7 +46,15 @@ class PersonErasure:
         self.named = sorted({*self.ids, *asked})
         """Events in progress and dead letters can make a fragment of each given name."""
         self.found = erasure.preview(self.named, asked)
-        self._made_of_values = self._paths_of_values(reader)
+        persons = reader.owning(self.ids).persons if self.ids else ()
+        own = {form for each in persons for name in each.identifiers for form in reader.stored_forms(name)}
+        carried = carriers_of(self._store, reader.rules, sorted(own.union(asked))).carriers
+        self.elsewhere: dict[str, list[str]] = {}
+        """Fragments of other profiles that stay, each with the persons' identifiers that its events showed."""
+        for name, fragments in sorted(carried.items()):
+            for each in sorted(set(fragments).difference(self.named)):
+                self.elsewhere.setdefault(each, []).append(name)
+        self._made_of_values = self._paths_of_values(reader, persons)
         self.paths_to_redact: list[str] = []
         """Attribute paths that are made of the persons' values, and that nobody has any more; once the job has ended."""
         self.receipt: dict[str, Any] = {}
@@ -101,12 +109,12 @@ class PersonErasure:
 
         return ErasureJob("erase", self.named, names, erase)
 
-    def _paths_of_values(self, reader: ProfileReader) -> list[str]:
+    def _paths_of_values(self, reader: ProfileReader, persons: Iterable[Person]) -> list[str]:
         """Known paths with a key that is one of the persons' values: an identifier, or what an attribute has."""
         values = {text.partition(":")[2] for text in self._asked.values()}
         # Without keys, what is protected cannot be compared; the erasure does not wait for them.
         with suppress(KeyProviderError, DamagedStateError):
-            for person in reader.owning(self.ids).persons if self.ids else ():
+            for person in persons:
                 for member in person.members:
                     values.update(
                         Identifier.parse(name).value for name in (member.stored.id, *member.state.names())

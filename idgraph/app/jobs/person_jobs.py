@@ -211,7 +211,8 @@ class PersonJobThreads(JobThreads):
             if erasure.is_empty:
                 return None
             backup_days = self._settings.keys.backup_days
-            return erasure.found.counts._asdict(), complete_from(datetime.now(UTC), backup_days)
+            counts = erasure.found.counts._asdict() | {"fragments_elsewhere": len(erasure.elsewhere)}
+            return counts, complete_from(datetime.now(UTC), backup_days)
 
     def start_erasure(self, identifiers: Sequence[Identifier], origin: Requester) -> JobRecord | None:
         """Erase persons; None if nothing is there. Raises as `start_access` does."""

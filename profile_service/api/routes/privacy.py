@@ -41,7 +41,8 @@ class PersonJobDocument(BaseModel):
 
 
 class ErasurePreview(BaseModel):
-    """What an erasure would remove, by place. `possible_dead_letters` stay: they may be another person's."""
+    """What an erasure would remove, by place. `possible_dead_letters` stay: they may be another person's. So do
+    `fragments_elsewhere`: fragments of other profiles whose events showed an identifier of the person."""
 
     counts: dict[str, int]
     complete_from: str | None = Field(

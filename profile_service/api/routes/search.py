@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from idgraph.model import queries
+from idgraph.model.callers import Caller
 from idgraph.model.queries import Order
 from idgraph.model.query_language import corrected, parse_query, warnings
 from idgraph.web.conditional import IfNoneMatch
@@ -28,7 +29,6 @@ from profile_service.reader import ProfileReader
 
 router = APIRouter(prefix="/v1/search", tags=["search"])
 
-SEALED = "query"
 UNCHANGED: dict[int | str, dict[str, str]] = {304: {"description": "Nothing changed."}}
 
 
@@ -41,12 +41,17 @@ def _query(reader: ProfileReader, body: QueryBody) -> queries.Query:
     return parse_query([f"({body.q})"] if body.q and body.q.strip() else [], reader.types().get)
 
 
+def _sealed_for(caller: Caller) -> str:
+    """Nobody else reads what was typed: it may name what a clearance hides."""
+    return f"query of {caller.name}"
+
+
 def _search(
     service: Service, caller: ActingCaller, body: SearchBody, wanted: Wanted, if_none_match: str | None
 ) -> Response:
     reader = wanted.reading(service.reader(caller))
     if body.search is not None:
-        body = body.model_copy(update={"q": service.cursors.open(body.search, SEALED)})
+        body = body.model_copy(update={"q": service.cursors.open(body.search, _sealed_for(caller))})
     query = _query(reader, body)
     order = None if body.sort is None else Order(body.sort.removeprefix("-"), body.sort.startswith("-"))
     result = reader.search(query, body.limit, service.opened(body.cursor), wanted.reveal, order)
@@ -58,7 +63,7 @@ def _search(
         "warnings": list(warnings(query, reader.types(), reader.found_type)),
         "q": body.q,
         "corrected": None,
-        "search": None if body.q is None else service.cursors.seal(body.q, SEALED),
+        "search": None if body.q is None else service.cursors.seal(body.q, _sealed_for(caller)),
     }
     if body.q is not None and found["warnings"]:
         meant = corrected(body.q, query, reader.types())

@@ -205,13 +205,42 @@ def test_a_cart_of_many_is_a_hub() -> None:
 
 @settings(max_examples=examples(300))
 @given(
-    st.text(max_size=30),
+    st.text(max_size=30) | st.text("0123456789 +()-/x", max_size=18),
     st.sampled_from(("exact", "lower", "email", "email_plus", "phone", "digits", "zero_padded")),
+    st.sampled_from(("1", "7", "39", "44", "49", "52", "54", "55", "81", "999")),
 )
-def test_normalising_twice_is_normalising_once(value: str, form: str) -> None:
-    rules = IdentityRules.model_validate({"namespaces": {"n": {"normalise": form}}}).namespace("n")
+def test_normalising_twice_is_normalising_once(value: str, form: str, country: str) -> None:
+    stated = {"namespaces": {"n": {"normalise": form, "country": country}}}
+    rules = IdentityRules.model_validate(stated).namespace("n")
     once = normalise(value, rules)
     assert normalise(once, rules) == once
+
+
+@pytest.mark.parametrize(
+    ("country", "written", "number"),
+    [
+        ("49", "+49 (0)171 5550189", "+491715550189"),
+        ("49", "0049 (0) 171 / 555 01 89", "+491715550189"),
+        ("49", "tel:+49-171-5550189", "+491715550189"),
+        ("49", "\u0660\u0661\u0667\u0661 5550189", "+491715550189"),
+        ("1", "0049 171 5550189", "+491715550189"),
+        ("1", "1 (202) 555-0101 ext. 12", "+12025550101"),
+        ("39", "06 1234567", "+39061234567"),
+        ("39", "+39 06 1234567", "+39061234567"),
+        ("7", "8 912 345 67 89", "+79123456789"),
+        ("49", "none", ""),
+        ("49", "ext. 7", "ext. 7"),
+    ],
+)
+def test_a_phone_number_has_one_form(country: str, written: str, number: str) -> None:
+    stated = {"namespaces": {"phone": {"normalise": "phone", "country": country}}}
+    assert normalise(written, IdentityRules.model_validate(stated).namespace("phone")) == number
+
+
+def test_an_address_has_one_form_of_its_accents() -> None:
+    stated = {"namespaces": {"email": {"normalise": "email"}}}
+    rules = IdentityRules.model_validate(stated).namespace("email")
+    assert normalise("jo\u0308@x.org", rules) == normalise("J\u00d6@x.org", rules) == "j\u00f6@x.org"
 
 
 @given(st.integers(min_value=0).map(str), st.integers(min_value=0, max_value=9))

@@ -76,6 +76,12 @@ def comparable(answer: httpx.Response, path: str) -> Any:
     return json.loads(json.dumps(found).replace(path, "PATH"))
 
 
+def test_nobody_reads_what_another_caller_typed(everything: httpx.Client, none: httpx.Client) -> None:
+    token = everything.get("/v1/search?q=demographics.age=37").json()["search"]
+    assert everything.post("/v1/search", json={"search": token}).json()["q"] == "demographics.age=37"
+    problem(none.post("/v1/search", json={"search": token}), 400)
+
+
 def test_those_who_may_see_it_find_it(
     everything: httpx.Client, half: httpx.Client, none: httpx.Client
 ) -> None:
