@@ -21,10 +21,12 @@ class Guess(NamedTuple):
     is_fallback: bool = False
 
 
-_IDS, _OF_EVENTS, _ENVELOPES, _PERSONS, _DEVICES, _TRANSPORT = (
-    frozenset(NAMES[each]) for each in ("ids", "of events", "envelopes", "persons", "devices", "transport")
+_IDS, _OF_EVENTS, _ENVELOPES, _PERSONS, _DEVICES, _TRANSPORT, _PHONES = (
+    frozenset(NAMES[each])
+    for each in ("ids", "of events", "envelopes", "persons", "devices", "transport", "phones")
 )
 _TIMES, _NAMES = ([tuple(name.split()) for name in NAMES[each]] for each in ("times", "event names"))
+_UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 MOST_NAMES = 50
 _UNSURE = 9
 _UNITS = {"text": "", "text without offset": ", read as UTC since it states no offset"}
@@ -39,9 +41,14 @@ def event_id(sample: Sample, source: str) -> Guess | None:
     """A leaf that is another one in each event and whose name says that it names the event. The id of a part, as of a cart,
     may differ in each event too: it names the part."""
     found: list[Guess] = []
+    uuids: list[Guess] = []
     sent = [_singular(word) for word in words(source)]
     for leaf in _of_the_event(sample):
-        if leaf.count < sample.size or len(leaf.distinct) < 0.9 * sample.size or not _is_id(leaf):
+        if leaf.count < sample.size or len(leaf.distinct) < 0.9 * sample.size:
+            continue
+        if leaf.texts(_UUID) and len(leaf.distinct) == sample.size > 1:
+            uuids.append(Guess(leaf, "the only UUID that is another one in each event", 0.6))
+        if not _is_id(leaf):
             continue
         rest = set(leaf.words) - _IDS
         if leaf.words[-1] == "id" and not rest:
@@ -50,7 +57,7 @@ def event_id(sample: Sample, source: str) -> Guess | None:
             found.append(Guess(leaf, "its name says so, and each event has another one", 0.95))
         elif rest and rest in (set(sent), set(sent[-1:])):
             found.append(Guess(leaf, f"named as what {source} sends, and each event has another one", 0.9))
-    return max(found, key=lambda guess: guess.confidence, default=None)
+    return max(found or uuids[: len(uuids) == 1], key=lambda guess: guess.confidence, default=None)
 
 
 def ordinal(sample: Sample) -> Guess | None:
@@ -105,9 +112,11 @@ def _identifier(leaf: SampleLeaf, namespaces: Mapping[str, str]) -> tuple[int, G
     of, parent = leaf.words, words(leaf.keys[-2]) if len(leaf.keys) > 1 else ()
     name = "_".join((*parent, *of) if len(of) == 1 and of[0] in _IDS else of)
     owner = set(name.split("_")) - _IDS
+    if any(isinstance(part, dict | list) for each in leaf.values if isinstance(each, list) for part in each):
+        return _UNSURE, None
     if leaf.looks_like == "email" or (of[-1:] == ("email",) and leaf.texts(r"\s*\S+@\S+\s*")):
         return 1, Guess(leaf, "its values are e-mail addresses", 0.95, "email")
-    if leaf.looks_like == "phone":
+    if leaf.looks_like == "phone" or (_PHONES.intersection(of) and leaf.texts(r"\s*\+?[\d\s()/.-]{6,}")):
         return 2, Guess(leaf, "its values are phone numbers", 0.8, "phone")
     if not _is_id(leaf) or owner <= _OF_EVENTS or re.fullmatch(IDENTIFIER_TYPE_PATTERN, name) is None:
         return _UNSURE, None

@@ -283,7 +283,7 @@ def test_the_page_shows_what_they_print(filled: CommandLine) -> None:
     Path("rules.json").write_text(rules)
     pattern = "idgraph (links|explain|rules preview) "
     shown = [each for each in steps("identity.md") if re.match(pattern, each.commands)]
-    assert len(shown) == 6
+    assert len(shown) == 7
     for each in shown:
         result = filled(*shlex.split(each.commands)[1:])
         assert result.exit_code == 0

@@ -300,6 +300,24 @@ def test_what_no_event_may_hold_is_refused_and_what_is_too_deep_is_left_out() ->
     assert [each.maps_to for each in draft.lines] == [["identity.userId"], []]
 
 
+def test_what_persons_and_events_are_called_elsewhere() -> None:
+    """Found by a new user: contacts in an array of objects became the only identifier, and a till had none."""
+    contacts = [{"type": "email", "value": "a@x.org"}, {"type": "mobile", "value": "+491715550189"}]
+    events = [
+        {
+            "eid": f"0b1f3a52-7c4e-4f0e-9a51-00000000000{number}",
+            "patient": {"no": str(number), "contacts": contacts},
+            "Tel.Nr": f"0171 / 555018{number}",
+        }
+        for number in range(3)
+    ]
+    draft = draft_spec("x", "app", "*", events)
+    named = [(each.type, each.primary) for each in draft.definition.identifiers]
+    assert named == [("patient_no", True), ("phone", False)]
+    (own,) = [each.path for each in draft.lines if each.role == "event id"]
+    assert own == "/eid"
+
+
 KEYS = st.sampled_from(
     ["a", "id", "user_id", "Ab_c9", "@x", "a.b", "a|b", "*", "&1", "$", "#2", "[0]", "\\", "email", "event"]
 ) | st.text(max_size=5)

@@ -122,6 +122,31 @@ def list_links(
                 break
 
 
+@commands.command("violations")
+def violations(context: typer.Context, as_json: Json = False) -> None:
+    """List the links that the rules refused, by cause: a rule, and the identifier that all of them would join.
+
+    `idgraph explain` says more of one, `idgraph links pin` decides. With --json: one object per cause.
+    """
+    from profile_service.link_documents import link_document
+
+    place: str | None = ""
+    with _opened(context) as links:
+        while place is not None:
+            groups, place = links.refused(place, _PAGE)
+            for each in groups:
+                pairs = [" - ".join(map(str, link.pair)) for link in each.refused]
+                if as_json:
+                    refused = [link_document(link) for link in each.refused]
+                    cause = {"identifier": str(each.identifier), "rule": each.rule, "owner": each.owner}
+                    print_json(cause | {"rivals": [*map(str, each.rivals)], "refused": refused})
+                else:
+                    owner = f"owned by {each.owner}" if each.owner else "nobody's"
+                    print(
+                        escape_control_chars(f"{each.identifier} ({owner}), {each.rule}: {'; '.join(pairs)}")
+                    )
+
+
 def deciding(decision: str) -> Callable[..., None]:
     """A command that makes a decision on the given pairs; its help is for whoever registers it."""
 
