@@ -114,7 +114,7 @@ class Following:
             clearance=min(found.rule.clearance, bound.clearance),
             may_reveal=found.rule.may_reveal and bound.may_reveal,
             scopes=found.all_scopes & bound.scopes,
-            grants=self._grants.get(known.name, ()) if known is not None else (),
+            grants=self._grants.get(known.name if known else "", ()),
             identity=found.key,
         )
 
@@ -125,7 +125,8 @@ class Following:
             is_out = caller.is_expired(datetime.now(UTC)) or (known is not None and known.is_disabled)
             bound = (known and known.bound) or _UNBOUND
             has_more = caller.clearance > bound.clearance or (caller.may_reveal and not bound.may_reveal)
-            return None if is_out or has_more or caller.scopes - bound.scopes else caller
+            present = caller.model_copy(update={"grants": self._grants.get(known.name if known else "", ())})
+            return None if is_out or has_more or caller.scopes - bound.scopes else present
         return self._live(caller.digest)
 
     def _live(self, digest: str) -> Caller | None:

@@ -14,12 +14,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from idgraph.model.attributes import AttributeMetadata, DataType
-from idgraph.model.callers import Grant
+from idgraph.model.callers import CallerList, Grant, KnownPerson, PersonGrant, Role, token_digest
 from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.web.openid import ClaimRule, Identity
+from profile_service.api.following import Following
 from profile_service.visibility import AuthorizationLevels, Visibility
+from tests.ingestion.patience import eventually
 from tests.lanes import examples
-from tests.profile_service.api.conftest import Served, caller, problem, published, served_here, with_levels
-from tests.retail import Pipeline, records
+from tests.profile_service.api.conftest import (
+    Metadata,
+    Served,
+    caller,
+    problem,
+    published,
+    served_here,
+    with_levels,
+)
+from tests.retail import Pipeline, records, snapshot
 
 PATHS = ["a", "a.b", "a.b.c", "a.d", "ab", "e"]
 AGE = "demographics.age"
@@ -120,3 +131,34 @@ def test_a_granted_identifier_finds(served: Served) -> None:
     hidden = served.pipeline.snapshot
     with published(served, hidden.model_copy(update={"specs": ()})):
         problem(growth.get(f"/v1/profiles/{name}"), 404)
+
+
+class _SignedIn(Metadata):
+    """Ann signs in by an issuer; `callers_now` says whether something is granted to her."""
+
+    def callers(self) -> CallerList:
+        ann = KnownPerson(identity=token_digest("issuer 7"), name="ann", is_disabled=False)
+        grants = [
+            PersonGrant(person="ann", path=AGE, level=60, until=until(hours=1)) for _ in self.callers_now
+        ]
+        return CallerList(callers=(), people=(ann,), grants=tuple(grants))
+
+
+def test_a_stream_by_single_sign_on_has_the_grants_of_now() -> None:
+    metadata = _SignedIn(snapshot(), [caller("granted", 0)])
+    signed = Identity("issuer 7", "7", "ann", ClaimRule("groups", "people", Role.VIEWER, 20), until(hours=1))
+    with Following(metadata) as following:
+        eventually(following.is_ready)
+        begun = following.admitted(signed)
+        assert begun is not None
+        assert [each.path for each in begun.grants] == [AGE]
+
+        def present() -> int:
+            still = following.still(begun)
+            assert still is not None
+            return len(still.grants)
+
+        metadata.callers_now.clear()
+        eventually(lambda: present() == 0)
+        metadata.callers_now.append(caller("granted", 0))
+        eventually(lambda: present() == 1)

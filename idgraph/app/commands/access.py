@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from idgraph.app import wiring
-from idgraph.app.commands.context import JobWho, JobWhy, keyed, origin_of
+from idgraph.app.commands.context import TYPE_VALUE, JobWho, JobWhy, from_stdin, keyed, origin_of
 from idgraph.app.terminal import json_writer
 from idgraph.model.errors import NotFoundError
 from idgraph.model.identifiers import given_identifier
@@ -18,7 +18,7 @@ from idgraph.model.identifiers import given_identifier
 
 def access_request(
     context: typer.Context,
-    identifier: Annotated[str, typer.Argument(metavar="TYPE:VALUE", help="An identifier of the person.")],
+    identifier: Annotated[str, typer.Argument(help=TYPE_VALUE, callback=from_stdin)],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="New file to write. Default: standard output.")
     ] = None,
