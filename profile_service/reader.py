@@ -65,7 +65,6 @@ UNREADABLE = {"$protected": "unreadable"}
 MOST_SEARCHED = 1000
 """Attributes that words without a path are searched in, for a caller from whom some attributes are hidden."""
 
-_NOTHING = AnyOf(())
 _NO_PATH = "$none"
 """A path that no attribute has: a key of ours never begins so."""
 
@@ -245,10 +244,8 @@ class ProfileReader:
     ) -> SearchResult:
         """Profiles that match: by `order`, else the best matches for its words first, else by id. Raises QueryError for a
         query that a protected attribute cannot answer."""
-        if order is not None and not self._visibility.sees(order.path):
-            order = order._replace(path=_NO_PATH)
         if order is not None:
-            self.require_open(order.path, "sorted by")
+            order = order._replace(path=self.require_open(order.path, "sorted by"))
         return self._found(self._index.search(self._rewrite(query), limit, cursor, order), reveal)
 
     def segments(self) -> dict[str, Segment]:
@@ -294,9 +291,7 @@ class ProfileReader:
 
     def facets(self, query: Query, path: str, limit: int = 10) -> list[FacetCount]:
         """The most frequent values of an attribute among profiles that match. Raises QueryError as `search` does."""
-        if not self._visibility.sees(path):
-            return []
-        self.require_open(path, "counted by value")
+        path = self.require_open(path, "counted by value")
         return self._index.facets(self._rewrite(query), path, limit)
 
     def count(self, query: Query) -> int:
@@ -335,10 +330,20 @@ class ProfileReader:
         """The policy of an attribute, declared or not."""
         return self._attributes.policy(path)
 
-    def require_open(self, path: str, use: str) -> None:
-        """Raises QueryError for a protected attribute."""
-        if self._attributes.policy(path).is_protected:
+    def require_open(self, path: str, use: str) -> str:
+        """What the index is asked for. Raises QueryError for a protected attribute."""
+        asked = self._asked_path(path)
+        if self._attributes.policy(asked).is_protected:
             raise QueryError(f"{path} is protected and cannot be {use}")
+        return asked
+
+    def _asked_path(self, path: str) -> str:
+        """Instead of a hidden path one that no attribute has, below the same visible ones: it answers as an unknown one."""
+        path = paths.join(paths.split(path))
+        if self._visibility.sees(path):
+            return path
+        places = (f"{each}.{_NO_PATH}" for each in (path, *paths.ancestors(path)))
+        return next(filter(self._visibility.sees, places), _NO_PATH)
 
     def _rewrite(self, query: Query) -> Query:
         return rewritten(query, self._rewrite_clause)
@@ -346,23 +351,21 @@ class ProfileReader:
     def _rewrite_clause(self, clause: Clause) -> Condition:
         if clause.path is None:
             return clause if self._visibility.is_total else self._anywhere_visible(clause)
-        if not self._visibility.sees(clause.path):
-            return _NOTHING
-        policy = self._attributes.policy(clause.path)
+        path = self._asked_path(clause.path)
+        policy = self._attributes.policy(path)
         if not policy.is_protected:
-            return clause
+            return clause._replace(path=path)
         if not policy.is_searchable:
             raise QueryError(f"{clause.path} is protected and cannot be searched")
         if isinstance(clause, Exists):
-            return clause
+            return Exists(path)
         if not isinstance(clause, Term):
             # The index holds tokens there: their order and their beginnings mean nothing.
             raise QueryError(
                 f"{clause.path} is protected and can only be searched by its whole value, with ="
             )
-        read_as = self._declared_types.get(clause.path, DATA_TYPES[type(clause.value)])
-        token = self._blind_index.token(clause.path, clause.value, read_as)
-        return Term(clause.path, token)
+        read_as = self._declared_types.get(path, DATA_TYPES[type(clause.value)])
+        return Term(path, self._blind_index.token(path, clause.value, read_as))
 
     def _anywhere_visible(self, clause: FullText) -> Condition:
         """Words in the indexed text hold those of hidden attributes: each word is looked for in every visible one."""
@@ -389,7 +392,7 @@ class ProfileReader:
                 )
                 for place, word in enumerate(words)
             )
-            or (_NOTHING,)
+            or (AnyOf(()),)
         )
 
     def sees(self, path: str) -> bool:

@@ -78,7 +78,7 @@ def _identified(reader: ProfileReader, kind: str, value: str) -> list[Profile]:
 
 def _condition(reader: ProfileReader, paths: Sequence[str], value: str, most_edits: int) -> Condition:
     """The whole value in one attribute, or each of its words, maybe mistyped, in one of those that are not protected."""
-    policies = {path: reader.policy(path) for path in paths}
+    policies = {path: reader.policy(path) for path in paths if reader.sees(path)}
     whole = [
         Term(path, value) for path, each in policies.items() if each.is_searchable or not each.is_protected
     ]

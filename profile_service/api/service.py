@@ -218,13 +218,13 @@ class ProfileService:
         if not is_found:
             await run_in_threadpool(self.require_found, is_found)
 
-    def sealed(self, page: SearchResult) -> str | None:
-        """The cursor of the following page, for callers."""
-        return None if page.cursor is None else self.cursors.seal(page.cursor, "search")
+    def sealed(self, page: SearchResult, search: str) -> str | None:
+        """The cursor of the following page, for callers. `search` is what they asked: with another one it says nothing."""
+        return None if page.cursor is None else self.cursors.seal(page.cursor, f"search {search}")
 
-    def opened(self, cursor: str | None) -> str | None:
+    def opened(self, cursor: str | None, search: str) -> str | None:
         """What the index gave out. Raises BadQueryError."""
-        return None if cursor is None else self.cursors.open(cursor, "search")
+        return None if cursor is None else self.cursors.open(cursor, f"search {search}")
 
     def record(self, caller: Caller, purpose: str, profiles: list[Profile]) -> None:
         """Note what is about to be revealed: profiles by their keyed hash. Raises StoreError; then nothing may be shown."""

@@ -16,7 +16,7 @@ from idgraph.model.errors import QueryError
 from idgraph.model.index import FacetCount, SearchPage
 from idgraph.model.queries import Order, Query, Scalar
 from sinks.index_values import cursor_of, order_key, read_cursor
-from sinks.tantivy.documents import SCHEMA, column_path, shown
+from sinks.tantivy.documents import SCHEMA, column_path, path_key, shown
 
 RANKED = "ranked"
 MOST_PASSED_OVER = 1_000_000
@@ -30,7 +30,7 @@ def page_of(
     place = None if cursor is None else read_cursor(cursor)
     if order is None and query.is_ranked:
         return _ranked(searcher, found, limit, _behind(place, RANKED))
-    kind = "by id" if order is None else f"by {'-' * order.is_descending}{order.path}"
+    kind = "by id" if order is None else f"by {'-' * order.is_descending}{path_key(order.path)}"
     return _sorted(searcher, found, order, limit, _behind(place, kind), kind)
 
 

@@ -54,12 +54,13 @@ def _search(
         body = body.model_copy(update={"q": service.cursors.open(body.search, _sealed_for(caller))})
     query = _query(reader, body)
     order = None if body.sort is None else Order(body.sort.removeprefix("-"), body.sort.startswith("-"))
-    result = reader.search(query, body.limit, service.opened(body.cursor), wanted.reveal, order)
+    asked = repr((body.q, body.query, body.sort))
+    result = reader.search(query, body.limit, service.opened(body.cursor, asked), wanted.reveal, order)
     service.require_found(bool(result.profiles))
     profiles = wanted.read(service, caller, result.profiles, reader)
     found = {
         "items": [wanted.document(profile) for profile in profiles],
-        "next": service.sealed(result),
+        "next": service.sealed(result, asked),
         "warnings": list(warnings(query, reader.types(), reader.found_type)),
         "q": body.q,
         "corrected": None,

@@ -90,9 +90,10 @@ def members(
     """The members, by id. A page can be shorter than `limit`: whoever withdrew a consent since is left out at once."""
     wanted = wanted.with_purpose(asked[1].purpose)
     reader = wanted.reading(service.reader(caller))
-    result = reader.members(asked[0], limit, service.opened(cursor), wanted.reveal)
-    shown = wanted.read(service, caller, result.profiles, reader)
-    return answer({"items": [wanted.document(each) for each in shown], "next": service.sealed(result)})
+    search = f"segment {asked[0].name}"
+    result = reader.members(asked[0], limit, service.opened(cursor, search), wanted.reveal)
+    items = [wanted.document(each) for each in wanted.read(service, caller, result.profiles, reader)]
+    return answer({"items": items, "next": service.sealed(result, search)})
 
 
 @router.post("/member-of", response_model=Items[Membership], dependencies=[AFTER_COMMIT])

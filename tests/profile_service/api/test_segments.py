@@ -106,6 +106,8 @@ def test_one_segment(everything: httpx.Client) -> None:
     }
     fields = everything.get("/v1/segments/adults/members?fields=demographics.age&limit=1").json()
     assert fields["items"][0]["attributes"]["demographics"].keys() == {"age"}
+    page = everything.get("/v1/segments/adults/members?limit=1").json()
+    problem(everything.get("/v1/search", params={"cursor": page["next"]}), 400)
     problem(everything.get("/v1/segments/nothing"), 404)
     problem(everything.get("/v1/segments/adults/members?cursor=nonsense"), 400)
     problem(everything.post("/v1/segments/member-of", json={"identifiers": ["a:b"] * 101}), 422)
