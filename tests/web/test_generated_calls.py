@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,11 +17,7 @@ from schemathesis.core.failures import FailureGroup
 from schemathesis.core.result import Ok
 
 from idgraph.app.dead_letter_desk import LocalDeadLetterDesk
-from idgraph.app.flow_folders import FlowFolders
-from idgraph.app.observation.flow_report import FlowReporter
-from idgraph.app.settings.document import load
 from idgraph.model.callers import Scope
-from idgraph.model.flows import FlowState
 from idgraph.web import guard
 from idgraph.web.server import serving
 from metadata_service.api.app import create_app
@@ -33,6 +28,7 @@ from sinks.sqlite.dead_letters import SqliteDeadLetters
 from tests.lanes import examples
 from tests.metadata_service.ui.operations import ScriptedOperations
 from tests.profile_service.api.conftest import caller, served_here
+from tests.profile_service.api.every_part import reported_flow
 from tests.retail import Pipeline, order, raw, records, snapshot
 from tests.tokens import give_token
 
@@ -69,19 +65,6 @@ def profiles(folder: Path) -> Iterator[str]:
         rights = Rights(dead_letters=desk, flows=flows, operations=ScriptedOperations(snapshot))
         with served_here(pipeline, callers, rights=rights) as served:
             yield served.url
-
-
-def reported_flow(folder: Path) -> FlowFolders:
-    """A flow that has reported."""
-    (folder / "idgraph.toml").write_text("")
-    settings = load(folder / "idgraph.toml")
-    settings.flow_state().mkdir(parents=True)
-    snapshots: Any = SimpleNamespace(
-        current=lambda: SimpleNamespace(snapshot=SimpleNamespace(version=7)), age=lambda: 1.0
-    )
-    flows = FlowFolders(settings.directory)
-    flows.write(FlowReporter(settings, snapshots, None, dict, None).report(FlowState.RUNNING))
-    return flows
 
 
 @pytest.mark.parametrize("service", [metadata, profiles])

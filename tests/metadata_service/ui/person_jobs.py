@@ -36,9 +36,9 @@ class ScriptedPersonJobs:
         self.erased: list[Identifier] = []
         self.suggested: list[tuple[str, str]] = []
 
-    def _done(self, kind: JobKind, origin: Requester, progress: Progress) -> JobRecord:
+    def _done(self, kind: JobKind, origin: Requester, progress: Progress, **what: Any) -> JobRecord:
         name, now = f"{len(self._jobs):012x}", int(time.time() * 1000)
-        self._jobs[name] = JobRecord(name, kind, "", {}, origin, JobState.DONE, now, now, progress)
+        self._jobs[name] = JobRecord(name, kind, "", what, origin, JobState.DONE, now, now, progress)
         return self._jobs[name]
 
     def start_access(self, identifier: Identifier, origin: Requester) -> JobRecord | None:
@@ -64,7 +64,7 @@ class ScriptedPersonJobs:
     def start_spec_preview(
         self, definition: SpecDefinition, sample: int, reveals: bool, origin: Requester
     ) -> JobRecord:
-        raise NotImplementedError
+        return self._done(JobKind.PREVIEW, origin, Progress(sample, done=sample), spec=definition.name)
 
     def start_suggestions(
         self,
