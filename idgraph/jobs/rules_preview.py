@@ -234,7 +234,7 @@ class Side:
         found = self._persons.around(ids)
         self.of |= {name: person for person in found.persons() for name in members(person)}
         self.unreadable |= found.unreadable.keys()
-        self._hubs |= found.hubs.keys()
+        self._hubs |= found.hubs
         return found.components
 
     def named(self, ids: set[str]) -> list[Person]:

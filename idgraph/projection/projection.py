@@ -32,7 +32,6 @@ from idgraph.model.store import (
     OutboxEntry,
     ProfileStore,
     StoredFragment,
-    StoreMarks,
     document_version,
 )
 from idgraph.projection.documents import documents_of, put
@@ -62,13 +61,13 @@ MOST_REMEMBERED = 10_000
 """Refused documents that wait for their retry. Of more, the others are put again by each sweep."""
 
 
-NO_HUB = "hub no more"
+_NO_HUB = "hub no more"
 """The mark that takes the place of a hub's, once some of its fragments are erased, or carry it no more."""
 
 
-def hub_mark(store: StoreMarks, identifier: str, bound: str) -> str:
-    """The mark of the store that says that an identifier was found to be a hub, by the bound of its namespace."""
-    return f"hub {bound} {store.name(identifier).hex()}"
+def overtaken_mark(version: int) -> str:
+    """The mark of the store that says that its profiles follow newer identity rules than these."""
+    return f"identity rules newer than {version}"
 
 
 def rules_mark(rules: IndexRules) -> str:
@@ -81,7 +80,7 @@ def rules_mark(rules: IndexRules) -> str:
 class Projected:
     """`projected` fragments are in the index as they are stored, or gone from both; of the latter the index had `erased`
     documents. `refused` has by id why the index has not taken the others, without any value; `postponed` are those that it
-    refused before. `is_whole` says whether the time was enough for all."""
+    refused before, or that wait for whoever has newer identity rules. `is_whole` says whether the time was enough for all."""
 
     projected: int = 0
     erased: int = 0
@@ -97,6 +96,7 @@ class Projected:
         """Add what became of other fragments."""
         self.projected += other.projected
         self.erased += other.erased
+        self.postponed += other.postponed
         self.refused |= other.refused
 
 
@@ -138,7 +138,7 @@ class Projection:
         self._has_split = False
         self._followed: IdentityRules | None = None
         self._following, self._place = "", ""
-        self._mark = ""
+        self._is_late = False
         self._evaluated: dict[str, _Evaluated] = {}
         self._evaluating, self._evaluated_to = "", ""
         self._segments_mark: str | None = None
@@ -210,12 +210,19 @@ class Projection:
     @contextmanager
     def _committed(self) -> Iterator[dict[str, int]]:
         """One commit of the index. Versions by id that the block adds are settled behind it: an entry of a later version
-        stays."""
+        stays, and all do where others follow newer identity rules than these."""
         settled: dict[str, int] = {}
         self._evaluated.clear()
+        mark, was_late = overtaken_mark(self._rules().identity_version), self._is_late
         with self._index.writing():
+            self._is_late = self._store.remembers(mark)
+            if self._is_late and not was_late:
+                log.warning("profiles follow %s: what is committed waits in the outbox for these", mark)
             yield settled
         self._cross()
+        if self._store.remembers(mark):
+            # What was assigned by older rules has new entries, for whoever has the newer ones.
+            return
         remaining = starmap(OutboxEntry, settled.items())
         while some := list(islice(remaining, AT_ONCE)):
             self._store.settle(some)
@@ -228,10 +235,13 @@ class Projection:
         found = self._persons(rules).around(ids, resolves_all=False)
         members = {each.stored.id: each.stored for person in found.persons() for each in person.members}
         self._size.weighed(len(ids), sum(len(each.state) for each in members.values()))
-        self._split(found.hubs)
-        self._unsplit(found.not_hubs)
         done = Projected()
         missing = [each for each in ids if each not in members and each not in found.unreadable]
+        if self._is_late and not has_lost:
+            done.postponed, members = len(members.keys() & ids), {}
+        else:
+            self._split(found.hubs, rules.identity_version)
+            self._unsplit(found.not_hubs)
         if members:
             persons, left = self._assigned(found.persons(), members, set(ids), has_lost)
             documents, refused = documents_of(persons, rules)
@@ -240,7 +250,7 @@ class Projection:
                 self._evaluate((each for each in documents if each.id not in refused), rules)
                 members_of = ((person.id, each.stored) for person in persons for each in person.members)
                 absorbed = (each for name, each in members_of if each.id != name)
-                self._leave({each.id: document_version(each.generation) for each in absorbed}, rules)
+                self._leave({each.id: document_version(each.generation) for each in absorbed})
             for person in persons if refused else ():
                 if person.id in refused:
                     reason = refused[person.id]
@@ -257,7 +267,7 @@ class Projection:
         self._remember({name: versions[name] for name in done.refused if name in versions}, done.refused)
         if missing:
             gone = self._gone(missing)
-            self._leave(dict.fromkeys(missing, 0) | gone, rules)
+            self._leave(dict.fromkeys(missing, 0) | gone)
             # By version: one that comes back is of a later one.
             done.erased = self._index.erase(gone)
             settled |= gone
@@ -271,11 +281,9 @@ class Projection:
             inside = {segment.name: matches(each, segment.condition) for segment in rules.segments}
             self._evaluated[each.id] = _Evaluated(each.version, inside)
 
-    def _leave(self, versions: Mapping[str, int], rules: IndexRules) -> None:
-        """Profiles that are no more are in no segment."""
-        nowhere = dict.fromkeys((each.name for each in rules.segments), False)
-        for name, version in versions.items() if nowhere else ():
-            self._evaluated[name] = _Evaluated(version, nowhere, is_gone=True)
+    def _leave(self, versions: Mapping[str, int]) -> None:
+        """Profiles that are no more are in no segment, nor in one that comes into force again."""
+        self._evaluated |= {name: _Evaluated(each, {}, is_gone=True) for name, each in versions.items()}
 
     def _cross(self) -> None:
         """Append what the evaluated profiles entered and left, behind the commit of the index.
@@ -286,9 +294,9 @@ class Projection:
             return
         known, now = self._store.crossed(list(self._evaluated)), time.time_ns() // 1_000_000
         crossings = []
-        for name, (_, inside, _) in self._evaluated.items():
+        for name, (_, inside, is_gone) in self._evaluated.items():
             numbers = known.get(name, {})
-            for segment, is_inside in inside.items():
+            for segment, is_inside in (dict.fromkeys(numbers, False) if is_gone else inside).items():
                 number = numbers.get(segment, 0)
                 if is_inside != (number % 2 == 1):
                     crossings.append(Crossing(now, name, segment, number + 1))
@@ -309,13 +317,13 @@ class Projection:
             self._store.enqueue(overtaken)
             there = self._store.read(overtaken)
             self._evaluated.clear()
-            self._leave({name: 0 for name in overtaken if name not in there}, self._rules())
+            self._leave({name: 0 for name in overtaken if name not in there})
             self._cross()
 
     def _follow(self) -> bool:
         """Look through all that is stored once identity rules or segments are new. Returns whether that is done, in this pass
         and those before."""
-        return self._follow_rules() and self._follow_segments()
+        return self._is_late or (self._follow_rules() and self._follow_segments())
 
     def _follow_segments(self) -> bool:
         """Evaluate segments that are new, and that have changed, for all profiles."""
@@ -345,9 +353,13 @@ class Projection:
         if rules.identity is self._followed:
             return True
         mark = rules_mark(rules)
-        if mark != self._mark and rules.identity_version and (self._mark or not self._store.remembers(mark)):
+        if rules.identity_version and not self._store.remembers(mark):
             if mark != self._following:
                 self._following, self._place = mark, ""
+                for version in range(rules.identity_version - 1, -1, -1):
+                    if self._store.remembers(overtaken := overtaken_mark(version)):
+                        break
+                    self._store.remember(overtaken)
             persons, ends = self._persons(rules), time.monotonic() + FOLLOW_SECONDS
             while page := self._store.scan(self._place, self._size.present):
                 self._enqueue_moved(persons, [each.id for each in page])
@@ -355,7 +367,7 @@ class Projection:
                 if time.monotonic() >= ends:
                     return False
             self._store.remember(mark)
-        self._followed, self._mark = rules.identity, mark
+        self._followed = rules.identity
         return True
 
     def _enqueue_moved(self, persons: Persons, ids: Sequence[str]) -> None:
@@ -369,10 +381,10 @@ class Projection:
             self._store.enqueue(moved)
             self._has_split = True
 
-    def _split(self, hubs: Mapping[str, str]) -> None:
+    def _split(self, hubs: Iterable[str], version: int) -> None:
         """Put all that an identifier joined into the outbox, once it is a hub and joins nothing."""
-        for identifier, bound in hubs.items():
-            mark = hub_mark(self._store, identifier, bound)
+        for identifier in hubs:
+            mark = self._hub_mark(identifier, version)
             if mark not in self._hubs:
                 if not self._store.remembers(mark):
                     self._store.enqueue(self._store.find(identifier))
@@ -380,16 +392,26 @@ class Projection:
                     self._has_split = True
                 self._hubs.add(mark)
 
-    def _unsplit(self, not_hubs: Mapping[str, str]) -> None:
+    def _unsplit(self, not_hubs: Iterable[str]) -> None:
         """Forget that an identifier was a hub, so that all it joins is projected once it is one again; and project that once
         more, should it be one by now."""
-        for identifier, bound in not_hubs.items():
-            mark = hub_mark(self._store, identifier, bound)
-            if self._store.remembers(mark):
-                self._hubs.discard(mark)
-                self._store.remember(NO_HUB, instead_of=mark)
+        for identifier in not_hubs:
+            if self.forget_hub(identifier):
                 self._store.enqueue(self._store.find(identifier))
                 self._has_split = True
+
+    def forget_hub(self, identifier: str) -> bool:
+        """Forget that an identifier was a hub, since fewer may carry it now. Returns whether it was one. Raises StoreError."""
+        mark = self._hub_mark(identifier, self._rules().identity_version)
+        if not self._store.remembers(mark):
+            return False
+        self._hubs.discard(mark)
+        self._store.remember(_NO_HUB, instead_of=mark)
+        return True
+
+    def _hub_mark(self, identifier: str, version: int) -> str:
+        """That an identifier was found to be a hub by these rules: by others it may have joined since."""
+        return f"hub {version} {self._store.name(identifier).hex()}"
 
     def _persons(self, rules: IndexRules) -> Persons:
         if self._identity is None or self._identity[0] is not rules.identity:

@@ -84,13 +84,13 @@ class Component(NamedTuple):
 
 class Found(NamedTuple):
     """Components; by id why fragments could not be read, without any value; and the identifiers, as they are stored, that
-    more fragments carry than their hub limit allows, with that bound. `not_hubs` are those that a fragment carries no
-    more, as an event was taken back, and that are no hubs."""
+    more fragments carry than their hub limit allows. `not_hubs` are those that a fragment carries no more, as an event was
+    taken back, and that are no hubs."""
 
     components: list[Component]
     unreadable: dict[str, str]
-    hubs: dict[str, str]
-    not_hubs: dict[str, str]
+    hubs: set[str]
+    not_hubs: set[str]
 
     def persons(self) -> list[Person]:
         """All persons, sorted by id."""
@@ -105,11 +105,11 @@ class Named(NamedTuple):
 
 
 class Carriers(NamedTuple):
-    """By identifier the fragments that carry it; `hubs` are identifiers that more carry than their hub limit allows, with
-    that bound: of these, some fragments."""
+    """By identifier the fragments that carry it; `hubs` are identifiers that more carry than their hub limit allows: of
+    these, some fragments."""
 
     carriers: dict[str, list[str]]
-    hubs: dict[str, str]
+    hubs: set[str]
 
 
 class Owners(NamedTuple):
@@ -181,7 +181,7 @@ class Persons:
             else resolved(members, self._rules, read.pins, read.hubs, self._name)
             for members in read.components()
         ]
-        return Found(components, read.unreadable, read.stored_hubs, read.stored_not_hubs())
+        return Found(components, read.unreadable, read.stored_hubs, read.taken_back - read.stored_hubs)
 
     def named(self, ids: Iterable[str], resolves_all: bool = True) -> Named:
         """The persons whose id is one of these: over pages of all fragments, each person once. Raises StoreError.
@@ -372,7 +372,7 @@ def carriers_of(
     by_limit: dict[int, list[str]] = defaultdict(list)
     for text in identifiers:
         by_limit[too_many(rules, text)].append(text)
-    found = Carriers({}, {})
+    found = Carriers({}, set())
     for limit, some in by_limit.items():
         found.carriers.update({each: known[each] for each in some if each in known})
         if asked := [each for each in some if each not in known]:
@@ -381,7 +381,7 @@ def carriers_of(
             if _counted(found.carriers[text], rules) < limit:
                 found.carriers.update(store.find_all([text], UNLIMITED))
             if _counted(found.carriers[text], rules) >= limit:
-                found.hubs[text] = rules.hub_bound(Identifier.parse(text).type)
+                found.hubs.add(text)
     return found
 
 
@@ -451,8 +451,8 @@ class _Neighbourhood:
         self._pinned_together: list[tuple[str, str]] = []
         self._first_carrier: dict[str, str] = {}
         self.hubs: set[Identifier] = set()
-        self.stored_hubs: dict[str, str] = {}
-        self._taken_back: set[str] = set()
+        self.stored_hubs: set[str] = set()
+        self.taken_back: set[str] = set()
         self.pins: dict[Identifier, list[Pin]] = defaultdict(list)
         self.unreadable: dict[str, str] = {}
 
@@ -490,7 +490,7 @@ class _Neighbourhood:
                 continue
             self._members[each.id] = Member(each, state)
             self._above.setdefault(each.id, each.id)
-            self._taken_back |= taken_back
+            self.taken_back |= taken_back
             names |= taken_back
             found |= {each.id, *names}
             found.update(map(self._name, names))
@@ -520,11 +520,6 @@ class _Neighbourhood:
         self.hubs.update(Identifier.parse(self._name(text)) for text in found.hubs)
         self.stored_hubs.update(found.hubs)
         return {text: carriers for text, carriers in found.carriers.items() if text not in found.hubs}
-
-    def stored_not_hubs(self) -> dict[str, str]:
-        """The identifiers that some fragment carries no more and that are no hubs, with their bound."""
-        bounds = {each: self._rules.hub_bound(Identifier.parse(each).type) for each in self._taken_back}
-        return {each: bound for each, bound in bounds.items() if bound and each not in self.stored_hubs}
 
     def _root(self, fragment_id: str) -> str:
         above = self._above

@@ -155,11 +155,6 @@ class Rules:
         own = self.document.namespace(namespace).hub_limit
         return self.document.hub_limit if own is None else own
 
-    def hub_bound(self, namespace: str) -> str:
-        """What makes a hub of a namespace, as a word: its limit, and what is not counted. Empty if it is not limited."""
-        limit = self.hub_limit(namespace)
-        return "" if limit is None else "-".join((str(limit), *sorted(self._uncounted)))
-
     def hubs(self, pairs: Iterable[Pair]) -> set[Identifier]:
         """The identifiers of distinct pairs that have more neighbours than their hub limit allows."""
         neighbours = Counter(

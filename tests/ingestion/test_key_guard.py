@@ -350,3 +350,31 @@ def test_an_erasure_forgets_decisions_on_what_only_an_event_that_is_taken_back_s
     pipeline = Pipeline(tmp_path, store=store, index=installation.index)
     erasure_of(pipeline).erase(["user:1"], may(9))
     assert list(store.pins()) == [kept]
+
+
+def test_an_erasure_after_a_retraction_that_waits_leaves_the_other_person_in_the_index(
+    tmp_path: Path,
+) -> None:
+    """Found by a reader: the erased fragment's entry was the only one, and nobody else knew whom it had joined."""
+    events = [
+        {
+            "id": "1",
+            "t": "2026-03-01T09:00:00Z",
+            "source": "crm",
+            "ids": [["user", "1"], ["device", "b"]],
+        },
+        {"id": "2", "t": "2026-03-02T09:00:00Z", "source": "crm", "ids": [["device", "b"]]},
+        {"id": "3", "t": "2026-03-03T09:00:00Z", "source": "crm", "retracts": "1"},
+    ]
+    installation = Installation({"rules": {}, "events": events})
+    *shown, retraction = installation.events.values()
+    installation.take(shown)
+    installation.check_index()
+    assert list(installation.persons()) == ["user:1"]
+    installation.take([retraction])
+    pipeline = Pipeline(tmp_path, store=installation.store, index=installation.index)
+    pipeline.rules = lambda: installation.index_rules  # type: ignore[method-assign]
+    erasure_of(pipeline).erase(["user:1"], may(9))
+    assert installation.store.outbox() == []
+    installation.check_index()
+    assert list(installation.persons()) == ["device:b"]

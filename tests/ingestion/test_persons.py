@@ -27,6 +27,7 @@ from idgraph.model.ledger import Crossing
 from idgraph.model.pins import PinRecord
 from idgraph.model.queries import Condition, Exists, Not, Query
 from idgraph.model.stamps import SpecRef, Stamp
+from idgraph.model.store import Assignment
 from idgraph.model.tombstones import NO_EPOCH
 from idgraph.projection.documents import documents_of
 from idgraph.projection.projection import Projection
@@ -449,6 +450,31 @@ def test_a_hub_crosses_its_limit_in_both_directions() -> None:
     assert sizes == [[4], [1] * 6, [1, 1, 1, 4], [1] * 8, [1] * 6 + [3], [1] * 7 + [2]]
 
 
+def test_a_hub_by_a_limit_that_was_raised_meanwhile_lets_go_again() -> None:
+    """Found by a reader: its mark of before stayed, so that nothing was split."""
+    events = [shared(number).model_dump(mode="json") for number in range(9)]
+    undo = [{**each, "id": f"r-{each['id']}", "ids": (), "retracts": each["id"]} for each in events]
+    for is_erased in (False, True):
+        installation = Installation({**HUB, "events": [*events, *undo]})
+        installation.take(map(IdentityEvent.model_validate, events[:6]))
+        installation.check_index()
+        follow(installation, {**HUB["rules"], "hub_limit": 50}, 1)
+        assert len(installation.persons()) == 1
+        if is_erased:
+            gone = ["user:3", "user:4", "user:5"]
+            erase(installation, *gone)
+            for name in (*gone, "email:info@shop.example"):
+                installation.projection.forget_hub(name)
+            installation.projection.project(["user:0", "user:1", "user:2"], has_lost=True)
+        else:
+            installation.take(map(IdentityEvent.model_validate, undo[3:6]))
+            installation.check_index()
+        follow(installation, HUB["rules"], 2)
+        installation.take(map(IdentityEvent.model_validate, events[6:]))
+        installation.check_index()
+        assert all(len(found) == 1 for found in installation.persons().values())
+
+
 def test_without_the_key_nobody_can_test_a_guess_by_the_mark_of_a_hub(tmp_path: Path) -> None:
     installation = Installation(HUB)
     file = tmp_path / "profiles.db"
@@ -532,6 +558,43 @@ def test_two_flows_one_of_which_hears_of_new_rules_later() -> None:
     assert len(installation.persons()) == 2
 
 
+@pytest.mark.parametrize("version", [1, 3])
+def test_a_process_with_older_rules_leaves_it_to_who_has_the_newer_ones(version: int) -> None:
+    """Found by a reader: what it projected stayed, as all fragments were looked through before."""
+    installation = Installation(HUB)
+    installation.take([shared(1, "a@x.example"), shared(2, "a@x.example")])
+    installation.check_index()
+    old = [installation.index_rules]
+    late = Projection(installation.store, installation.index, lambda: old[0])
+    follow(installation, {**HUB["rules"], "least_strength": 2}, version)
+    again = shared(2, "a@x.example").model_copy(update={"id": "later"})
+    installation.take([again])
+    assert late.project(["user:2"]).left() == late.sweep().left() == 1
+    # Whoever erases cannot wait, and leaves entries.
+    late.project(["user:1"], has_lost=True)
+    assert {each.fragment_id for each in installation.store.outbox()} == {"user:1", "user:2"}
+    old[0] = installation.index_rules
+    assert late.sweep().left() == 0
+    installation.check_index()
+    assert len(installation.persons()) == 2
+
+
+def test_new_rules_that_are_followed_in_the_middle_of_a_projection_by_older_ones_win() -> None:
+    installation = Installation(HUB)
+    store, assign, old = installation.store, installation.store.assign, installation.index_rules
+    installation.take([shared(1, "a@x.example"), shared(2, "a@x.example")])
+
+    def overtaken(assignments: Sequence[Assignment]) -> set[str]:
+        store.assign = assign  # type: ignore[method-assign]
+        follow(installation, {**HUB["rules"], "least_strength": 2}, 1)
+        return assign(assignments)
+
+    store.assign = overtaken  # type: ignore[method-assign]
+    Projection(store, installation.index, lambda: old).sweep()
+    installation.check_index()
+    assert len(installation.persons()) == 2
+
+
 def test_rules_that_are_followed_are_not_looked_for_again() -> None:
     installation = Installation(HUB)
     installation.take(map(shared, range(3)))
@@ -573,6 +636,18 @@ def test_segments_that_are_new_or_changed_are_evaluated_for_all(monkeypatch: pyt
     before = len(installation.store.ledger())
     installation.projection.sweep()
     assert len(installation.store.ledger()) == before
+
+
+def test_who_is_erased_while_a_segment_is_out_of_force_leaves_it() -> None:
+    installation = Installation(HUB)
+    plain = installation.index_rules
+    installation.take([shared(1, "a@x.example"), shared(2, "b@x.example")])
+    installation.check_index()
+    installation.index_rules = plain._replace(segments=())
+    installation.projection.sweep()
+    erase(installation, "user:2")
+    installation.index_rules = plain
+    installation.check_index()
 
 
 @pytest.mark.parametrize("is_erased", [False, True])

@@ -338,7 +338,9 @@ def _project(projection: Callable[[], Projection], change: PinChange) -> None:
         )
         return
     if left:
-        print(f"the index has not taken {counted(left, 'fragment')}: the outbox keeps them", file=sys.stderr)
+        print(
+            f"searches follow when a flow runs: the outbox keeps {counted(left, 'fragment')}", file=sys.stderr
+        )
 
 
 def _pairs(file: Path) -> Iterator[tuple[str, str, str, str]]:

@@ -30,10 +30,8 @@ from idgraph.model.index import IndexRules, search_pages
 from idgraph.model.jobs import JobKind, Point, Progress
 from idgraph.model.store import scan_pages
 from idgraph.model.tombstones import NO_EPOCH, FragmentSummary, Tombstone, TombstoneNames
-from idgraph.projection.projection import NO_HUB, hub_mark
 from ingestion.spark.workers import WorkerResources
 from merge.fragments import FragmentState
-from merge.identity.rules import Rules
 
 log = logging.getLogger(__name__)
 
@@ -119,7 +117,6 @@ class Erasure:
         called again."""
         self._store = resources.store
         self._index = resources.index
-        self._rules = rules
         self._projection = resources.projection(rules)
         self._data_keys = resources.data_keys
         self._guard = resources.key_guard()
@@ -159,27 +156,39 @@ class Erasure:
         self._keep(summaries, until)
         keys = self._data_keys.erase(ids)
         documents = self._present_documents(ids)
-        self._forget_taken_back(ids)
+        beside = self._forget_taken_back(ids)
         erased = self._store.erase(ids, until)
         # It may have been written again meanwhile.
         self._keep(erased, until)
-        rest = self._finish(erased, identifiers)
+        rest = self._finish(erased, identifiers, beside)
         # A flow's projection may have been faster.
         documents = max(documents, rest.index_documents)
         waited = {each.fragment_id for each in summaries if each.in_outbox}
         found = [each._replace(in_outbox=each.fragment_id in waited) for each in erased]
         return _counted(found, keys, documents, rest.dead_letters, rest.possible_dead_letters)
 
-    def _forget_taken_back(self, ids: Sequence[str]) -> None:
-        """Forget decisions on identifiers that only events showed which are taken back: the state alone has them."""
+    def _forget_taken_back(self, ids: Sequence[str]) -> set[str]:
+        """Forget decisions on identifiers that only events showed which are taken back: the state alone has them. Puts other
+        fragments that carry one into the outbox, and gives them: the index may not know yet that these are others."""
         taken_back: set[str] = set()
         for each in self._store.read(ids).values():
             # Of a damaged state nobody can say.
             with suppress(DamagedStateError):
                 taken_back |= FragmentState.checked(each.state).names_and_others()[1]
-        if taken_back:
-            carriers = self._store.find_all(sorted(taken_back), 1)
-            self._store.drop_pins(sorted(each for each in taken_back if not carriers.get(each)))
+        beside, forgotten = self._beside(taken_back)
+        self._store.enqueue(sorted(beside))
+        self._store.drop_pins(forgotten)
+        return beside
+
+    def _beside(self, identifiers: set[str]) -> tuple[set[str], list[str]]:
+        """The fragments that carry one of these or are pinned to one, without marks that these are hubs; and those that
+        nobody carries."""
+        for each in identifiers:
+            self._projection.forget_hub(each)
+        pinned = {name for pin in self._store.pins_of(sorted(identifiers)) for name in pin[:2]}
+        carriers = self._store.find_all(sorted(identifiers | pinned), _MOST_CARRIERS)
+        uncarried = sorted(each for each in identifiers if not carriers.get(each))
+        return {name for names in carriers.values() for name in names}, uncarried
 
     def _present_documents(self, ids: Sequence[str]) -> int:
         """How many of these have a document; 0 while the index is away."""
@@ -277,15 +286,17 @@ class Erasure:
     def _keep(self, found: Iterable[FragmentSummary], until: int) -> None:
         self._keeper.append({self.names(each.fragment_id): Tombstone(until, each.version) for each in found})
 
-    def _finish(self, found: Sequence[FragmentSummary], identifiers: Iterable[str]) -> Erased:
-        """The steps after the store's transaction."""
+    def _finish(
+        self, found: Sequence[FragmentSummary], identifiers: Iterable[str], beside: Collection[str] = ()
+    ) -> Erased:
+        """The steps after the store's transaction. `beside` are fragments to project with them."""
         ids = [each.fragment_id for each in found]
         self._erase_elsewhere(ids)
         if ids or identifiers:
             # First: while the index is away later events may be set aside, and their dead letters, which go with the keys,
             # may be replayed.
             documents = self._projection.project(ids).erased
-            self._project_rest(found)
+            self._project_rest(found, beside)
             # A fragment that came back since, by later events, has a key of its own by now.
             keys = self._guard.erase_unused(ids)
             dead_letters = self._dead_letters_of(found, identifiers)
@@ -303,21 +314,15 @@ class Erasure:
         self._store.finish(ids)
         return _counted(found, keys, documents, dropped, kept)
 
-    def _project_rest(self, found: Sequence[FragmentSummary]) -> None:
+    def _project_rest(self, found: Sequence[FragmentSummary], beside: Collection[str]) -> None:
         """Project the profiles that these fragments were a part of, and forget decisions on identifiers that nobody has any
         more."""
-        identifiers = {name for each in found for name in (each.fragment_id, *each.identifiers)}
-        rules = Rules(self._rules().identity)
-        for each in identifiers:
-            # Without these fragments it may join others again.
-            mark = hub_mark(self._store, each, rules.hub_bound(Identifier.parse(each).type))
-            if self._store.remembers(mark):
-                self._store.remember(NO_HUB, instead_of=mark)
-        pinned = {name for pin in self._store.pins_of(sorted(identifiers)) for name in pin[:2]}
-        carriers = self._store.find_all(sorted(identifiers | pinned), _MOST_CARRIERS)
-        self._projection.project({name for names in carriers.values() for name in names}, has_lost=True)
+        others, forgotten = self._beside(
+            {name for each in found for name in (each.fragment_id, *each.identifiers)}
+        )
+        self._projection.project(others.union(beside), has_lost=True)
         # Last: what an interrupted run has not projected is found by them.
-        self._store.drop_pins(sorted(each for each in identifiers if not carriers.get(each)))
+        self._store.drop_pins(forgotten)
 
     def _dead_letters_of(
         self, found: Sequence[FragmentSummary], identifiers: Iterable[str]
