@@ -24,6 +24,7 @@ from merge.identity.persons import (
     carriers_of,
     moment_of,
     pin_of,
+    pins_of,
     sightings,
 )
 from merge.identity.resolve import Decision, Violation
@@ -193,12 +194,14 @@ class Links:
             ends = one, other
             pair = Pair.of(*(each.identifier for each in ends))
             carriers |= _joined(ends)
-            known = [each for each in self._pins(map(str, pair)) if pin_of(each).pair == pair]
+            known = [each for each in self._pins(map(str, pair)) if pair in self._pairs(each)]
             if decision is Decision.NONE and (not known or known[-1].decision == Decision.NONE):
                 continue
             # The newest decision counts, also where an earlier one is of a clock that is ahead.
             moment = max(at_ms, known[-1].at_ms + 1) if known else at_ms
-            pins.append(PinRecord(str(pair.low), str(pair.high), moment, decision.value, who, why))
+            # Also in the forms of earlier rules.
+            for low, high in sorted({pair, *(pin_of(each).pair for each in known)}):
+                pins.append(PinRecord(str(low), str(high), moment, decision.value, who, why))
         before = self._persons.around(carriers)
         after = self._persons.around(carriers, supposed=pins)
         persons = before.persons(), after.persons()
@@ -264,7 +267,7 @@ class Links:
 
     def decided(self, names: Iterable[str]) -> set[Pair]:
         """The pairs with one of these identifiers on which a decision is in force."""
-        return set(_in_force(self._pins(names)))
+        return set(self._in_force(self._pins(names)))
 
     def decisions(self, persons: Iterable[Person]) -> list[PinRecord]:
         """All decisions on the identifiers of persons, those taken back too, the oldest first."""
@@ -316,10 +319,17 @@ class Links:
             found.add(each._replace(low=str(pair.low), high=str(pair.high)))
         return sorted(found, key=_age)
 
+    def _pairs(self, record: PinRecord) -> set[Pair]:
+        return {each.pair for each in pins_of(record, self._reader.rules)}
+
+    def _in_force(self, pins: Iterable[PinRecord]) -> dict[Pair, PinRecord]:
+        newest = {pair: each for each in sorted(pins, key=_age) for pair in self._pairs(each)}
+        return {pair: each for pair, each in newest.items() if each.decision != Decision.NONE}
+
     def _explained(self, person: Person, component: Component) -> Explanation:
         own = set(person.identifiers)
         pins = self.decisions([person])
-        in_force = _in_force(pins)
+        in_force = self._in_force(pins)
         evidence = self._evidence(component)
 
         def shown(pair: Pair, rule: str = "") -> ShownLink:
@@ -361,11 +371,6 @@ def _joined(ends: tuple[StoredIdentifier, StoredIdentifier]) -> set[str]:
 
 def _age(pin: PinRecord) -> tuple[int, str, str, str]:
     return pin.at_ms, pin.decision, pin.who, pin.why
-
-
-def _in_force(pins: Iterable[PinRecord]) -> dict[Pair, PinRecord]:
-    newest = {pin_of(each).pair: each for each in sorted(pins, key=_age)}
-    return {pair: each for pair, each in newest.items() if each.decision != Decision.NONE}
 
 
 def _without(persons: Sequence[Person], others: Sequence[Person]) -> tuple[Person, ...]:

@@ -83,9 +83,9 @@ def _profiles(session: SparkSession, plan: WorkerPlan, sent: Broadcast[bytes]) -
     fragments = session.createDataFrame(pa.table({"fragment": pa.array(store.ids(), pa.string())}))
     names = map_in_arrow(fragments, functools.partial(_carried, plan, sent), _NAMES)
     pins = [
-        CarriedName(f"{low} {high}", each, 0, 0)
-        for low, high in pinned_together(store)
-        for each in (low, high)
+        CarriedName(" ".join(map(str, pair)), str(each), 0, 0)
+        for pair in pinned_together(store, Rules(_snapshot(sent).identity_rules))
+        for each in pair
     ]
     pinned = session.createDataFrame(_table(_ARROW_NAMES, pins))
     shared = _shared(names, pinned).localCheckpoint()

@@ -17,7 +17,8 @@ from idgraph.model.errors import DamagedStateError
 from idgraph.model.identifiers import Identifier
 from idgraph.model.store import StoredFragment, read_pages
 from merge.fragments import FragmentState
-from merge.identity.persons import Member, Person, PersonStore, pin_of, resolved, too_many
+from merge.identity.evidence import Pair
+from merge.identity.persons import Member, Person, PersonStore, pins_of, resolved, too_many
 from merge.identity.resolve import Decision, Pin
 from merge.identity.rules import Rules
 
@@ -77,9 +78,10 @@ def carried(store: PersonStore, ids: Iterable[str], rules: Rules) -> Iterator[Ca
                 yield CarriedName(each.id, name, limits[kind], counts[own])
 
 
-def pinned_together(store: PersonStore) -> Iterator[tuple[str, str]]:
+def pinned_together(store: PersonStore, rules: Rules) -> set[Pair]:
     """Pairs of identifiers that a person joined, also where that was taken back. Raises StoreError."""
-    yield from {each[:2] for each in store.pins() if each.decision == Decision.ALWAYS}
+    joining = (each for each in store.pins() if each.decision == Decision.ALWAYS)
+    return {pin.pair for each in joining for pin in pins_of(each, rules)}
 
 
 def profile_of(person: Person, show: Callable[[str], str]) -> ResolvedProfile:
@@ -105,7 +107,7 @@ def resolved_profiles(
 ) -> Iterator[ResolvedProfile]:
     """The persons of whole components, whose fragments come together. Raises StoreError."""
     pins: dict[Identifier, list[Pin]] = defaultdict(list)
-    for pin in map(pin_of, store.pins()):
+    for pin in (pin for record in store.pins() for pin in pins_of(record, rules)):
         pins[pin.pair.low].append(pin)
     size = BatchSize(AT_ONCE)
     for components in _together(rows, size):

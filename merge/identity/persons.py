@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import chain, islice, product
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
@@ -126,6 +126,13 @@ def pin_of(record: PinRecord, name: Callable[[str], str] = str) -> Pin:
     low, high, at_ms, decision, who, why = record
     pair = Pair.of(Identifier.parse(name(low)), Identifier.parse(name(high)))
     return Pin(pair, Decision(decision), at_ms, who, why)
+
+
+def pins_of(record: PinRecord, rules: Rules, name: Callable[[str], str] = str) -> list[Pin]:
+    """The same for each form of its identifiers: as they were when it was made, and as events bring them today."""
+    pin = pin_of(record, name)
+    pairs = product(*map(rules.forms, pin.pair))
+    return [pin._replace(pair=Pair.of(*each)) for each in sorted(pairs) if each[0] != each[1]]
 
 
 def joined(states: Sequence[FragmentState]) -> FragmentState:
@@ -505,12 +512,12 @@ class _Neighbourhood:
         known = self._store.pins_of(identifiers) if identifiers else []
         known += [each for each in self._supposed if not asked.isdisjoint(each[:2])]
         for each in known:
-            pin = pin_of(each, self._name)
-            self.pins[pin.pair.low].append(pin)
-            if pin.decision is Decision.ALWAYS:
-                one, other = map(str, pin.pair)
-                self._pinned_together.append((one, other))
-                found.update((each.low, each.high, one, other))
+            for pin in pins_of(each, self._rules, self._name):
+                self.pins[pin.pair.low].append(pin)
+                if pin.decision is Decision.ALWAYS:
+                    one, other = map(str, pin.pair)
+                    self._pinned_together.append((one, other))
+                    found.update((each.low, each.high, one, other))
         found -= self._asked
         self._asked |= found
         return [*sorted(found), *self._pinned(sorted(found))] if found else []

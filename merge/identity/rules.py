@@ -223,9 +223,11 @@ class Rules:
             each.type in kind.repeated and each.type in self._unique for each in pair
         )
 
-    def is_hashed(self, identifier: Identifier) -> bool:
-        """Whether only the keyed hash of its value is known."""
-        return identifier.value.startswith(HASHED_PREFIX)
+    def forms(self, identifier: Identifier) -> set[Identifier]:
+        """A stored identifier, and its normal form of today; that of a keyed hash nobody knows."""
+        kind, value = identifier
+        today = "" if value.startswith(HASHED_PREFIX) else normalise(value, self.document.namespace(kind))
+        return {identifier, Identifier(kind, today or value)}
 
     def identifiers(self, named: Iterable[tuple[str, str]]) -> tuple[Identifier, ...]:
         """Normalised, without blocked ones and repetitions, in the order given."""

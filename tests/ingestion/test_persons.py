@@ -26,6 +26,7 @@ from idgraph.model.index import IndexDocument, IndexRules, Segment
 from idgraph.model.ledger import Crossing
 from idgraph.model.pins import PinRecord
 from idgraph.model.queries import Condition, Exists, Not, Query
+from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.stamps import SpecRef, Stamp
 from idgraph.model.store import Assignment
 from idgraph.model.tombstones import NO_EPOCH
@@ -35,10 +36,13 @@ from merge.commit import Committer
 from merge.fragments import FragmentState
 from merge.identity.evidence import options_of
 from merge.identity.persons import Person, Persons
+from merge.identity.resolve import Decision
 from merge.identity.rules import Rules
+from profile_service.links import Links
 from sinks.sqlite.profiles import SqliteProfileStore
 from tests.lanes import examples
 from tests.merge.identity.test_resolve import EVENTS, PINS, RULES
+from tests.retail import Pipeline
 from tests.support.memory.index import MemoryProfileIndex
 from tests.support.memory.profiles import MemoryProfileStore
 
@@ -613,6 +617,36 @@ def test_rules_that_are_followed_are_not_looked_for_again() -> None:
     ):
         projection.sweep()
     assert read == []
+
+
+def test_a_pin_holds_for_the_form_in_which_it_was_made_and_for_that_of_today(tmp_path: Path) -> None:
+    """Found by a reader: the same event again, under another `normalise`, joined what a pin keeps apart."""
+    plain: dict[str, Any] = {"namespaces": {"user": {"priority": 1}, "email": {"priority": 2}}}
+    lower = {"namespaces": {**plain["namespaces"], "email": {"priority": 2, "normalise": "email"}}}
+    event, other = shared(1, "Ann@x.example"), shared(2, "ann@x.example")
+    ends = [Identifier("user", "1"), Identifier("email", "Ann@x.example")]
+    installation = Installation({"rules": plain})
+
+    def decide(version: int, decision: Decision) -> None:
+        rules = installation.index_rules.identity
+        snapshot = MetadataSnapshot(version=version, identity_rules=rules, identity_rules_version=version)
+        here = Pipeline(tmp_path, store=installation.store, index=installation.index, snapshot=snapshot)
+        links = Links(installation.store, here.reader())
+        one, two = map(links.stored, ends)
+        assert one is not None
+        assert two is not None
+        links.keep(links.decide([(one, two, decision)], version, "jo", ""))
+        installation.check_index()
+
+    installation.take([event])
+    decide(0, Decision.NEVER)
+    follow(installation, lower, 1)
+    installation.take([event, other])
+    installation.check_index()
+    assert [Identifier("user", "1")] in installation.persons().values()
+    decide(1, Decision.NONE)
+    (person,) = installation.persons().values()
+    assert set(ends) < set(person)
 
 
 def test_segments_that_are_new_or_changed_are_evaluated_for_all(monkeypatch: pytest.MonkeyPatch) -> None:

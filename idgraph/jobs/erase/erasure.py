@@ -32,6 +32,8 @@ from idgraph.model.store import scan_pages
 from idgraph.model.tombstones import NO_EPOCH, FragmentSummary, Tombstone, TombstoneNames
 from ingestion.spark.workers import WorkerResources
 from merge.fragments import FragmentState
+from merge.identity.persons import pins_of
+from merge.identity.rules import Rules
 
 log = logging.getLogger(__name__)
 
@@ -117,6 +119,7 @@ class Erasure:
         called again."""
         self._store = resources.store
         self._index = resources.index
+        self._rules = rules
         self._projection = resources.projection(rules)
         self._data_keys = resources.data_keys
         self._guard = resources.key_guard()
@@ -185,7 +188,13 @@ class Erasure:
         nobody carries."""
         for each in identifiers:
             self._projection.forget_hub(each)
-        pinned = {name for pin in self._store.pins_of(sorted(identifiers)) for name in pin[:2]}
+        rules = Rules(self._rules().identity)
+        pinned = {
+            str(end)
+            for record in self._store.pins_of(sorted(identifiers))
+            for pin in pins_of(record, rules)
+            for end in pin.pair
+        }
         carriers = self._store.find_all(sorted(identifiers | pinned), _MOST_CARRIERS)
         uncarried = sorted(each for each in identifiers if not carriers.get(each))
         return {name for names in carriers.values() for name in names}, uncarried
