@@ -91,7 +91,7 @@ LONG = (
     "transforms/test_jolt_oracle.py",
     "transforms/test_machine.py::test_no_reference_is_left",
     "transforms/test_malformed_specs.py::test_mutations",
-    "web/test_generated_calls.py",
+    "web/test_generated_calls.py::test_every_answer_is_described",
     "web/test_transport.py::test_half_a_head",
 )
 """Beginnings of test ids, below `tests/`."""

@@ -72,7 +72,7 @@ CALLS: dict[str, tuple[str, Any]] = {
     "POST /v1/me/invitations/accept": ("", {"code": "accepted", "name": "Ann"}),
     "POST /v1/me/invitations/decline": ("", {"code": "declined"}),
     "PUT /v1/me/households/{household}/shares": ("", {"shares": []}),
-    "POST /v1/me/households/{household}/leave": ("", None),
+    "POST /v1/me/households/{household}/leave": ("left", None),
     "POST /v1/identity-rules/previews": ("", {"rules": {}, "sample": 5}),
     "GET /v1/identity-rules/previews/{job}": ("rules", None),
     "POST /v1/specs/previews": ("", {"definition": SPEC_BODY}),
@@ -108,7 +108,7 @@ CALLS: dict[str, tuple[str, Any]] = {
     "GET /v1/views": ("", None),
     "GET /v1/waiting": ("", None),
 }
-"""By operation: the flow, segment or job in its path, and its query or body. In this order each is answered with 2xx."""
+"""By operation: the flow, segment, job or household in its path, and its query or body. In this order each is answered with 2xx."""
 
 
 class EveryPart(NamedTuple):
@@ -121,7 +121,9 @@ class EveryPart(NamedTuple):
     def path(self, operation: str) -> dict[str, str]:
         """The values in its path."""
         about = CALLS[operation][0]
-        return self.known | {"name": about, "job": self.known.get(about, "")}
+        named = self.known.get(about, "")
+        household = named if about == "left" else self.known["household"]
+        return self.known | {"name": about, "job": named, "household": household}
 
     def content(self, operation: str) -> Any:
         """Query or body."""
@@ -178,6 +180,7 @@ def every_part(pipeline: Pipeline, callers: Sequence[Caller] = ()) -> Iterator[E
                 [everything, *callers],
                 rights=rights,
                 has_committed=lambda _: True,
+                project=lambda _: pipeline.project().is_whole,
                 contact_paths={"name": ["identity.name.first"]},
             )
         )
@@ -208,11 +211,10 @@ def every_part(pipeline: Pipeline, callers: Sequence[Caller] = ()) -> Iterator[E
             str(client.post("/v1/person-tokens", json={"identifier": each}).json()["token"])
             for each in (USER, OTHER)
         )
-        mine, theirs = (
+        known["household"], known["left"], theirs = (
             served.client(each).post("/v1/me/households", json={"name": "first"}).json()["id"]
-            for each in (person, other)
+            for each in (person, person, other)
         )
-        known["household"] = mine
         for use in ("accepted", "declined"):
             invited = served.client(other).post(f"/v1/me/households/{theirs}/invitations")
             known[use] = invited.json()["code"]
