@@ -62,6 +62,11 @@ class Person(NamedTuple):
         """How many its fragments have in the store."""
         return sum(len(each.stored.state) for each in self.members)
 
+    def carriers(self, names: Collection[str]) -> list[Member]:
+        """Its fragments of these ids, then those whose events showed one of these identifiers, the oldest first."""
+        found = [each for each in self.members if not {each.stored.id, *each.state.names()}.isdisjoint(names)]
+        return sorted(found, key=lambda each: each.stored.id not in names)
+
     def state(self) -> FragmentState:
         """The join of its fragments."""
         if len(self.members) == 1:

@@ -2,6 +2,9 @@
 
 All of it is a log that is only appended to; a household is what its entries add up to. Nobody is asked for by name: who invites
 gets a code to hand on. A person is known by the id of a fragment, which resolves to the profile that the fragment is part of.
+
+Persons merge and split. While they are one, each acts for the memberships of all. What was given (a share, an invitation) counts
+as long as the giver and the member are one profile; what was ended stays ended.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, NamedTuple
 
@@ -27,10 +30,12 @@ NO_HOUSEHOLD = "this person has no such household or invitation"
 
 
 class Acting(NamedTuple):
-    """The person who calls: the id that the token is bound to, and the keyed hashes of all fragments of the profile."""
+    """The person who calls: the fragment that the token is bound to, and the keyed hashes of all fragments of the profile.
+    `are_one` returns whether a fragment is part of the profile that has the fragment of this keyed hash."""
 
     person: str
     keys: frozenset[str]
+    are_one: Callable[[str, str], bool]
 
 
 class Share(StrictDocument):
@@ -50,13 +55,13 @@ class Share(StrictDocument):
 
 @dataclass
 class Household:
-    """What the entries of a household add up to. `members` and `shares` are by member."""
+    """What the entries of a household add up to. `members` and `shares` are by member; shares with the entry that gave them."""
 
     id: str
     members: dict[str, HouseholdEntry] = field(default_factory=dict)
-    shares: dict[str, list[Share]] = field(default_factory=dict)
-    invitations: dict[str, tuple[str, int]] = field(default_factory=dict)
-    """The member who invites and the end in epoch milliseconds, by the hash of a code that was not used."""
+    shares: dict[str, list[tuple[HouseholdEntry, Share]]] = field(default_factory=dict)
+    invitations: dict[str, HouseholdEntry] = field(default_factory=dict)
+    """By the hash of a code that was not used."""
 
     @classmethod
     def of(cls, household: str, entries: Sequence[HouseholdEntry]) -> Household:
@@ -65,30 +70,39 @@ class Household:
             if each.kind == "joined":
                 made.members[each.member] = each
             elif each.kind == "invited":
-                made.invitations[each.body["code"]] = each.member, each.body["until_ms"]
+                made.invitations[each.body["code"]] = each
             elif each.kind == "closed":
                 made.invitations.pop(each.body["code"], None)
             elif each.kind == "left":
                 made.members.pop(each.member, None)
                 made.shares.pop(each.member, None)
             elif each.kind == "shared":
-                made.shares[each.member] = list(map(Share.model_validate, each.body["shares"]))
+                shares = map(Share.model_validate, each.body["shares"])
+                made.shares[each.member] = [(each, share) for share in shares]
         return made
 
     def mine(self, who: Acting) -> list[str]:
-        """The memberships of a person: several where profiles that were both members became one."""
-        return [member for member, entry in self.members.items() if entry.key in who.keys]
+        """The memberships of a person, the own first: several where profiles that were both members became one."""
+        found = [member for member, entry in self.members.items() if entry.key in who.keys]
+        return sorted(found, key=lambda member: self.members[member].person != who.person)
 
-    def shares_of(self, members: Iterable[str]) -> list[Share]:
-        """What these members share."""
-        return [each for member in members for each in self.shares.get(member, ())]
+    def counts(self, given: HouseholdEntry, who: Acting) -> bool:
+        """Whether a member gives this, by any fragment that is part of the member's profile now."""
+        member = self.members.get(given.member)
+        return member is not None and (member.key == given.key or who.are_one(given.person, member.key))
+
+    def shares_of(self, who: Acting) -> list[Share]:
+        """What a person shares."""
+        found = [each for member in self.mine(who) for each in self.shares.get(member, ())]
+        return [share for given, share in found if self.counts(given, who)]
 
     def shared_with(self, who: Acting, now_ms: int) -> Iterator[tuple[HouseholdEntry, Share]]:
         """What others share with a person now."""
         mine = self.mine(who)
         for member, shares in self.shares.items():
-            if member not in mine and member in self.members:
-                yield from ((self.members[member], each) for each in shares if each.reaches(mine, now_ms))
+            for given, share in shares if member not in mine else ():
+                if share.reaches(mine, now_ms) and self.counts(given, who):
+                    yield self.members[member], share
 
 
 class Households:
@@ -121,13 +135,13 @@ class Households:
         """A code with which one person may join, and its end in epoch milliseconds."""
         code, until_ms = secrets.token_urlsafe(24), self.now_ms() + INVITATION_HOURS * 3_600_000
         body = {"code": _digest(code), "until_ms": until_ms}
-        self._act(who, household, lambda _, member: self._entry(who, household, member, "invited", body))
+        self._act(who, household, lambda _, mine: [self._entry(who, household, mine[0], "invited", body)])
         return f"{household}.{code}", until_ms
 
     def accept(self, who: Acting, code: str, name: str) -> str:
         """Join by a code; returns the household. Raises UnknownSubjectError for a code that is used, declined, over or none."""
         household, digest = _parts(code)
-        self._join(who, household, name, lambda known: [self._closed(known, digest)])
+        self._join(who, household, name, lambda known: [self._closed(who, known, digest)])
         return household
 
     def decline(self, who: Acting, code: str) -> None:
@@ -135,7 +149,7 @@ class Households:
         household, digest = _parts(code)
 
         def decide(entries: Sequence[HouseholdEntry]) -> list[HouseholdEntry]:
-            closed = self._closed(Household.of(household, entries), digest)
+            closed = self._closed(who, Household.of(household, entries), digest)
             return [closed, self._entry(who, household, "", "declined")]
 
         self._log.append(household, decide)
@@ -143,36 +157,45 @@ class Households:
     def share(self, who: Acting, household: str, shares: Sequence[Share]) -> None:
         """Share this, and nothing else from now on. Raises RefusedRequestError for one who is no other member."""
 
-        def shared(known: Household, member: str) -> HouseholdEntry:
-            others = known.members.keys() - set(known.mine(who))
+        def shared(known: Household, mine: Sequence[str]) -> list[HouseholdEntry]:
+            others = known.members.keys() - set(mine)
             if not all(others.issuperset(each.to) for each in shares):
                 raise RefusedRequestError("shares are with other members of the household", "/shares")
             body = {"shares": [each.model_dump(mode="json") for each in shares]}
-            return self._entry(who, household, member, "shared", body)
+            given = [self._entry(who, household, member, "shared", body) for member in mine]
+            # The end of what was shared before stays if whoever acts is erased.
+            ended = [self._ended(known.members[member], "shared", {"shares": []}) for member in mine]
+            return [each for each in ended if each.key != given[0].key] + given
 
         self._act(who, household, shared)
 
     def leave(self, who: Acting, household: str) -> None:
         """End the membership, and all that is shared by and with it."""
-        self._act(who, household, lambda _, member: self._entry(who, household, member, "left"))
 
-    def _act(self, who: Acting, household: str, act: Callable[[Household, str], HouseholdEntry]) -> None:
-        """Append an entry for each membership of the person."""
+        def left(known: Household, mine: Sequence[str]) -> list[HouseholdEntry]:
+            return [self._ended(known.members[member], "left") for member in mine]
+
+        self._act(who, household, left)
+
+    def _act(
+        self, who: Acting, household: str, act: Callable[[Household, Sequence[str]], list[HouseholdEntry]]
+    ) -> None:
+        """Append entries for the memberships of the person."""
 
         def decide(entries: Sequence[HouseholdEntry]) -> list[HouseholdEntry]:
             known = Household.of(household, entries)
             mine = known.mine(who)
             if not mine:
                 raise UnknownSubjectError(NO_HOUSEHOLD)
-            return [act(known, each) for each in mine]
+            return act(known, mine)
 
         self._log.append(household, decide)
 
     def _join(
         self, who: Acting, household: str, name: str, by: Callable[[Household], list[HouseholdEntry]]
     ) -> None:
-        if len(self._log.of(who.keys)) >= MOST_HOUSEHOLDS:
-            raise ClashError(f"a person has been in at most {MOST_HOUSEHOLDS} households")
+        if len(self.of(who)) >= MOST_HOUSEHOLDS:
+            raise ClashError(f"a person is in at most {MOST_HOUSEHOLDS} households")
 
         def decide(entries: Sequence[HouseholdEntry]) -> list[HouseholdEntry]:
             known = Household.of(household, entries)
@@ -186,13 +209,18 @@ class Households:
 
         self._log.append(household, decide)
 
-    def _closed(self, known: Household, digest: str) -> HouseholdEntry:
-        """The end of a code, as an entry of the member who invited: it stays if whoever used the code is erased."""
-        member, until_ms = known.invitations.get(digest, ("", 0))
-        inviter = known.members.get(member)
-        if inviter is None or self.now_ms() >= until_ms:
+    def _closed(self, who: Acting, known: Household, digest: str) -> HouseholdEntry:
+        """The end of a code."""
+        invited = known.invitations.get(digest)
+        if invited is None or self.now_ms() >= invited.body["until_ms"] or not known.counts(invited, who):
             raise UnknownSubjectError(NO_HOUSEHOLD)
-        return inviter._replace(at_ms=self.now_ms(), kind="closed", body={"code": digest})
+        return self._ended(known.members[invited.member], "closed", {"code": digest})
+
+    def _ended(
+        self, member: HouseholdEntry, kind: str, body: Mapping[str, Any] | None = None
+    ) -> HouseholdEntry:
+        """The end of something, as an entry of the member: it stays if whoever ended it is erased."""
+        return member._replace(at_ms=self.now_ms(), kind=kind, body=body or {})
 
     def _entry(
         self, who: Acting, household: str, member: str, kind: str, body: Mapping[str, Any] | None = None

@@ -1,4 +1,4 @@
-"""Tokens by which a person calls: signed, bound to one profile, over within an hour, and issued by a caller who knows the person.
+"""Tokens by which a person calls: signed, bound to one fragment, over within an hour, and issued by a caller who knows the person.
 
 `idgp_`, then base64url of canonical JSON `[issuer, person, end in epoch seconds]`, a dot, and base64url of its HMAC-SHA-256. Such
 a token works as long as its issuer has the scope `persons`.

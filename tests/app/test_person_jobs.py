@@ -202,7 +202,9 @@ def test_a_document_expires_and_goes_with_its_person(privacy: Privacy) -> None:
     problem(privacy.officer.get(f"/v1/access-requests/{first['id']}/download"), 404)
     with closing(wiring.household_log(settings)) as log, opened_to_read(settings) as adapters:
         households = Households(log, wiring.keyed_hash(adapters))
-        household = households.found(Acting(WHO, frozenset({wiring.keyed_hash(adapters)(WHO)})), "Canary")
+        household = households.found(
+            Acting(WHO, frozenset({wiring.keyed_hash(adapters)(WHO)}), lambda *_: False), "Canary"
+        )
     second = privacy.job(privacy.officer.post("/v1/access-requests", json=body))
     assert second["id"] != first["id"]
     asked = privacy.officer.get(f"/v1/access-requests/{second['id']}/download").json()

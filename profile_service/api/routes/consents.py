@@ -16,7 +16,8 @@ from idgraph.web.refusals import RefusedRequestError
 from profile_service.api.documents import ConsentDocument, Items, answer
 from profile_service.api.routes.profiles import AskedIdentifier, the_profile
 from profile_service.api.service import MASKED, ActingCaller, Officer, ProfileService, Service
-from profile_service.consents import ROOT, consents_of
+from profile_service.consents import ROOT, WITHDRAWN, consent_of, consents_of
+from profile_service.visibility import HIGHEST
 
 CLOCK_SKEW = timedelta(minutes=1)
 
@@ -26,7 +27,8 @@ router = APIRouter(prefix="/v1/profiles/{identifier}/consents", tags=["consents"
 
 
 class ConsentDecision(StrictDocument):
-    """What a person decides. The latest `time` counts; a retry with the same `time` is the same event."""
+    """What a person decides. The latest `time` counts, and nothing is kept in force by a clock that was ahead. A retry with the
+    same `time` is the same event."""
 
     status: Literal["given", "withdrawn"]
     source: str = Field(min_length=1, max_length=200, description="Where the person decided.")
@@ -51,33 +53,34 @@ def put(
     identifier: AskedIdentifier, purpose: Purpose, body: ConsentDecision, service: Service, caller: Officer
 ) -> Response:
     """Publish a person's decision as an event of the source `[profiles] consent_source`. Needs the scope `privacy`."""
-    profile = the_profile(service, caller, identifier, MASKED)
-    return record_decision(service, caller, identifier, profile.id, purpose, body)
+    the_profile(service, caller, identifier, MASKED)
+    return record_decision(service, caller, identifier, purpose, body)
 
 
 def record_decision(
-    service: ProfileService,
-    caller: Caller,
-    identifier: Identifier,
-    profile_id: str,
-    purpose: str,
-    body: ConsentDecision,
+    service: ProfileService, caller: Caller, identifier: Identifier, purpose: str, body: ConsentDecision
 ) -> Response:
     """Publish a decision as an event. Raises RefusedRequestError, PublishError."""
     now = datetime.now(UTC)
     time = body.time or now
     if time > now + CLOCK_SKEW:
         raise RefusedRequestError("a person decides now, not in the future", "/time")
+    profile = the_profile(service, caller.model_copy(update={"clearance": HIGHEST}), identifier, MASKED)
+    known, moment = consent_of(profile, purpose), int(time.timestamp() * 1000)
+    is_now = body.time is None or (body.status == WITHDRAWN and time > now - CLOCK_SKEW)
+    # What counts was decided until now: a clock that was ahead must not keep it in force.
+    if is_now and known and known.ordinal >= now.timestamp() * 1000 and known.status != body.status:
+        moment = max(moment, known.ordinal + 1)
     consent = {"status": body.status, "source": body.source, "time": time.isoformat(timespec="milliseconds")}
     event: dict[str, Any] = {
-        "at": int(time.timestamp() * 1000),
+        "at": moment,
         "identifiers": {identifier.type: identifier.value},
         ROOT: {purpose: consent},
     }
     # Keyed: whoever sees the event could try identifiers otherwise.
     event["id"] = service.hashed(f"event:{canonical.encode(event).decode()}").partition("~")[2]
     publish = service.rights.consents.publisher(identifier, service.following.edition().snapshot)
-    named = service.hashed(profile_id)
+    named = service.hashed(profile.id)
     service.note(caller, "consent", profile=named, attributes=[f"{ROOT}.{purpose}"], status=body.status)
     publish([canonical.encode(event) + b"\n"])
     return answer({"event": event["id"]}, status=202)

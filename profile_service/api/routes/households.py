@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from idgraph.model.callers import Caller, Scope
 from idgraph.model.documents import StrictDocument
 from idgraph.model.households import HouseholdEntry
-from idgraph.model.identifiers import HASHED_PREFIX, given_identifier
+from idgraph.model.identifiers import HASHED_PREFIX, Identifier, given_identifier
 from idgraph.web.refusals import RefusedRequestError, UnknownSubjectError
 from merge.identity.persons import Person
 from profile_service.api.documents import Items, answer
@@ -22,6 +22,7 @@ from profile_service.api.routes.consents import ConsentDecision, Purpose, Record
 from profile_service.api.routes.profiles import AskedIdentifier, the_profile
 from profile_service.api.service import MASKED, Officer, ProfileService, Service, Wanted, scoped
 from profile_service.link_documents import time_text
+from profile_service.reader import ProfileReader
 from profile_service.visibility import HIGHEST
 
 issuing = APIRouter(prefix="/v1/person-tokens", tags=["households"])
@@ -120,20 +121,19 @@ class _Me:
         if owner is None:
             raise UnknownSubjectError("nothing is stored of this person")
         self.owner = owner
-        self.acting = _acting(service, owner)._replace(person=caller.person)
+        self.acting = _acting(service, self.reader, owner)._replace(person=caller.person)
 
     @property
     def households(self) -> Households:
         return required(self.service.rights.households)
 
     def view(self, known: Household) -> dict[str, Any]:
-        mine = known.mine(self.acting)
         return {
             "id": known.id,
-            "me": mine,
+            "me": known.mine(self.acting),
             "members": {member: each.body.get("name", "") for member, each in known.members.items()},
             "shared_with_me": list(self._shared(known)),
-            "i_share": [each.model_dump(mode="json") for each in known.shares_of(mine)],
+            "i_share": [each.model_dump(mode="json") for each in known.shares_of(self.acting)],
         }
 
     def _shared(self, known: Household) -> Iterator[dict[str, Any]]:
@@ -174,18 +174,20 @@ def list_memberships(identifier: AskedIdentifier, service: Service, officer: Off
     service.require_found(bool(persons))
     if not persons:
         raise UnknownSubjectError("no profile has this identifier")
-    acting = _acting(service, persons[0])
+    acting = _acting(service, reader, persons[0])
     items = []
     for known in required(service.rights.households).of(acting):
-        mine = known.mine(acting)
-        shares = [each.model_dump(mode="json", exclude={"to"}) for each in known.shares_of(mine)]
-        names = [str(known.members[member].body.get("name", "")) for member in mine]
+        shares = [each.model_dump(mode="json", exclude={"to"}) for each in known.shares_of(acting)]
+        names = [str(known.members[member].body.get("name", "")) for member in known.mine(acting)]
         items.append({"id": known.id, "names": names, "shares": shares})
     return answer({"items": items})
 
 
-def _acting(service: ProfileService, person: Person) -> Acting:
-    return Acting(person.id, frozenset(service.hashed(each.stored.id) for each in person.members))
+def _acting(service: ProfileService, reader: ProfileReader, owner: Person) -> Acting:
+    def keys(person: Person | None) -> frozenset[str]:
+        return frozenset(service.hashed(each.stored.id) for each in (person.members if person else ()))
+
+    return Acting(owner.id, keys(owner), lambda one, key: key in keys(reader.owner_of_fragment(one)))
 
 
 @issuing.post("", response_model=PersonTokenDocument, status_code=201)
@@ -194,21 +196,24 @@ def issue(body: PersonTokenBody, service: Service, caller: Issuer) -> Response:
     identifier = given_identifier(body.identifier)
     profile = the_profile(service, caller, identifier, MASKED)
     reader = service.reader(caller)
-    (person,) = reader.owning(reader.stored_forms(identifier)).persons
+    (person,) = reader.owning(forms := reader.stored_forms(identifier)).persons
+    bound, *_ = *person.carriers(forms), *person.members
     service.note(caller, "person token", profile=service.hashed(profile.id))
-    token, end = required(service.rights.tokens).issue(caller, person.id, body.minutes)
+    token, end = required(service.rights.tokens).issue(caller, bound.stored.id, body.minutes)
     return answer({"token": token, "expires": time_text(end)}, status=201)
 
 
 @router.put("/consents/{purpose}", response_model=Recorded, status_code=202)
 def put_consent(purpose: Purpose, body: ConsentDecision, me: Me) -> Response:
     """Record the person's own decision about a purpose."""
-    snapshot = me.service.following.edition().snapshot
-    for identifier in me.reader.with_clearance(HIGHEST).profile_of(me.owner).identifiers:
-        if not identifier.value.startswith(HASHED_PREFIX) and me.service.rights.consents.takes(
-            identifier, snapshot
-        ):
-            return record_decision(me.service, me.caller, identifier, me.owner.id, purpose, body)
+    takes, snapshot = me.service.rights.consents.takes, me.service.following.edition().snapshot
+    # What events showed with the fragment of the token, so that the decision goes with it when profiles split.
+    carriers = me.owner.carriers(me.reader.stored_forms(Identifier.parse(me.acting.person)))
+    for name in (name for each in carriers for name in (each.stored.id, *sorted(each.state.names()))):
+        identifier = Identifier.parse(me.reader.names.identifier(name))
+        is_clear = identifier in me.owner.identifiers and not identifier.value.startswith(HASHED_PREFIX)
+        if is_clear and takes(identifier, snapshot):
+            return record_decision(me.service, me.caller, identifier, purpose, body)
     raise RefusedRequestError("no identifier of the person is in the clear and taken by the consents' spec")
 
 

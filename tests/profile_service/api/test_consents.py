@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -29,6 +30,7 @@ def recorded(tmp_path: Path) -> Iterator[Served]:
     pipeline = made(tmp_path / "store", decided(1, "given"), consents_secret=50)
     callers = [caller("officer", 100, scopes=[Scope.PRIVACY]), caller("reader", 0)]
     callers.append(caller("portal", 0, scopes=[Scope.PERSONS]))
+    callers.append(caller("linker", 100, scopes=[Scope.LINKS]))
 
     def publish(lines: Any) -> int:
         publish_lines(source, lines)
@@ -90,6 +92,62 @@ def test_a_person_records_for_themselves_alone(recorded: Served) -> None:
     assert flow(recorded.pipeline) == 1
     (found,) = recorded.client("reader").get(PATH).json()["items"]
     assert (found["status"], found["source"]) == ("withdrawn", "app")
+
+
+def statuses(recorded: Served, user: str) -> dict[str, str]:
+    items = recorded.client("reader").get(f"/v1/profiles/user_id:{user}/consents").json()["items"]
+    return {each["purpose"]: each["status"] for each in items}
+
+
+def test_a_decision_goes_with_whoever_was_asked_when_profiles_split(recorded: Served) -> None:
+    bea = {
+        "id": "b1",
+        "at": 5,
+        "identifiers": {"user_id": "bea"},
+        "consents": {"research": {"status": "given"}},
+    }
+    recorded.pipeline.process([raw(bea, 5, "consents")])
+
+    def pin(decision: str) -> None:
+        pins = [{"pair": ["user_id:ann", "user_id:bea"], "decision": decision}]
+        answer = recorded.client("linker").post("/v1/links", json={"pins": pins, "reason": "x"})
+        assert answer.status_code == 200, answer.text
+
+    pin("always")
+    for number, user in enumerate(("bea", "ann")):
+        issued = recorded.client("portal").post("/v1/person-tokens", json={"identifier": f"user_id:{user}"})
+        body = {"status": "given", "source": "app", "time": f"2024-03-01T12:00:0{number}Z"}
+        person = recorded.client(issued.json()["token"])
+        assert person.put(f"/v1/me/consents/of-{user}", json=body).status_code == 202
+    flow(recorded.pipeline)
+    # Both count while they are one.
+    assert statuses(recorded, "ann") == statuses(recorded, "bea")
+    assert {"of-ann", "of-bea"} < statuses(recorded, "ann").keys()
+    pin("never")
+    assert statuses(recorded, "ann") == {"marketing": "given", "of-ann": "given"}
+    assert statuses(recorded, "bea") == {"research": "given", "of-bea": "given"}
+
+
+@pytest.mark.parametrize("is_timed", [False, True])
+def test_a_clock_that_is_ahead_keeps_no_consent_in_force(recorded: Served, is_timed: bool) -> None:
+    recorded.pipeline.now = time.time
+    officer, now = recorded.client("officer"), datetime.now(UTC)
+    ahead = {"status": "given", "time": (now + timedelta(seconds=50)).isoformat()}
+    first = put(officer, **ahead)
+    assert first.status_code == 202
+    flow(recorded.pipeline)
+    assert put(officer, **({"time": now.isoformat()} if is_timed else {})).status_code == 202
+    flow(recorded.pipeline)
+    assert statuses(recorded, "ann") == {"marketing": "withdrawn"}
+    # A retry is the same event, and gives nothing again.
+    assert put(officer, **ahead).json() == first.json()
+    flow(recorded.pipeline)
+    assert statuses(recorded, "ann") == {"marketing": "withdrawn"}
+    # What was withdrawn before is history, and the later decision counts.
+    assert put(officer, status="given").status_code == 202
+    assert put(officer, time=(now - timedelta(hours=1)).isoformat()).status_code == 202
+    flow(recorded.pipeline)
+    assert statuses(recorded, "ann") == {"marketing": "given"}
 
 
 def test_who_may_not_record_and_what_is_refused(recorded: Served) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from idgraph.model.callers import Scope
 from idgraph.model.identifiers import Identifier
-from profile_service.api.households import Households
+from profile_service.api.households import MOST_HOUSEHOLDS, Households
 from profile_service.api.person_tokens import PersonTokens
 from profile_service.api.rights import Rights
 from sinks.sqlite.households import SqliteHouseholdLog
@@ -165,23 +165,104 @@ def test_a_code_is_for_one_and_a_declined_one_for_none(home: Served) -> None:
     problem(cid.put(f"/v1/me/households/{household}/shares", json={"shares": []}), 404)
 
 
-def test_after_a_merge_the_household_follows(home: Served) -> None:
-    ann, bea = me(home, 1), me(home, 2)
+def pin(home: Served, one: int, other: int, decision: str) -> None:
+    """Somebody decides that two persons are one, or are not."""
+    pins = [{"pair": [f"user_id:{one}", f"user_id:{other}"], "decision": decision}]
+    answer = home.client("reader").post("/v1/links", json={"pins": pins, "reason": "x"})
+    assert answer.status_code == 200, answer.text
+
+
+def households(who: httpx.Client) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = who.get("/v1/me/households").json()["items"]
+    return found
+
+
+def test_after_a_merge_the_household_follows_and_after_a_split_it_goes_back(home: Served) -> None:
+    ann, bea, cid = (me(home, number) for number in (1, 2, 3))
     joined(home, ann, bea)
     share(ann, "demographics.age", bea)
     share(bea, "demographics.age", ann)
-    # An event shows that both are one person.
-    merged = {"userId": "2", "anonymousId": "shared", "type": "identify", "traits": {}, "messageId": "m"}
-    stamped = {"timestamp": "2024-03-03T00:00:00.000000+00:00"}
-    home.pipeline.process([raw({**merged, **stamped}, 8, "segment")])
-    home.pipeline.process([raw({**merged, **stamped, "userId": "1", "messageId": "n"}, 9, "segment")])
-    found = home.client("reader").get("/v1/profiles/user_id:1").json()
-    (view_of_ann,) = ann.get("/v1/me/households").json()["items"]
-    if "2" in [each["value"] for each in found["identifiers"] if each["type"] == "user_id"]:
-        assert len(view_of_ann["me"]) == 2
-        assert view_of_ann["shared_with_me"] == []
-    else:
-        assert len(view_of_ann["shared_with_me"]) == 1
+    pin(home, 1, 2, "always")
+    for each in (ann, bea):
+        assert len(view(each)["me"]) == 2
+        # They share nothing with themselves.
+        assert view(each)["shared_with_me"] == []
+    assert households(cid) == []
+    pin(home, 1, 2, "never")
+    for each, age in ((ann, 32), (bea, 31)):
+        assert len(view(each)["me"]) == 1
+        (shared,) = view(each)["shared_with_me"]
+        assert shared["attributes"] == {"demographics": {"age": age}}
+
+
+def test_what_a_person_did_while_merged_with_another_stays_with_them(home: Served) -> None:
+    pin(home, 1, 2, "always")
+    # The profile is Ann's by its id; Bea was asked.
+    bea, cid = me(home, 2), me(home, 3)
+    joined(home, cid, bea)
+    assert share(cid, "demographics.age", bea).status_code == 204
+    assert share(bea, "demographics.age", cid).status_code == 204
+    ann = me(home, 1)
+    assert households(ann) == households(bea) != []
+    pin(home, 1, 2, "never")
+    assert households(ann) == households(me(home, 1)) == []
+    assert households(bea) == households(me(home, 2)) != []
+    assert view(bea)["shared_with_me"][0]["attributes"] == {"demographics": {"age": 33}}
+    assert view(cid)["shared_with_me"][0]["attributes"] == {"demographics": {"age": 32}}
+
+
+def test_by_an_identifier_that_is_no_fragment_it_is_the_same(home: Served) -> None:
+    """An e-mail address or a device leads to the fragment whose events showed it."""
+    pin(home, 1, 2, "always")
+    for by in ("anonymous_id:device-2", "email:p2@example.com"):
+        issued = home.client("portal").post("/v1/person-tokens", json={"identifier": by})
+        bea = home.client(issued.json()["token"])
+        assert bea.post("/v1/me/households", json={"name": by}).status_code == 201
+    pin(home, 1, 2, "never")
+    assert (len(households(me(home, 1))), len(households(me(home, 2)))) == (0, 2)
+
+
+def test_a_share_that_another_gave_as_the_same_person_ends_with_the_split(home: Served) -> None:
+    bea, cid = me(home, 2), me(home, 3)
+    joined(home, bea, cid)
+    pin(home, 1, 3, "always")
+    ann = me(home, 1)
+    assert share(ann, "demographics.age", bea).status_code == 204
+    (code, kept) = (ann.post(f"/v1/me/households/{view(bea)['id']}/invitations").json()["code"] for _ in "ab")
+    assert me(home, 1).post("/v1/me/invitations/decline", json={"code": kept}).status_code == 204
+    assert view(bea)["shared_with_me"]
+    pin(home, 1, 3, "never")
+    assert (view(bea)["shared_with_me"], view(cid)["i_share"]) == ([], [])
+    problem(ann.post("/v1/me/invitations/accept", json={"code": code, "name": "A"}), 404)
+    pin(home, 1, 3, "always")
+    assert view(bea)["shared_with_me"]
+
+
+def test_an_erasure_revives_nothing_that_was_ended(home: Served) -> None:
+    bea, cid = me(home, 2), me(home, 3)
+    household = joined(home, bea, cid)
+    share(cid, "demographics.age", bea)
+    pin(home, 1, 3, "always")
+    assert me(home, 1).post(f"/v1/me/households/{household}/leave").status_code == 204
+    pin(home, 1, 3, "never")
+    assert (households(cid), view(bea)["shared_with_me"]) == ([], [])
+    log = SqliteHouseholdLog(home.pipeline.folder / "households.db")
+    with closing(log):
+        log.erase([home.service.hashed("user_id:1")])
+    assert (households(cid), view(bea)["shared_with_me"]) == ([], [])
+
+
+def test_whoever_declines_or_leaves_often_may_still_join(home: Served) -> None:
+    ann, bea, cid = (me(home, number) for number in (1, 2, 3))
+    for _ in range(MOST_HOUSEHOLDS):
+        household = ann.post("/v1/me/households", json={"name": "A"}).json()["id"]
+        codes = [ann.post(f"/v1/me/households/{household}/invitations").json()["code"] for _ in "ab"]
+        assert bea.post("/v1/me/invitations/decline", json={"code": codes[0]}).status_code == 204
+        assert cid.post("/v1/me/invitations/accept", json={"code": codes[1], "name": "C"}).status_code == 200
+        assert cid.post(f"/v1/me/households/{household}/leave").status_code == 204
+    problem(ann.post("/v1/me/households", json={"name": "A"}), 409)
+    for each in (bea, cid):
+        assert each.post("/v1/me/households", json={"name": "B"}).status_code == 201
 
 
 def test_who_may_call_what(home: Served) -> None:
