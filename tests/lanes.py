@@ -54,6 +54,7 @@ LONG = (
     "model/test_native.py::test_they_compile",
     "model/test_native.py::test_what_does_not_compile",
     "profile_service/api/test_away.py::test_an_answer_is_right_or_503",
+    "profile_service/api/test_away.py::test_every_operation_is_right_or_503",
     "profile_service/api/test_topics.py",
     "properties/test_convergence.py::test_a_profile_that_loses",
     "properties/test_convergence.py::test_every_disorder_ends_so_in_dynamodb",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +13,7 @@ import httpx
 from idgraph.app.dead_letter_desk import LocalDeadLetterDesk
 from idgraph.app.flow_folders import FlowFolders
 from idgraph.app.observation.flow_report import FlowReporter
+from idgraph.app.profile_server import project_now
 from idgraph.app.settings.document import load
 from idgraph.model import queries
 from idgraph.model.callers import Caller, Scope
@@ -152,8 +153,12 @@ def filled(folder: Path, **stores: Any) -> Pipeline:
 
 
 @contextmanager
-def every_part(pipeline: Pipeline, callers: Sequence[Caller] = ()) -> Iterator[EveryPart]:
-    """The service of a `filled` pipeline, with further callers."""
+def every_part(
+    pipeline: Pipeline,
+    callers: Sequence[Caller] = (),
+    wrapped: Callable[[str, Any], Any] = lambda _, part: part,
+) -> Iterator[EveryPart]:
+    """The service of a `filled` pipeline, with further callers, and parts of its own as `wrapped` gives them by name."""
     folder = pipeline.folder
     with ExitStack() as stack:
         letters = stack.enter_context(closing(SqliteDeadLetters(folder / "dead-letters.db")))
@@ -161,18 +166,25 @@ def every_part(pipeline: Pipeline, callers: Sequence[Caller] = ()) -> Iterator[E
         log = stack.enter_context(closing(SqliteHouseholdLog(folder / "households.db")))
         operations = ScriptedOperations(lambda: pipeline.snapshot)
         jobs = ScriptedPersonJobs(pipeline, lambda: pipeline.snapshot)
+        adapters: Any = pipeline
+        desk = LocalDeadLetterDesk(
+            letters, pipeline.sealer, pipeline.sources, pipeline.formats, lambda *_: [order()]
+        )
+        source = wrapped("source", SimpleNamespace(publish=len))
         hashed = pipeline.blind_index.identifier
         rights = Rights(
-            ConsentInput("consents", "event", len),
+            ConsentInput("consents", "event", lambda lines: int(source.publish(lines))),
             jobs,
-            Households(log, lambda name: str(hashed(Identifier.parse(name)))),
+            Households(wrapped("households", log), lambda name: str(hashed(Identifier.parse(name)))),
             operations,
             PersonTokens(b"key"),
-            LocalDeadLetterDesk(
-                letters, pipeline.sealer, pipeline.sources, pipeline.formats, lambda *_: [order()]
-            ),
-            reported_flow(folder),
+            wrapped("dead letters", desk),
+            wrapped("flows", reported_flow(folder)),
         )
+
+        def projected(fragments: Collection[str]) -> bool:
+            return project_now(adapters, whole.served.following, fragments)
+
         everything = caller(ALL, 100, may_reveal=True, scopes=list(Scope))
         served = stack.enter_context(
             served_here(
@@ -180,7 +192,7 @@ def every_part(pipeline: Pipeline, callers: Sequence[Caller] = ()) -> Iterator[E
                 [everything, *callers],
                 rights=rights,
                 has_committed=lambda _: True,
-                project=lambda _: pipeline.project().is_whole,
+                project=projected,
                 contact_paths={"name": ["identity.name.first"]},
             )
         )
@@ -218,7 +230,8 @@ def every_part(pipeline: Pipeline, callers: Sequence[Caller] = ()) -> Iterator[E
         for use in ("accepted", "declined"):
             invited = served.client(other).post(f"/v1/me/households/{theirs}/invitations")
             known[use] = invited.json()["code"]
-        yield EveryPart(served, person, known)
+        whole = EveryPart(served, person, known)
+        yield whole
 
 
 def reported_flow(folder: Path) -> FlowFolders:
