@@ -144,10 +144,10 @@ class FragmentState:
 
     def join(self, other: FragmentState) -> bool:
         """Join in another state of the same fragment; returns whether that changed anything."""
-        if native.states is not None and _is_common(self.encoded) and _is_common(other.encoded):
-            joined = native.states.join_all((codec.body(self.encoded), codec.body(other.encoded)))
-            if joined is not None:
-                return self._become(codec.framed(joined))
+        if (quickly := joined_natively((self, other))) is not None:
+            if is_new := quickly.encoded != self.encoded:
+                self.encoded, self._parts, self._newest = quickly.encoded, None, None
+            return is_new
         changed = self._join_registers(other.registers)
         if other.cells:
             changed |= self._join_cells(other)
@@ -161,12 +161,6 @@ class FragmentState:
             self._newest = None
         return changed
 
-    def _become(self, data: bytes) -> bool:
-        if data == self.encoded:
-            return False
-        self.encoded, self._parts, self._newest = data, None, None
-        return True
-
     def names(self) -> frozenset[str]:
         """The identifiers that events showed which are not taken back, text forms alone."""
         return self.names_and_others()[0]
@@ -177,13 +171,18 @@ class FragmentState:
 
     def names_and_others(self) -> tuple[frozenset[str], frozenset[str]]:
         """`names`, and what only events showed that are taken back."""
-        if native.states is not None and self.encoded is not None and self._parts is None:
-            names = native.states.identifiers(self.encoded)
-            if names is not None:
-                return names, frozenset()
+        if (quickly := self.named()) is not None:
+            return quickly[0], frozenset()
         names, sightings = frozenset(self.shown()), self.evidence().sightings
         of_events = (read_key(key).others for key in sightings if is_of_one_event(key))
         return names, frozenset().union(*of_events) - names
+
+    def named(self, own: str = "") -> tuple[frozenset[str], tuple[int, str, str] | None] | None:
+        """`names`, if no event can be taken back; and of the oldest event that showed one of them ordinal, source and id, if
+        the spec of none says which of them it links with `own`. None where only `shown` and `shown_together` say so."""
+        if native.states is None or self.encoded is None or self._parts is not None:
+            return None
+        return native.states.identifiers(self.encoded, own)
 
     def shown(self) -> Mapping[str, Origin]:
         """The identifiers that events showed which are not taken back, with the earliest event of each."""

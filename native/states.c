@@ -10,7 +10,7 @@
 
 static PyMethodDef methods[] = {
     {"join_all", join_all, METH_O, join_all_doc},
-    {"identifiers", identifiers, METH_O, identifiers_doc},
+    {"identifiers", (PyCFunction)(void (*)(void))identifiers, METH_FASTCALL, identifiers_doc},
     {"fields", (PyCFunction)(void (*)(void))fields, METH_FASTCALL, fields_doc},
     {NULL, NULL, 0, NULL},
 };

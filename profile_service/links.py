@@ -15,14 +15,13 @@ from idgraph.model.identifiers import Identifier
 from idgraph.model.pins import PinRecord
 from idgraph.model.stamps import ORDINAL_MAX
 from idgraph.model.store import Outbox
-from merge.identity.evidence import Class, Link, Pair, Span
+from merge.identity.evidence import Class, Link, Moment, Pair, Span
 from merge.identity.persons import (
     Component,
     Person,
     Persons,
     PersonStore,
     carriers_of,
-    moment_of,
     pin_of,
     pins_of,
     sightings,
@@ -240,10 +239,8 @@ class Links:
             cause = max(pair, key=lambda end: (end.type not in counted, often[end], end))
             causes[cause, rule].append(pair)
         first: dict[Pair, str] = {}
-        for member in (each for person in component.persons for each in person.members):
-            for _, pairs, _, _ in sightings(member, self._name):
-                for pair in pairs:
-                    first[pair] = min(member.stored.id, first.get(pair, member.stored.id))
+        for fragment_id, pair, *_ in sightings(component.members(), self._persons.parse):
+            first[pair] = min(fragment_id, first.get(pair, fragment_id))
         evidence = self._evidence(component)
 
         def shown(pair: Pair, rule: str = "") -> ShownLink:
@@ -350,17 +347,15 @@ class Links:
 
     def _untried(self, pair: Pair, spans: Mapping[Class, tuple[Origin, Origin]]) -> str:
         """Why a link between two persons was not even tried."""
-        classes = {kind: Span(*map(moment_of, span)) for kind, span in spans.items()}
+        classes = {kind: Span(*(Moment(*each.stamp[1:]) for each in span)) for kind, span in spans.items()}
         return "contradicts" if self._reader.rules.order(Link(pair, classes)) is None else "least_strength"
 
     def _evidence(self, component: Component) -> dict[Pair, dict[Class, tuple[Origin, Origin]]]:
         found: dict[Pair, dict[Class, tuple[Origin, Origin]]] = defaultdict(dict)
         origin = self._reader.names.origin
-        for member in (each for person in component.persons for each in person.members):
-            for kind, pairs, oldest, newest in sightings(member, self._name):
-                for pair in pairs:
-                    first, last = found[pair].get(kind, (origin(oldest), origin(newest)))
-                    found[pair][kind] = min(first, origin(oldest)), max(last, origin(newest))
+        for _, pair, kind, oldest, newest in sightings(component.members(), self._persons.parse):
+            first, last = found[pair].get(kind, (origin(oldest), origin(newest)))
+            found[pair][kind] = min(first, origin(oldest)), max(last, origin(newest))
         return found
 
 

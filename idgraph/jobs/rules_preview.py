@@ -266,10 +266,12 @@ class Side:
         for component in self._components:
             refused = {each.pair: each for each in component.violations}
             first: dict[Pair, str] = {}
-            for member in (each for person in component.persons for each in person.members if refused):
-                for _, pairs, _, _ in sightings(member, name):
-                    for pair in refused.keys() & pairs:
-                        first[pair] = min(member.stored.id, first.get(pair, member.stored.id))
+            shown = sightings(
+                component.members() if refused else (), lambda each: Identifier.parse(name(each))
+            )
+            for fragment_id, pair, *_ in shown:
+                if pair in refused:
+                    first[pair] = min(fragment_id, first.get(pair, fragment_id))
             found |= {refused[pair]: "" if hubs.issuperset(pair) else each for pair, each in first.items()}
         return found
 

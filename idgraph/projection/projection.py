@@ -35,7 +35,7 @@ from idgraph.model.store import (
     document_version,
 )
 from idgraph.projection.documents import documents_of, put
-from merge.identity.persons import Person, Persons
+from merge.identity.persons import Member, Person, Persons
 from merge.identity.rules import Rules
 
 log = logging.getLogger(__name__)
@@ -188,7 +188,10 @@ class Projection:
                         total.add(self._take(some, settled))
                     total.is_whole = len(entries) < size
                     after = entries[-1].fragment_id if entries else after
-            is_followed = not total.is_whole or self._follow()
+            # All that is stored, once identity rules or segments are new; in this pass and those before.
+            is_followed = (
+                not total.is_whole or self._is_late or (self._follow_rules() and self._follow_segments())
+            )
             if total.is_whole and (self._has_split or not is_followed):
                 # Entries before the place where the sweep is.
                 total.is_whole, self._has_split, after = False, False, ""
@@ -243,28 +246,25 @@ class Projection:
             self._split(found.hubs, rules.identity_version)
             self._unsplit(found.not_hubs)
         if members:
-            persons, left = self._assigned(found.persons(), members, set(ids), has_lost)
+            persons, waiting = self._assigned(found.persons(), members, set(ids), has_lost)
             documents, refused = documents_of(persons, rules)
             refused |= put(self._index, documents)
             if rules.segments:
                 self._evaluate((each for each in documents if each.id not in refused), rules)
-                members_of = ((person.id, each.stored) for person in persons for each in person.members)
-                absorbed = (each for name, each in members_of if each.id != name)
-                self._leave({each.id: document_version(each.generation) for each in absorbed})
+                stored = (each.stored for person in persons for each in person.members[1:])
+                self._leave({each.id: document_version(each.generation) for each in stored})
             for person in persons if refused else ():
-                if person.id in refused:
-                    reason = refused[person.id]
+                if (reason := refused.get(person.id)) is not None:
                     done.refused |= dict.fromkeys((each.stored.id for each in person.members), reason)
-            for name in left:
+            for name in waiting:
                 del members[name]
-        versions = {name: each.version for name, each in members.items()}
-        settled = {name: version for name, version in versions.items() if name not in done.refused}
+        settled = {name: each.version for name, each in members.items()}
+        left = {name: settled.pop(name) for name in done.refused if name in settled}
         if found.unreadable:
             done.refused |= found.unreadable
-            versions |= {
-                name: each.version for name, each in self._store.read(list(found.unreadable)).items()
-            }
-        self._remember({name: versions[name] for name in done.refused if name in versions}, done.refused)
+            damaged = self._store.read(list(found.unreadable))
+            left |= {name: each.version for name, each in damaged.items()}
+        self._remember(left, done.refused)
         if missing:
             gone = self._gone(missing)
             self._leave(dict.fromkeys(missing, 0) | gone)
@@ -276,9 +276,8 @@ class Projection:
         return done
 
     def _evaluate(self, documents: Iterable[IndexDocument], rules: IndexRules) -> None:
-        matches = self._index.matches
         for each in documents:
-            inside = {segment.name: matches(each, segment.condition) for segment in rules.segments}
+            inside = {one.name: self._index.matches(each, one.condition) for one in rules.segments}
             self._evaluated[each.id] = _Evaluated(each.version, inside)
 
     def _leave(self, versions: Mapping[str, int]) -> None:
@@ -319,11 +318,6 @@ class Projection:
             self._evaluated.clear()
             self._leave({name: 0 for name in overtaken if name not in there})
             self._cross()
-
-    def _follow(self) -> bool:
-        """Look through all that is stored once identity rules or segments are new. Returns whether that is done, in this pass
-        and those before."""
-        return self._is_late or (self._follow_rules() and self._follow_segments())
 
     def _follow_segments(self) -> bool:
         """Evaluate segments that are new, and that have changed, for all profiles."""
@@ -432,35 +426,23 @@ class Projection:
         if moved or has_lost:
             profiles = {person.id for person in persons} if has_lost else set[str]()
             profiles |= {wanted[name] for name in moved} | {members[name].projected_into for name in moved}
-            changed = sorted(moved | (profiles & wanted.keys()))
-            now = time.time_ns() // 1_000_000
-            refused = self._store.assign(
-                [
-                    Assignment(
-                        name,
-                        members[name].epoch,
-                        wanted[name] if wanted[name] != name else "",
-                        members[name].profile_id,
-                        now,
-                    )
-                    for name in changed
-                ]
-            )
-            for name in changed:
-                present = members[name]
-                members[name] = present._replace(epoch=present.epoch + 1, version=present.version + 1)
-            overtaken = {
-                each.stored.id
-                for person in persons
-                if any(each.stored.id in refused for each in person.members)
-                for each in person.members
-            }
+            now, assignments = time.time_ns() // 1_000_000, []
+            for name in sorted(moved | (profiles & wanted.keys())):
+                _, version, state, previous, epoch = members[name]
+                profile = wanted[name] if wanted[name] != name else ""
+                assignments.append(Assignment(name, epoch, profile, previous, now))
+                members[name] = StoredFragment(name, version + 1, state, previous, epoch + 1)
+            if refused := self._store.assign(assignments):
+                overtaken = {
+                    each.stored.id
+                    for person in persons
+                    if any(each.stored.id in refused for each in person.members)
+                    for each in person.members
+                }
             persons = [
-                person._replace(
-                    members=tuple(each._replace(stored=members[each.stored.id]) for each in person.members)
-                )
-                for person in persons
-                if person.id not in overtaken
+                each._replace(members=tuple(Member(members[part.id], state) for part, state in each.members))
+                for each in persons
+                if each.id not in overtaken
             ]
         absorbed = {name for name, profile in wanted.items() if profile != name} - overtaken
         erased = absorbed & (moved | asked)

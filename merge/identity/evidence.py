@@ -7,7 +7,7 @@ by entry, a retraction before a sighting. So it is the same in whatever order an
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, starmap
 from typing import NamedTuple
 
 from idgraph.model.fragments import Origin
@@ -88,9 +88,8 @@ class SeenEvent(NamedTuple):
     def sightings(self) -> dict[Pair, Sighting]:
         """Its evidence by pair."""
         distinct = sorted(set(self.identifiers))
-        names = [each.type for each in distinct]
-        repeated = tuple(sorted({name for name in names if names.count(name) > 1}))
-        sighting = Sighting(self.moment, Class(self.moment.source, self.strength, repeated), self.spec)
+        kind = Class(self.moment.source, self.strength, _repeated(distinct))
+        sighting = Sighting(self.moment, kind, self.spec)
         pairs = (Pair(*each) for each in combinations(distinct, 2)) if self.pairs is None else self.pairs
         return dict.fromkeys(pairs, sighting)
 
@@ -131,13 +130,9 @@ class ShownTogether(NamedTuple):
         if len(others) == 1 and not self.options and others[0].type != primary.type:
             return Class(self.source), [Pair.of(primary, others[0])]
         identifiers = sorted({primary, *others})
-        names = [each.type for each in identifiers]
-        repeated = tuple(sorted({name for name in names if names.count(name) > 1}))
         strength, links = _read_options(self.options)
-        pairs = [Pair(*each) for each in combinations(identifiers, 2)]
-        return Class(self.source, strength, repeated), (
-            pairs if links is None else list(linked(identifiers, links))
-        )
+        pairs = starmap(Pair, combinations(identifiers, 2)) if links is None else linked(identifiers, links)
+        return Class(self.source, strength, _repeated(identifiers)), list(pairs)
 
 
 def shown_key(source: str, identifiers: Sequence[Identifier], options: str = "") -> str:
@@ -197,6 +192,11 @@ def _read_options(options: str) -> tuple[float | None, list[tuple[str, str]] | N
     strength, _, links = options.partition(";")
     pairs = [(one, other) for one, _, other in (each.partition("+") for each in links.split(","))]
     return (float(strength) if strength else None), (None if links == "*" else pairs)
+
+
+def _repeated(distinct: Sequence[Identifier]) -> tuple[str, ...]:
+    names = [each.type for each in distinct]
+    return tuple(sorted({name for name in names if names.count(name) > 1}))
 
 
 def _escaped(text: str) -> str:

@@ -82,6 +82,10 @@ class Component(NamedTuple):
     violations: tuple[Violation, ...] = ()
     accepted: Callable[[], tuple[Pair, ...]] = tuple
 
+    def members(self) -> list[Member]:
+        """Of all persons."""
+        return [each for person in self.persons for each in person.members]
+
     def is_joined(self) -> bool:
         """Whether it has more than one fragment."""
         return len(self.persons) > 1 or len(self.persons[0].members) > 1
@@ -278,7 +282,8 @@ class Persons:
             size.weighed(len(some), sum(map(Person.bytes, found.persons)))
             yield found
 
-    def _parse(self, text: str) -> Identifier:
+    def parse(self, text: str) -> Identifier:
+        """A stored identifier, in the form in which it is compared."""
         return Identifier.parse(self._name(text))
 
     def fragments(self, page: int = 1000) -> Iterator[Named]:
@@ -291,7 +296,7 @@ class Persons:
                 except DamagedStateError:
                     found.unreadable[each.id] = "its stored state is damaged"
                     continue
-                own, shown = self._parse(each.id), _shown(member, self._parse)
+                own, shown = self.parse(each.id), _shown(member, self.parse)
                 identifiers = tuple(sorted({own, *shown}))
                 found.persons.append(Person(each.id, (member,), identifiers))
             yield found
@@ -313,49 +318,63 @@ def resolved(
             identifiers[text] = Identifier.parse(name(text))
         return identifiers[text]
 
-    shown = {each.stored.id: _shown(each, parse) for each in members}
-    first: dict[Identifier, int] = {}
-    for origins in shown.values():
-        for identifier, origin in origins.items():
-            ordinal = origin.stamp.ordinal
-            if ordinal <= first.get(identifier, ordinal):
-                first[identifier] = ordinal
-    known: dict[Pair, dict[Class, list[tuple[Origin, Origin]]]] = defaultdict(dict)
+    seen: set[Identifier] = set()
+    joining: list[tuple[Identifier, Identifier]] = []
+    ages: dict[str, tuple[int, str, str]] = {}
+    by_identifier: dict[Identifier, list[Member]] = defaultdict(list)
     for each in members:
-        for kind, pairs, *span in _sightings(each, parse):
-            for pair in pairs:
-                known[pair].setdefault(kind, []).append((span[0], span[1]))
-    pinned = [pin for each in first for pin in pins.get(each, ())] if pins else []
-    of_hubs = [each for each in first if each in hubs] if hubs else []
+        own = parse(each.stored.id)
+        by_identifier[own].append(each)
+        texts, since = (rules.joins_all and each.state.named(each.stored.id)) or ((), None)
+        names = {parse(text) for text in texts}
+        if since is not None and len(names) == len(texts):
+            joining += [(own, other) for other in names]
+        else:
+            origins = _shown(each, parse)
+            names = set(origins)
+            since = min((origin.stamp[1:] for origin in origins.values()), default=_NEVER)
+            joining += [pair for _, pair, kind, *_ in sightings([each], parse) if rules.joins(pair, kind)]
+        seen |= names
+        ages[each.stored.id] = since
 
     def ordered() -> Resolution:
+        first: dict[Identifier, int] = {}
+        known: dict[Pair, dict[Class, list[tuple[Origin, Origin]]]] = defaultdict(dict)
+        for each in members:
+            for identifier, origin in _shown(each, parse).items():
+                ordinal = origin.stamp.ordinal
+                first[identifier] = min(ordinal, first.get(identifier, ordinal))
+        for _, pair, kind, oldest, newest in sightings(members, parse):
+            known[pair].setdefault(kind, []).append((oldest, newest))
         links = [
             Link(pair, {kind: _span(spans) for kind, spans in classes.items()})
             for pair, classes in known.items()
         ]
-        return resolve(links, first, pinned, rules, of_hubs)
+        pinned = [pin for each in first for pin in pins.get(each, ())]
+        return resolve(links, first, pinned, rules, [each for each in first if each in hubs])
 
-    partition = None if pinned or of_hubs else uncontested(known, first, rules)
+    def pairs() -> set[Pair]:
+        return {pair for _, pair, *_ in sightings(members, parse)}
+
+    is_decided = bool(pins or hubs) and any(each in pins or each in hubs for each in seen)
+    partition = None if is_decided else uncontested(seen, joining, rules, pairs)
     violations: tuple[Violation, ...] = ()
     if partition is None:
         partition, _, violations = ordered()
-    by_identifier: dict[Identifier, list[Member]] = defaultdict(list)
-    for each in members:
-        by_identifier[parse(each.stored.id)].append(each)
     persons = []
     # What no event shows any more joins nothing.
-    alone = [(each,) for each in sorted(by_identifier.keys() - first.keys())]
+    alone = [(each,) for each in sorted(by_identifier.keys() - seen)]
     for part in (*partition, *alone):
         of_part = [member for identifier in part for member in by_identifier.get(identifier, ())]
         if of_part:
-            if len(of_part) > 1:
-                of_part.sort(key=lambda member: _age(member, shown[member.stored.id]))
+            of_part.sort(key=lambda member: (ages[member.stored.id], member.stored.id))
             persons.append(Person(of_part[0].stored.id, tuple(of_part), part))
     return Component(tuple(persons), violations, lambda: ordered().accepted)
 
 
 def _span(spans: Sequence[tuple[Origin, Origin]]) -> Span:
-    return Span(min(moment_of(oldest) for oldest, _ in spans), max(moment_of(newest) for _, newest in spans))
+    moments = [[Moment(*each.stamp[1:]) for each in span] for span in spans]
+    return Span(min(oldest for oldest, _ in moments), max(newest for _, newest in moments))
 
 
 def _shown(member: Member, parse: Callable[[str], Identifier]) -> dict[Identifier, Origin]:
@@ -402,30 +421,16 @@ def _counted(fragment_ids: Sequence[str], rules: Rules) -> int:
 
 
 def sightings(
-    member: Member, name: Callable[[str], str]
-) -> Iterator[tuple[Class, list[Pair], Origin, Origin]]:
-    """What a fragment's events showed together, with the oldest and the newest of these events. `name` as of `Persons`."""
-    return _sightings(member, lambda text: Identifier.parse(name(text)))
-
-
-def _sightings(
-    member: Member, parse: Callable[[str], Identifier]
-) -> Iterator[tuple[Class, list[Pair], Origin, Origin]]:
-    own = parse(member.stored.id)
-    for shown, oldest, newest in member.state.shown_together():
-        kind, pairs = shown.pairs(own, [parse(text) for text in shown.others])
-        yield kind, pairs, oldest, newest
-
-
-def moment_of(origin: Origin) -> Moment:
-    """When the event happened."""
-    _, ordinal, source, event_id = origin.stamp
-    return Moment(ordinal, source, event_id)
-
-
-def _age(member: Member, shown: Mapping[Identifier, Origin]) -> tuple[tuple[object, ...], str]:
-    # A moment, not made as one.
-    return min((origin.stamp[1:] for origin in shown.values()), default=_NEVER), member.stored.id
+    members: Iterable[Member], parse: Callable[[str], Identifier]
+) -> Iterator[tuple[str, Pair, Class, Origin, Origin]]:
+    """The pairs that events of each fragment showed together, with the oldest and the newest of these events. `parse` returns
+    the form in which a stored identifier is compared."""
+    for each in members:
+        own = parse(each.stored.id)
+        for shown, oldest, newest in each.state.shown_together():
+            kind, pairs = shown.pairs(own, [parse(text) for text in shown.others])
+            for pair in pairs:
+                yield each.stored.id, pair, kind, oldest, newest
 
 
 _NEVER = (ORDINAL_MAX, "", "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from idgraph.model.identifiers import HASHED_PREFIX, Identifier
@@ -99,15 +99,17 @@ class Rules:
             for each in self.document.blocked
         ]
         self.limits: list[CountLimit] = []
-        self._limits_of: dict[str, list[int]] = {}
+        self.limits_of: dict[str, list[int]] = {}
+        """Places in `limits` of those that count a namespace."""
         self._make_limits()
         self._unique = frozenset(
             name for name, rules in self.document.namespaces.items() if rules.largest == 1
         )
         own = [each.hub_limit for each in self.document.namespaces.values()]
         hub_limits = [each for each in (self.document.hub_limit, *own) if each is not None]
-        self.least_hub_limit = min(hub_limits, default=None)
+        self.least_hub_limit = min(hub_limits, default=float("inf"))
         self.connecting = any(each.connects for each in self.document.namespaces.values())
+        self.joins_all = self.document.least_strength <= 0
         self._uncounted = frozenset(
             name for name, rules in self.document.namespaces.items() if not rules.counted
         )
@@ -124,12 +126,8 @@ class Rules:
         kind = "max" if window_ms is None else "window"
         priority = min(self.document.namespace(name).priority for name in names)
         for name in names:
-            self._limits_of.setdefault(name, []).append(len(self.limits))
+            self.limits_of.setdefault(name, []).append(len(self.limits))
         self.limits.append(CountLimit(f"{kind}:{'+'.join(names)}", most, window_ms, priority))
-
-    def limits_of(self, namespace: str) -> list[int]:
-        """Places in `limits` of those that count a namespace."""
-        return self._limits_of.get(namespace, [])
 
     def identifier(self, namespace: str, value: str) -> Identifier | None:
         """An identifier as events bring it, normalised; None where it is empty or blocked."""
@@ -166,7 +164,7 @@ class Rules:
         limits = ((each, self.hub_limit(each.type), count) for each, count in neighbours.items())
         return {each for each, limit, count in limits if limit is not None and count > limit}
 
-    def counted(self, identifiers: Sequence[Identifier]) -> int:
+    def counted(self, identifiers: Collection[Identifier]) -> int:
         """How many of some identifiers count as neighbours, and for the size of a person."""
         if not self._uncounted:
             return len(identifiers)
@@ -205,13 +203,10 @@ class Rules:
             high=high,
         )
 
-    def joins(self, pair: Pair, kinds: Iterable[Class]) -> bool:
-        """Whether a link with sightings of these classes has a turn and is strong enough."""
-        least = self.document.least_strength
-        for kind in kinds:
-            if (least <= 0 or self.strength(kind) >= least) and not self._contradicts(kind, pair):
-                return True
-        return False
+    def joins(self, pair: Pair, kind: Class) -> bool:
+        """Whether sightings of this class let a link have a turn and are strong enough."""
+        is_strong = self.joins_all or self.strength(kind) >= self.document.least_strength
+        return is_strong and not self._contradicts(kind, pair)
 
     def strength(self, kind: Class) -> float:
         """How strong sightings of a class are."""

@@ -5,19 +5,17 @@
 #include <math.h>
 #include <stdint.h>
 
-PyDoc_STRVAR(identifiers_doc, "identifiers(data): the identifiers of a state, a frozenset; None for the reference to say.");
-
-static PyObject *identifiers(PyObject *Py_UNUSED(module), PyObject *data)
-{
-    if (!are_bytes(&data, 1)) {
-        return NULL;
-    }
-    struct named found[MOST_IDENTIFIERS];
+struct evidence {
+    int identifiers_size, sightings_size;
+    struct named identifiers[MOST_IDENTIFIERS];
     struct sighting sightings[MOST_SIGHTINGS];
-    int size, sightings_size;
+};
+
+/* Whether a state's identifiers and sightings are of the common form, and none is of an event that can be taken back. */
+static bool read_evidence(PyObject *data, struct evidence *found)
+{
     const char *start = PyBytes_AS_STRING(data), *end = start + PyBytes_GET_SIZE(data);
-    /* They and the sightings come last: the last `},[],{` that parses to the end is where they begin, unless one stands
-     * in a text. */
+    /* They come last: the last `},[],{` that parses to the end is where they begin, unless one stands in a text. */
     struct reader reader = {NULL, end};
     for (const char *at = end - 2; at - 5 > start + HEADER; at--) {
         if (!memcmp(at - 5, "},[],{", 6)) {
@@ -25,26 +23,92 @@ static PyObject *identifiers(PyObject *Py_UNUSED(module), PyObject *data)
             break;
         }
     }
-    if (reader.at == NULL || !read_identifiers(&reader, MOST_ORIGINS, found, &size) ||
-        !take(&reader, ',') || !read_sightings(&reader, MOST_ORIGINS, sightings, &sightings_size) ||
-        !take(&reader, ']') ||
+    if (reader.at == NULL ||
+        !read_identifiers(&reader, MOST_ORIGINS, found->identifiers, &found->identifiers_size) ||
+        !take(&reader, ',') ||
+        !read_sightings(&reader, MOST_ORIGINS, found->sightings, &found->sightings_size) || !take(&reader, ']') ||
         reader.at != end) {
-        Py_RETURN_NONE;
+        return false;
     }
-    for (int each = 0; each < sightings_size; each++) {
-        /* merge.identity.evidence.is_of_one_event: it may be taken back. */
-        if (sightings[each].key.size && *sightings[each].key.start == '|') {
-            Py_RETURN_NONE;
+    for (int each = 0; each < found->sightings_size; each++) {
+        /* merge.identity.evidence.is_of_one_event */
+        if (found->sightings[each].key.size && *found->sightings[each].key.start == '|') {
+            return false;
         }
     }
-    PyObject *made = PyFrozenSet_New(NULL);
-    for (int each = 0; made != NULL && each < size; each++) {
-        PyObject *name = PyUnicode_DecodeUTF8(found[each].name.start, found[each].name.size, NULL);
-        if (name == NULL || PySet_Add(made, name)) {
-            Py_CLEAR(made);
+    return true;
+}
+
+/* Whether each identifier of a fragment stands beside its `own` in some sighting, and the spec says nothing of any. */
+static bool is_plain(struct text own, const struct evidence *found)
+{
+    uint64_t linked = 0, all = ((uint64_t)1 << found->identifiers_size) - 1;
+    for (int each = 0; each < found->identifiers_size; each++) {
+        linked |= (uint64_t)!compare_texts(&found->identifiers[each].name, &own) << each;
+    }
+    bool has_own = linked;
+    for (int each = 0; each < found->sightings_size; each++) {
+        struct text key = found->sightings[each].key, other;
+        const char *end = key.start + key.size, *at = memchr(key.start, '|', (size_t)key.size);
+        if (at == NULL || end - at < 2 || at[1] != '|' || memchr(key.start, '%', (size_t)key.size) != NULL) {
+            return false;
+        }
+        for (at += 2; at < end; at = other.start + other.size + 1) {
+            const char *bar = memchr(at, '|', (size_t)(end - at));
+            other = (struct text){at, (bar == NULL ? end : bar) - at};
+            for (int name = 0; name < found->identifiers_size; name++) {
+                linked |= (uint64_t)!compare_texts(&found->identifiers[name].name, &other) << name;
+            }
+        }
+    }
+    return has_own && linked == all;
+}
+
+/* Of the oldest event of a fragment's identifiers ordinal, source and id; None where their links are not plain. */
+static PyObject *shown_since(struct text json, struct text own, const struct evidence *found)
+{
+    struct origin origins[MOST_ORIGINS];
+    struct reader reader = {json.start, json.start + json.size};
+    int size, oldest = MOST_ORIGINS;
+    for (int each = 0; each < found->identifiers_size; each++) {
+        int place = found->identifiers[each].origin;
+        oldest = place < oldest ? place : oldest;
+    }
+    /* Origins are sorted, by their priority first. */
+    if (!is_plain(own, found) || !take(&reader, '[') || !read_origins(&reader, origins, &size) || oldest >= size ||
+        origins[oldest].priority != origins[size - 1].priority) {
+        Py_RETURN_NONE;
+    }
+    struct origin *origin = &origins[oldest];
+    return Py_BuildValue("Ls#s#", origin->ordinal, origin->source.start, origin->source.size, origin->event.start,
+                         origin->event.size);
+}
+
+PyDoc_STRVAR(identifiers_doc, "identifiers(data, own): the identifiers of a state, a frozenset, and of their oldest event ordinal,\n"
+                              "source and id if all are plainly linked with `own`; None for the reference to say.");
+
+static PyObject *identifiers(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
+{
+    struct text own;
+    struct evidence found;
+    if (!check_arguments(given, 2) || !are_bytes(arguments, 1) ||
+        (own.start = PyUnicode_AsUTF8AndSize(arguments[1], &own.size)) == NULL) {
+        return NULL;
+    }
+    if (!read_evidence(arguments[0], &found)) {
+        Py_RETURN_NONE;
+    }
+    PyObject *names = PyFrozenSet_New(NULL);
+    for (int each = 0; names != NULL && each < found.identifiers_size; each++) {
+        struct text *text = &found.identifiers[each].name;
+        PyObject *name = PyUnicode_DecodeUTF8(text->start, text->size, NULL);
+        if (name == NULL || PySet_Add(names, name)) {
+            Py_CLEAR(names);
         }
         Py_XDECREF(name);
     }
+    PyObject *since = names == NULL ? NULL : shown_since(json_of(arguments[0], HEADER), own, &found);
+    PyObject *made = Py_BuildValue("NN", names, since);
     if (made == NULL && PyErr_ExceptionMatches(PyExc_UnicodeDecodeError)) {
         /* The reference says what is damaged. */
         PyErr_Clear();

@@ -204,19 +204,20 @@ static bool read_origin(struct reader *reader, struct origin *origin)
     return true;
 }
 
-static bool read_origins(struct reader *reader, struct state *state)
+/* Into as many as MOST_ORIGINS; `found` is how many there are. */
+static bool read_origins(struct reader *reader, struct origin *origins, int *found)
 {
-    state->origins_size = 0;
+    *found = 0;
     if (!take(reader, '[')) {
         return false;
     }
     while (!is_next(reader, ']')) {
-        int size = state->origins_size;
-        if (size == MOST_ORIGINS || (size && !take(reader, ',')) || !read_origin(reader, &state->origins[size]) ||
-            (size && compare_origins(&state->origins[size - 1], &state->origins[size]) >= 0)) {
+        int size = *found;
+        if (size == MOST_ORIGINS || (size && !take(reader, ',')) || !read_origin(reader, &origins[size]) ||
+            (size && compare_origins(&origins[size - 1], &origins[size]) >= 0)) {
             return false;
         }
-        state->origins_size++;
+        ++*found;
     }
     return take(reader, ']');
 }
@@ -334,7 +335,7 @@ static struct state *new_state(struct text json)
 static bool read_state(struct text json, struct state *state)
 {
     struct reader reader = {json.start, json.start + json.size};
-    return take(&reader, '[') && read_origins(&reader, state) && take(&reader, ',') &&
+    return take(&reader, '[') && read_origins(&reader, state->origins, &state->origins_size) && take(&reader, ',') &&
            read_registers(&reader, state) && take(&reader, ',') && take(&reader, '[') && take(&reader, ']') &&
            take(&reader, ',') &&
            read_identifiers(&reader, state->origins_size, state->identifiers, &state->identifiers_size) &&

@@ -6,7 +6,7 @@ See docs/adr/0002-profile-store.md for the tables and what they cost.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
 from pathlib import Path
@@ -84,11 +84,7 @@ class SqliteProfileStore(SqlitePins, SqliteLedger, SqliteErasure):
         return self._file.write(lambda connection: _write(connection, self._tombstones, writes))
 
     def find(self, identifier: str) -> list[str]:
-        query = """
-            SELECT id FROM fragments WHERE id = :name AND named
-            UNION SELECT id FROM identifiers JOIN fragments ON number = fragment WHERE identifier = :name
-            ORDER BY id"""
-        return [row[0] for row in self._rows(query, {"name": identifier})]
+        return sorted(self.find_all([identifier], limit=-1).get(identifier, ()))
 
     def find_all(self, identifiers: Sequence[str], limit: int) -> dict[str, list[str]]:
         return self._file.read(lambda connection: _find_all(connection, identifiers, limit)) if limit else {}
@@ -188,8 +184,7 @@ def _assign(
         "UPDATE fragments SET profile = ?, epoch = epoch + 1, version = version + 1, name = ? WHERE number = ?",
         [(e.profile_id, names(e.fragment_id), present[e.fragment_id][0]) for e in found],
     )
-    entries = [each.entry(names) for each in found]
-    ledger.add(connection, [each for each in entries if each is not None])
+    ledger.add(connection, filter(None, (each.entry(names) for each in found)))
     outbox.add(connection, [(e.fragment_id, present[e.fragment_id][1] + 1) for e in found])
     return {e.fragment_id for e in assignments}.difference(e.fragment_id for e in found)
 
@@ -197,7 +192,8 @@ def _assign(
 def _write(
     connection: sqlite3.Connection, known: SqliteTombstones, writes: Sequence[FragmentWrite]
 ) -> set[str]:
-    stored = _versions(connection, [write.id for write in writes])
+    query = "SELECT id, number, version FROM fragments WHERE id"
+    stored = {row[0]: row[1:] for row in among(connection, query, [write.id for write in writes])}
     number = connection.execute("SELECT coalesce(max(number), 0) + 1 FROM fragments").fetchone()[0]
     tombstoned = known.find(connection, (write.id for write in writes))
     inserts: list[tuple[int, str, int, bool, bytes]] = []
@@ -240,11 +236,6 @@ def _write(
     connection.executemany("DELETE FROM identifiers WHERE identifier = ? AND fragment = ?", dropped)
     outbox.add(connection, waiting)
     return refused
-
-
-def _versions(connection: sqlite3.Connection, ids: Iterable[str]) -> dict[str, tuple[int, int]]:
-    query = "SELECT id, number, version FROM fragments WHERE id"
-    return {row[0]: (row[1], row[2]) for row in among(connection, query, list(ids))}
 
 
 _NONE = Tombstone(NO_EPOCH, NEW)

@@ -107,7 +107,7 @@ class TantivyProfileIndex:
         names = {each: self._names(each) for each in dict.fromkeys(ids)}
         found = self.folder.read(lambda index: stamps(index.searcher(), names.values()))
         return {
-            each: found[name] for each, name in names.items() if name in found and _is_document(found[name])
+            each: found[name] for each, name in names.items() if name in found and found[name].stamp % 2 == 0
         }
 
 
@@ -116,10 +116,6 @@ class Present(NamedTuple):
 
     stamp: int
     content: int | None
-
-
-def _is_document(present: Present) -> bool:
-    return present.stamp % 2 == 0
 
 
 def stamps(searcher: Searcher, names: Iterable[bytes]) -> dict[bytes, Present]:

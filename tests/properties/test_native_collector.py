@@ -96,7 +96,7 @@ for _ in range(5000):
     each = Finalized()
     each.me = each
     del each
-    assert native.states.identifiers(few) == wanted
+    assert native.states.identifiers(few, "") == (wanted, None)
 """
 
 

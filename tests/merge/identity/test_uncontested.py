@@ -13,7 +13,7 @@ from merge.identity.evidence import Link, links
 from merge.identity.resolve import resolve
 from merge.identity.rules import Rules
 from merge.identity.simulation import seen_events
-from merge.identity.uncontested import uncontested
+from merge.identity.uncontested import Partition, uncontested
 from tests.lanes import examples
 from tests.merge.identity.test_resolve import EVENTS, RULES, shown
 
@@ -26,6 +26,11 @@ LIMITS: tuple[dict[str, Any], ...] = (
     {"size_limit": 2},
 )
 SHARED = shown("user:7 email:a", "user:8 email:a", "user:9 email:a")
+
+
+def quickly(known: list[Link], first: dict[Identifier, int], rules: Rules) -> Partition | None:
+    joining = [pair for pair, kinds in known if any(rules.joins(pair, kind) for kind in kinds)]
+    return uncontested(first, joining, rules, lambda: [pair for pair, _ in known])
 
 
 def evidence(rules: Any, events: Any) -> tuple[Rules, list[Link], dict[Identifier, int]]:
@@ -47,9 +52,9 @@ def test_the_short_way_is_the_ordered_way(rules: Any, events: Any, shuffled: Any
     resolution = resolve(known, first, (), ready)
     if shuffled is not None:
         shuffled.shuffle(known)
-    quickly = uncontested(dict(known), first, ready)
-    event("contested" if quickly is None else "uncontested")
-    assert quickly is None or (quickly == resolution.partition and not resolution.violations)
+    found = quickly(known, first, ready)
+    event("contested" if found is None else "uncontested")
+    assert found is None or (found == resolution.partition and not resolution.violations)
 
 
 @settings(max_examples=examples(400))
@@ -57,17 +62,17 @@ def test_the_short_way_is_the_ordered_way(rules: Any, events: Any, shuffled: Any
 def test_without_rules_nothing_is_contested(events: Any, shuffled: Any) -> None:
     ready, known, first = evidence({}, events)
     shuffled.shuffle(known)
-    assert uncontested(dict(known), first, ready) == resolve(known, first, (), ready).partition
+    assert quickly(known, first, ready) == resolve(known, first, (), ready).partition
 
 
 def test_what_a_rule_refuses_is_left_to_the_ordered_way() -> None:
     for rules in LIMITS:
         ready, known, first = evidence(rules, SHARED)
         assert resolve(known, first, (), ready).violations
-        assert uncontested(dict(known), first, ready) is None
+        assert quickly(known, first, ready) is None
 
 
 def test_what_no_rule_refuses_is_not() -> None:
     for rules in LIMITS[:-2]:
         ready, known, first = evidence(rules, SHARED[:1] + shown("device:d email:a"))
-        assert uncontested(dict(known), first, ready) == resolve(known, first, (), ready).partition
+        assert quickly(known, first, ready) == resolve(known, first, (), ready).partition
