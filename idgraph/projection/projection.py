@@ -61,8 +61,8 @@ MOST_REMEMBERED = 10_000
 """Refused documents that wait for their retry. Of more, the others are put again by each sweep."""
 
 
-_NO_HUB = "hub no more"
-"""The mark that takes the place of a hub's, once some of its fragments are erased, or carry it no more."""
+_NOT_ANY_MORE = "hub no more"
+"""The mark that takes the place of one that does not hold any more, as of a hub's once fewer fragments carry it."""
 
 
 def overtaken_mark(version: int) -> str:
@@ -364,6 +364,13 @@ class Projection:
         self._followed = rules.identity
         return True
 
+    def count_as_newest(self) -> None:
+        """Let these identity rules count though others were newer: those were lost with a metadata database."""
+        version = self._rules().identity_version
+        while self._store.remembers(mark := overtaken_mark(version)):
+            self._store.remember(_NOT_ANY_MORE, instead_of=mark)
+            version += 1
+
     def _enqueue_moved(self, persons: Persons, ids: Sequence[str]) -> None:
         moved = [
             member.stored.id
@@ -400,7 +407,7 @@ class Projection:
         if not self._store.remembers(mark):
             return False
         self._hubs.discard(mark)
-        self._store.remember(_NO_HUB, instead_of=mark)
+        self._store.remember(_NOT_ANY_MORE, instead_of=mark)
         return True
 
     def _hub_mark(self, identifier: str, version: int) -> str:

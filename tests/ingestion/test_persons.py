@@ -583,6 +583,23 @@ def test_a_process_with_older_rules_leaves_it_to_who_has_the_newer_ones(version:
     assert len(installation.persons()) == 2
 
 
+def test_rules_of_a_new_metadata_database_count_once_that_is_said() -> None:
+    installation = Installation(HUB)
+    installation.take([shared(1, "a@x.example"), shared(2, "a@x.example")])
+    first = installation.index_rules
+    follow(installation, {**HUB["rules"], "least_strength": 2}, 3)
+    late = Projection(installation.store, installation.index, lambda: first)
+    installation.take([shared(3, "a@x.example")])
+    assert late.sweep().left() > 0
+    late.count_as_newest()
+    installation.store.enqueue([f"user:{number}" for number in (1, 2, 3)])
+    installation.index_rules, installation.rules = first, Rules(first.identity)
+    assert late.sweep().left() == 0
+    installation.check_index()
+    # The next edit is a newer one again.
+    follow(installation, {**HUB["rules"], "least_strength": 2}, 1)
+
+
 def test_new_rules_that_are_followed_in_the_middle_of_a_projection_by_older_ones_win() -> None:
     installation = Installation(HUB)
     store, assign, old = installation.store, installation.store.assign, installation.index_rules

@@ -74,10 +74,13 @@ def resolve(
                     write_export(output, lines)
         _show_report(run.progress, check, as_json)
         differs = bool(run.progress.counts["misplaced"] or run.progress.counts["documents"])
+        if not check:
+            rules = wiring.index_rules(settings)
+            projection = resources.projection(lambda: rules)
+            projection.count_as_newest()
         if differs and not check:
             say("the projection corrects them")
-            rules = wiring.index_rules(settings)
-            left = resources.projection(lambda: rules).sweep().left()
+            left = projection.sweep().left()
             differs = left > 0
             if left:
                 say(f"the index has not taken {counted(left, 'fragment')}: the outbox keeps them")
