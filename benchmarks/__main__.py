@@ -19,7 +19,7 @@ from benchmarks import latency, profiles, stages, throughput
 from benchmarks.decryptor import measure as measure_decryptor
 from benchmarks.detection import measure as measure_detection
 from benchmarks.erasure import measure as measure_erasure
-from benchmarks.identity import from_scratch, projecting, quality, speed
+from benchmarks.identity import from_scratch, known, projecting, quality, speed
 from benchmarks.index import measure as measure_index
 from benchmarks.keys import measure as measure_keys
 from benchmarks.machine import machine
@@ -54,6 +54,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         **quality.measure(arguments.data),
         **speed.measure(folder, arguments.fragments or 100_000),
     },
+    "identity-known": lambda folder, arguments: known.measure(folder, arguments.shops),
     "identity-speed": lambda folder, arguments: projecting.measure(folder, arguments.fragments or 100_000),
     "identity-scratch": lambda folder, arguments: from_scratch.measure(
         folder, arguments.fragments or 100_000

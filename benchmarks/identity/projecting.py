@@ -71,7 +71,8 @@ class _Flow:
         clock = Clock()
         with clock.of("all"):
             Committer(self.tools.store).commit(changes)
-            self._projection.project(changes)
+            # As beside a flow.
+            self._projection.sweep()
         return clock.cpu["all"], clock.wall["all"]
 
     def _next(self) -> int:

@@ -1,0 +1,99 @@
+"""What identity costs once links are known: the shop's people come again month after month, and show what they showed before.
+
+The same states go into two embedded installations: as they are, and without the identifiers beside those that name the
+fragments. So both have the same fragments and attributes, and only one of them has links.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.pipeline import Clock, Pipeline, pipeline, wire, without_collector
+from benchmarks.product import installed
+from benchmarks.workload import SOURCES, clear, write_inbox
+from idgraph.app import wiring
+from idgraph.app.cli import YOUNG_OBJECTS
+from ingestion.sources.files.lines import read_records
+from ingestion.stages.map_output import EncodedChange
+from merge.fragments import FragmentState
+
+MONTHS = 6
+"""The first two are not counted: in them links are new, and fragments change their profiles."""
+_MONTH_MS = 30 * 86_400_000
+_IDS = {"segment": "messageId", "amplitude": "insert_id", "orders": "order_id"}
+
+
+def measure(folder: Path, shops: int) -> dict[str, Any]:
+    """CPU microseconds per event with links and without, and the ratios of the rates."""
+    clear(folder)
+    with installed(folder / "with") as (_, settings):
+        with closing(wiring.metadata_client(settings)) as client:
+            answer = client.snapshot(None, 0)
+            assert answer is not None
+        snapshot = answer.snapshot
+        with pipeline(folder / "linked", snapshot) as linked, pipeline(folder / "bare", snapshot) as bare:
+            return _measured(folder / "inbox", shops, linked, bare)
+
+
+def _measured(inbox: Path, shops: int, linked: Pipeline, unlinked: Pipeline) -> dict[str, Any]:
+    spent: dict[str, list[float]] = {}
+    usual = gc.get_threshold()
+    # As the command line.
+    gc.set_threshold(YOUNG_OBJECTS)
+    for month in range(MONTHS):
+        clear(inbox)
+        events = write_inbox(inbox, shops, change=lambda *given, month=month: _later(month, *given))
+        clock, files = Clock(), []
+        for source in SOURCES:
+            for path in sorted((inbox / source).iterdir()):
+                with without_collector(), clock.of("map"):
+                    records = list(read_records(path, source, 1 << 20, inbox / source))
+                    files.append(list(wire(linked.map(records))))
+        bare = [_without_links(each) for each in files]
+        turn = [("with", linked, files), ("without", unlinked, bare)]
+        for name, each, changes in turn if month % 2 else turn[::-1]:
+            with clock.of(name):
+                for some in changes:
+                    each.commit(some)
+                each.project()
+        if month >= 2:
+            for name, seconds in clock.cpu.items():
+                spent.setdefault(name, []).append(1e6 * seconds / events)
+            spent.setdefault("clock", []).append(clock.wall["without"] / clock.wall["with"])
+    gc.set_threshold(*usual)
+    pairs = list(zip(*(spent[name] for name in ("map", "with", "without")), strict=True))
+    return {
+        "cpu_us_per_event": {name: round(median(spent[name]), 1) for name in ("map", "with", "without")},
+        "rate_of_commit_and_projection": [round(bare / full, 2) for _, full, bare in pairs],
+        "the same by the clock": [round(each, 2) for each in spent["clock"]],
+        "rate_of_all": [round((mapped + bare) / (mapped + full), 2) for mapped, full, bare in pairs],
+        "aim": 0.9,
+    }
+
+
+def _later(month: int, source: str, _: int, event: dict[str, Any]) -> dict[str, Any]:
+    """The same person's event of a later month."""
+    event = {**event, _IDS[source]: f"{event[_IDS[source]]}-{month}"}
+    if source == "amplitude":
+        event["time"] += month * _MONTH_MS
+    else:
+        key = "timestamp" if source == "segment" else "created_at"
+        event[key] = event[key].replace("2024-03", f"2024-{3 + month:02d}")
+    return event
+
+
+def _without_links(changes: Iterable[EncodedChange]) -> list[EncodedChange]:
+    bare = []
+    for fragment_id, data, epoch in changes:
+        state = FragmentState.decode(data)
+        state.encoded = None
+        state.sightings.clear()
+        for each in state.identifiers.keys() - {fragment_id}:
+            del state.identifiers[each]
+        bare.append((fragment_id, state.encode(), epoch))
+    return bare
