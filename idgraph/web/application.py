@@ -3,12 +3,17 @@ metrics, and a description that is true."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
+from fastapi.dependencies.models import Dependant
 from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
+from pydantic import BaseModel
+from starlette.datastructures import QueryParams
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from idgraph.web import api_page, metrics, problems
 from idgraph.web.guard import Access, Guard
@@ -43,6 +48,11 @@ class Application(FastAPI):
         for router in routers:
             # They are ready: `include_router` would make each of them again, which takes longer than a request.
             self.router.routes.extend(router.routes)
+        for route in self.router.routes:
+            # Routes are shared by all applications of a process.
+            if isinstance(route, APIRoute) and route.path.startswith("/v1/"):
+                app = getattr(route.app, "strict_app", route.app)
+                route.app = StrictParameters(app, query_names(route.dependant))
         self.add_middleware(Guard, access=access, title=title)
         metrics.install(self, f"idgraph_{title}", gauges)
 
@@ -57,6 +67,31 @@ class Application(FastAPI):
             problems.describe(document, self._free)
             self.openapi_schema = document
         return self.openapi_schema
+
+
+class StrictParameters:
+    """A route that refuses query parameters of other names: what is misspelt would count as left out."""
+
+    def __init__(self, app: ASGIApp, known: Iterable[str]) -> None:
+        self.strict_app, self.known = app, frozenset(known)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        asked = QueryParams(scope["query_string"]) if scope["query_string"] else ()
+        unknown = [each for each in asked if each not in self.known]
+        app = problems.unknown_parameter(unknown[0], self.known) if unknown else self.strict_app
+        await app(scope, receive, send)
+
+
+def query_names(dependant: Dependant) -> Iterator[str]:
+    """The names of all query parameters of a route."""
+    for field in dependant.query_params:
+        model = field.field_info.annotation
+        if isinstance(model, type) and issubclass(model, BaseModel):
+            yield from (each.alias or name for name, each in model.model_fields.items())
+        else:
+            yield field.alias
+    for each in dependant.dependencies:
+        yield from query_names(each)
 
 
 def _lift_definitions(node: Any, schemas: MutableMapping[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import logging
 from collections.abc import Collection, Mapping, Sequence
@@ -82,6 +83,15 @@ def problem(
 def unavailable(kind: str, detail: str) -> Response:
     """503: ask again in a second."""
     return problem(503, kind, detail, {"Retry-After": "1"})
+
+
+def unknown_parameter(name: str, known: Collection[str]) -> Response:
+    """400: a query parameter that the route has not."""
+    detail = "the query has a parameter that this call has not"
+    near = difflib.get_close_matches(name, known, 1)
+    hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(sorted(known)) or 'none'}"
+    errors = [{"detail": detail, "parameter": f"query.{name}"}]
+    return problem(400, "unknown-parameter", detail, hint=hint, errors=errors)
 
 
 PROBLEM: dict[str, Any] = {

@@ -132,6 +132,14 @@ def test_errors_of_the_framework_are_problems_too(service: Running) -> None:
     assert wrong["errors"][0]["parameter"] == "query.limit"
 
 
+def test_a_misspelt_parameter_is_refused(service: Running) -> None:
+    for path in ("/v1/attributes?limt=5", "/v1/specs/nothing?resaon=x"):
+        refused = assert_problem(service.admin.get(path), 400)
+        assert refused["errors"][0]["parameter"] == "query." + path.partition("?")[2].partition("=")[0]
+    assert assert_problem(service.admin.get("/v1/attributes?limt=5"), 400)["hint"] == "did you mean limit?"
+    assert service.admin.get("/ui?limt=5").status_code < 400
+
+
 def test_errors_do_not_repeat_what_was_sent(service: Running) -> None:
     body = {"changes": "jane@example.com", "jane@example.com": 1, "secret": "jane@example.com"}
     answer = service.pipeline.patch("/v1/schema", json=body)

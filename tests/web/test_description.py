@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 
+from idgraph.web.application import StrictParameters
 from idgraph.web.audit import AuditLog
 from metadata_service.api.app import create_app as create_metadata
 from metadata_service.api.service import ServiceSettings
@@ -53,3 +54,17 @@ def test_a_description_is_whole(made: Any, tmp_path: Path) -> None:
         for operation in operations.values():
             assert "application/problem+json" in operation["responses"]["default"]["content"]
             assert "422" not in operation["responses"]
+
+
+@pytest.mark.parametrize("made", [metadata, profiles])
+def test_query_parameters_are_those_that_are_described(made: Any, tmp_path: Path) -> None:
+    app = made(tmp_path)
+    paths = app.openapi()["paths"]
+    strict = [each for each in app.routes if isinstance(getattr(each, "app", None), StrictParameters)]
+    assert len(strict) > 60
+    for route in strict:
+        for method in route.methods:
+            parameters = paths[route.path][method.lower()].get("parameters", [])
+            assert route.app.known == {each["name"] for each in parameters if each["in"] == "query"}
+    described = {path for path in paths if path.startswith("/v1/")}
+    assert described == {each.path for each in strict}

@@ -50,6 +50,17 @@ def asked(client: httpx.Client, view: str, of: str = ANONYMOUS) -> dict[str, Any
     return found
 
 
+def test_a_misspelt_parameter_is_refused(everything: httpx.Client) -> None:
+    """Found by review: a view that was misspelt gave the whole profile, without the consent that it names."""
+    for method, path in (("GET", f"profiles/{ANONYMOUS}"), ("GET", "search"), ("GET", "segments/a/members")):
+        refused = problem(everything.request(method, f"/v1/{path}?provenance=true&veiw=marketing"), 400)
+        assert refused["hint"] == "did you mean view?"
+        assert [each["parameter"] for each in refused["errors"]] == ["query.veiw"]
+    refused = problem(everything.post("/v1/search?view=marketing", json={}), 400)
+    assert refused["hint"] == "it has wait_for"
+    assert problem(everything.get("/v1/views?view"), 400)["hint"] == "it has none"
+
+
 def test_a_view_selects_renames_and_shapes(everything: httpx.Client) -> None:
     whole = everything.get(f"/v1/profiles/{ANONYMOUS}").json()
     found = asked(everything, "marketing")
