@@ -142,7 +142,8 @@ class Reader:
         attribute path, with `-` before it for the largest first. Raises QueryError."""
         reader = self._current()
         order = None if sort is None else Order(sort.removeprefix("-"), sort.startswith("-"))
-        result = reader.search(self._query(words), limit, cursor, reveal, order)
+        query = self._query(words, () if order is None else (order.path,))
+        result = reader.search(query, limit, cursor, reveal, order)
         self._require_keyring(bool(result.profiles))
         self._report(reader)
         return Page(result.profiles, result.cursor)
@@ -156,7 +157,7 @@ class Reader:
     def facets(self, path: str, *words: str, limit: int = 10) -> list[FacetCount]:
         """The most frequent values of an attribute among the profiles that match, each with their number. Raises
         QueryError."""
-        return self._current().facets(self._query(words), path, limit)
+        return self._current().facets(self._query(words, (path,)), path, limit)
 
     def scan(self, *, reveal: bool = False) -> Scan:
         """All profiles, read while one iterates."""
@@ -190,9 +191,9 @@ class Reader:
             self._read_at = time.monotonic()
         return self._reader
 
-    def _query(self, words: Sequence[str]) -> Query:
+    def _query(self, words: Sequence[str], others: Sequence[str] = ()) -> Query:
         query = parse_query(words, self._types.get)
-        for reported in warnings(query, self._types, self._current().found_type):
+        for reported in warnings(query, self._types, self._current().found_type, others):
             log.warning("%s", reported)
         return query
 

@@ -250,10 +250,14 @@ def _value(text: str, declared: DataType | None) -> str | int | float | bool:
 
 
 def warnings(
-    query: Query, types: Mapping[str, DataType], found_type: Callable[[str], DataType | None]
+    query: Query,
+    types: Mapping[str, DataType],
+    found_type: Callable[[str], DataType | None],
+    others: Iterable[str] = (),
 ) -> Iterator[str]:
     """Warnings of clauses that never match or look like something else. `types` are those of the
-    catalogue; `found_type` gives that of the values that profiles have of an attribute which it does not know."""
+    catalogue; `found_type` gives that of the values that profiles have of an attribute which it does not know. `others` are
+    further paths that were asked for, such as one to sort by."""
     for clause in leaves(query):
         if isinstance(clause, FullText):
             yield from _about_words(clause)
@@ -266,6 +270,9 @@ def warnings(
             yield f"{clause.path} is of type {declared}: {problem}"
         if isinstance(clause, Term) and str(clause.value).endswith("*"):
             yield f'within quotes a star is a star; a beginning is written {clause.path}="…"*'
+    for path in others:
+        if path not in types and found_type(path) is None:
+            yield f"no attribute is called {path}; {nearest(path, types)}"
 
 
 def nearest(path: str, known: Collection[str]) -> str:

@@ -85,7 +85,9 @@ class SearchResults(BaseModel):
 
     items: list[ProfileDocument]
     next: str | None = Field(description="The cursor of the following page; null on the last.")
-    warnings: list[str] = Field(description="Clauses that can never match, and the nearest known attribute.")
+    warnings: list[str] = Field(
+        description="Clauses that can never match, an unknown attribute to sort by, and the nearest known one."
+    )
     q: str | None = Field(description="The search, if it was asked in the search language.")
     corrected: str | None = Field(
         description="The search with the nearest known attributes in place of unknown ones; null without any."

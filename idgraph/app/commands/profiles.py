@@ -108,7 +108,7 @@ def search(
 
     A clause that can never match (an unknown path, a text bound on a number) gives a warning; the exit code stays 0.
     """
-    from idgraph.model.query_language import nearest, parse_query, warnings
+    from idgraph.model.query_language import parse_query, warnings
 
     settings = keyed(context)
     pinned = wiring.snapshot_to_read_by(settings)
@@ -118,12 +118,8 @@ def search(
     with wiring.opened_to_read(settings) as resources:
         reader = wiring.profile_reader(settings, resources, pinned)
         total = reader.count(query)
-        said = list(warnings(query, types, reader.found_type))
-        said += [
-            f"no attribute is called {path}; {nearest(path, types)}"
-            for path in (*(facet or ()), *((order.path,) if order else ()))
-            if path not in types and reader.found_type(path) is None
-        ]
+        others = (*(facet or ()), *((order.path,) if order else ()))
+        said = list(warnings(query, types, reader.found_type, others))
         if not total:
             wiring.require_own_keyring(settings, resources, notes=False)
             said += _hints_of_loss(resources)

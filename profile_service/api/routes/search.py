@@ -61,7 +61,9 @@ def _search(
     found = {
         "items": [wanted.document(profile) for profile in profiles],
         "next": service.sealed(result, asked),
-        "warnings": list(warnings(query, reader.types(), reader.found_type)),
+        "warnings": list(
+            warnings(query, reader.types(), reader.found_type, () if order is None else (order.path,))
+        ),
         "q": body.q,
         "corrected": None,
         "search": None if body.q is None else service.cursors.seal(body.q, _sealed_for(caller)),

@@ -210,6 +210,12 @@ def test_suggestions_name_nothing_hidden(everything: httpx.Client, none: httpx.C
     assert "demographics.age?" in seen
     (unseen,) = none.get("/v1/search", params={"q": "demographics.agee=37"}).json()["warnings"]
     assert "demographics.age?" not in unseen
+    for sort in ("demographics.agee", "-demographics.agee"):
+        assert everything.get("/v1/search", params={"sort": sort}).json()["warnings"] == [seen]
+        assert none.get("/v1/search", params={"sort": sort}).json()["warnings"] == [unseen]
+    assert everything.get("/v1/search?sort=demographics.age").json()["warnings"] == []
+    (hidden,) = none.get("/v1/search?sort=demographics.age").json()["warnings"]
+    assert hidden.startswith("no attribute is called demographics.age;")
 
 
 def test_a_changed_level_holds_from_the_next_snapshot_on(served: Served, half: httpx.Client) -> None:
