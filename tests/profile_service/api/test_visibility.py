@@ -118,10 +118,9 @@ def test_a_hidden_attribute_answers_as_an_unknown_one(
 
 def test_a_cursor_says_nothing_of_a_hidden_attribute(none: httpx.Client) -> None:
     """Found by review: that of a hidden attribute was another search's."""
-    for path in (*HIDDEN, *HIDDEN.values()):
-        cursors = [found for ask in ASKED.values() if (found := ask(none, path).json().get("next"))]
-        assert cursors or path.startswith("payment")
-        for cursor in cursors:
+    for path in ("demographics.age", HIDDEN["demographics.age"], "demographics.income"):
+        for kind in ("not", "sort", "sort down", "words sorted", "words or"):
+            cursor = ASKED[kind](none, path).json()["next"]
             for other in OTHERS:
                 problem(none.get("/v1/search", params=other | {"cursor": cursor}), 400)
 
