@@ -373,8 +373,9 @@ def resolved(
 
 
 def _span(spans: Sequence[tuple[Origin, Origin]]) -> Span:
-    moments = [[Moment(*each.stamp[1:]) for each in span] for span in spans]
-    return Span(min(oldest for oldest, _ in moments), max(newest for _, newest in moments))
+    # By stamp, as within a fragment.
+    ends = min(oldest for oldest, _ in spans), max(newest for _, newest in spans)
+    return Span(*(Moment(*each.stamp[1:]) for each in ends))
 
 
 def _shown(member: Member, parse: Callable[[str], Identifier]) -> dict[Identifier, Origin]:

@@ -740,3 +740,23 @@ def test_a_projection_that_is_killed_before_it_notes_crossings_notes_each_once()
     installation.projection = Projection(store, installation.index, lambda: installation.index_rules)
     installation.check_index()
     assert any(isinstance(each, Crossing) for each in store.ledger())
+
+
+def test_the_newest_sighting_in_several_fragments_is_so_by_its_stamp() -> None:
+    """Found by the machine of law 1: the priority of the spec counted within a fragment alone."""
+    rules = {"namespaces": {"user": {"unique": True}, "device": {"moves": "latest"}, "cart": {}}}
+    installation = Installation({"rules": rules})
+    shows = [
+        (("user:1", "device:d", "cart:c"), 1, 1),
+        (("cart:c", "user:1", "device:d"), 0, 9),
+        (("user:2", "device:d"), 0, 5),
+    ]
+    for identifiers, priority, ordinal in shows:
+        parsed = tuple(map(Identifier.parse, identifiers))
+        origin = Origin(Stamp(priority, ordinal, "web", str(ordinal)), SpecRef("s", 1))
+        change = FragmentChange(identifiers[0], origin, {}, parsed)
+        state = FragmentState()
+        state.apply(change)
+        Committer(installation.store).commit({identifiers[0]: state})
+    # By time alone user 1 was seen last; the event of the better spec is the newest of hers, and has an older time.
+    assert Identifier("device", "d") in installation.persons()["user:2"]
