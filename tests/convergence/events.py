@@ -19,9 +19,12 @@ from idgraph.model.specs import SpecDocument
 from tests.retail import NOW, UNDETECTED, attribute
 
 SOURCES = ("shop", "crm")
-PERSONS = ("1", "2")
-DEVICES = ("17", "18", "27", "28")
-"""Two of each person. None in common: an erasure takes the dead letters of all that the person's identifiers stand in."""
+DEVICES = ("7", "8")
+MAILS = ("M", "m", "n")
+"""Of all persons. `M` is `m` where rules say so."""
+CUSTOMERS = ("1", "2", "3", "4")
+PERSONS = (*(f"u:{each}" for each in CUSTOMERS), *(f"d:{each}" for each in DEVICES))
+"""Whoever names no customer is named by the device. Persons join by all that they have in common."""
 EXCEPTION = "k.open"
 """Stays readable where all of `k` is protected; not in all histories."""
 TYPES = {
@@ -34,11 +37,12 @@ TYPES = {
     EXCEPTION: "string",
     "u.id": "string",
     "d.id": "string",
+    "m.id": "string",
 }
 PROTECTABLE = ("c", "p", "k")
 """With `k` all that stands below it and is not declared itself."""
 NAMES = ("u.id", "d.id")
-AGREED = ("c", "p", "k", "n", "d")
+AGREED = ("c", "p", "k", "n", "d", "m")
 """What all contents of one event have alike."""
 POLICIES_OF_SEALED = {
     "protected": ("latest", "first", "append", "count", "source_priority"),
@@ -77,13 +81,14 @@ payloads = st.fixed_dictionaries(
     {
         "id": st.sampled_from(["e1", "e1", "e2"]),
         "ts": st.sampled_from([*range(1, LAST_ORDINAL + 1), FUTURE]),
-        "u": st.sampled_from(["1", "1", "1", "2"]),
+        "u": st.sampled_from([*"1112234", _ABSENT]),
         "a": _numbers,
         "c": _numbers,
         "n": st.sampled_from([1, 2, 0.1, 0.2, BIG, FINE, HUGE, "text", None, _ABSENT, _ABSENT, _ABSENT]),
         "p": _texts,
         "k": _trees,
-        "d": st.sampled_from(["7", "8", _ABSENT]),
+        "d": st.sampled_from([*DEVICES, _ABSENT]),
+        "m": st.sampled_from([*MAILS, _ABSENT, _ABSENT]),
         "undo": st.sampled_from(["e1", "e2", *[_ABSENT] * 6]),
     }
 ).map(lambda payload: {key: value for key, value in payload.items() if value is not _ABSENT})
@@ -94,7 +99,7 @@ PLAIN = ("latest", "sum", "count", "source_priority")
 policies = st.sampled_from([*ReconciliationPolicy]).map(lambda policy: policy.value)
 
 
-IDENTIFIERS = tuple([Identifier("u", each) for each in PERSONS] + [Identifier("d", each) for each in DEVICES])
+IDENTIFIERS = tuple(map(Identifier.parse, (*PERSONS, *(f"m:{each}" for each in MAILS))))
 IDENTITY = tuple(
     IdentityRules.model_validate(each)
     for each in (
@@ -102,11 +107,16 @@ IDENTITY = tuple(
         {"namespaces": {"u": {"priority": 1}, "d": {"max": 1, "priority": 2}}},
         {"namespaces": {"u": {"unique": True}, "d": {"moves": "latest", "max": 1}}},
         {"namespaces": {"u": {"hub_limit": 1}, "d": {"owner": "none"}}},
+        {"hub_limit": 2},
+        {"hub_limit": 50},
+        {"namespaces": {"m": {"normalise": "lower"}}, "hub_limit": 2},
+        {"namespaces": {"m": {"normalise": "lower"}, "u": {"unique": True}}},
+        {"namespaces": {"d": {"hub_limit": 1}, "m": {}}, "blocked": [{"namespace": "m", "value": "n"}]},
         {"namespaces": {"d": {}}, "limits": [{"namespace": "d", "max": 1, "window_days": 1}]},
         {"strength": {"crm": 2}, "least_strength": 2},
     )
 )
-"""Identity rules. Pins join persons, who have no identifier in common; limits and hubs split one person's devices."""
+"""Identity rules: limits and hubs split what devices, addresses and pins join. Names of fragments are the same by all of them."""
 
 
 def written(payload: Mapping[str, Any]) -> bytes:
@@ -161,7 +171,16 @@ def snapshot(
 
 
 def _spec(source: str, form: SpecForm) -> SpecDocument:
-    shift = {"ts": "_event.ordinal", "u": "u.id", "d": "d.id", "c": "c", "n": "n", "p": "p", "k": "k"}
+    shift = {
+        "ts": "_event.ordinal",
+        "u": "u.id",
+        "d": "d.id",
+        "m": "m.id",
+        "c": "c",
+        "n": "n",
+        "p": "p",
+        "k": "k",
+    }
     shift["undo"] = "_event.undo"
     shift["a"] = "a.b" if form.nested else "a"
     shift["nowhere" if form.broken else "id"] = "_event.id"
@@ -173,7 +192,11 @@ def _spec(source: str, form: SpecForm) -> SpecDocument:
         operations=[{"operation": "shift", "spec": shift}],
         id="_event.id",
         ordinal="_event.ordinal",
-        identifiers=({"type": "u", "path": "u.id", "primary": True}, {"type": "d", "path": "d.id"}),
+        identifiers=(
+            {"type": "u", "path": "u.id", "primary": True},
+            {"type": "d", "path": "d.id", "fallback": True},
+            {"type": "m", "path": "m.id"},
+        ),
         retracts="_event.undo" if form.retracts else None,
         mode="delta" if form.scope is None else "snapshot",
         scope=form.scope or "",

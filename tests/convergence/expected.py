@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from merge.identity.evidence import Class, Link, Moment, SeenEvent, Span
 from merge.identity.evidence import Pair as LinkedPair
 from merge.identity.resolve import Decision, Pin, resolve
 from merge.identity.rules import Rules
-from tests.convergence.ledger import Pair, person_of
+from tests.convergence.ledger import Pair, identifiers_of, person_of
 
 PATH, TREE = "n", "k"
 BOUND = 3
@@ -142,40 +142,68 @@ def leaves(value: Any, path: Keys) -> Iterator[tuple[Keys, Any]]:
         yield from leaves(below, (*path, key))
 
 
-def expected_persons(
-    pairs: Iterable[Pair],
-    snapshots: Mapping[int, MetadataSnapshot],
-    pins: Iterable[PinRecord],
-    rules: Rules,
-) -> set[frozenset[Identifier]]:
-    """The identifiers of each person by the events that are not taken back, as if the others had never been. `pins` are of
-    identifiers in the clear. The oldest and the newest event is so by its stamp, whose first part is its spec's priority."""
+def _seen(
+    pairs: Iterable[Pair], snapshots: Mapping[int, MetadataSnapshot]
+) -> Iterator[tuple[str, int, SeenEvent]]:
+    """The events that are not taken back, with their fragment and the priority of their spec; each has what the rules of its time left."""
     seen: list[tuple[tuple[str, str, str], tuple[int, SeenEvent]]] = []
     taken_back: set[tuple[str, str, str]] = set()
     for record, version in pairs:
         payload, source = json.loads(record.value), record.source
         (spec,) = [each for each in snapshots[version].specs if each.source == source]
         if spec.retracts and "undo" in payload:
-            taken_back.add((source, payload["undo"], payload["u"]))
+            taken_back.add((source, payload["undo"], person_of(record)))
             continue
-        shown = [Identifier(kind, payload[kind]) for kind in ("u", "d") if kind in payload]
-        event = SeenEvent(Moment(payload["ts"], source, payload["id"]), tuple(shown))
-        seen.append(((source, payload["id"], payload["u"]), (spec.priority, event)))
-    stamps: dict[Identifier, list[tuple[int, Moment]]] = defaultdict(list)
+        shown = Rules(snapshots[version].identity_rules).identifiers(identifiers_of(record))
+        event = SeenEvent(Moment(payload["ts"], source, payload["id"]), shown)
+        seen.append(((source, payload["id"], person_of(record)), (spec.priority, event)))
+    yield from ((key[2], *event) for key, event in seen if key not in taken_back)
+
+
+def carried_by(
+    person: str, pairs: Iterable[Pair], snapshots: Mapping[int, MetadataSnapshot]
+) -> set[Identifier]:
+    """What the events of one fragment show."""
+    own = [pair for pair in pairs if person_of(pair.record) == person]
+    return {each for _, _, event in _seen(own, snapshots) for each in event.identifiers}
+
+
+def _forms(name: str, rules: Rules) -> set[Identifier]:
+    kind, value = Identifier.parse(name)
+    is_lower = rules.document.namespace(kind).normalise == "lower"
+    return {Identifier(kind, value), Identifier(kind, value.lower() if is_lower else value)}
+
+
+def expected_persons(
+    pairs: Iterable[Pair],
+    snapshots: Mapping[int, MetadataSnapshot],
+    pins: Iterable[PinRecord],
+    rules: Rules,
+    stored: Callable[[Identifier], Identifier],
+) -> set[frozenset[Identifier]]:
+    """The identifiers of each person by the events that are not taken back, as if the others had never been. `pins` are of
+    identifiers in the clear; what is given is in the form that is `stored`, whose order decides between equals. The oldest and the newest event is so by its stamp, whose first part is its spec's priority."""
+    stamps: dict[Identifier, dict[str, list[tuple[int, Moment]]]] = defaultdict(lambda: defaultdict(list))
     found: dict[LinkedPair, dict[Class, list[tuple[int, Moment]]]] = defaultdict(lambda: defaultdict(list))
-    for priority, event in (event for key, event in seen if key not in taken_back):
-        for each in event.identifiers:
-            stamps[each].append((priority, event.moment))
-        for pair, sighting in event.sightings().items():
+    for person, priority, event in _seen(pairs, snapshots):
+        for each in map(stored, event.identifiers):
+            stamps[each][person].append((priority, event.moment))
+        as_stored = event._replace(identifiers=tuple(map(stored, event.identifiers)))
+        for pair, sighting in as_stored.sightings().items():
             found[pair][sighting.kind].append((priority, event.moment))
-    first = {each: min(some)[1].ordinal for each, some in stamps.items()}
+    first = {
+        each: min(min(some)[1].ordinal for some in of_persons.values()) for each, of_persons in stamps.items()
+    }
     evidence = [
         Link(pair, {kind: Span(min(some)[1], max(some)[1]) for kind, some in classes.items()})
         for pair, classes in found.items()
     ]
     decisions = [
-        Pin(LinkedPair.of(Identifier.parse(low), Identifier.parse(high)), Decision(decision), at_ms, who)
+        Pin(LinkedPair.of(stored(one), stored(other)), Decision(decision), at_ms, who)
         for low, high, at_ms, decision, who, _ in pins
+        for one in _forms(low, rules)
+        for other in _forms(high, rules)
+        if one != other
     ]
     return set(map(frozenset, resolve(evidence, first, decisions, rules).partition))
 

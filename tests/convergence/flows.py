@@ -12,6 +12,7 @@ from idgraph.model.batch_size import BatchSize
 from idgraph.model.errors import IdgraphError
 from idgraph.model.identifiers import Identifier
 from idgraph.model.sources import FileSource, FlowConfig
+from idgraph.projection.projection import Projection
 from ingestion.spark.worker_errors import may_pass_again
 from ingestion.spark.workers import WorkerResources
 from ingestion.stages.commit import CommitStage
@@ -22,7 +23,7 @@ from ingestion.stages.orphaned_keys import KeyGuard, OrphanedKeys
 from sinks.sqlite.dead_letters import SqliteDeadLetters
 from sinks.tombstone_file import TombstoneFile
 from tests.convergence.adapters import Adapters, memory, provider
-from tests.convergence.events import DEVICES, PERSONS
+from tests.convergence.events import IDENTIFIERS, PERSONS
 from tests.convergence.faults import Faults, ReachedKeys
 from tests.convergence.ledger import Pair
 from tests.convergence.ways import Way, runs
@@ -85,6 +86,8 @@ class FlowSite:
         opened = self._open_adapters(self._folder)
         self.store, self.index, self.key_store = opened.store, opened.index, opened.key_store
         self.faults.disturb(opened)
+        self._projections: dict[bool, Projection] = {}
+        self._heard = {False: 0, True: 0}
         self.begin_processes()
 
     def begin_processes(self) -> None:
@@ -174,12 +177,11 @@ class FlowSite:
 
     def names(self, persons: Iterable[str] = PERSONS) -> list[str]:
         """All ids that their fragments may have."""
-        return self._forms("u", persons)
+        return self._forms(map(Identifier.parse, persons))
 
     def identifiers(self) -> list[str]:
         """All identifiers that a fragment may be found by."""
-        return self.names() + self._forms("d", DEVICES)
+        return self._forms(IDENTIFIERS)
 
-    def _forms(self, kind: str, values: Iterable[str]) -> list[str]:
-        plain = [Identifier(kind, value) for value in values]
+    def _forms(self, plain: Iterable[Identifier]) -> list[str]:
         return [str(form) for each in plain for form in (each, self._blind_index.identifier(each))]

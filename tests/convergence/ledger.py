@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from idgraph.model.events import RawRecord
+from idgraph.model.identifiers import Identifier
 from tests.convergence.events import FUTURE, is_readable
 
 
@@ -29,7 +30,7 @@ class Ledger:
         self._counting = counting
         self._broken: set[tuple[int, str]] = set()
         self._until: dict[str, int] = {}
-        self._unfinished: set[str] = set()
+        self._unfinished: dict[str, set[Identifier]] = {}
 
     @property
     def is_anybody_erased(self) -> bool:
@@ -65,25 +66,30 @@ class Ledger:
             (self.changes if person_of(pair.record) == refused else self.pairs)[pair] = None
         self.take([Pair(record, version) for record in dead_letters.values()], refused)
 
-    def erase(self, person: str, until: int, is_finished: bool) -> None:
-        """Everything of a person up to now goes, and what comes later of up to `until`."""
+    def erase(self, person: str, until: int, is_finished: bool, carried: set[Identifier]) -> None:
+        """Everything of a person up to now goes, and what comes later of up to `until`; of dead letters, all that have one
+        of the identifiers that the person `carried`."""
         self._until[person] = until
         self.pairs = {pair: None for pair in self.pairs if person_of(pair.record) != person}
         self.changes = {pair: None for pair in self.changes if person_of(pair.record) != person}
-        self._unfinished.add(person)
+        self._unfinished.setdefault(person, {Identifier.parse(person)}).update(carried)
         if is_finished:
-            self._drop_dead_letters({person})
+            self._drop_dead_letters([person])
 
     def finish(self) -> None:
         """What was interrupted is done; of dead letters it takes those that came meanwhile, too."""
-        self._drop_dead_letters(self._unfinished)
+        self._drop_dead_letters([*self._unfinished])
 
-    def _drop_dead_letters(self, persons: set[str]) -> None:
+    def _drop_dead_letters(self, persons: Collection[str]) -> None:
+        wanted = set[Identifier]().union(*(self._unfinished.pop(each) for each in persons))
         self.dead_letters = {
-            k: record for k, record in self.dead_letters.items() if person_of(record) not in persons
+            k: record for k, record in self.dead_letters.items() if wanted.isdisjoint(_forms(record))
         }
+        assert not any(
+            person_of(pair.record) not in persons and not wanted.isdisjoint(_forms(pair.record))
+            for pair in self.changes
+        )
         self.changes = {pair: None for pair in self.changes if person_of(pair.record) not in persons}
-        self._unfinished = self._unfinished - persons
 
     @property
     def is_unfinished(self) -> bool:
@@ -108,6 +114,18 @@ class Ledger:
 
 
 def person_of(record: RawRecord) -> str:
-    """Whose record it is."""
-    person: str = json.loads(record.value)["u"]
-    return person
+    """Whose record it is: the name of the fragment."""
+    payload = json.loads(record.value)
+    return f"u:{payload['u']}" if "u" in payload else f"d:{payload['d']}"
+
+
+def identifiers_of(record: RawRecord) -> list[Identifier]:
+    """As the record has them, that of its fragment first."""
+    payload = json.loads(record.value)
+    return [Identifier(kind, payload[kind]) for kind in ("u", "d", "m") if kind in payload]
+
+
+def _forms(record: RawRecord) -> set[Identifier]:
+    """What a dead letter is found by."""
+    found = identifiers_of(record)
+    return {*found, *(Identifier(kind, value.lower()) for kind, value in found)}

@@ -13,14 +13,17 @@ from hypothesis.stateful import precondition, rule
 from idgraph.model.errors import ProfileIndexError, StoreError
 from idgraph.model.identifiers import Identifier
 from merge.identity.resolve import Decision
-from tests.convergence.events import IDENTIFIERS, LAST_ORDINAL, payloads
+from tests.convergence.events import CUSTOMERS, IDENTIFIERS, LAST_ORDINAL, payloads
+from tests.convergence.expected import carried_by
 from tests.convergence.flows import Held
 from tests.convergence.sites import Site
 from tests.convergence.world import World, persons, sources, there_are_dead_letters
 
-_there_is_much = precondition(lambda machine: len(machine.ledger.pairs) > MUCH)
-"""So that histories do not end empty more often than not."""
+_there_is_much = precondition(lambda machine: len(machine.ledger.pairs) > MUCH and not machine.ledger.changes)
+"""So that histories do not end empty more often than not. Of changes that the store refused it depends on the batch what
+they have in common with the person."""
 MUCH = 8
+customers = st.sampled_from(CUSTOMERS)
 
 
 class Operations(World):
@@ -58,8 +61,8 @@ class Operations(World):
     @rule(person=persons, is_cut_short=st.booleans())
     def erase(self, person: str, is_cut_short: bool) -> None:
         """Cut short before the store is reached, it is retried."""
-        until = self._grown_up()
-        self.ledger.erase(person, until, not self.index_away)
+        until, carried = self._grown_up(), self._carried(person)
+        self.ledger.erase(person, until, not self.index_away, carried)
         for site in self.sites:
             site.faults.keys_away = is_cut_short
             self._erase(site, person, until)
@@ -67,12 +70,27 @@ class Operations(World):
             self._erase(site, person, until)
 
     @_there_is_much
+    @precondition(lambda machine: not machine.index_away)
+    @rule(customer=customers, source=sources, undo=st.sampled_from(["e1", "e2"]))
+    def erase_after_a_retraction(self, customer: str, source: str, undo: str) -> None:
+        """Which is not projected yet."""
+        person, last = f"u:{customer}", {"id": "e3", "ts": LAST_ORDINAL, "u": customer, "undo": undo}
+        pairs = self._published(source, [last])
+        self.ledger.take(pairs)
+        until, carried = self._grown_up(), self._carried(person)
+        self.ledger.erase(person, until, True, carried)
+        for site in self.sites:
+            site.project(self.now)
+            site.give(pairs, 1)
+            self._erase(site, person, until)
+
+    @_there_is_much
     @rule(person=persons, data=st.data())
     def erase_beside_a_commit(self, person: str, data: st.DataObject) -> None:
         pairs = self._drawn(data, 4)
-        until = self._grown_up()
+        until, carried = self._grown_up(), self._carried(person)
         self.ledger.take(pairs)
-        self.ledger.erase(person, until, not self.index_away)
+        self.ledger.erase(person, until, not self.index_away, carried)
         for site in self.sites:
             self._beside(
                 site,
@@ -81,13 +99,14 @@ class Operations(World):
             )
 
     @_there_is_much
-    @rule(person=persons, source=sources, some=st.lists(payloads, min_size=2, max_size=6))
-    def erase_between_two_tasks(self, person: str, source: str, some: list[dict[str, Any]]) -> None:
+    @rule(customer=customers, source=sources, some=st.lists(payloads, min_size=2, max_size=6))
+    def erase_between_two_tasks(self, customer: str, source: str, some: list[dict[str, Any]]) -> None:
         """Of one batch: the second maps what is published later, and what both left is written together."""
-        theirs = [payload | {"u": person} for payload in some]
+        person = f"u:{customer}"
+        theirs = [payload | {"u": customer} for payload in some]
         before = self._published(source, theirs[::2])
-        on_their_way, until = self.ledger.mapped(before), self._grown_up()
-        self.ledger.erase(person, until, not self.index_away)
+        on_their_way, until, carried = self.ledger.mapped(before), self._grown_up(), self._carried(person)
+        self.ledger.erase(person, until, not self.index_away, carried)
         after = self._published(source, theirs[1::2])
         self.ledger.take([*on_their_way, *after])
         for site in self.sites:
@@ -96,20 +115,24 @@ class Operations(World):
             site.commit(Held([*on_their_way, *after], [*outputs, *site.map(after)]))
 
     @_there_is_much
-    @rule(person=persons, source=sources, some=st.lists(payloads, min_size=2, max_size=6))
+    @rule(customer=customers, source=sources, some=st.lists(payloads, min_size=2, max_size=6))
     def erase_before_a_batch_is_given_again(
-        self, person: str, source: str, some: list[dict[str, Any]]
+        self, customer: str, source: str, some: list[dict[str, Any]]
     ) -> None:
         """It was interrupted before its commit; keys were made for what is then refused."""
-        pairs = self._published(source, [payload | {"u": person} for payload in some])
+        person = f"u:{customer}"
+        pairs = self._published(source, [payload | {"u": customer} for payload in some])
         self.ledger.mapped(pairs)
-        until = self._grown_up()
-        self.ledger.erase(person, until, not self.index_away)
+        until, carried = self._grown_up(), self._carried(person)
+        self.ledger.erase(person, until, not self.index_away, carried)
         self.ledger.take(pairs)
         for site in self.sites:
             site.map(pairs)
             self._erase(site, person, until)
             site.give(pairs, 4, is_again=True)
+
+    def _carried(self, person: str) -> set[Identifier]:
+        return carried_by(person, self.ledger.pairs, self.snapshots)
 
     def _grown_up(self) -> int:
         """Everything that was accepted so far is of at most this ordinal, and what is published next is later."""
@@ -118,9 +141,8 @@ class Operations(World):
         return until
 
     def _erase(self, site: Site, person: str, until: int) -> None:
-        name = f"u:{person}"
         try:
-            site.erasure(self.now).erase([name], until, [name])
+            site.erasure(self.now).erase([person], until, [person])
         except StoreError:
             assert site.faults.keys_away
         except ProfileIndexError:
@@ -136,7 +158,7 @@ class Operations(World):
             self.ledger.cancel(person)
         for site in self.sites:
             with pytest.raises(ProfileIndexError) if is_kept else nullcontext():
-                site.erasure(self.now).cancel([f"u:{person}"])
+                site.erasure(self.now).cancel([person])
 
     @there_are_dead_letters
     @rule()
@@ -157,6 +179,13 @@ class Operations(World):
         self.decisions += 1
         for site in self.sites:
             site.pin(self.now, pair, decision, self.decisions)
+
+    @precondition(lambda machine: not machine.index_away)
+    @rule(back=st.sampled_from([0, 0, 1, 2, 5]))
+    def project(self, back: int) -> None:
+        """By a flow, or by a process that has not heard of the newest metadata."""
+        for site in self.sites:
+            site.project(max(1, self.now - back), is_late=back > 0)
 
     @rule(page=st.integers(1, 3), is_cut_short=st.booleans())
     def seal(self, page: int, is_cut_short: bool) -> None:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import rule
+from hypothesis.stateful import precondition, rule
 
 from idgraph.model.errors import IdgraphError
 from ingestion.spark.worker_errors import may_pass_again
@@ -80,6 +80,7 @@ class Outages(World):
     def _needs_a_key(self, pair: Pair) -> bool:
         return needs_a_key(pair.record, self.snapshots[pair.version])
 
+    @precondition(lambda machine: not machine.ledger.is_unfinished)
     @rule(person=persons, source=sources, some=_some, is_named=st.booleans())
     def deliver_what_the_store_refuses(
         self, person: str, source: str, some: list[dict[str, Any]], is_named: bool
@@ -93,6 +94,7 @@ class Outages(World):
             site.faults.end()
 
     @there_are_dead_letters
+    @precondition(lambda machine: not machine.ledger.is_unfinished)
     @rule(person=persons, is_named=st.booleans())
     def replay_what_the_store_refuses(self, person: str, is_named: bool) -> None:
         """Before the cause is repaired."""

@@ -8,7 +8,7 @@ from idgraph.model.events import RawRecord
 from idgraph.model.snapshots import MetadataSnapshot
 from tests.convergence.expected import leaves
 
-_PLACES = {"u": ("u", "id"), "d": ("d", "id")}
+_PLACES = {"u": ("u", "id"), "d": ("d", "id"), "m": ("m", "id")}
 """Where specs write what stands elsewhere in a payload."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch
@@ -13,6 +13,7 @@ from idgraph.model.dead_letters import FRAGMENT
 from idgraph.model.identifiers import Identifier
 from idgraph.model.jobs import Progress
 from idgraph.model.pins import PinRecord
+from idgraph.projection.projection import Projection
 from ingestion.spark.workers import WorkerPlan
 from merge.identity.resolve import Decision
 from profile_service.links import Links
@@ -62,6 +63,15 @@ class Site(FlowSite):
             lambda _: None,
         )
 
+    def project(self, version: int, is_late: bool = False) -> None:
+        """As a flow does beside its batches, or another process, which `is_late` and hears of each version once."""
+        if is_late not in self._projections:
+            self._projections[is_late] = Projection(
+                self.store, self.index, lambda: self._compiled(self._heard[is_late]).attributes.index_rules
+            )
+        self._heard[is_late] = max(version, self._heard[is_late])
+        self._projections[is_late].sweep()
+
     def come_to_rest(self, version: int) -> None:
         """A flow starts and ends; all servers are there."""
         if self.store.unfinished():
@@ -92,18 +102,24 @@ class Site(FlowSite):
     def pins(self) -> list[PinRecord]:
         """All decisions, on identifiers in the clear."""
         return [
-            each._replace(low=str(self._in_the_clear(each.low)), high=str(self._in_the_clear(each.high)))
+            each._replace(low=str(self.in_the_clear(each.low)), high=str(self.in_the_clear(each.high)))
             for each in self.store.pins()
         ]
 
     def persons(self, version: int) -> set[frozenset[Identifier]]:
         """The identifiers of each profile, in the clear."""
         return {
-            frozenset(self._in_the_clear(str(each)) for each in profile.identifiers)
+            frozenset(self.in_the_clear(str(each)) for each in profile.identifiers)
             for profile in self._reader(version).scan()
         }
 
-    def _in_the_clear(self, name: str) -> Identifier:
+    def stored_by(self, version: int) -> Callable[[Identifier], Identifier]:
+        """How identifiers are stored by policy."""
+        name = self._reader(version).names.identifier
+        return lambda each: Identifier.parse(name(str(each)))
+
+    def in_the_clear(self, name: str) -> Identifier:
+        """The identifier that a stored name is of."""
         return next(
             each for each in IDENTIFIERS if name in (str(each), str(self._blind_index.identifier(each)))
         )

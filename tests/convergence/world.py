@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition
 
 from idgraph.model.events import RawRecord
+from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.snapshot_changes import changes_between
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.sources import FileSource
@@ -84,7 +85,7 @@ class World(RuleBasedStateMachine):
         self.said: dict[tuple[Any, ...], dict[str, Any]] = {}
         self.age = 0
         self.decisions = 0
-        self.is_plain = False
+        self.is_plain = self.projects = False
         self.index_away = False
         self.attributes = dict.fromkeys([path for path in TYPES if path != EXCEPTION], Declared())
         self.specs = dict.fromkeys(SOURCES, SpecForm())
@@ -106,6 +107,8 @@ class World(RuleBasedStateMachine):
         modes=st.lists(scopes, min_size=2, max_size=2),
         is_plain=st.booleans(),
         retracting=st.sampled_from([(), ("shop",), SOURCES]),
+        identity=st.sampled_from(IDENTITY),
+        projects=st.booleans(),
     )
     def begin(
         self,
@@ -119,6 +122,8 @@ class World(RuleBasedStateMachine):
         modes: list[str | None],
         is_plain: bool,
         retracting: tuple[str, ...],
+        identity: IdentityRules,
+        projects: bool,
     ) -> None:
         """Sources in `counting` do not order their events by time. Where protection changes there are no sets of
         values that it covers: at their bound they may lose another element (docs/adr/0014-policy-change.md).
@@ -148,6 +153,7 @@ class World(RuleBasedStateMachine):
         if has_exception:
             self.attributes[EXCEPTION] = Declared()
         self.attributes[PATH] = Declared("latest" if is_plain else plain)
+        self.identity, self.projects = (int(identity is not IDENTITY[0]), identity), projects
         self._save()
         for site in self.sites:
             site.way = way
@@ -199,8 +205,8 @@ class World(RuleBasedStateMachine):
         event = (source, payload["id"], payload["ts"])
         said = {path: payload.pop(path) for path in AGREED if path in payload}
         payload |= self.said.setdefault(event, said)
-        if "d" in payload:
-            payload["d"] = payload["u"] + payload["d"]
+        if "d" not in payload:
+            payload.setdefault("u", "1")
 
     def _drawn(self, data: st.DataObject, most: int) -> list[Pair]:
         chosen = data.draw(st.lists(st.sampled_from(self.pool), min_size=1, max_size=most))
@@ -211,6 +217,8 @@ class World(RuleBasedStateMachine):
         for number, site in enumerate(self.sites):
             backwards = number % 2
             site.give(pairs[::-1] if backwards else pairs, second if backwards else first)
+            if self.projects and not self.index_away:
+                site.project(self.now)
 
     def _beside(self, site: Site, other: Callable[[], object], one: Callable[[], object]) -> None:
         site.faults.between = other
