@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from idgraph.app import wiring
 from idgraph.model.identity_rules import SHOP_RULES
+from idgraph.projection.projection import overtaken_mark
 from tests.app.conftest import CommandLine
 from tests.merge.identity.test_cases import BY_ANOTHER_RULE, CASES, LEFT_OUT, expected
 from tests.retail import EXAMPLE
@@ -238,3 +240,13 @@ def test_rules_are_previewed(filled: CommandLine) -> None:
     assert filled("export", "--provenance").stdout == before
     assert {each["kind"] for each in filled.json("jobs", "list", "--json")} >= {"preview"}
     assert filled("rules", "preview", written(filled.folder, "rules.json", {"hub": 1})).exit_code == 1
+
+
+def test_rules_of_a_new_metadata_database_count_once_that_is_said(filled: CommandLine) -> None:
+    newer = overtaken_mark(0)
+    with wiring.opened(filled.settings()) as resources:
+        resources.store.remember(newer)
+    for options, is_late in (((), True), (("--rules-restored",), False)):
+        assert filled("resolve", *options).exit_code == 0
+        with wiring.opened(filled.settings()) as resources:
+            assert resources.store.remembers(newer) is is_late

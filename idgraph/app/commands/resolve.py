@@ -32,6 +32,13 @@ def resolve(
     check: Annotated[
         bool, typer.Option("--check", help="Change nothing; exit code 1 if anything differs.")
     ] = False,
+    rules_restored: Annotated[
+        bool,
+        typer.Option(
+            "--rules-restored",
+            help="Today's rules count though newer ones did: those were lost with a metadata database.",
+        ),
+    ] = False,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -74,12 +81,12 @@ def resolve(
                     write_export(output, lines)
         _show_report(run.progress, check, as_json)
         differs = bool(run.progress.counts["misplaced"] or run.progress.counts["documents"])
-        if not check:
+        if not check and (differs or rules_restored):
+            say("the projection corrects them")
             rules = wiring.index_rules(settings)
             projection = resources.projection(lambda: rules)
-            projection.count_as_newest()
-        if differs and not check:
-            say("the projection corrects them")
+            if rules_restored:
+                projection.count_as_newest()
             left = projection.sweep().left()
             differs = left > 0
             if left:
