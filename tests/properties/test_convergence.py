@@ -3,6 +3,8 @@ time with other events: here they are the same at each run."""
 
 from __future__ import annotations
 
+import pytest
+
 from tests.convergence.machine import ConvergenceMachine, DynamoMachine, run
 from tests.lanes import examples
 from tests.servers.dynamodb import require_dynamodb
@@ -15,6 +17,12 @@ def test_every_disorder_ends_in_the_state_of_one_tidy_delivery() -> None:
 def test_a_profile_that_loses_a_renamed_fragment_has_a_later_document() -> None:
     """Found by the machine: `idgraph seal` moved a fragment that was joined to another one of its profile."""
     run(ConvergenceMachine, examples=8, steps=40, number=807552936, shrinks=False)
+
+
+@pytest.mark.long
+def test_a_profile_that_rules_and_a_renamed_fragment_leave_at_once_has_a_later_document() -> None:
+    """Found by the machine: a fragment was renamed before new rules were followed, and left its profile by these."""
+    run(ConvergenceMachine, examples=50, steps=40, number=1361941698, shrinks=False)
 
 
 def test_every_disorder_ends_so_in_dynamodb() -> None:

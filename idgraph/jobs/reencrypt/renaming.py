@@ -64,10 +64,13 @@ class Renaming(NotPicklable):
         self._names = names
         guard = resources.key_guard()
         self._commit = CommitStage(resources.store, guard=guard, gives_up=True)
+        self._left: set[str] = set()
 
     def rename(self, found: Sequence[StaleFragment]) -> Renamed:
         """Rename fragments, each page of them durable in the store when it returns."""
         result = Renamed()
+        moving = (each.stored for each in found if each.name != each.stored.id)
+        self._left |= {self._names.identifier(each.projected_into) for each in moving}
         self._rename_pins(found)
         states = self._states(found, result)
         ready = [each for each in found if each.stored.id in states]
@@ -107,9 +110,10 @@ class Renaming(NotPicklable):
         withdrawn = self._store.withdrawn()
         if withdrawn:
             self._projection.project(withdrawn)
-            # The profiles that they were a part of, whose documents need a later version.
+            # The profiles that they were a part of, by these rules and by those of before: their documents need a later version.
             renamed = {self._names.identifier(each) for each in withdrawn}
-            self._projection.project(renamed, has_lost=True)
+            self._projection.project(renamed | self._left, has_lost=True)
+            self._left.clear()
             self._orphaned_keys.erase(withdrawn)
             self._store.forget_withdrawn(list(withdrawn))
 
