@@ -26,15 +26,13 @@ def access_parts(
     hashed: Callable[[Identifier], Identifier],
 ) -> Iterator[tuple[str, Any]]:
     """Name and JSON data of each part. `hashed` hides an identifier. Raises KeyProviderError, StoreError."""
-    found = next(
-        each for each in links.explain(Identifier.parse(person.id)) if each.id == reader.shown_name(person.id)
-    )
+    profile = reader.profile_of(person, reveal=True)
+    found = next(each for each in links.explain(Identifier.parse(person.id)) if each.id == profile.id)
     own = set(found.identifiers)
 
     def own_name(each: Identifier) -> str:
         return str(each if each in own else hashed(each))
 
-    profile = reader.profile_of(person, reveal=True)
     yield "profile", profile.canonical(True)
     yield "consents", [each._asdict() for each in consents_of(profile)]
     fragments = []
@@ -46,15 +44,12 @@ def access_parts(
         }
         fragments.append({**shown.canonical(True), "identifiers": shown_by})
     yield "fragments", fragments
-    ids = {each.stored.id for each in person.members}
-    yield (
-        "elsewhere",
-        [
-            {"identifier": str(each), "fragment": str(hashed(Identifier.parse(name)))}
-            for each in sorted(own)
-            for name in sorted(getattr(links.stored(each), "carriers", ids) - ids)
-        ],
-    )
+    elsewhere = [
+        {"identifier": reader.names.identifier(each), "fragment": str(hashed(Identifier.parse(name)))}
+        for name, carried in reader.elsewhere([person]).items()
+        for each in carried
+    ]
+    yield "elsewhere", elsewhere
     yield "links", [link_document(each) for each in found.accepted]
     refused = [link_document(each._replace(pin=None)) for each in found.refused]
     for each, link in zip(refused, found.refused, strict=True):

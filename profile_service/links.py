@@ -15,7 +15,7 @@ from idgraph.model.identifiers import Identifier
 from idgraph.model.pins import PinRecord
 from idgraph.model.stamps import ORDINAL_MAX
 from idgraph.model.store import Outbox
-from merge.identity.evidence import Class, Link, Moment, Pair, Span
+from merge.identity.evidence import Class, Link, Pair
 from merge.identity.persons import (
     Component,
     Person,
@@ -25,6 +25,7 @@ from merge.identity.persons import (
     pin_of,
     pins_of,
     sightings,
+    span_of,
 )
 from merge.identity.resolve import Decision, Violation
 from profile_service.reader import ProfileReader
@@ -347,7 +348,7 @@ class Links:
 
     def _untried(self, pair: Pair, spans: Mapping[Class, tuple[Origin, Origin]]) -> str:
         """Why a link between two persons was not even tried."""
-        classes = {kind: Span(*(Moment(*each.stamp[1:]) for each in span)) for kind, span in spans.items()}
+        classes = {kind: span_of([span]) for kind, span in spans.items()}
         return "contradicts" if self._reader.rules.order(Link(pair, classes)) is None else "least_strength"
 
     def _evidence(self, component: Component) -> dict[Pair, dict[Class, tuple[Origin, Origin]]]:

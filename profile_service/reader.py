@@ -38,7 +38,7 @@ from idgraph.model.queries import (
 )
 from idgraph.model.snapshots import MetadataSnapshot
 from merge.documents import document
-from merge.identity.persons import Member, Owners, Person, Persons, PersonStore
+from merge.identity.persons import Member, Owners, Person, Persons, PersonStore, carriers_of
 from merge.identity.rules import Rules
 from merge.resolution import Shown, shown, tree
 from profile_service.visibility import (
@@ -228,6 +228,18 @@ class ProfileReader:
             if any(each.stored.id in forms for each in person.members):
                 return person
         return None
+
+    def elsewhere(self, persons: Collection[Person], also: Iterable[str] = ()) -> dict[str, list[str]]:
+        """By id the fragments of other profiles whose events showed an identifier of these persons, or one of the stored forms
+        `also`; each with these. Raises StoreError."""
+        own = {part.stored.id for each in persons for part in each.members}
+        forms = {form for each in persons for name in each.identifiers for form in self.stored_forms(name)}
+        carried = carriers_of(self._store, self.rules, forms.union(also)).carriers
+        found: dict[str, list[str]] = defaultdict(list)
+        for form in sorted(carried):
+            for fragment_id in sorted(set(carried[form]) - own):
+                found[fragment_id].append(form)
+        return found
 
     def stored_forms(self, identifier: Identifier) -> set[str]:
         """The forms in which an identifier may be stored: as given and normalised, plain and hashed."""

@@ -18,7 +18,7 @@ from profile_service.link_documents import (
     pin_document,
     time_text,
 )
-from profile_service.links import Explanation, Links, PinChange, ShownLink
+from profile_service.links import Explanation, Links, PinChange, RefusedGroup, ShownLink
 
 Ends = tuple[Identifier, Identifier]
 
@@ -54,6 +54,17 @@ def print_links(found: Explanation) -> None:
     _section("accepted link", [f"{_ends(each)}: {_why(each)}" for each in found.accepted])
     _print_refused(found.refused)
     _section("pin", [f"{each.low} - {each.high}: {_decided(each)}" for each in found.pins])
+
+
+def print_group(group: RefusedGroup, as_json: bool) -> None:
+    """Print links that were refused for one cause."""
+    if as_json:
+        cause = {"identifier": str(group.identifier), "rule": group.rule, "owner": group.owner}
+        refused = [link_document(each) for each in group.refused]
+        print_json(cause | {"rivals": [*map(str, group.rivals)], "refused": refused})
+        return
+    owner = f"owned by {group.owner}" if group.owner else "nobody's"
+    _line(f"{group.identifier} ({owner}), {group.rule}: {'; '.join(map(_ends, group.refused))}")
 
 
 def print_explanation(

@@ -347,7 +347,7 @@ def resolved(
         for _, pair, kind, oldest, newest in sightings(members, parse):
             known[pair].setdefault(kind, []).append((oldest, newest))
         links = [
-            Link(pair, {kind: _span(spans) for kind, spans in classes.items()})
+            Link(pair, {kind: span_of(spans) for kind, spans in classes.items()})
             for pair, classes in known.items()
         ]
         pinned = [pin for each in first for pin in pins.get(each, ())]
@@ -372,8 +372,8 @@ def resolved(
     return Component(tuple(persons), violations, lambda: ordered().accepted)
 
 
-def _span(spans: Sequence[tuple[Origin, Origin]]) -> Span:
-    # By stamp, as within a fragment.
+def span_of(spans: Sequence[tuple[Origin, Origin]]) -> Span:
+    """From the oldest of some events to the newest, by stamp, as within a fragment."""
     ends = min(oldest for oldest, _ in spans), max(newest for _, newest in spans)
     return Span(*(Moment(*each.stamp[1:]) for each in ends))
 

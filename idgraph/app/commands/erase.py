@@ -263,13 +263,8 @@ def _show_preview(
 
 def _report_elsewhere(elsewhere: dict[str, list[str]]) -> None:
     for name, carried in elsewhere.items():
-        print(
-            escape_control_chars(
-                f"{name} stays: it is another profile's, and its events showed {', '.join(carried)}; "
-                "--fragment erases it too"
-            ),
-            file=sys.stderr,
-        )
+        why = f"it is another profile's, and its events showed {', '.join(carried)}"
+        print(escape_control_chars(f"{name} stays: {why}; --fragment erases it too"), file=sys.stderr)
 
 
 def _show_dead_letters(dead_letters: Iterable[FoundDeadLetter]) -> None:

@@ -128,23 +128,14 @@ def violations(context: typer.Context, as_json: Json = False) -> None:
 
     `idgraph explain` says more of one, `idgraph links pin` decides. With --json: one object per cause.
     """
-    from profile_service.link_documents import link_document
+    from idgraph.app.link_views import print_group
 
     place: str | None = ""
     with _opened(context) as links:
         while place is not None:
             groups, place = links.refused(place, _PAGE)
             for each in groups:
-                pairs = [" - ".join(map(str, link.pair)) for link in each.refused]
-                if as_json:
-                    refused = [link_document(link) for link in each.refused]
-                    cause = {"identifier": str(each.identifier), "rule": each.rule, "owner": each.owner}
-                    print_json(cause | {"rivals": [*map(str, each.rivals)], "refused": refused})
-                else:
-                    owner = f"owned by {each.owner}" if each.owner else "nobody's"
-                    print(
-                        escape_control_chars(f"{each.identifier} ({owner}), {each.rule}: {'; '.join(pairs)}")
-                    )
+                print_group(each, as_json)
 
 
 def deciding(decision: str) -> Callable[..., None]:

@@ -18,7 +18,7 @@ from idgraph.model.jobs import Requester
 from idgraph.model.queries import Exists, Query
 from idgraph.model.tombstones import NO_EPOCH
 from ingestion.spark.workers import WorkerResources
-from merge.identity.persons import Person, carriers_of
+from merge.identity.persons import Person
 from profile_service.reader import ProfileReader
 
 SHORTEST_VALUE = 3
@@ -47,13 +47,9 @@ class PersonErasure:
         """Events in progress and dead letters can make a fragment of each given name."""
         self.found = erasure.preview(self.named, asked)
         persons = reader.owning(self.ids).persons if self.ids else ()
-        own = {form for each in persons for name in each.identifiers for form in reader.stored_forms(name)}
-        carried = carriers_of(self._store, reader.rules, sorted(own.union(asked))).carriers
-        self.elsewhere: dict[str, list[str]] = {}
+        elsewhere = reader.elsewhere(persons, asked).items()
+        self.elsewhere = {name: carried for name, carried in elsewhere if name not in self.named}
         """Fragments of other profiles that stay, each with the persons' identifiers that its events showed."""
-        for name, fragments in sorted(carried.items()):
-            for each in sorted(set(fragments).difference(self.named)):
-                self.elsewhere.setdefault(each, []).append(name)
         self._made_of_values = self._paths_of_values(reader, persons)
         self.paths_to_redact: list[str] = []
         """Attribute paths that are made of the persons' values, and that nobody has any more; once the job has ended."""

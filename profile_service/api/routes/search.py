@@ -54,16 +54,14 @@ def _search(
         body = body.model_copy(update={"q": service.cursors.open(body.search, _sealed_for(caller))})
     query = _query(reader, body)
     order = None if body.sort is None else Order(body.sort.removeprefix("-"), body.sort.startswith("-"))
-    asked = repr((body.q, body.query, body.sort))
+    asked, others = repr((body.q, body.query, body.sort)), (order.path,) if order else ()
     result = reader.search(query, body.limit, service.opened(body.cursor, asked), wanted.reveal, order)
     service.require_found(bool(result.profiles))
     profiles = wanted.read(service, caller, result.profiles, reader)
     found = {
         "items": [wanted.document(profile) for profile in profiles],
         "next": service.sealed(result, asked),
-        "warnings": list(
-            warnings(query, reader.types(), reader.found_type, () if order is None else (order.path,))
-        ),
+        "warnings": list(warnings(query, reader.types(), reader.found_type, others)),
         "q": body.q,
         "corrected": None,
         "search": None if body.q is None else service.cursors.seal(body.q, _sealed_for(caller)),
