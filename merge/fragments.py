@@ -42,6 +42,7 @@ from merge.policies import POLICIES
 from merge.policies.policy import tie_break
 
 _FEW = 100
+_Named = tuple[frozenset[str], tuple[int, str, str] | None]
 
 
 class FragmentState:
@@ -51,7 +52,7 @@ class FragmentState:
     text form.
     """
 
-    __slots__ = ("_evidence", "_newest", "_parts", "encoded", "erasure_epoch")
+    __slots__ = ("_evidence", "_named", "_newest", "_parts", "encoded", "erasure_epoch")
 
     def __init__(self, encoded: bytes | None = None) -> None:
         """An empty state, or that of bytes which `encode` gave: they are not checked, and decoded when first needed."""
@@ -62,6 +63,7 @@ class FragmentState:
         """The `until` of the tombstone that the events of a change were compared with."""
         # What was read of these bytes.
         self._evidence: tuple[bytes, codec.StoredEvidence] | None = None
+        self._named: tuple[str, _Named | None] | None = None
         # No register is later than this one; None when that is not known.
         self._newest: Origin | None = None
 
@@ -169,20 +171,22 @@ class FragmentState:
         """`names`, and what only events showed that are taken back."""
         return frozenset().union(*self.names_and_others())
 
-    def names_and_others(self) -> tuple[frozenset[str], frozenset[str]]:
-        """`names`, and what only events showed that are taken back."""
-        if (quickly := self.named()) is not None:
+    def names_and_others(self, own: str = "") -> tuple[frozenset[str], frozenset[str]]:
+        """`names`, and what only events showed that are taken back. `own` where `named` is asked for it next."""
+        if (quickly := self.named(own)) is not None:
             return quickly[0], frozenset()
         names, sightings = frozenset(self.shown()), self.evidence().sightings
         of_events = (read_key(key).others for key in sightings if is_of_one_event(key))
         return names, frozenset().union(*of_events) - names
 
-    def named(self, own: str = "") -> tuple[frozenset[str], tuple[int, str, str] | None] | None:
+    def named(self, own: str = "") -> _Named | None:
         """`names`, if no event can be taken back; and of the oldest event that showed one of them ordinal, source and id, if
         the spec of none says which of them it links with `own`. None where only `shown` and `shown_together` say so."""
         if native.states is None or self.encoded is None or self._parts is not None:
             return None
-        return native.states.identifiers(self.encoded, own)
+        if self._named is None or self._named[0] != own:
+            self._named = own, native.states.identifiers(self.encoded, own)
+        return self._named[1]
 
     def shown(self) -> Mapping[str, Origin]:
         """The identifiers that events showed which are not taken back, with the earliest event of each."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import chain, islice, product
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
@@ -311,15 +312,9 @@ def resolved(
 ) -> Component:
     """The persons of all fragments of a component. `pins` are by the lower identifier. `hubs` are identifiers that more
     fragments carry than their hub limit allows. Those of other components do no harm. `name` as of `Persons`."""
-    identifiers: dict[str, Identifier] = {}
-
-    def parse(text: str) -> Identifier:
-        if text not in identifiers:
-            identifiers[text] = Identifier.parse(name(text))
-        return identifiers[text]
-
+    parse = cache(lambda text: Identifier.parse(name(text)))
     seen: set[Identifier] = set()
-    joining: list[tuple[Identifier, Identifier]] = []
+    joining: list[tuple[Identifier, Iterable[Identifier]]] = []
     ages: dict[str, tuple[int, str, str]] = {}
     by_identifier: dict[Identifier, list[Member]] = defaultdict(list)
     for each in members:
@@ -328,12 +323,13 @@ def resolved(
         texts, since = (rules.joins_all and each.state.named(each.stored.id)) or ((), None)
         names = {parse(text) for text in texts}
         if since is not None and len(names) == len(texts):
-            joining += [(own, other) for other in names]
+            joining.append((own, names))
         else:
             origins = _shown(each, parse)
             names = set(origins)
             since = min((origin.stamp[1:] for origin in origins.values()), default=_NEVER)
-            joining += [pair for _, pair, kind, *_ in sightings([each], parse) if rules.joins(pair, kind)]
+            links = [pair for _, pair, kind, *_ in sightings([each], parse) if rules.joins(pair, kind)]
+            joining += [(low, (high,)) for low, high in links]
         seen |= names
         ages[each.stored.id] = since
 
@@ -353,10 +349,8 @@ def resolved(
         pinned = [pin for each in first for pin in pins.get(each, ())]
         return resolve(links, first, pinned, rules, [each for each in first if each in hubs])
 
-    def pairs() -> set[Pair]:
-        return {pair for _, pair, *_ in sightings(members, parse)}
-
     is_decided = bool(pins or hubs) and any(each in pins or each in hubs for each in seen)
+    pairs = (pair for _, pair, *_ in sightings(members, parse))
     partition = None if is_decided else uncontested(seen, joining, rules, pairs)
     violations: tuple[Violation, ...] = ()
     if partition is None:
@@ -502,7 +496,7 @@ class _Neighbourhood:
         for each in stored.values():
             try:
                 state = FragmentState.checked(each.state)
-                names, taken_back = state.names_and_others()
+                names, taken_back = state.names_and_others(each.id)
             except DamagedStateError:
                 self.unreadable[each.id] = "its stored state is damaged"
                 continue

@@ -223,7 +223,7 @@ class _Attempt:
 
 def _counts(identifier: Identifier, first_seen: int, rules: Rules) -> dict[int, list[int]]:
     """By place of a limit, the sorted times of first sighting of what it counts in one part."""
-    return {place: [first_seen] for place in rules.limits_of.get(identifier.type, ())}
+    return {place: [first_seen] for place, each in enumerate(rules.limits) if identifier.type in each.names}
 
 
 def _exceeds(limit: CountLimit, one: list[int] | None, other: list[int] | None) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from idgraph.model.identifiers import HASHED_PREFIX, Identifier
@@ -71,6 +71,7 @@ class CountLimit(NamedTuple):
     """At most `most` identifiers of some namespaces in one person; within `window_ms` where that is given."""
 
     rule: str
+    names: tuple[str, ...]
     most: int
     window_ms: int | None
     priority: int
@@ -98,36 +99,34 @@ class Rules:
             (each.namespace, each.value, re.compile(each.pattern) if each.pattern is not None else None)
             for each in self.document.blocked
         ]
-        self.limits: list[CountLimit] = []
-        self.limits_of: dict[str, list[int]] = {}
-        """Places in `limits` of those that count a namespace."""
-        self._make_limits()
+        self.limits = list(self._limits())
+        connecting = [each.connects.items() for each in self.document.namespaces.values()]
+        self.bounds = [(each.most, each.names) for each in self.limits]
+        self.bounds += [(most, (other,)) for each in connecting for other, most in each]
+        """How many identifiers of some namespaces together break no limit of theirs, whatever joins them."""
         self._unique = frozenset(
             name for name, rules in self.document.namespaces.items() if rules.largest == 1
         )
         own = [each.hub_limit for each in self.document.namespaces.values()]
         hub_limits = [each for each in (self.document.hub_limit, *own) if each is not None]
         self.least_hub_limit = min(hub_limits, default=float("inf"))
-        self.connecting = any(each.connects for each in self.document.namespaces.values())
         self.joins_all = self.document.least_strength <= 0
         self._uncounted = frozenset(
             name for name, rules in self.document.namespaces.items() if not rules.counted
         )
 
-    def _make_limits(self) -> None:
+    def _limits(self) -> Iterator[CountLimit]:
         for name, rules in self.document.namespaces.items():
             if rules.largest is not None:
-                self._add_limit((name,), rules.largest, None)
+                yield self._limit((name,), rules.largest, None)
         for limit in self.document.limits:
             window = None if limit.window_days is None else round(limit.window_days * DAY_MS)
-            self._add_limit(limit.of, limit.max, window)
+            yield self._limit(limit.of, limit.max, window)
 
-    def _add_limit(self, names: tuple[str, ...], most: int, window_ms: int | None) -> None:
+    def _limit(self, names: tuple[str, ...], most: int, window_ms: int | None) -> CountLimit:
         kind = "max" if window_ms is None else "window"
         priority = min(self.document.namespace(name).priority for name in names)
-        for name in names:
-            self.limits_of.setdefault(name, []).append(len(self.limits))
-        self.limits.append(CountLimit(f"{kind}:{'+'.join(names)}", most, window_ms, priority))
+        return CountLimit(f"{kind}:{'+'.join(names)}", names, most, window_ms, priority)
 
     def identifier(self, namespace: str, value: str) -> Identifier | None:
         """An identifier as events bring it, normalised; None where it is empty or blocked."""

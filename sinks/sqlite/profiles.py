@@ -6,6 +6,8 @@ See docs/adr/0002-profile-store.md for the tables and what they cost.
 from __future__ import annotations
 
 import sqlite3
+import sys
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
@@ -15,7 +17,7 @@ from idgraph.model.errors import StoreError, UnstorableError
 from idgraph.model.store import NEW, Assignment, FragmentWrite, OutboxEntry, StoredFragment
 from idgraph.model.tombstones import NO_EPOCH, Tombstone, TombstoneNames
 from sinks.sqlite import erasure, ledger, outbox, pins, tombstones
-from sinks.sqlite.database import SqliteFile, among
+from sinks.sqlite.database import CHUNK, SqliteFile, among
 from sinks.sqlite.erasure import SqliteErasure
 from sinks.sqlite.ledger import SqliteLedger
 from sinks.sqlite.pins import SqlitePins
@@ -84,7 +86,7 @@ class SqliteProfileStore(SqlitePins, SqliteLedger, SqliteErasure):
         return self._file.write(lambda connection: _write(connection, self._tombstones, writes))
 
     def find(self, identifier: str) -> list[str]:
-        return sorted(self.find_all([identifier], limit=-1).get(identifier, ()))
+        return sorted(self.find_all([identifier], sys.maxsize).get(identifier, ()))
 
     def find_all(self, identifiers: Sequence[str], limit: int) -> dict[str, list[str]]:
         return self._file.read(lambda connection: _find_all(connection, identifiers, limit)) if limit else {}
@@ -156,17 +158,25 @@ def _read(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str, Store
 
 
 _CARRIERS = """
-SELECT id FROM fragments WHERE id = :carried AND named
-UNION ALL SELECT id FROM identifiers JOIN fragments ON number = fragment WHERE identifier = :carried
-LIMIT :most"""
+SELECT ?1, id FROM fragments WHERE id = ?1 AND named
+UNION ALL SELECT ?1, id FROM identifiers JOIN fragments ON number = fragment WHERE identifier = ?1
+LIMIT ?2"""
+_MOST_TOGETHER = 4 * CHUNK
+"""Where some identifiers have more carriers, one of them may be a hub: each is asked for by itself."""
 
 
 def _find_all(connection: sqlite3.Connection, identifiers: Sequence[str], limit: int) -> dict[str, list[str]]:
-    found = {}
-    for each in identifiers:
-        if rows := connection.execute(_CARRIERS, {"carried": each, "most": limit}).fetchall():
-            found[each] = [row[0] for row in rows]
-    return found
+    query = "SELECT identifier, id FROM identifiers JOIN fragments ON number = fragment WHERE identifier"
+    found: dict[str, list[str]] = defaultdict(list)
+    for start in range(0, len(identifiers), CHUNK):
+        some = identifiers[start : start + CHUNK]
+        rows = [*among(connection, "SELECT id, id FROM fragments WHERE named AND id", some)]
+        rows += among(connection, query, some, f" LIMIT {_MOST_TOGETHER}")
+        if len(rows) >= _MOST_TOGETHER:
+            rows = [row for each in some for row in connection.execute(_CARRIERS, (each, limit))]
+        for identifier, fragment_id in rows:
+            found[identifier].append(fragment_id)
+    return {identifier: carriers[:limit] for identifier, carriers in found.items()}
 
 
 def _assign(

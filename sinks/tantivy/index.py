@@ -168,10 +168,10 @@ def erase_from(
     folder: IndexFolder, version: Version, erased: Mapping[bytes, int], only_present: bool = False
 ) -> int:
     """Put tombstones, stamps by name, in the place of what is not later; gives how many documents went. Only while
-    `writing`. With `only_present` what is not there leaves none."""
+    `writing`. With `only_present` what is not there leaves none, and what is gone no later one."""
     present = _present(folder, version, erased)
     if only_present:
-        erased = {name: erased[name] for name in present}
+        erased = {name: erased[name] for name, stamp in present.items() if stamp % 2 == 0}
     behind = {name: stamp for name, stamp in erased.items() if present.get(name, -1) < stamp}
     if behind:
         with folder.writer(version) as (writer, written):

@@ -130,6 +130,13 @@ def test_many_identifiers_are_looked_for_at_once_and_hubs_up_to_a_limit(store: P
     assert store.find_all([], 5) == {}
 
 
+def test_a_hub_beside_others_is_found_up_to_the_limit(store: ProfileStore, many: int) -> None:
+    store.write([new(f"c:{number}", b"", f"c:{number}", "hub:1") for number in range(5 * many)])
+    store.write([new("a:1", b"", "a:1", "mail:x"), new("b:1", b"", "mail:x")])
+    found = store.find_all(["a:1", "hub:1", "mail:x"], 7)
+    assert {name: len(set(ids)) for name, ids in found.items()} == {"a:1": 1, "hub:1": 7, "mail:x": 2}
+
+
 def test_an_assignment_counts_if_nobody_was_faster(store: ProfileStore) -> None:
     store.write([new("a:1", b"one"), new("a:2", b"two")])
     store.settle(store.outbox())

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from idgraph.model.identifiers import Identifier
 from idgraph.model.identity_events import Simulated
-from merge.identity.evidence import Link, links
+from merge.identity.evidence import Link, Pair, links
 from merge.identity.resolve import resolve
 from merge.identity.rules import Rules
 from merge.identity.simulation import seen_events
@@ -29,8 +29,12 @@ SHARED = shown("user:7 email:a", "user:8 email:a", "user:9 email:a")
 
 
 def quickly(known: list[Link], first: dict[Identifier, int], rules: Rules) -> Partition | None:
-    joining = [pair for pair, kinds in known if any(rules.joins(pair, kind) for kind in kinds)]
-    return uncontested(first, joining, rules, lambda: [pair for pair, _ in known])
+    joining = [
+        (low, (high,))
+        for (low, high), kinds in known
+        if any(rules.joins(Pair(low, high), kind) for kind in kinds)
+    ]
+    return uncontested(first, joining, rules, [pair for pair, _ in known])
 
 
 def evidence(rules: Any, events: Any) -> tuple[Rules, list[Link], dict[Identifier, int]]:
