@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache, partial
 from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
@@ -64,18 +65,16 @@ def carried(store: PersonStore, ids: Iterable[str], rules: Rules) -> Iterator[Ca
     """All identifiers that some fragments carry. Raises StoreError."""
     # By namespace.
     counts: dict[str, int] = {}
-    limits: dict[str, int] = {}
+    limit_of = cache(partial(too_many, rules))
     for _, found in read_pages(store, ids, BatchSize(AT_ONCE)):
         for each in found.values():
             member = _member(each)
             # Its own id, too, where all its events are taken back.
             for name in {each.id, *member.state.names()} if member else ():
                 kind, own = name.partition(":")[0], each.id.partition(":")[0]
-                if kind not in limits:
-                    limits[kind] = too_many(rules, name)
                 if own not in counts:
                     counts[own] = rules.counted([Identifier.parse(each.id)])
-                yield CarriedName(each.id, name, limits[kind], counts[own])
+                yield CarriedName(each.id, name, limit_of(kind), counts[own])
 
 
 def pinned_together(store: PersonStore, rules: Rules) -> set[Pair]:

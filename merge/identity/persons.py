@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import chain, islice, product
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
@@ -382,9 +382,9 @@ def _shown(member: Member, parse: Callable[[str], Identifier]) -> dict[Identifie
     return found
 
 
-def too_many(rules: Rules, identifier: str) -> int:
-    """As many fragments carry an identifier that joins nothing."""
-    limit = rules.hub_limit(Identifier.parse(identifier).type)
+def too_many(rules: Rules, namespace: str) -> int:
+    """As many fragments carry an identifier of a namespace that joins nothing."""
+    limit = rules.hub_limit(namespace)
     return UNLIMITED if limit is None else limit + 2
 
 
@@ -396,8 +396,9 @@ def carriers_of(
 ) -> Carriers:
     """The fragments that carry some identifiers, as they are stored. Raises StoreError. `known` as of `Persons.around`."""
     by_limit: dict[int, list[str]] = defaultdict(list)
+    limit_of = cache(partial(too_many, rules))
     for text in identifiers:
-        by_limit[too_many(rules, text)].append(text)
+        by_limit[limit_of(text.partition(":")[0])].append(text)
     found = Carriers({}, set())
     for limit, some in by_limit.items():
         found.carriers.update({each: known[each] for each in some if each in known})
