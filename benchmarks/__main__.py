@@ -55,6 +55,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         **speed.measure(folder, arguments.fragments or 100_000),
     },
     "identity-known": lambda folder, arguments: known.measure(folder, arguments.shops),
+    "identity-flow": lambda folder, arguments: known.measure_flow(folder, min(arguments.shops, 10)),
     "identity-speed": lambda folder, arguments: projecting.measure(folder, arguments.fragments or 100_000),
     "identity-scratch": lambda folder, arguments: from_scratch.measure(
         folder, arguments.fragments or 100_000

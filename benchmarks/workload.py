@@ -31,13 +31,13 @@ def renamed(source: str, event: dict[str, Any], shop: int) -> bytes:
     event = dict(event)
     if source == "segment":
         _number(event, "userId", shop)
-        event["anonymousId"] = f"{event['anonymousId']}-{shop}"
+        _name(event, "anonymousId", shop)
         event["messageId"] = f"{event['messageId']}-{shop}"
         _cart(event, "properties", "cartId", shop)
         _address(event, "traits", shop)
     elif source == "amplitude":
         _number(event, "user_id", shop)
-        event["device_id"] = f"{event['device_id']}-{shop}"
+        _name(event, "device_id", shop)
         event["insert_id"] = f"{event['insert_id']}-{shop}"
         _cart(event, "event_properties", "cartId", shop)
         _address(event, "user_properties", shop)
@@ -54,6 +54,11 @@ def _number(event: dict[str, Any], key: str, shop: int) -> None:
         given: str = event[key]
         zeros = "0" * (len(given) - len(given.lstrip("0")))
         event[key] = f"{zeros}{shop * CUSTOMERS + int(given)}"
+
+
+def _name(event: dict[str, Any], key: str, shop: int) -> None:
+    if key in event:
+        event[key] = f"{event[key]}-{shop}"
 
 
 def _cart(event: dict[str, Any], key: str, name: str, shop: int) -> None:

@@ -7,15 +7,18 @@ fragments. So both have the same fragments and attributes, and only one of them 
 from __future__ import annotations
 
 import gc
+import json
 from collections.abc import Iterable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks.flow_run import FlowRun, run_until_done
 from benchmarks.pipeline import Clock, Pipeline, pipeline, wire, without_collector
-from benchmarks.product import installed
-from benchmarks.workload import SOURCES, clear, write_inbox
+from benchmarks.product import command, installed
+from benchmarks.workload import EXAMPLE, SOURCES, clear, write_inbox
 from idgraph.app import wiring
 from idgraph.app.cli import YOUNG_OBJECTS
 from ingestion.sources.files.lines import read_records
@@ -24,6 +27,8 @@ from merge.fragments import FragmentState
 
 MONTHS = 6
 """The first two are not counted: in them links are new, and fragments change their profiles."""
+FLOW_MONTHS = 4
+"""Of whole flows the latter half is counted."""
 _MONTH_MS = 30 * 86_400_000
 _IDS = {"segment": "messageId", "amplitude": "insert_id", "orders": "order_id"}
 
@@ -74,6 +79,62 @@ def _measured(inbox: Path, shops: int, linked: Pipeline, unlinked: Pipeline) -> 
         "rate_of_all": [round((mapped + bare) / (mapped + full), 2) for mapped, full, bare in pairs],
         "aim": 0.9,
     }
+
+
+def measure_flow(folder: Path, shops: int) -> dict[str, Any]:
+    """The same through whole flows: events until all is searchable, from the first micro-batch on, and CPU of all processes.
+
+    There fewer identifiers come, so that nothing links: one that names a fragment alone, and an event of a user has no
+    device. So its fragments have an attribute less."""
+    clear(folder)
+    with installed(folder / "linked") as (linked, _), installed(folder / "bare") as (bare, _):
+        specs = folder / "specs"
+        specs.mkdir()
+        for path in sorted((EXAMPLE / "specs").glob("*.json")):
+            spec = json.loads(path.read_text())
+            spec["identifiers"] = [
+                each for each in spec["identifiers"] if {"primary", "fallback"} & each.keys()
+            ]
+            (specs / path.name).write_text(json.dumps(spec))
+        command(bare, "specs", "apply", *map(str, sorted(specs.glob("*.json"))))
+        runs: dict[str, list[FlowRun]] = {"with": [], "without": []}
+        for month in range(FLOW_MONTHS):
+            turn = [("with", linked, _later), ("without", bare, _later_without_device)]
+            for name, config, change in turn if month % 2 else turn[::-1]:
+                inbox = config.parent / "inbox"
+                clear(inbox)
+                events = write_inbox(inbox, shops, change=partial(change, month))
+                for path in sorted(inbox.rglob("*.jsonl")):
+                    path.rename(path.with_stem(f"{path.stem}-{month}"))
+                runs[name].append(run_until_done(config, events))
+                if month == 0:
+                    # Beside the flow it would go on for months.
+                    command(config, "seal")
+    counted = {name: of[FLOW_MONTHS // 2 :] for name, of in runs.items()}
+    return {
+        "events": counted["with"][0].events,
+        "searchable_events_per_second": {
+            name: [round(run.events / run.searchable_seconds) for run in of] for name, of in counted.items()
+        },
+        "cpu_us_per_event": {name: [run.cpu_us_an_event for run in of] for name, of in counted.items()},
+        "rate": [
+            round(bare.searchable_seconds / full.searchable_seconds, 2)
+            for full, bare in zip(counted["with"], counted["without"], strict=True)
+        ],
+        "rate by CPU": [
+            round(bare.cpu_us_an_event_all / full.cpu_us_an_event_all, 2)
+            for full, bare in zip(counted["with"], counted["without"], strict=True)
+        ],
+        "aim": 0.9,
+    }
+
+
+def _later_without_device(month: int, source: str, number: int, event: dict[str, Any]) -> dict[str, Any]:
+    event = _later(month, source, number, event)
+    if "userId" in event or "user_id" in event:
+        for name in ("anonymousId", "device_id"):
+            event.pop(name, None)
+    return event
 
 
 def _later(month: int, source: str, _: int, event: dict[str, Any]) -> dict[str, Any]:

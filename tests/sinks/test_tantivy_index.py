@@ -173,6 +173,18 @@ def test_a_block_leaves_a_tombstone_of_what_was_never_there_only_where_a_reindex
     assert index.count(Query()) == 0
 
 
+def test_what_is_gone_is_not_erased_again(index: TantivyProfileIndex, folder: Path) -> None:
+    index.put([IndexDocument("part:1", 1, {"x": 1})])
+    with index.writing():
+        assert index.erase({"part:1": 2}) == 1
+    before = sorted(path.name for path in folder.rglob("*"))
+    with index.writing():
+        assert index.erase({"part:1": 5}) == 0
+    assert sorted(path.name for path in folder.rglob("*")) == before
+    index.put([IndexDocument("part:1", 6, {"x": 2})])
+    assert index.search(Query()).ids == ["part:1"]
+
+
 def test_ten_thousand_attributes_of_clashing_types(index: TantivyProfileIndex) -> None:
     chance = random.Random(5)
     values: list[Scalar] = ["text", "7", 7, 7.5, True, 2**65]
