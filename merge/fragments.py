@@ -63,7 +63,7 @@ class FragmentState:
         """The `until` of the tombstone that the events of a change were compared with."""
         # What was read of these bytes.
         self._evidence: tuple[bytes, codec.StoredEvidence] | None = None
-        self._named: tuple[str, _Named | None] | None = None
+        self._named: tuple[bytes, str, _Named | None] | None = None
         # No register is later than this one; None when that is not known.
         self._newest: Origin | None = None
 
@@ -184,9 +184,9 @@ class FragmentState:
         the spec of none says which of them it links with `own`. None where only `shown` and `shown_together` say so."""
         if native.states is None or self.encoded is None or self._parts is not None:
             return None
-        if self._named is None or self._named[0] != own:
-            self._named = own, native.states.identifiers(self.encoded, own)
-        return self._named[1]
+        if self._named is None or self._named[0] is not self.encoded or self._named[1] != own:
+            self._named = self.encoded, own, native.states.identifiers(self.encoded, own)
+        return self._named[2]
 
     def shown(self) -> Mapping[str, Origin]:
         """The identifiers that events showed which are not taken back, with the earliest event of each."""

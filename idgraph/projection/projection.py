@@ -15,7 +15,7 @@ import hashlib
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice, starmap
@@ -155,7 +155,7 @@ class Projection:
         remaining = iter(dict.fromkeys(ids))
         while some := list(islice(remaining, self._size.present)):
             with self._committed() as settled:
-                total.add(self._take(some, settled, has_lost))
+                total.add(self._take(some, settled, set(some), has_lost))
         return total
 
     def many(self) -> AbstractContextManager[Callable[[], bool]]:
@@ -175,18 +175,18 @@ class Projection:
         total, after = Projected(is_whole=False), ""
         while not total.is_whole and time.monotonic() < started + seconds:
             with self._committed() as settled:
+                # Read inside: another process has projected what it could. All at once: a person whose fragments come over
+                # many pages is projected with the first.
+                entries = self._store.outbox(COMMITTED_AT_ONCE, after)
+                left, asked = self._left(entries, settled, waiting, total), {name for name, _ in entries}
                 ends = time.monotonic() + COMMIT_SECONDS
-                while not total.is_whole and len(settled) < COMMITTED_AT_ONCE and time.monotonic() < ends:
-                    # Read inside: another process has projected what it could.
-                    size = self._size.present
-                    entries = self._store.outbox(size, after)
-                    # Of persons of earlier pages much is projected already.
-                    left = [each for each in entries if settled.get(each.fragment_id) != each.version]
-                    some = [name for name, version in left if waiting.get(name) != version]
-                    total.postponed += len(left) - len(some)
-                    if some:
-                        total.add(self._take(some, settled))
-                    total.is_whole = len(entries) < size
+                while some := list(islice(left, self._size.present)):
+                    total.add(self._take(some, settled, asked))
+                    after = some[-1]
+                    if time.monotonic() >= ends:
+                        break
+                else:
+                    total.is_whole = len(entries) < COMMITTED_AT_ONCE
                     after = entries[-1].fragment_id if entries else after
             # All that is stored, once identity rules or segments are new; in this pass and those before.
             is_followed = (
@@ -198,6 +198,21 @@ class Projection:
                 total.postponed = 0
         self._plan_retry(waiting is not self._refused)
         return total
+
+    @staticmethod
+    def _left(
+        entries: Iterable[OutboxEntry],
+        settled: Mapping[str, int],
+        waiting: Mapping[str, int],
+        total: Projected,
+    ) -> Iterator[str]:
+        """The fragments that neither wait for their retry nor were projected meanwhile, with a person of earlier ones."""
+        for name, version in entries:
+            if settled.get(name, -1) < version:
+                if waiting.get(name) == version:
+                    total.postponed += 1
+                else:
+                    yield name
 
     def waiting(self, limit: int) -> int:
         """Entries in the outbox, counted up to a limit. Raises StoreError."""
@@ -232,8 +247,11 @@ class Projection:
         for name in settled if self._refused else ():
             self._refused.pop(name, None)
 
-    def _take(self, ids: Sequence[str], projected: dict[str, int], has_lost: bool = False) -> Projected:
-        """Put the documents of the persons of these fragments; adds the versions that were projected to `projected`."""
+    def _take(
+        self, ids: Sequence[str], projected: dict[str, int], asked: Set[str], has_lost: bool = False
+    ) -> Projected:
+        """Put the documents of the persons of these fragments; adds the versions that were projected to `projected`. `asked`
+        are these fragments, and others that will be."""
         rules = self._rules()
         found = self._persons(rules).around(ids, resolves_all=False)
         members = {each.stored.id: each.stored for person in found.persons() for each in person.members}
@@ -246,7 +264,7 @@ class Projection:
             self._split(found.hubs, rules.identity_version)
             self._unsplit(found.not_hubs)
         if members:
-            persons, waiting = self._assigned(found.persons(), members, set(ids), has_lost)
+            persons, waiting = self._assigned(found.persons(), members, asked, has_lost)
             documents, refused = documents_of(persons, rules)
             refused |= put(self._index, documents)
             if rules.segments:
@@ -420,7 +438,7 @@ class Projection:
         return self._identity[1]
 
     def _assigned(
-        self, persons: Sequence[Person], members: dict[str, StoredFragment], asked: set[str], has_lost: bool
+        self, persons: Sequence[Person], members: dict[str, StoredFragment], asked: Set[str], has_lost: bool
     ) -> tuple[list[Person], set[str]]:
         """Record which fragments belong to which profile now, and erase documents of profiles that are part of another
         one. Returns the persons in their new epochs, without those that another projection was faster at; and the
@@ -452,7 +470,7 @@ class Projection:
                 if each.id not in overtaken
             ]
         absorbed = {name for name, profile in wanted.items() if profile != name} - overtaken
-        erased = absorbed & (moved | asked)
+        erased = {name for name in absorbed if name in moved or name in asked}
         if erased:
             self._index.erase({name: document_version(members[name].generation) for name in sorted(erased)})
         return list(persons), overtaken | (absorbed - erased)

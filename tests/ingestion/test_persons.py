@@ -337,6 +337,19 @@ def test_a_person_whose_fragments_join_over_pages_of_the_outbox_is_projected_onc
     assert index.given == len(installation.persons()) == 2
 
 
+def test_a_person_who_comes_back_over_pages_of_the_outbox_is_projected_once() -> None:
+    installation = Installation({"rules": {}})
+    installation.index = index = Counting()
+    installation.projection = Projection(installation.store, index, lambda: installation.index_rules, 3)
+    installation.take([shared(number, f"{number % 2}@x.example") for number in range(10)])
+    installation.projection.sweep()
+    index.given = 0
+    installation.store.enqueue([f"user:{number}" for number in range(10)])
+    installation.check_index()
+    assert index.given == len(installation.persons()) == 2
+    assert installation.store.outbox() == []
+
+
 def test_a_decision_beside_a_projection_is_projected() -> None:
     """Found by a reader: the projection settled the decision's entries with its own."""
     installation = Installation(HUB)

@@ -149,9 +149,9 @@ class StoredSealing:
 
     def _seal_page(self, stale: Sequence[StaleFragment], progress: Progress) -> None:
         self._seal(stale, progress)
-        # Where the index is away, `finish` does it, the flow, or the next run.
+        # Not what a flow beside it has yet to project. Where the index is away, `finish` does it, the flow, or the next run.
         with suppress(ProfileIndexError):
-            self._projection.sweep()
+            self._projection.project([each.stored.id for each in stale])
 
     def _seal(self, stale: Sequence[StaleFragment], progress: Progress) -> None:
         for attempt in range(self._backoff.retries + 1):
