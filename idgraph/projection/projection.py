@@ -132,6 +132,7 @@ class Projection:
         self._index = index
         self._rules = rules
         self._size = BatchSize(at_once)
+        self._ahead = AT_ONCE
         self._identity: tuple[IdentityRules, Persons] | None = None
         self._refused: dict[str, int] = {}
         self._hubs: set[str] = set()
@@ -170,24 +171,27 @@ class Projection:
         Raises as `project` does.
         """
         started = time.monotonic()
-        self._hubs.clear()
-        waiting = {} if started >= self._retry_at else self._refused
+        # What `project` was refused has no time yet.
+        waiting = self._refused if started < self._retry_at < math.inf else {}
         total, after = Projected(is_whole=False), ""
         while not total.is_whole and time.monotonic() < started + seconds:
             with self._committed() as settled:
                 # Read inside: another process has projected what it could. All at once: a person whose fragments come over
                 # many pages is projected with the first.
-                entries = self._store.outbox(COMMITTED_AT_ONCE, after)
+                entries, ahead = self._store.outbox(self._ahead, after), self._ahead
                 left, asked = self._left(entries, settled, waiting, total), {name for name, _ in entries}
                 ends = time.monotonic() + COMMIT_SECONDS
                 while some := list(islice(left, self._size.present)):
                     total.add(self._take(some, settled, asked))
                     after = some[-1]
                     if time.monotonic() >= ends:
+                        # Some stores read far more than they return.
+                        self._ahead = max(AT_ONCE, min(2 * len(settled), ahead))
                         break
                 else:
-                    total.is_whole = len(entries) < COMMITTED_AT_ONCE
+                    total.is_whole = len(entries) < ahead
                     after = entries[-1].fragment_id if entries else after
+                    self._ahead = ahead if total.is_whole else min(4 * ahead, COMMITTED_AT_ONCE)
             # All that is stored, once identity rules or segments are new; in this pass and those before.
             is_followed = (
                 not total.is_whole or self._is_late or (self._follow_rules() and self._follow_segments())
@@ -230,6 +234,7 @@ class Projection:
         """One commit of the index. Versions by id that the block adds are settled behind it: an entry of a later version
         stays, and all do where others follow newer identity rules than these."""
         settled: dict[str, int] = {}
+        self._hubs.clear()
         self._evaluated.clear()
         mark, was_late = overtaken_mark(self._rules().identity_version), self._is_late
         with self._index.writing():
@@ -488,5 +493,8 @@ class Projection:
         loss of the store, what the index has."""
         versions = {name: each.version for name, each in self._store.tombstones(ids).items()}
         if without := [each for each in ids if each not in versions]:
-            versions |= self._index.versions(without)
+            present = self._index.versions(without)
+            # One that came meanwhile may have been projected by another.
+            there = self._store.read(list(present))
+            versions |= {name: each for name, each in present.items() if name not in there}
         return versions

@@ -89,7 +89,8 @@ class SqliteProfileStore(SqlitePins, SqliteLedger, SqliteErasure):
         return sorted(self.find_all([identifier], sys.maxsize).get(identifier, ()))
 
     def find_all(self, identifiers: Sequence[str], limit: int) -> dict[str, list[str]]:
-        return self._file.read(lambda connection: _find_all(connection, identifiers, limit)) if limit else {}
+        asked = list(dict.fromkeys(identifiers))
+        return self._file.read(lambda connection: _find_all(connection, asked, limit)) if limit else {}
 
     def assign(self, assignments: Sequence[Assignment]) -> set[str]:
         if not assignments:

@@ -133,7 +133,7 @@ def test_many_identifiers_are_looked_for_at_once_and_hubs_up_to_a_limit(store: P
 def test_a_hub_beside_others_is_found_up_to_the_limit(store: ProfileStore, many: int) -> None:
     store.write([new(f"c:{number}", b"", f"c:{number}", "hub:1") for number in range(5 * many)])
     store.write([new("a:1", b"", "a:1", "mail:x"), new("b:1", b"", "mail:x")])
-    found = store.find_all(["a:1", "hub:1", "mail:x"], 7)
+    found = store.find_all(["a:1", "hub:1", "mail:x", "a:1"], 7)
     assert {name: len(set(ids)) for name, ids in found.items()} == {"a:1": 1, "hub:1": 7, "mail:x": 2}
 
 

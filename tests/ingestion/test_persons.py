@@ -350,6 +350,46 @@ def test_a_person_who_comes_back_over_pages_of_the_outbox_is_projected_once() ->
     assert installation.store.outbox() == []
 
 
+def test_a_hub_that_one_projection_knows_was_none_meanwhile() -> None:
+    """Found by a reader: beside a flow re-encryption remembered a hub that an erasure had made none."""
+    installation = Installation(HUB)
+    slow = Projection(installation.store, installation.index, lambda: installation.index_rules)
+    installation.take([shared(number) for number in range(1, 6)])
+    installation.check_index()
+    installation.store.enqueue(["user:5"])
+    slow.project(["user:5"])
+    gone = ["user:4", "user:5"]
+    installation.store.erase(gone, NO_EPOCH)
+    installation.projection.project(gone)
+    installation.projection.forget_hub("email:info@shop.example")
+    installation.projection.project(installation.store.find("email:info@shop.example"), has_lost=True)
+    installation.store.finish(gone)
+    installation.store.cancel(gone)
+    installation.check_index()
+    installation.take([shared(6), shared(7)])
+    slow.project(["user:6", "user:7"])
+    installation.check_index()
+
+
+def test_one_that_comes_while_her_old_document_is_looked_for_keeps_the_new_one() -> None:
+    """Found by a reader: another projection had put it, and this one erased it and settled her entry."""
+    installation = Installation({"rules": {}})
+
+    class Looked(MemoryProfileIndex):
+        def versions(self, ids: Sequence[str]) -> dict[str, int]:
+            if not installation.store.read(ids):
+                installation.take([shared(1)])
+                Projection(installation.store, self, lambda: installation.index_rules).sweep()
+            return super().versions(ids)
+
+    installation.index = Looked()
+    installation.projection = Projection(
+        installation.store, installation.index, lambda: installation.index_rules
+    )
+    installation.projection.project(["user:1"])
+    installation.check_index()
+
+
 def test_a_decision_beside_a_projection_is_projected() -> None:
     """Found by a reader: the projection settled the decision's entries with its own."""
     installation = Installation(HUB)
