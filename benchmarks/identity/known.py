@@ -82,12 +82,12 @@ def _measured(inbox: Path, shops: int, linked: Pipeline, unlinked: Pipeline) -> 
 
 
 def measure_flow(folder: Path, shops: int) -> dict[str, Any]:
-    """The same through whole flows: events until all is searchable, from the first micro-batch on, and CPU of all processes.
+    """The same through whole flows: events/s until all is searchable, from the first micro-batch on; CPU of all processes.
 
-    There fewer identifiers come, so that nothing links: one that names a fragment alone, and an event of a user has no
-    device. So its fragments have an attribute less."""
+    So that nothing links, the flow without links has specs that take only the identifiers that name fragments, and events
+    of a known user come without the device: one attribute less."""
     clear(folder)
-    with installed(folder / "linked") as (linked, _), installed(folder / "bare") as (bare, _):
+    with installed(folder / "linked") as (linked, _), installed(folder / "bare") as (unlinked, _):
         specs = folder / "specs"
         specs.mkdir()
         for path in sorted((EXAMPLE / "specs").glob("*.json")):
@@ -96,10 +96,10 @@ def measure_flow(folder: Path, shops: int) -> dict[str, Any]:
                 each for each in spec["identifiers"] if {"primary", "fallback"} & each.keys()
             ]
             (specs / path.name).write_text(json.dumps(spec))
-        command(bare, "specs", "apply", *map(str, sorted(specs.glob("*.json"))))
+        command(unlinked, "specs", "apply", *map(str, sorted(specs.glob("*.json"))))
         runs: dict[str, list[FlowRun]] = {"with": [], "without": []}
         for month in range(FLOW_MONTHS):
-            turn = [("with", linked, _later), ("without", bare, _later_without_device)]
+            turn = [("with", linked, _later), ("without", unlinked, _later_without_device)]
             for name, config, change in turn if month % 2 else turn[::-1]:
                 inbox = config.parent / "inbox"
                 clear(inbox)
@@ -111,19 +111,16 @@ def measure_flow(folder: Path, shops: int) -> dict[str, Any]:
                     # Beside the flow it would go on for months.
                     command(config, "seal")
     counted = {name: of[FLOW_MONTHS // 2 :] for name, of in runs.items()}
+    pairs = list(zip(counted["with"], counted["without"], strict=True))
     return {
-        "events": counted["with"][0].events,
+        "events": pairs[0][0].events,
         "searchable_events_per_second": {
             name: [round(run.events / run.searchable_seconds) for run in of] for name, of in counted.items()
         },
         "cpu_us_per_event": {name: [run.cpu_us_an_event for run in of] for name, of in counted.items()},
-        "rate": [
-            round(bare.searchable_seconds / full.searchable_seconds, 2)
-            for full, bare in zip(counted["with"], counted["without"], strict=True)
-        ],
+        "rate": [round(bare.searchable_seconds / full.searchable_seconds, 2) for full, bare in pairs],
         "rate by CPU": [
-            round(bare.cpu_us_an_event_all / full.cpu_us_an_event_all, 2)
-            for full, bare in zip(counted["with"], counted["without"], strict=True)
+            round(bare.cpu_us_an_event_all / full.cpu_us_an_event_all, 2) for full, bare in pairs
         ],
         "aim": 0.9,
     }
