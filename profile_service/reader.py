@@ -204,14 +204,17 @@ class ProfileReader:
 
     def lookup_each(self, identifiers: Sequence[Identifier], reveal: bool = False) -> Iterator[list[Profile]]:
         """`lookup` of each, read together; `damaged` and `shared` are of those that were taken so far."""
-        asked = [
-            self.stored_forms(each) if self._visibility.sees_type(each.type) else () for each in identifiers
-        ]
-        for identifier, found in zip(identifiers, self._persons.owning_each(asked), strict=True):
-            self._report(found.unreadable)
+        for identifier, found in zip(identifiers, self._owning_each(identifiers), strict=True):
             if found.sharing:
                 self.shared.append(identifier)
             yield list(self._profiles(found.persons or found.sharing, reveal))
+
+    def _owning_each(self, identifiers: Sequence[Identifier]) -> Iterator[Owners]:
+        sees_type = self._visibility.sees_type
+        asked = [self.stored_forms(each) if sees_type(each.type) else () for each in identifiers]
+        for found in self._persons.owning_each(asked):
+            self._report(found.unreadable)
+            yield found
 
     def profile_of(self, person: Person, reveal: bool = False) -> Profile:
         """The profile of a person as this reader shows it. Raises DamagedStateError."""
@@ -281,17 +284,16 @@ class ProfileReader:
         """How many profiles a segment has."""
         return self._index.count(segment.condition)
 
-    def segments_of(self, identifier: Identifier) -> list[str] | None:
-        """The segments that the profile of an identifier is in now, by the store. None without a profile."""
-        if not self._visibility.sees_type(identifier.type):
-            return None
-        found = self.owning(self.stored_forms(identifier))
-        self._report(found.unreadable)
-        if not found.persons:
-            return None
-        person = found.persons[0]
-        known = document(person.id, person.version, person.state(), self._attributes.index_rules)
-        return [name for name, each in self.segments().items() if self._index.matches(known, each.condition)]
+    def segments_of_each(self, identifiers: Sequence[Identifier]) -> Iterator[list[str] | None]:
+        """The segments that the profile of each identifier is in now, by the store, read together. None without a profile."""
+        segments = self.segments()
+        for found in self._owning_each(identifiers):
+            if not found.persons:
+                yield None
+                continue
+            person = found.persons[0]
+            known = document(person.id, person.version, person.state(), self._attributes.index_rules)
+            yield [name for name, each in segments.items() if self._index.matches(known, each.condition)]
 
     def _found(self, page: SearchPage, reveal: bool) -> SearchResult:
         persons = self._persons.around(page.ids)

@@ -26,7 +26,8 @@ Item = dict[str, Any]
 GET_KEYS = 100
 PUT_ITEMS = 25
 STATEMENTS = 25
-"""The most that one request takes: keys to read, items to put or delete, PartiQL statements."""
+PARTITIONS = 50
+"""The most that one request takes: keys to read, items to put or delete, PartiQL statements, partitions of a selection."""
 
 THREADS = 8
 """Requests of one call that are in progress at once."""
@@ -61,7 +62,7 @@ _TRANSIENT = frozenset(
 
 _THREAD_NAME = "dynamodb-request"
 
-_READS = frozenset({"batch_get_item", "query", "scan"})
+_READS = frozenset({"batch_get_item", "execute_statement", "query", "scan"})
 
 
 class _Opened(NamedTuple):
@@ -239,6 +240,27 @@ class DynamoClient:
             if "LastEvaluatedKey" not in answer:
                 return
             request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+
+    def partitions(
+        self, table: str, keys: Sequence[bytes], limit: int
+    ) -> list[tuple[Sequence[bytes], list[Item] | None]]:
+        """All items of these distinct partitions, read consistently, a few partitions at once; None in place of the items
+        where these partitions have more than `limit`."""
+        name = self.table(table)
+
+        def some(page: Sequence[bytes]) -> tuple[Sequence[bytes], list[Item] | None]:
+            answer = self.call(
+                "execute_statement",
+                name,
+                Statement=f'SELECT * FROM "{name}" WHERE pk IN [{", ".join("?" * len(page))}]',  # noqa: S608 - a table's name
+                Parameters=[{"B": each} for each in page],
+                ConsistentRead=True,
+                Limit=limit,
+                ReturnConsumedCapacity="TOTAL",
+            )
+            return page, None if answer.get("NextToken") else answer["Items"]
+
+        return self.each(some, _pages(keys, PARTITIONS))
 
     def each(self, work: Callable[[T], R], parts: Sequence[T]) -> list[R]:
         """Run `work` on every part, several at once; results in the order of the parts.

@@ -117,8 +117,30 @@ class DynamoProfileStore(DynamoErasure, DynamoPins, DynamoLedger):
         return list(islice(found, limit))
 
     def find_all(self, identifiers: Sequence[str], limit: int) -> dict[str, list[str]]:
-        found = self.client.each(lambda each: self._find(each, limit), identifiers)
-        return dict(zip(identifiers, found, strict=True))
+        named = {self.names(each): each for each in identifiers}
+        # A fragment's own id needs no link.
+        linked = {name: {name} for name in named}
+        alone: list[str] = []
+        for names, links in self.client.partitions(LINKS, list(named), _LINKS_AT_ONCE):
+            if links is None:
+                alone += [named[name] for name in names if linked.pop(name)]
+            for link in links or ():
+                linked[bytes(link["pk"]["B"])].add(bytes(link["sk"]["B"][:-8]))
+        carriers = [items.key(name) for name in set().union(*linked.values())]
+        there = {
+            bytes(item["pk"]["B"]): (item["fragment"]["S"], items.identifiers(item))
+            for item in self.client.get(FRAGMENTS, carriers, "pk, fragment, identifiers")
+            if "fragment" in item
+        }
+        found = {
+            text: [there[each][0] for each in sorted(linked[name] & there.keys()) if text in there[each][1]][
+                :limit
+            ]
+            for name, text in named.items()
+            if name in linked
+        }
+        found |= zip(alone, self.client.each(lambda each: self._find(each, limit), alone), strict=True)
+        return found
 
     def assign(self, assignments: Sequence[Assignment]) -> set[str]:
         staying: dict[str, Statement] = {}

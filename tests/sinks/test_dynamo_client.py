@@ -83,6 +83,7 @@ def assert_reads_pass(store: DynamoProfileStore, faults: deque[Fault], fault: Fa
     for ask, found in (
         (lambda: store.read(["a:0", "a:1", "a:2"]), 3),
         (lambda: store.find("mail:1"), 1),
+        (lambda: store.find_all(["mail:1", "mail:2"], 9), 2),
         (store.outbox, 3),
     ):
         faults.extend([fault] * 2)

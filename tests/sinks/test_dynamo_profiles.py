@@ -102,6 +102,20 @@ def test_a_link_that_no_fragment_confirms_is_not_followed(
     assert store.find("mail:x") == ["a:1"]
 
 
+def test_identifiers_with_many_links_are_found_beside_others(
+    store: DynamoProfileStore, client: DynamoClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """120 identifiers are asked for in three requests; the links of one of these are too many for one answer."""
+    monkeypatch.setattr("sinks.dynamodb.profiles._LINKS_AT_ONCE", 55)
+    store.write([FragmentWrite(f"a:{n}", NEW, b"s", frozenset({f"a:{n}", f"m:{n}"})) for n in range(60)])
+    store.write([FragmentWrite(f"c:{n}", NEW, b"s", frozenset({"hub:1"})) for n in range(60)])
+    client.put(LINKS, [{"PutRequest": {"Item": items.link(hashed_name, "m:9", hashed_name("c:1"), 1)}}])
+    asked = [*(f"a:{n}" for n in range(60)), "c:1", *(f"m:{n}" for n in range(59)), "hub:1"]
+    found = store.find_all(asked, 7)
+    assert len(set(found.pop("hub:1"))) == 7
+    assert found == {each: [f"a:{each[2:]}"] if each != "c:1" else [] for each in asked[:-1]}
+
+
 def test_a_finished_erasure_leaves_no_link_of_the_erased_and_all_of_a_later_one(
     store: DynamoProfileStore, client: DynamoClient
 ) -> None:

@@ -99,10 +99,10 @@ def members(
 @router.post("/member-of", response_model=Items[Membership], dependencies=[AFTER_COMMIT])
 def member_of(body: IdentifiersBody, service: Service, caller: ActingCaller) -> Response:
     """The segments of up to 100 profiles, by what is stored now."""
-    reader = service.reader(caller)
+    found = service.reader(caller).segments_of_each(list(map(given_identifier, body.identifiers)))
     items = [
-        {"identifier": text, "segments": reader.segments_of(given_identifier(text))}
-        for text in body.identifiers
+        {"identifier": text, "segments": segments}
+        for text, segments in zip(body.identifiers, found, strict=True)
     ]
     service.require_found(any(each["segments"] is not None for each in items))
     return answer({"items": items})
