@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from idgraph.model.ledger import Crossing, Ledger, LedgerEntry
+from idgraph.model.ledger import CHANGES, Crossing, Ledger, LedgerEntry
 from idgraph.model.tombstones import NO_EPOCH, Tombstones
 
 
@@ -20,7 +20,7 @@ class LedgerStore(Ledger, Tombstones, Protocol):
 class ProfileMove(NamedTuple):
     """A fragment became part of another profile, at a moment in epoch milliseconds. `kind` is `merged` where it was a profile
     of its own id before, `split` where it is one now, else `moved`. Where a profile, which all three name then, `entered` or
-    `left` a segment, that is named too. An id is `~` and a keyed hash where the fragment is gone."""
+    `left` a segment, or has `changed` in it, that is named too. An id is `~` and a keyed hash where the fragment is gone."""
 
     cursor: str
     at_ms: int
@@ -81,11 +81,11 @@ class History:
         for each in entries:
             fragment, previous, profile = (shown(name, each.at_ms) for name in _named(each))
             if isinstance(each, Crossing):
-                kind, segment = "entered" if each.enters else "left", each.segment
+                segment = each.segment.removesuffix(CHANGES)
+                yield ProfileMove(each.cursor, each.at_ms, each.kind, fragment, previous, profile, segment)
             else:
                 kind = "merged" if previous == fragment else "split" if profile == fragment else "moved"
-                segment = ""
-            yield ProfileMove(each.cursor, each.at_ms, kind, fragment, previous, profile, segment)
+                yield ProfileMove(each.cursor, each.at_ms, kind, fragment, previous, profile)
 
 
 def _named(entry: LedgerEntry | Crossing) -> tuple[bytes, bytes, bytes]:

@@ -193,8 +193,8 @@ class Methods:
 
     @Paged
     def changes(self, cursor: str = "", segment: str | None = None) -> Pages[dict[str, Any]]:
-        """Merges, splits and crossings of segments behind a cursor, until now, or the crossings of one segment; each has the
-        cursor to continue with."""
+        """Merges, splits, crossings of segments and changes in them behind a cursor, until now, or those of one segment; each
+        has the cursor to continue with."""
         params = {"cursor": cursor, "limit": 1000} | ({} if segment is None else {"segment": segment})
         request, follow = by_cursor(Request("GET", "/v1/changes", params=params), "params")
         # `next` continues also behind the last change.

@@ -16,12 +16,14 @@ from idgraph.model.queries import Order, Query, Scalar
 
 
 class Segment(NamedTuple):
-    """A named search: what its author asked for, and with the consent that it needs the condition of its members."""
+    """A named search: what its author asked for, and with the consent that it needs the condition of its members. `changes`
+    says whether the feed has each change of a member."""
 
     name: str
     version: int
     asked: Query
     condition: Query
+    changes: bool = False
 
 
 class IndexRules(NamedTuple):

@@ -1,5 +1,5 @@
-"""The ledger: which fragment went from which profile to which, which profile entered and left which segment, and when. It
-only grows.
+"""The ledger: which fragment went from which profile to which, which profile entered, left and changed in which segment, and
+when. It only grows, but for changes.
 
 Fragments have the names of tombstones in it, keyed hashes of their ids: after an erasure nothing readable is left there.
 """
@@ -7,7 +7,10 @@ Fragments have the names of tombstones in it, keyed hashes of their ids: after a
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
+
+CHANGES = "*"
+"""Behind the name of a segment: its members have changed."""
 
 
 class LedgerEntry(NamedTuple):
@@ -24,8 +27,9 @@ class LedgerEntry(NamedTuple):
 
 
 class Crossing(NamedTuple):
-    """A profile enters or leaves a segment: its first crossing enters, its second leaves. `profile` is the id of the fragment
-    that names the profile, or where it was read from the ledger, the keyed hash of that."""
+    """A profile enters or leaves a segment: its first crossing enters, its second leaves. Or it has changed in the segment,
+    which ends with `CHANGES` then: `number` is the version of its document. `profile` is the id of the fragment that names
+    the profile, or where it was read from the ledger, the keyed hash of that."""
 
     at_ms: int
     profile: str | bytes
@@ -34,8 +38,12 @@ class Crossing(NamedTuple):
     cursor: str = ""
 
     @property
-    def enters(self) -> bool:
-        return self.number % 2 == 1
+    def kind(self) -> Literal["entered", "left", "changed"]:
+        return "changed" if self.is_change else "entered" if self.number % 2 else "left"
+
+    @property
+    def is_change(self) -> bool:
+        return self.segment.endswith(CHANGES)
 
 
 class Delivery(NamedTuple):
@@ -53,8 +61,8 @@ class Ledger(Protocol):
     def ledger(
         self, after: str = "", limit: int = 1000, segment: str | None = None
     ) -> list[LedgerEntry | Crossing]:
-        """Up to `limit` entries behind a cursor, in the order of the cursors; only the crossings of `segment`, if one is
-        named. No entry comes later before one that was returned: where the store cannot promise it of the last minute,
+        """Up to `limit` entries behind a cursor, in the order of the cursors; only the crossings of `segment` and
+        changes in it, if one is named. No entry comes later before one that was returned: where the store cannot promise it of the last minute,
         entries are held back so long. Raises QueryError for what is no cursor of this store."""
         ...
 
@@ -63,7 +71,8 @@ class Ledger(Protocol):
         ...
 
     def cross(self, crossings: Sequence[Crossing]) -> None:
-        """Append crossings of profiles. One whose number the profile and segment have already has no effect."""
+        """Append crossings of profiles. One whose number the profile and segment have already has no effect. A change may take
+        the place of earlier ones of the profile in the segment."""
         ...
 
     def crossed(self, fragment_ids: Sequence[str]) -> dict[str, dict[str, int]]:

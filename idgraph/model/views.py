@@ -45,7 +45,13 @@ class ViewDocument(ViewDefinition):
     version: int = Field(ge=1)
 
 
-class SegmentDefinition(Definition):
+class _SegmentDefinition(Definition):
+    changes: bool = Field(
+        default=False, description="Whether the feed says each time that a member has changed."
+    )
+
+
+class SegmentDefinition(_SegmentDefinition):
     """A named search: `q` in the search language, or `query` in JSON."""
 
     q: str | None = Field(default=None, max_length=10_000)
@@ -58,7 +64,7 @@ class SegmentDefinition(Definition):
         return self
 
 
-class SegmentDocument(Definition):
+class SegmentDocument(_SegmentDefinition):
     """One stored, immutable version of a segment. `query` has what `q` meant when it was saved."""
 
     q: str | None = None
@@ -71,4 +77,5 @@ class SegmentDocument(Definition):
         consent: tuple[queries.Condition, ...] = ()
         if self.purpose is not None:
             consent = (queries.Term(paths.join((CONSENTS, self.purpose, "status")), GIVEN),)
-        return Segment(self.name, self.version, query, queries.Query((*query.clauses, *consent)))
+        condition = queries.Query((*query.clauses, *consent))
+        return Segment(self.name, self.version, query, condition, self.changes)

@@ -25,7 +25,7 @@ from idgraph.model import canonical
 from idgraph.model.batch_size import BatchSize
 from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.index import IndexDocument, IndexRules, ProfileIndex
-from idgraph.model.ledger import Crossing
+from idgraph.model.ledger import CHANGES, Crossing
 from idgraph.model.queries import leaves
 from idgraph.model.store import (
     Assignment,
@@ -110,10 +110,12 @@ def segments_mark(rules: IndexRules) -> str:
 
 
 class _Evaluated(NamedTuple):
-    """Which of the segments a profile is in, by its document of this version; of a profile that is gone, none."""
+    """Which of the segments a profile is in, by its document of this version, and which of them say that it has changed; of
+    a profile that is gone, none."""
 
     version: int
     inside: Mapping[str, bool]
+    telling: Sequence[str] = ()
     is_gone: bool = False
 
 
@@ -301,14 +303,15 @@ class Projection:
     def _evaluate(self, documents: Iterable[IndexDocument], rules: IndexRules) -> None:
         for each in documents:
             inside = {one.name: self._index.matches(each, one.condition) for one in rules.segments}
-            self._evaluated[each.id] = _Evaluated(each.version, inside)
+            telling = [one.name + CHANGES for one in rules.segments if one.changes and inside[one.name]]
+            self._evaluated[each.id] = _Evaluated(each.version, inside, telling)
 
     def _leave(self, versions: Mapping[str, int]) -> None:
         """Profiles that are no more are in no segment, nor in one that comes into force again."""
         self._evaluated |= {name: _Evaluated(each, {}, is_gone=True) for name, each in versions.items()}
 
     def _cross(self) -> None:
-        """Append what the evaluated profiles entered and left, behind the commit of the index.
+        """Append what the evaluated profiles entered and left, and where they changed, behind the commit of the index.
 
         Another projection may have put a later document meanwhile and found nothing to append. It did so before it looked,
         so that the index has that document by now, and the profile is projected again."""
@@ -316,12 +319,15 @@ class Projection:
             return
         known, now = self._store.crossed(list(self._evaluated)), time.time_ns() // 1_000_000
         crossings = []
-        for name, (_, inside, is_gone) in self._evaluated.items():
+        for name, (version, inside, telling, is_gone) in self._evaluated.items():
             numbers = known.get(name, {})
             for segment, is_inside in (dict.fromkeys(numbers, False) if is_gone else inside).items():
-                number = numbers.get(segment, 0)
-                if is_inside != (number % 2 == 1):
-                    crossings.append(Crossing(now, name, segment, number + 1))
+                crossing = Crossing(now, name, segment, numbers.get(segment, 0) + 1)
+                if not crossing.is_change and is_inside == (crossing.kind == "entered"):
+                    crossings.append(crossing)
+            crossings += [
+                Crossing(now, name, each, version) for each in telling if numbers.get(each, 0) < version
+            ]
         if not crossings:
             return
         self._store.cross(crossings)

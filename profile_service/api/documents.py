@@ -262,14 +262,16 @@ class ProfileHistory(Items[FragmentHistory]):
 
 
 class MoveDocument(BaseModel):
-    """A fragment became part of another profile, or a profile entered or left a segment."""
+    """A fragment became part of another profile, or a profile entered, left, or changed in a segment."""
 
     cursor: str
     at: str
-    kind: Literal["merged", "split", "moved", "entered", "left"]
+    kind: Literal["merged", "split", "moved", "entered", "left", "changed"]
     fragment: str | None = Field(default=None, description="Of merges, splits and moves.")
     previous: str | None = Field(default=None, description="Of merges, splits and moves.")
-    segment: str | None = Field(default=None, description="The one that the profile entered or left.")
+    segment: str | None = Field(
+        default=None, description="The one that the profile entered, left, or changed in."
+    )
     profile: str
 
 

@@ -119,8 +119,8 @@ class Webhooks:
         cursor = json.loads(file.read_bytes())["cursor"] if file.exists() else ""
         while not self._stop.is_set():
             reader = self._service.reader(caller)
-            visible = reader.segments()
-            if webhook.segment is not None and webhook.segment not in visible:
+            is_visible = reader.feed_filter()
+            if webhook.segment is not None and webhook.segment not in reader.segments():
                 return f"there is no segment {webhook.segment} for its clearance"
             found = self._service.history(reader).page(cursor, 100, webhook.segment)
             if not found:
@@ -128,11 +128,7 @@ class Webhooks:
             for start in range(0, len(found), webhook.sender.at_once):
                 some = found[start : start + webhook.sender.at_once]
                 failed = webhook.sender.send(
-                    [
-                        _delivery(webhook.name, each)
-                        for each in some
-                        if not each.segment or each.segment in visible
-                    ]
+                    [_delivery(webhook.name, each) for each in some if is_visible(each)]
                 )
                 if failed is not None:
                     return failed

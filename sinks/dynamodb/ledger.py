@@ -4,10 +4,11 @@ pk        the fragment's, or the list's, both longer than a keyed hash      prof
 sk        at_ms (8 bytes), the fragment's name, the epoch (4 bytes): the cursor
 
 A crossing has its number as epoch, its segment as an attribute and at the end of the cursor, and its profile's item under
-the segment and the number, which is there once.
+the segment and the number, which is there once. The last change has its item under the segment, with the cursor as `place`;
+its number has eight bytes.
 
 An assignment and its two entries are one transaction, and so are the two of a crossing. Several projections write at once, so that an entry can come a
-moment after a later one: the list is read up to a minute ago.
+moment after a later one: the list is read up to a minute ago. For the same reason an earlier change can stay in it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from functools import partial
 from itertools import chain, islice
 
 from idgraph.model.errors import QueryError
-from idgraph.model.ledger import Crossing, LedgerEntry
+from idgraph.model.ledger import CHANGES, Crossing, LedgerEntry
 from sinks.dynamodb import items
 from sinks.dynamodb.client import Item, Statement
 from sinks.dynamodb.fragments import DynamoTables
@@ -43,24 +44,51 @@ class DynamoLedger(DynamoTables):
 
     def cross(self, crossings: Sequence[Crossing]) -> None:
         def statements(each: Crossing) -> list[Statement]:
-            name, segment = self.names(str(each.profile)), each.segment.encode()
-            number = each.number.to_bytes(4, "big")
-            shard = _LIST + items.shard(name)["N"].encode()
+            listed, segment = self._listed(each), each.segment.encode()
             text = f"INSERT INTO \"{self.client.table(LINKS)}\" VALUE {{'pk': ?, 'sk': ?, 'segment': ?}}"
-            places = [(_CROSSED + name, segment + number)]
-            places.append((shard, each.at_ms.to_bytes(8, "big") + name + number + segment))
-            return [Statement(text, [{"B": pk}, {"B": sk}, {"S": each.segment}]) for pk, sk in places]
+            place = {"B": segment + each.number.to_bytes(4, "big")}
+            own = [{"B": _CROSSED + self.names(str(each.profile))}, place, listed["segment"]]
+            return [Statement(text, own), Statement(text, list(listed.values()))]
 
         # One that is refused was there.
-        self.client.each(partial(self.client.execute_whole, LINKS), list(map(statements, crossings)))
+        once = [statements(each) for each in crossings if not each.is_change]
+        self.client.each(partial(self.client.execute_whole, LINKS), once)
+        self._change([each for each in crossings if each.is_change])
+
+    def _listed(self, each: Crossing) -> Item:
+        name, segment = self.names(str(each.profile)), each.segment.encode()
+        number = each.number.to_bytes(_number_bytes(each.segment), "big")
+        return {
+            "pk": {"B": _LIST + items.shard(name)["N"].encode()},
+            "sk": {"B": each.at_ms.to_bytes(8, "big") + name + number + segment},
+            "segment": {"S": each.segment},
+        }
+
+    def _change(self, changes: Sequence[Crossing]) -> None:
+        """The earlier ones go last: what a crash leaves is one too many."""
+        keys = [
+            {"pk": {"B": _CROSSED + self.names(str(each.profile))}, "sk": {"B": each.segment.encode()}}
+            for each in changes
+        ]
+        known = {
+            (bytes(each["pk"]["B"]), bytes(each["sk"]["B"])): each for each in self.client.get(LINKS, keys)
+        }
+        listed, last, earlier = [], [], []
+        for key, each in zip(keys, changes, strict=True):
+            there = known.get((key["pk"]["B"], key["sk"]["B"]))
+            if there is None or _number(there) < each.number:
+                listed.append(item := self._listed(each))
+                last.append(key | {"segment": item["segment"], "place": item["sk"]})
+                earlier += [{"pk": item["pk"], "sk": there["place"]}] if there else []
+        for some in (listed, last):
+            self.client.put(LINKS, [{"PutRequest": {"Item": each}} for each in some])
+        self.client.put(LINKS, [{"DeleteRequest": {"Key": each}} for each in earlier])
 
     def crossed(self, fragment_ids: Sequence[str]) -> dict[str, dict[str, int]]:
         def numbers(fragment_id: str) -> dict[str, int]:
             found = self._ledger_items(_CROSSED + self.names(fragment_id))
             # Sorted by number within a segment: the last one stays.
-            return {
-                each["segment"]["S"]: int.from_bytes(bytes(each["sk"]["B"])[-4:], "big") for each in found
-            }
+            return {each["segment"]["S"]: _number(each) for each in found}
 
         found = zip(fragment_ids, self.client.each(numbers, fragment_ids), strict=True)
         return {name: each for name, each in found if each}
@@ -79,8 +107,8 @@ class DynamoLedger(DynamoTables):
 
         only: dict[str, object] = {"Limit": limit}
         if segment is not None:
-            bounds[":segment"] = {"S": segment}
-            only["FilterExpression"] = "#segment = :segment"
+            bounds |= {":segment": {"S": segment}, ":changes": {"S": segment + CHANGES}}
+            only["FilterExpression"] = "#segment IN (:segment, :changes)"
             only["ExpressionAttributeNames"] = {"#segment": "segment"}
 
         def part(shard: int) -> list[LedgerEntry | Crossing]:
@@ -109,12 +137,25 @@ class DynamoLedger(DynamoTables):
         )
 
 
+def _number_bytes(segment: str) -> int:
+    return 8 if segment.endswith(CHANGES) else 4
+
+
+def _number(item: Item) -> int:
+    """Of a crossing's own item."""
+    if (place := item.get("place")) is None:
+        return int.from_bytes(bytes(item["sk"]["B"])[-4:], "big")
+    entry = _entry(item | {"sk": place})
+    return entry.number if isinstance(entry, Crossing) else 0
+
+
 def _entry(item: Item) -> LedgerEntry | Crossing:
     sort_key = bytes(item["sk"]["B"])
     segment = item["segment"]["S"] if "segment" in item else ""
     end = len(sort_key) - len(segment.encode())
-    at_ms, name = int.from_bytes(sort_key[:8], "big"), sort_key[8 : end - 4]
-    number = int.from_bytes(sort_key[end - 4 : end], "big")
+    begin = end - _number_bytes(segment)
+    at_ms, name = int.from_bytes(sort_key[:8], "big"), sort_key[8:begin]
+    number = int.from_bytes(sort_key[begin:end], "big")
     if segment:
         return Crossing(at_ms, name, segment, number, sort_key.hex())
     profiles = bytes(item["profiles"]["B"])

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from idgraph.model.errors import QueryError
-from idgraph.model.ledger import Crossing, LedgerEntry
+from idgraph.model.ledger import CHANGES, Crossing, LedgerEntry
 from sinks.sqlite.database import among
 from sinks.sqlite.tombstones import SqliteTables
 
@@ -27,7 +27,7 @@ TABLES = (
     "CREATE UNIQUE INDEX crossings ON ledger (fragment, segment, epoch) WHERE segment IS NOT NULL",
     "CREATE INDEX ledger_by_segment ON ledger (segment, position) WHERE segment IS NOT NULL",
 )
-"""A crossing has its number as epoch."""
+"""A crossing has its number as epoch, a change the version."""
 _COLUMNS = "at_ms, fragment, epoch, previous, profile, CAST(position AS TEXT)"
 
 
@@ -52,15 +52,22 @@ class SqliteLedger(SqliteTables):
             f"SELECT {_COLUMNS}, segment FROM ledger WHERE position > :after{which} "  # noqa: S608 - ours
             "ORDER BY position LIMIT :limit"
         )
-        given = {"after": int(after or "0"), "limit": limit, "segment": segment}
+        given = {"after": int(after or "0"), "limit": limit}
+        segments = [None] if segment is None else [segment, segment + CHANGES]
+        rows = self._file.read(
+            lambda connection: [
+                row for each in segments for row in connection.execute(query, given | {"segment": each})
+            ]
+        )
         return [
             LedgerEntry._make(row) if name is None else Crossing(row[0], row[1], name, row[2], row[5])
-            for *row, name in self._file.read(lambda connection: list(connection.execute(query, given)))
+            for *row, name in sorted(rows, key=lambda row: int(row[5]))[:limit]
         ]
 
     def cross(self, crossings: Sequence[Crossing]) -> None:
         def work(connection: sqlite3.Connection) -> None:
-            for at_ms, profile, segment, number, _ in crossings:
+            for each in crossings:
+                at_ms, profile, segment, number, _ = each
                 given = {
                     "name": self._tombstones.name(str(profile)),
                     "id": profile,
@@ -68,6 +75,11 @@ class SqliteLedger(SqliteTables):
                     "segment": segment,
                     "number": number,
                 }
+                if each.is_change:
+                    earlier = (
+                        "DELETE FROM ledger WHERE fragment = :name AND segment = :segment AND epoch < :number"
+                    )
+                    connection.execute(earlier, given)
                 connection.execute(
                     "INSERT OR IGNORE INTO ledger (at_ms, fragment, epoch, previous, profile, segment) "
                     "VALUES (:at, :name, :number, x'', x'', :segment)",

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from idgraph.model.errors import QueryError
-from idgraph.model.ledger import Crossing, LedgerEntry
+from idgraph.model.ledger import CHANGES, Crossing, LedgerEntry
 from idgraph.model.store import NEW, Assignment, FragmentWrite, ProfileStore
 
 IDS = [f"a:{number}" for number in range(4)]
@@ -128,3 +128,28 @@ def test_crossings_are_appended_once(filled: ProfileStore) -> None:
     assert filled.ledger(found[1].cursor, 1, "ä b") == [found[2]]
     assert filled.ledger(found[1].cursor, 2) == found[2:4]
     assert len(filled.ledger_of(IDS)) == 1
+
+
+def test_of_changes_in_a_segment_the_newest_is_behind_all(filled: ProfileStore) -> None:
+    def changes(of: int, *numbers: int) -> list[Crossing]:
+        return [Crossing(of, f"a:{each}", f"s{CHANGES}", (1 << 40) + of) for each in numbers]
+
+    filled.cross([Crossing(1, "a:0", "s", 1), *changes(1, 0, 1)])
+    filled.cross([*changes(2, 0), Crossing(2, "a:0", "t", 1)])
+    filled.cross(changes(1, 0, 1))
+    filled.cross(changes(2, 0))
+    filled.cross(changes(3, 2))
+    numbers = {each: {f"s{CHANGES}": (1 << 40) + of} for each, of in {"a:0": 2, "a:1": 1, "a:2": 3}.items()}
+    assert filled.crossed([*IDS, "a:9"]) == numbers | {"a:0": {"s": 1, "t": 1, **numbers["a:0"]}}
+    found = [each for each in filled.ledger(segment="s") if isinstance(each, Crossing)]
+    names = filled.fragments_named({each.profile for each in found})  # type: ignore[misc]
+    newest = {(names[each.profile], each.kind): each.at_ms for each in found}  # type: ignore[index]
+    assert newest == {
+        ("a:0", "entered"): 1,
+        ("a:1", "changed"): 1,
+        ("a:0", "changed"): 2,
+        ("a:2", "changed"): 3,
+    }
+    assert [each.at_ms for each in found] == sorted(each.at_ms for each in found)
+    assert filled.ledger(found[-2].cursor, 5, "s") == found[-1:]
+    assert filled.ledger(found[0].cursor, 1, "s") == found[1:2]

@@ -23,7 +23,7 @@ from idgraph.model.identifiers import Identifier
 from idgraph.model.identity_events import IdentityEvent, PinDocument, epoch_ms
 from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.index import IndexDocument, IndexRules, Segment
-from idgraph.model.ledger import Crossing
+from idgraph.model.ledger import CHANGES, Crossing
 from idgraph.model.pins import PinRecord
 from idgraph.model.queries import Condition, Exists, Not, Query
 from idgraph.model.snapshots import MetadataSnapshot
@@ -58,7 +58,7 @@ CASES = [
 
 
 def segment(name: str, *conditions: Condition, version: int = 1) -> Segment:
-    return Segment(name, version, Query(conditions), Query(conditions))
+    return Segment(name, version, Query(conditions), Query(conditions), changes=name == "everybody")
 
 
 SEGMENTS = (
@@ -168,13 +168,21 @@ class Installation:
     def check_segments(self) -> None:
         """By the ledger, those are in a segment whom a search finds, and each entered before it left, and once."""
         inside: dict[str, set[bytes]] = {each.name: set() for each in SEGMENTS}
+        changed: dict[bytes, int] = {}
         for each in self.store.ledger(limit=sys.maxsize):
             if isinstance(each, Crossing) and isinstance(each.profile, bytes):
-                assert each.enters is (each.profile not in inside[each.segment])
+                if each.is_change:
+                    assert each.segment == SEGMENTS[0].name + CHANGES
+                    changed[each.profile] = max(each.number, changed.get(each.profile, 0))
+                    continue
+                assert (each.kind == "entered") is (each.profile not in inside[each.segment])
                 inside[each.segment] ^= {each.profile}
         for segment in self.index_rules.segments:
             found = self.index.search(segment.condition, 1000).ids
             assert inside[segment.name] == set(map(self.store.name, found))
+            if segment.changes:
+                versions = self.index.versions(found)
+                assert versions == {name: changed[self.store.name(name)] for name in found}
 
     def _check_ledger(self, persons: Sequence[Person]) -> None:
         """Its entries lead from each fragment's own profile, without a gap, to the one that the fragment is part of."""

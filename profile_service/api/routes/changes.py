@@ -1,4 +1,4 @@
-"""The feed of merges, splits, and crossings of segments: in pages, or as server-sent events."""
+"""The feed of merges, splits, crossings of segments and changes in them: in pages, or as server-sent events."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ HEARTBEAT_SECONDS = 15.0
 POLL_SECONDS = 0.5
 KIND = "changes"
 PAGE = 100
-SegmentName = Annotated[str | None, Query(max_length=100, description="Only who entered and left this one.")]
+SegmentName = Annotated[
+    str | None, Query(max_length=100, description="Only who entered, left and changed in this one.")
+]
 
 router = APIRouter(prefix="/v1/changes", tags=["changes"])
 
@@ -46,7 +48,7 @@ async def get(
     accept: Annotated[str, Header(include_in_schema=False)] = "",
     last_event_id: Annotated[str | None, Header(max_length=200)] = None,
 ) -> Response:
-    """Merges, splits and moves between profiles, and who entered and left segments; the oldest first. Keep `next`, and ask
+    """Merges, splits and moves between profiles, and who entered, left and changed in segments; the oldest first. Keep `next`, and ask
     with it again for what came since. As server-sent events, each has its cursor as id, and the stream goes on."""
     begin = cursor if last_event_id is None else last_event_id
     items, behind = await run_in_threadpool(_page, service, caller, begin, limit, segment)
@@ -61,8 +63,8 @@ def _page(
 ) -> tuple[list[dict[str, Any]], str]:
     """Visible changes behind a cursor, and the cursor behind them. Raises UnknownSubjectError, QueryError."""
     reader = service.reader(caller)
-    visible = reader.segments()
-    if segment is not None and segment not in visible:
+    is_visible = reader.feed_filter()
+    if segment is not None and segment not in reader.segments():
         raise UnknownSubjectError("there is no such segment")
     size = max(limit, PAGE)
     begin = service.cursors.open(cursor, KIND, salted=True) if cursor else ""
@@ -76,7 +78,7 @@ def _page(
         found = service.history(reader).page(begin, size, segment)
         for each in found:
             begin = each.cursor
-            if not each.segment or each.segment in visible:
+            if is_visible(each):
                 items.append(move_document(each) | {"cursor": sealed(begin, bytes(8))})
                 if len(items) == limit:
                     return items, sealed(begin, os.urandom(8))

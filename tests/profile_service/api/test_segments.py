@@ -190,3 +190,27 @@ def test_the_feed_has_who_entered_and_left_and_hides_hidden_segments(tmp_path: P
         Projection(pipeline.store, pipeline.index, pipeline.rules).project(["user_id:ann"])
         *_, left = everything.changes(segment="everybody")
         assert (left["kind"], left["profile"][0]) == ("left", "~")
+
+
+def test_the_feed_has_who_changed_for_those_who_may_see_all(tmp_path: Path) -> None:
+    pipeline = made(tmp_path / "p", consents_marketing=60)
+    told = segment("told").model_copy(update={"changes": True})
+    pipeline.snapshot = with_segments(pipeline.snapshot, told, segment("untold"))
+    events = [decided(1, "given", source="phone"), decided(2, "withdrawn", source="shop")]
+    pipeline.process(events[:1])
+    with started(tmp_path, pipeline) as served, ProfilesClient(served.url, "everything") as everything:
+
+        def kinds(cursor: str = "") -> list[tuple[str, str]]:
+            return [(each["segment"], each["kind"]) for each in everything.changes(cursor, "told")]
+
+        *_, last = everything.changes()
+        assert kinds() == [("told", "entered"), ("told", "changed")]
+        pipeline.process([events[0]])
+        assert kinds(last["cursor"]) == [], "nothing has changed"
+        pipeline.process(events[1:])
+        assert kinds(last["cursor"]) == [("told", "changed")]
+        seen = served.client("half").get("/v1/changes").json()["items"]
+        assert [(each["segment"], each["kind"]) for each in seen] == [
+            ("told", "entered"),
+            ("untold", "entered"),
+        ]

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from idgraph.model.errors import QueryError, StoreError, UnstorableError
-from idgraph.model.ledger import Crossing, LedgerEntry
+from idgraph.model.ledger import CHANGES, Crossing, LedgerEntry
 from idgraph.model.pins import PinRecord
 from idgraph.model.store import NEW, Assignment, FragmentWrite, OutboxEntry, StoredFragment
 from idgraph.model.tombstones import NO_EPOCH, FragmentSummary, Tombstone, TombstoneNames
@@ -127,7 +127,8 @@ class MemoryProfileStore:
         with self._lock():
             behind = self._ledger[begin:]
         if segment is not None:
-            behind = [each for each in behind if isinstance(each, Crossing) and each.segment == segment]
+            both = (segment, segment + CHANGES)
+            behind = [each for each in behind if isinstance(each, Crossing) and each.segment in both]
         return behind[:limit]
 
     def ledger_of(self, fragment_ids: Sequence[str]) -> list[LedgerEntry]:
