@@ -13,11 +13,13 @@ of two numbers. What Spark writes to disk is encrypted by its own key (`spark.io
 from __future__ import annotations
 
 import functools
+import json
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 from pyspark.broadcast import Broadcast
 from pyspark.sql import DataFrame, SparkSession, Window
@@ -45,24 +47,12 @@ ROWS = 5000
 """Per Arrow batch that a task gives."""
 
 _NAMES = "fragment string, identifier string, too_many long, counts int"
-_PROFILES = "id string, version long, fragments array<string>, misplaced array<string>, line binary"
+_PROFILES = "id string, profile binary"
 _ARROW_NAMES = pa.schema(
-    [
-        ("fragment", pa.string()),
-        ("identifier", pa.string()),
-        ("too_many", pa.int64()),
-        ("counts", pa.int32()),
-    ]
+    {"fragment": pa.string(), "identifier": pa.string(), "too_many": pa.int64(), "counts": pa.int32()}
 )
-_ARROW_PROFILES = pa.schema(
-    [
-        ("id", pa.string()),
-        ("version", pa.int64()),
-        ("fragments", pa.list_(pa.string())),
-        ("misplaced", pa.list_(pa.string())),
-        ("line", pa.binary()),
-    ]
-)
+_ARROW_PROFILES = pa.schema([("id", pa.string()), ("profile", pa.binary())])
+_ARROW_PAGES = pa.schema([("page", pa.binary())])
 
 
 def rebuilt(session: SparkSession, plan: WorkerPlan, snapshot: MetadataSnapshot) -> Iterator[ResolvedProfile]:
@@ -71,7 +61,7 @@ def rebuilt(session: SparkSession, plan: WorkerPlan, snapshot: MetadataSnapshot)
     sent = session.sparkContext.broadcast(packed(snapshot))
     try:
         for row in _profiles(session, plan, sent).toLocalIterator():
-            yield ResolvedProfile(row.id, row.version, row.fragments, row.misplaced, bytes(row.line))
+            yield from msgspec.msgpack.decode(row.page, type=list[ResolvedProfile])
     except Exception as error:
         if not is_of_spark(error):
             raise
@@ -91,7 +81,9 @@ def _profiles(session: SparkSession, plan: WorkerPlan, sent: Broadcast[bytes]) -
     shared = _shared(names, pinned).localCheckpoint()
     joins = F.col("carriers") < F.col("limit")
     roots = connected(shared.where(joins & (F.col("node") > F.col("first"))).select("node", "first"))
-    hubs = shared.where(~joins).groupBy("fragment").agg(F.collect_list("identifier").alias("hubs"))
+    # Of a column of lists Spark weighs each Arrow batch anew with every row.
+    listed = F.to_json(F.collect_list("identifier"))
+    hubs = shared.where(~joins).groupBy("fragment").agg(listed.alias("hubs"))
     joined = (
         fragments.join(hubs, "fragment", "left")
         .withColumn("node", F.xxhash64("fragment"))
@@ -101,9 +93,9 @@ def _profiles(session: SparkSession, plan: WorkerPlan, sent: Broadcast[bytes]) -
         .sortWithinPartitions("component")
     )
     # Sorting reads it twice.
-    return (
-        map_in_arrow(joined, functools.partial(_resolved, plan, sent), _PROFILES).localCheckpoint().sort("id")
-    )
+    found = map_in_arrow(joined, functools.partial(_resolved, plan, sent), _PROFILES).localCheckpoint()
+    # A row for each costs the driver more than what is in it.
+    return map_in_arrow(found.sort("id"), _pages, "page binary")
 
 
 def _shared(names: DataFrame, pinned: DataFrame) -> DataFrame:
@@ -125,13 +117,19 @@ def _shared(names: DataFrame, pinned: DataFrame) -> DataFrame:
 def connected(edges: DataFrame) -> DataFrame:
     """Of edges (node, first) between numbers, `first` the smaller one: each node that is not the smallest of its component,
     with that one."""
-    before = None
-    while True:
+    edges = edges.distinct().localCheckpoint()
+    while not _is_joined(edges):
         edges = _small_star(_large_star(edges)).localCheckpoint()
-        now = edges.agg(F.count("node"), F.bit_xor(F.xxhash64("node", "first"))).first()
-        if now == before:
-            return edges
-        before = now
+    return edges
+
+
+def _is_joined(edges: DataFrame) -> bool:
+    """Whether each node has one smaller neighbour, which has none."""
+    ends = edges.union(edges.select(F.col("first").alias("node"), F.lit(None)))
+    lowest, highest = F.min("first"), F.max("first")
+    is_both = F.bool_or(F.col("first").isNull())
+    wrong = lowest.isNotNull() & (is_both | (lowest != highest))
+    return bool(ends.groupBy("node").agg(wrong.alias("wrong")).where("wrong").isEmpty())
 
 
 def _large_star(edges: DataFrame) -> DataFrame:
@@ -166,10 +164,15 @@ def _resolved(
 ) -> Iterator[pa.RecordBatch]:
     tools, snapshot = resources(plan), _snapshot(sent)
     show = StoredNames(snapshot, tools.blind_index).identifier
-    rows = (JoinedFragment(component, name, hubs or ()) for component, name, hubs in rows_of(batches))
-    yield from _in_batches(
-        _ARROW_PROFILES, resolved_profiles(tools.store, rows, Rules(snapshot.identity_rules), show)
-    )
+    rows = (JoinedFragment(of, name, json.loads(hubs or "[]")) for of, name, hubs in rows_of(batches))
+    profiles = resolved_profiles(tools.store, rows, Rules(snapshot.identity_rules), show)
+    yield from _in_batches(_ARROW_PROFILES, ((each.id, msgspec.msgpack.encode(each)) for each in profiles))
+
+
+def _pages(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        page = [msgspec.Raw(each) for each in batch.column("profile").to_pylist()]
+        yield pa.record_batch([[msgspec.msgpack.encode(page)]], _ARROW_PAGES)
 
 
 def _snapshot(sent: Broadcast[bytes]) -> MetadataSnapshot:
@@ -183,7 +186,4 @@ def _in_batches(schema: pa.Schema, rows: Iterable[tuple[Any, ...]]) -> Iterator[
 
 
 def _table(schema: pa.Schema, rows: Sequence[tuple[Any, ...]]) -> pa.Table:
-    columns = zip(*rows, strict=True) if rows else ([] for _ in schema)
-    return pa.table(
-        [pa.array(list(each), field.type) for each, field in zip(columns, schema, strict=True)], schema
-    )
+    return pa.Table.from_pylist([dict(zip(schema.names, each, strict=True)) for each in rows], schema)
