@@ -49,15 +49,16 @@ class History:
         self._name = name
 
     def moves(self, after: str = "") -> Iterator[ProfileMove]:
-        """All changes of profiles behind a cursor, in the order of the ledger. Raises QueryError."""
-        while page := self._store.ledger(after):
+        """All moves of fragments and crossings of segments behind a cursor, in the order of the ledger. Raises QueryError."""
+        while page := self._store.ledger(after, has_changes=False):
             yield from self._moves(page)
             after = page[-1].cursor
 
-    def page(self, after: str, limit: int, segment: str | None = None) -> list[ProfileMove]:
-        """Up to `limit` changes behind a cursor, of a segment alone if one is named. Raises QueryError for what is no
-        cursor."""
-        return list(self._moves(self._store.ledger(after, limit, segment)))
+    def page(
+        self, after: str, limit: int, segment: str | None = None, has_changes: bool = True
+    ) -> list[ProfileMove]:
+        """Up to `limit` entries behind a cursor, as of `Ledger.ledger`. Raises QueryError for what is no cursor."""
+        return list(self._moves(self._store.ledger(after, limit, segment, has_changes)))
 
     def periods(self, fragment_ids: Collection[str]) -> dict[str, list[ProfilePeriod]]:
         """The profiles of these fragments, each with its periods, the oldest first."""

@@ -41,7 +41,6 @@ from merge.documents import document
 from merge.identity.persons import Member, Owners, Person, Persons, PersonStore, carriers_of
 from merge.identity.rules import Rules
 from merge.resolution import Shown, shown, tree
-from profile_service.history import ProfileMove
 from profile_service.visibility import (
     HIGHEST,
     MOST_KNOWN,
@@ -273,11 +272,6 @@ class ProfileReader:
             if sees.is_total
             or all(clause.path is not None and sees.sees(clause.path) for clause in leaves(each.asked))
         }
-
-    def feed_filter(self) -> Callable[[ProfileMove], bool]:
-        """Whether the caller may know of what is in the feed. What has changed may be what is hidden from them."""
-        segments, hidden = {"", *self.segments()}, set() if self._visibility.is_total else {"changed"}
-        return lambda move: move.segment in segments and move.kind not in hidden
 
     def members(
         self, segment: Segment, limit: int, cursor: str | None = None, reveal: bool = False

@@ -60,7 +60,7 @@ TABLES: tuple[tuple[str, type[BaseModel], str], ...] = (
     (
         "`[[profiles.webhooks]]`",
         WebhookSettings,
-        "Receivers of who enters and leaves a segment: [profiles.md](profiles.md#webhooks).",
+        "Receivers of who enters, leaves and changes in a segment: [profiles.md](profiles.md#webhooks).",
     ),
     (
         "`[[profiles.topics]]`",

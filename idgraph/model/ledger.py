@@ -59,10 +59,10 @@ class Ledger(Protocol):
     none; and crossings. Every method blocks, and raises `StoreError` as those of `FragmentStore`."""
 
     def ledger(
-        self, after: str = "", limit: int = 1000, segment: str | None = None
+        self, after: str = "", limit: int = 1000, segment: str | None = None, has_changes: bool = True
     ) -> list[LedgerEntry | Crossing]:
         """Up to `limit` entries behind a cursor, in the order of the cursors; only the crossings of `segment` and
-        changes in it, if one is named. No entry comes later before one that was returned: where the store cannot promise it of the last minute,
+        changes in it, if one is named; without `has_changes` no changes. No entry comes later before one that was returned: where the store cannot promise it of the last minute,
         entries are held back so long. Raises QueryError for what is no cursor of this store."""
         ...
 
@@ -72,7 +72,7 @@ class Ledger(Protocol):
 
     def cross(self, crossings: Sequence[Crossing]) -> None:
         """Append crossings of profiles. One whose number the profile and segment have already has no effect. A change may take
-        the place of earlier ones of the profile in the segment."""
+        the place of earlier ones of the profile in the segment, and is left out where nobody can have read the last one yet."""
         ...
 
     def crossed(self, fragment_ids: Sequence[str]) -> dict[str, dict[str, int]]:

@@ -47,6 +47,9 @@ COMMITTED_AT_ONCE = 100_000
 COMMIT_SECONDS = 5.0
 """After so many fragments, or so long, what was put is committed: other writers wait for it."""
 
+CROSSED_AT_ONCE = 1_000
+"""Entries of the feed with one moment: readers have passed by a moment that is long ago."""
+
 FIRST_RETRY_SECONDS = 1.0
 LONGEST_RETRY_SECONDS = 60.0
 """Until a refused document is put again, doubled each time."""
@@ -317,20 +320,23 @@ class Projection:
         so that the index has that document by now, and the profile is projected again."""
         if not self._evaluated:
             return
-        known, now = self._store.crossed(list(self._evaluated)), time.time_ns() // 1_000_000
+        known = self._store.crossed(list(self._evaluated))
         crossings = []
         for name, (version, inside, telling, is_gone) in self._evaluated.items():
             numbers = known.get(name, {})
             for segment, is_inside in (dict.fromkeys(numbers, False) if is_gone else inside).items():
-                crossing = Crossing(now, name, segment, numbers.get(segment, 0) + 1)
+                crossing = Crossing(0, name, segment, numbers.get(segment, 0) + 1)
                 if not crossing.is_change and is_inside == (crossing.kind == "entered"):
                     crossings.append(crossing)
             crossings += [
-                Crossing(now, name, each, version) for each in telling if numbers.get(each, 0) < version
+                Crossing(0, name, each, version) for each in telling if numbers.get(each, 0) < version
             ]
         if not crossings:
             return
-        self._store.cross(crossings)
+        remaining = iter(crossings)
+        while some := list(islice(remaining, CROSSED_AT_ONCE)):
+            now = time.time_ns() // 1_000_000
+            self._store.cross([each._replace(at_ms=now) for each in some])
         crossed = sorted({str(each.profile) for each in crossings})
         present = self._index.versions(crossed)
         overtaken = [
@@ -361,7 +367,13 @@ class Projection:
             while page := self._store.scan(self._evaluated_to, self._size.present):
                 found = persons.named([each.id for each in page], resolves_all=False).persons
                 self._evaluated.clear()
-                self._evaluate(documents_of(found, rules).documents, rules)
+                # The others are in the outbox: what has not joined would count in their version.
+                settled = (
+                    each
+                    for each in found
+                    if all(part.stored.projected_into == each.id for part in each.members)
+                )
+                self._evaluate(documents_of(settled, rules).documents, rules)
                 self._cross()
                 self._evaluated_to = page[-1].id
                 if time.monotonic() >= ends:

@@ -111,6 +111,7 @@ class SegmentDetails(ViewSummary):
 
     q: str | None
     query: list[Any]
+    changes: bool = Field(description="Whether the feed says each time that a member has changed.")
     attributes: list[str]
     used_by: list[str] = Field(description="Such as `webhook NAME`.")
 

@@ -119,16 +119,20 @@ class Webhooks:
         cursor = json.loads(file.read_bytes())["cursor"] if file.exists() else ""
         while not self._stop.is_set():
             reader = self._service.reader(caller)
-            is_visible = reader.feed_filter()
-            if webhook.segment is not None and webhook.segment not in reader.segments():
+            visible = reader.segments()
+            if webhook.segment is not None and webhook.segment not in visible:
                 return f"there is no segment {webhook.segment} for its clearance"
-            found = self._service.history(reader).page(cursor, 100, webhook.segment)
+            found = self._service.history(reader).page(cursor, 100, webhook.segment, reader.sees_all)
             if not found:
                 return None
             for start in range(0, len(found), webhook.sender.at_once):
                 some = found[start : start + webhook.sender.at_once]
                 failed = webhook.sender.send(
-                    [_delivery(webhook.name, each) for each in some if is_visible(each)]
+                    [
+                        _delivery(webhook.name, each)
+                        for each in some
+                        if not each.segment or each.segment in visible
+                    ]
                 )
                 if failed is not None:
                     return failed

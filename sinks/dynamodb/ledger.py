@@ -4,11 +4,13 @@ pk        the fragment's, or the list's, both longer than a keyed hash      prof
 sk        at_ms (8 bytes), the fragment's name, the epoch (4 bytes): the cursor
 
 A crossing has its number as epoch, its segment as an attribute and at the end of the cursor, and its profile's item under
-the segment and the number, which is there once. The last change has its item under the segment, with the cursor as `place`;
-its number has eight bytes.
+the segment and the number, which is there once. The last change has its item under the segment, with its number and the
+cursors of those in the list, as `places`; in these a change's number has eight bytes.
 
 An assignment and its two entries are one transaction, and so are the two of a crossing. Several projections write at once, so that an entry can come a
-moment after a later one: the list is read up to a minute ago. For the same reason an earlier change can stay in it.
+moment after a later one: the list is read up to a minute ago. So a change adds nothing to one that is younger than half of
+that: whoever reads that one later finds the profile changed. It stays until all can have read it; what two writers or a crash
+leave, stays for good.
 """
 
 from __future__ import annotations
@@ -70,16 +72,22 @@ class DynamoLedger(DynamoTables):
             {"pk": {"B": _CROSSED + self.names(str(each.profile))}, "sk": {"B": each.segment.encode()}}
             for each in changes
         ]
-        known = {
-            (bytes(each["pk"]["B"]), bytes(each["sk"]["B"])): each for each in self.client.get(LINKS, keys)
-        }
+        found = self.client.get(LINKS, keys)
+        known = {(bytes(each["pk"]["B"]), bytes(each["sk"]["B"])): each for each in found}
         listed, last, earlier = [], [], []
         for key, each in zip(keys, changes, strict=True):
-            there = known.get((key["pk"]["B"], key["sk"]["B"]))
-            if there is None or _number(there) < each.number:
-                listed.append(item := self._listed(each))
-                last.append(key | {"segment": item["segment"], "place": item["sk"]})
-                earlier += [{"pk": item["pk"], "sk": there["place"]}] if there else []
+            there = known.get((key["pk"]["B"], key["sk"]["B"]), {})
+            if there and _number(there) >= each.number:
+                continue
+            item = self._listed(each)
+            places = there.get("places", {"L": []})["L"]
+            if not places or _at_ms(places[-1]) < each.at_ms - _HELD_BACK_MS // 2:
+                listed.append(item)
+                places.append(item["sk"])
+            passed = [one for one in places[:-1] if _at_ms(one) < each.at_ms - 2 * _HELD_BACK_MS]
+            earlier += [{"pk": item["pk"], "sk": one} for one in passed]
+            left = {"L": [one for one in places if one not in passed]}
+            last.append(key | {"segment": item["segment"], "number": {"N": str(each.number)}, "places": left})
         for some in (listed, last):
             self.client.put(LINKS, [{"PutRequest": {"Item": each}} for each in some])
         self.client.put(LINKS, [{"DeleteRequest": {"Key": each}} for each in earlier])
@@ -94,7 +102,7 @@ class DynamoLedger(DynamoTables):
         return {name: each for name, each in found if each}
 
     def ledger(
-        self, after: str = "", limit: int = 1000, segment: str | None = None
+        self, after: str = "", limit: int = 1000, segment: str | None = None, has_changes: bool = True
     ) -> list[LedgerEntry | Crossing]:
         try:
             begin = bytes.fromhex(after) + b"\0"
@@ -107,8 +115,12 @@ class DynamoLedger(DynamoTables):
 
         only: dict[str, object] = {"Limit": limit}
         if segment is not None:
-            bounds |= {":segment": {"S": segment}, ":changes": {"S": segment + CHANGES}}
+            bounds |= {":segment": {"S": segment}, ":changes": {"S": segment + CHANGES * has_changes}}
             only["FilterExpression"] = "#segment IN (:segment, :changes)"
+            only["ExpressionAttributeNames"] = {"#segment": "segment"}
+        elif not has_changes:
+            bounds[":changes"] = {"S": CHANGES}
+            only["FilterExpression"] = "NOT contains(#segment, :changes)"
             only["ExpressionAttributeNames"] = {"#segment": "segment"}
 
         def part(shard: int) -> list[LedgerEntry | Crossing]:
@@ -143,10 +155,13 @@ def _number_bytes(segment: str) -> int:
 
 def _number(item: Item) -> int:
     """Of a crossing's own item."""
-    if (place := item.get("place")) is None:
-        return int.from_bytes(bytes(item["sk"]["B"])[-4:], "big")
-    entry = _entry(item | {"sk": place})
-    return entry.number if isinstance(entry, Crossing) else 0
+    return (
+        int(item["number"]["N"]) if "number" in item else int.from_bytes(bytes(item["sk"]["B"])[-4:], "big")
+    )
+
+
+def _at_ms(place: Item) -> int:
+    return int.from_bytes(bytes(place["B"])[:8], "big")
 
 
 def _entry(item: Item) -> LedgerEntry | Crossing:

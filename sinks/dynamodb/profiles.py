@@ -119,26 +119,27 @@ class DynamoProfileStore(DynamoErasure, DynamoPins, DynamoLedger):
     def find_all(self, identifiers: Sequence[str], limit: int) -> dict[str, list[str]]:
         named = {self.names(each): each for each in identifiers}
         # A fragment's own id needs no link.
-        linked = {name: {name} for name in named}
+        linked = {name: {name: None} for name in named}
         alone: list[str] = []
         for names, links in self.client.partitions(LINKS, list(named), _LINKS_AT_ONCE):
             if links is None:
                 alone += [named[name] for name in names if linked.pop(name)]
             for link in links or ():
-                linked[bytes(link["pk"]["B"])].add(bytes(link["sk"]["B"][:-8]))
-        carriers = [items.key(name) for name in set().union(*linked.values())]
+                linked[bytes(link["pk"]["B"])][bytes(link["sk"]["B"][:-8])] = None
+        # A hub costs no more than its limit.
+        tried = {name: list(some)[: limit + 1] for name, some in linked.items()}
+        wanted = {one for some in tried.values() for one in some}
         there = {
             bytes(item["pk"]["B"]): (item["fragment"]["S"], items.identifiers(item))
-            for item in self.client.get(FRAGMENTS, carriers, "pk, fragment, identifiers")
+            for item in self.client.get(FRAGMENTS, list(map(items.key, wanted)), "pk, fragment, identifiers")
             if "fragment" in item
         }
-        found = {
-            text: [there[each][0] for each in sorted(linked[name] & there.keys()) if text in there[each][1]][
-                :limit
-            ]
-            for name, text in named.items()
-            if name in linked
-        }
+        found: dict[str, list[str]] = {}
+        for name, some in tried.items():
+            text = named[name]
+            found[text] = [there[one][0] for one in some if one in there and text in there[one][1]][:limit]
+            if len(found[text]) < limit and len(some) < len(linked[name]):
+                alone.append(text)
         found |= zip(alone, self.client.each(lambda each: self._find(each, limit), alone), strict=True)
         return found
 

@@ -43,17 +43,18 @@ class SqliteLedger(SqliteTables):
     """What the methods promise stands in `Ledger`."""
 
     def ledger(
-        self, after: str = "", limit: int = 1000, segment: str | None = None
+        self, after: str = "", limit: int = 1000, segment: str | None = None, has_changes: bool = True
     ) -> list[LedgerEntry | Crossing]:
         if not (after or "0").isdecimal():
             raise QueryError("this is no cursor of the ledger")
-        which = "" if segment is None else " AND segment = :segment"
+        unchanged = "" if has_changes else f" AND (segment IS NULL OR segment NOT LIKE '%{CHANGES}')"
+        which = unchanged if segment is None else " AND segment = :segment"
         query = (
             f"SELECT {_COLUMNS}, segment FROM ledger WHERE position > :after{which} "  # noqa: S608 - ours
             "ORDER BY position LIMIT :limit"
         )
         given = {"after": int(after or "0"), "limit": limit}
-        segments = [None] if segment is None else [segment, segment + CHANGES]
+        segments = [segment] if segment is None or not has_changes else [segment, segment + CHANGES]
         rows = self._file.read(
             lambda connection: [
                 row for each in segments for row in connection.execute(query, given | {"segment": each})

@@ -132,7 +132,7 @@ def test_crossings_are_appended_once(filled: ProfileStore) -> None:
 
 def test_of_changes_in_a_segment_the_newest_is_behind_all(filled: ProfileStore) -> None:
     def changes(of: int, *numbers: int) -> list[Crossing]:
-        return [Crossing(of, f"a:{each}", f"s{CHANGES}", (1 << 40) + of) for each in numbers]
+        return [Crossing(of * 200_000, f"a:{each}", f"s{CHANGES}", (1 << 40) + of) for each in numbers]
 
     filled.cross([Crossing(1, "a:0", "s", 1), *changes(1, 0, 1)])
     filled.cross([*changes(2, 0), Crossing(2, "a:0", "t", 1)])
@@ -146,10 +146,12 @@ def test_of_changes_in_a_segment_the_newest_is_behind_all(filled: ProfileStore) 
     newest = {(names[each.profile], each.kind): each.at_ms for each in found}  # type: ignore[index]
     assert newest == {
         ("a:0", "entered"): 1,
-        ("a:1", "changed"): 1,
-        ("a:0", "changed"): 2,
-        ("a:2", "changed"): 3,
+        ("a:1", "changed"): 200_000,
+        ("a:0", "changed"): 400_000,
+        ("a:2", "changed"): 600_000,
     }
+    assert filled.ledger(segment="s", has_changes=False) == found[:1]
+    assert [getattr(each, "segment", "") for each in filled.ledger(has_changes=False)] == ["s", "t"]
     assert [each.at_ms for each in found] == sorted(each.at_ms for each in found)
     assert filled.ledger(found[-2].cursor, 5, "s") == found[-1:]
     assert filled.ledger(found[0].cursor, 1, "s") == found[1:2]

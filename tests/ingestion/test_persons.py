@@ -750,6 +750,31 @@ def test_segments_that_are_new_or_changed_are_evaluated_for_all(monkeypatch: pyt
     assert len(installation.store.ledger()) == before
 
 
+def test_a_look_through_all_profiles_says_nothing_of_what_has_not_joined() -> None:
+    """Found by a reader: a link that was undone before it was projected left a later version in the feed than documents had,
+    and the profile's next changes were left out."""
+    installation = Installation({"rules": {"namespaces": {"user_id": {"unique": True}, "email": {}}}})
+    installation.index_rules = installation.index_rules._replace(segments=())
+
+    def take(number: int, *ids: list[str]) -> None:
+        event = {"id": f"{number}", "t": f"2026-03-01T09:00:{number:02d}Z", "source": "web", "ids": ids}
+        installation.take([IdentityEvent.model_validate(event)])
+
+    user, email = ["user_id", "1"], ["email", "e@x.org"]
+    take(0, user)
+    for number in range(1, 30):
+        take(number, email)
+    installation.projection.sweep()
+    installation.index_rules = installation.index_rules._replace(segments=SEGMENTS)
+    take(40, user, email)
+    installation.projection._follow_segments()
+    pin = {"pair": [user, email], "decision": "never", "who": "w", "why": "y", "t": "2026-03-01T09:00:50Z"}
+    installation.pin([PinDocument.model_validate(pin)])
+    for number in range(51, 54):
+        take(number, user)
+        installation.check_index()
+
+
 def test_who_is_erased_while_a_segment_is_out_of_force_leaves_it() -> None:
     installation = Installation(HUB)
     plain = installation.index_rules

@@ -13,6 +13,7 @@ pytest.importorskip("boto3", reason="boto3 is not installed: pip install -e .[dy
 
 from idgraph.model.errors import UnstorableError
 from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
+from idgraph.model.ledger import CHANGES, Crossing
 from idgraph.model.pins import PinRecord
 from idgraph.model.stamps import SpecRef, Stamp
 from idgraph.model.store import NEW, FragmentWrite, OutboxEntry
@@ -199,3 +200,40 @@ def test_decisions_that_a_killed_process_was_removing_are_removed_by_the_next(
     store.drop_pins(["a:1"])
     table = client.table(LINKS)
     assert client.call("scan", table, TableName=table, ConsistentRead=True)["Items"] == []
+
+
+def test_a_change_is_read_however_often_the_profile_changes(
+    store: DynamoProfileStore, client: DynamoClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader learns of each change by an entry that it reads later; and few stay in the list."""
+    store.write([FragmentWrite("a:1", NEW, b"s", frozenset())])
+    clock, cursor, changed = 10_000_000, "", 0
+    monkeypatch.setattr("sinks.dynamodb.ledger.now_ms", lambda: clock)
+    read_at: list[int] = []
+    for version in range(1, 60):
+        store.cross([Crossing(clock, "a:1", f"s{CHANGES}", version)])
+        changed, clock = clock, clock + (7_000 if version % 3 else 40_000)
+        for entry in store.ledger(cursor, segment="s"):
+            cursor = entry.cursor
+            read_at.append(clock)
+        # Nobody waits for longer than the held-back minute and the next look.
+        assert clock - max(read_at, default=10_000_000) <= 130_000
+    clock += 61_000
+    assert store.ledger(cursor, segment="s") or max(read_at) > changed
+    assert len(store.ledger(segment="s")) <= 5
+    assert store.crossed(["a:1"]) == {"a:1": {f"s{CHANGES}": 59}}
+
+
+def test_a_hub_is_read_up_to_its_limit(store: DynamoProfileStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.write([FragmentWrite(f"c:{n}", NEW, b"s", frozenset({"hub:1"})) for n in range(200)])
+    read: list[int] = []
+    get = store.client.get
+
+    def counted(table: str, keys: Sequence[Any], names: str) -> Any:
+        read.append(len(keys))
+        return get(table, keys, names)
+
+    monkeypatch.setattr(store.client, "get", counted)
+    found = store.find_all(["hub:1", "a:1"], 21)
+    assert len(set(found["hub:1"])) == 21
+    assert sum(read) <= 24

@@ -73,7 +73,7 @@ class MetricsSettings(SettingsTable):
 
 
 class WebhookSettings(SettingsTable):
-    """A receiver of who enters and leaves a segment."""
+    """A receiver of who enters, leaves and changes in a segment."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_\-]{0,63}$", description="Begins each delivery's id.")
     segment: str = Field(min_length=1, description="The segment.")
@@ -91,7 +91,7 @@ class TopicSettings(SettingsTable):
 
     topic: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._\-]{0,248}$", description="Its name.")
     segment: str | None = Field(
-        default=None, min_length=1, description="Only who enters and leaves it. Default: all changes."
+        default=None, min_length=1, description="Only what the feed says of it. Default: all."
     )
     clearance: int = Field(default=0, ge=0, le=100, description="As whom it sees segments and ids.")
 

@@ -26,6 +26,10 @@ HEARTBEAT_SECONDS = 15.0
 POLL_SECONDS = 0.5
 KIND = "changes"
 PAGE = 100
+_LONGEST_POSITION, _LONGEST_PLACE = 20, 400
+"""Characters of a number, and of a cursor of DynamoDB, which has the name of a segment."""
+_LONGEST_CURSOR = 600
+
 SegmentName = Annotated[
     str | None, Query(max_length=100, description="Only who entered, left and changed in this one.")
 ]
@@ -42,11 +46,11 @@ async def get(
     request: Request,
     service: Service,
     caller: ActingCaller,
-    cursor: Annotated[str, Query(max_length=200, description="`next` of the page before.")] = "",
+    cursor: Annotated[str, Query(max_length=_LONGEST_CURSOR, description="`next` of the page before.")] = "",
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     segment: SegmentName = None,
     accept: Annotated[str, Header(include_in_schema=False)] = "",
-    last_event_id: Annotated[str | None, Header(max_length=200)] = None,
+    last_event_id: Annotated[str | None, Header(max_length=_LONGEST_CURSOR)] = None,
 ) -> Response:
     """Merges, splits and moves between profiles, and who entered, left and changed in segments; the oldest first. Keep `next`, and ask
     with it again for what came since. As server-sent events, each has its cursor as id, and the stream goes on."""
@@ -63,22 +67,24 @@ def _page(
 ) -> tuple[list[dict[str, Any]], str]:
     """Visible changes behind a cursor, and the cursor behind them. Raises UnknownSubjectError, QueryError."""
     reader = service.reader(caller)
-    is_visible = reader.feed_filter()
-    if segment is not None and segment not in reader.segments():
+    visible = reader.segments()
+    if segment is not None and segment not in visible:
         raise UnknownSubjectError("there is no such segment")
     size = max(limit, PAGE)
-    begin = service.cursors.open(cursor, KIND, salted=True) if cursor else ""
+    begin = service.cursors.open(cursor, KIND, salted=True).rstrip() if cursor else ""
     items: list[dict[str, Any]] = []
 
     def sealed(place: str, salt: bytes) -> str:
-        return service.cursors.seal(place, KIND, salt) if place else ""
+        # Its length would say of what hidden segment the last entry is.
+        padded = place.ljust(_LONGEST_PLACE if len(place) > _LONGEST_POSITION else _LONGEST_POSITION)
+        return service.cursors.seal(padded, KIND, salt) if place else ""
 
     # An empty page says that nothing follows: callers stop there.
     while True:
-        found = service.history(reader).page(begin, size, segment)
+        found = service.history(reader).page(begin, size, segment, reader.sees_all)
         for each in found:
             begin = each.cursor
-            if is_visible(each):
+            if not each.segment or each.segment in visible:
                 items.append(move_document(each) | {"cursor": sealed(begin, bytes(8))})
                 if len(items) == limit:
                     return items, sealed(begin, os.urandom(8))

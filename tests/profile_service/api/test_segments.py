@@ -101,6 +101,7 @@ def test_one_segment(everything: httpx.Client) -> None:
         "query": [
             {"range": {"path": "demographics.age", "lower": 40, "include_lower": True, "include_upper": True}}
         ],
+        "changes": False,
         "attributes": ["demographics.age"],
         "used_by": [],
     }
@@ -209,8 +210,14 @@ def test_the_feed_has_who_changed_for_those_who_may_see_all(tmp_path: Path) -> N
         assert kinds(last["cursor"]) == [], "nothing has changed"
         pipeline.process(events[1:])
         assert kinds(last["cursor"]) == [("told", "changed")]
-        seen = served.client("half").get("/v1/changes").json()["items"]
-        assert [(each["segment"], each["kind"]) for each in seen] == [
-            ("told", "entered"),
-            ("untold", "entered"),
-        ]
+        half = served.client("half")
+        seen = half.get("/v1/changes").json()
+        shown = [(each["segment"], each["kind"]) for each in seen["items"]]
+        assert shown == [("told", "entered"), ("untold", "entered")]
+        lengths = set()
+        for number in range(10, 24):
+            pipeline.process([decided(number, "given" if number % 2 else "withdrawn")])
+            none = half.get("/v1/changes", params={"cursor": seen["next"]}).json()
+            assert none["items"] == []
+            lengths.add(len(none["next"]))
+        assert len(lengths) == 1

@@ -119,7 +119,7 @@ class MemoryProfileStore:
         return found
 
     def ledger(
-        self, after: str = "", limit: int = 1000, segment: str | None = None
+        self, after: str = "", limit: int = 1000, segment: str | None = None, has_changes: bool = True
     ) -> list[LedgerEntry | Crossing]:
         if not (after or "0").isdecimal():
             raise QueryError("this is no cursor of the ledger")
@@ -129,6 +129,8 @@ class MemoryProfileStore:
         if segment is not None:
             both = (segment, segment + CHANGES)
             behind = [each for each in behind if isinstance(each, Crossing) and each.segment in both]
+        if not has_changes:
+            behind = [each for each in behind if not isinstance(each, Crossing) or not each.is_change]
         return behind[:limit]
 
     def ledger_of(self, fragment_ids: Sequence[str]) -> list[LedgerEntry]:
