@@ -60,6 +60,10 @@ class History:
         """Up to `limit` entries behind a cursor, as of `Ledger.ledger`. Raises QueryError for what is no cursor."""
         return list(self._moves(self._store.ledger(after, limit, segment, has_changes)))
 
+    def end(self, after: str) -> str:
+        """As of `Ledger.ledger_end`."""
+        return self._store.ledger_end(after)
+
     def periods(self, fragment_ids: Collection[str]) -> dict[str, list[ProfilePeriod]]:
         """The profiles of these fragments, each with its periods, the oldest first."""
         found: dict[str, list[ProfileMove]] = defaultdict(list)

@@ -66,6 +66,10 @@ class Ledger(Protocol):
         entries are held back so long. Raises QueryError for what is no cursor of this store."""
         ...
 
+    def ledger_end(self, after: str) -> str:
+        """A cursor behind all entries that `ledger` returns by now, and before any later one; not before `after`."""
+        ...
+
     def ledger_of(self, fragment_ids: Sequence[str]) -> list[LedgerEntry]:
         """All entries of these fragments, the newest too, in the order of the cursors. No crossings."""
         ...

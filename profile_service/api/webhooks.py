@@ -11,6 +11,7 @@ import json
 import logging
 import random
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -28,6 +29,7 @@ from profile_service.link_documents import move_document
 POLL_SECONDS = 0.5
 FIRST_RETRY_SECONDS = 1.0
 LAST_RETRY_SECONDS = 300.0
+PLACE_SECONDS = 60.0
 LOCKED_SECONDS = 5.0
 """Until it is looked whether another process still delivers."""
 
@@ -122,8 +124,15 @@ class Webhooks:
             visible = reader.segments()
             if webhook.segment is not None and webhook.segment not in visible:
                 return f"there is no segment {webhook.segment} for its clearance"
-            found = self._service.history(reader).page(cursor, 100, webhook.segment, reader.sees_all)
+            history = self._service.history(reader)
+            end = history.end(cursor)
+            found = history.page(cursor, 100, webhook.segment, reader.sees_all)
             if not found:
+                # What is not for it is looked at for a minute, and not for good.
+                if end != cursor and (
+                    not file.exists() or file.stat().st_mtime < time.time() - PLACE_SECONDS
+                ):
+                    write_atomically(file, canonical.encode({"cursor": end}))
                 return None
             for start in range(0, len(found), webhook.sender.at_once):
                 some = found[start : start + webhook.sender.at_once]

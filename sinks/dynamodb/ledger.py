@@ -31,6 +31,7 @@ _LIST = b"all of the ledger beside links, shard "
 _OF_FRAGMENT = b"the ledger beside links: "
 _CROSSED = b"the segments of a profile beside links: "
 _HELD_BACK_MS = 60_000
+_LOOKED_AT = 1000
 
 
 class DynamoLedger(DynamoTables):
@@ -108,12 +109,15 @@ class DynamoLedger(DynamoTables):
             begin = bytes.fromhex(after) + b"\0"
         except ValueError:
             raise QueryError("this is no cursor of the ledger") from None
-        end = (now_ms() - _HELD_BACK_MS).to_bytes(8, "big")
+        end = bytes.fromhex(self.ledger_end(""))
         if begin >= end:
             return []
         bounds: Item = {":begin": {"B": begin}, ":end": {"B": end}}
 
-        only: dict[str, object] = {"Limit": limit}
+        # Of what is looked at few may be shown.
+        only: dict[str, object] = {
+            "Limit": limit if segment is None and has_changes else max(limit, _LOOKED_AT)
+        }
         if segment is not None:
             bounds |= {":segment": {"S": segment}, ":changes": {"S": segment + CHANGES * has_changes}}
             only["FilterExpression"] = "#segment IN (:segment, :changes)"
@@ -129,6 +133,10 @@ class DynamoLedger(DynamoTables):
 
         found = chain.from_iterable(self.client.each(part, range(SHARDS)))
         return sorted(found, key=lambda entry: entry.cursor)[:limit]
+
+    def ledger_end(self, after: str) -> str:
+        # Longer than a moment, as all cursors are.
+        return max(after, ((now_ms() - _HELD_BACK_MS).to_bytes(8, "big") + bytes(8)).hex())
 
     def ledger_of(self, fragment_ids: Sequence[str]) -> list[LedgerEntry]:
         keys = [_OF_FRAGMENT + self.names(each) for each in fragment_ids]

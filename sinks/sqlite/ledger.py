@@ -65,6 +65,10 @@ class SqliteLedger(SqliteTables):
             for *row, name in sorted(rows, key=lambda row: int(row[5]))[:limit]
         ]
 
+    def ledger_end(self, after: str) -> str:
+        query = "SELECT CAST(MAX(position) AS TEXT) FROM ledger"
+        return self._file.read(lambda connection: connection.execute(query).fetchone()[0]) or after
+
     def cross(self, crossings: Sequence[Crossing]) -> None:
         def work(connection: sqlite3.Connection) -> None:
             for each in crossings:

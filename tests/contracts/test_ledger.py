@@ -155,3 +155,6 @@ def test_of_changes_in_a_segment_the_newest_is_behind_all(filled: ProfileStore) 
     assert [each.at_ms for each in found] == sorted(each.at_ms for each in found)
     assert filled.ledger(found[-2].cursor, 5, "s") == found[-1:]
     assert filled.ledger(found[0].cursor, 1, "s") == found[1:2]
+    end = filled.ledger_end(found[0].cursor)
+    assert filled.ledger(end) == []
+    assert filled.ledger_end(end) >= end

@@ -57,7 +57,7 @@ async def get(
     begin = cursor if last_event_id is None else last_event_id
     items, behind = await run_in_threadpool(_page, service, caller, begin, limit, segment)
     if EVENT_STREAM not in accept:
-        return answer({"items": items, "next": behind or None})
+        return answer({"items": items, "next": behind})
     events = _events(service, request, caller, begin, segment)
     return StreamingResponse(events, headers={"Cache-Control": "no-store"}, media_type=EVENT_STREAM)
 
@@ -77,11 +77,15 @@ def _page(
     def sealed(place: str, salt: bytes) -> str:
         # Its length would say of what hidden segment the last entry is.
         padded = place.ljust(_LONGEST_PLACE if len(place) > _LONGEST_POSITION else _LONGEST_POSITION)
-        return service.cursors.seal(padded, KIND, salt) if place else ""
+        return service.cursors.seal(padded, KIND, salt)
 
     # An empty page says that nothing follows: callers stop there.
     while True:
-        found = service.history(reader).page(begin, size, segment, reader.sees_all)
+        history = service.history(reader)
+        end = history.end(begin)
+        found = history.page(begin, size, segment, reader.sees_all)
+        # What is not shown is looked at once.
+        begin = begin if found else end
         for each in found:
             begin = each.cursor
             if not each.segment or each.segment in visible:

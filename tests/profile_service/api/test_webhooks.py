@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from idgraph.model.errors import ConfigError
-from idgraph.model.ledger import Delivery
+from idgraph.model.ledger import Crossing, Delivery
 from profile_service.api.webhooks import Webhook, Webhooks
 from sinks.http.webhook import WebhookSender
 from tests.ingestion.patience import eventually
@@ -131,6 +131,21 @@ def test_a_delivery_whose_place_was_not_kept_comes_again_under_its_id(
             eventually(lambda number=number: len(receiver.taken) == number)  # type: ignore[misc]
         (served.pipeline.folder / "hooks" / "crm" / "place.json").unlink()
     assert receiver.taken[0] == receiver.taken[1]
+
+
+def test_what_is_not_for_it_is_passed_by(
+    served: Served, receiver: Receiver, secret: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("profile_service.api.webhooks.PLACE_SECONDS", 0)
+    place = served.pipeline.folder / "hooks" / "crm" / "place.json"
+    come(served, "a")
+    with delivering(served, WebhookSender(receiver.url, secret)):
+        eventually(lambda: len(receiver.taken) == 1 and place.exists())
+        before = place.read_bytes()
+        served.pipeline.store.cross([Crossing(1_000, "user_id:a", "another", 1)])
+        eventually(lambda: place.read_bytes() != before)
+        come(served, "b")
+        eventually(lambda: len(receiver.taken) == 2)
 
 
 @pytest.mark.parametrize("url", ["http://example.com/", "ftp://localhost/", "http://10.0.0.1/", "//x"])

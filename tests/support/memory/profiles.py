@@ -133,6 +133,9 @@ class MemoryProfileStore:
             behind = [each for each in behind if not isinstance(each, Crossing) or not each.is_change]
         return behind[:limit]
 
+    def ledger_end(self, after: str) -> str:
+        return str(len(self._ledger)) if self._ledger else after
+
     def ledger_of(self, fragment_ids: Sequence[str]) -> list[LedgerEntry]:
         names = set(map(self._names, fragment_ids))
         with self._lock():
