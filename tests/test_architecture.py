@@ -268,7 +268,7 @@ def test_reading_profiles_loads_little() -> None:
     assert len(without) <= MOST_TO_READ, sorted(without)
 
 
-MOST_LINES = 81_096
+MOST_LINES = 81_109
 MOST_MODULES = 557
 """Of product code: docs/adr/0043-lines.md."""
 

@@ -26,8 +26,10 @@ Item = dict[str, Any]
 GET_KEYS = 100
 PUT_ITEMS = 25
 STATEMENTS = 25
-PARTITIONS = 50
-"""The most that one request takes: keys to read, items to put or delete, PartiQL statements, partitions of a selection."""
+"""The most that one request takes: keys to read, items to put or delete, PartiQL statements."""
+
+PARTITIONS = 10
+"""Of a selection: it takes 50, and answers in pages of 10 items."""
 
 THREADS = 8
 """Requests of one call that are in progress at once."""
@@ -249,16 +251,25 @@ class DynamoClient:
         name = self.table(table)
 
         def some(page: Sequence[bytes]) -> tuple[Sequence[bytes], list[Item] | None]:
-            answer = self.call(
-                "execute_statement",
-                name,
-                Statement=f'SELECT * FROM "{name}" WHERE pk IN [{", ".join("?" * len(page))}]',  # noqa: S608 - a table's name
-                Parameters=[{"B": each} for each in page],
-                ConsistentRead=True,
-                Limit=limit,
-                ReturnConsumedCapacity="TOTAL",
-            )
-            return page, None if answer.get("NextToken") else answer["Items"]
+            found: list[Item] = []
+            request: Item = {
+                "Statement": f'SELECT * FROM "{name}" WHERE pk IN [{", ".join("?" * len(page))}]',  # noqa: S608 - ours
+                "Parameters": [{"B": each} for each in page],
+                "Limit": limit,
+            }
+            while len(found) <= limit:
+                answer = self.call(
+                    "execute_statement",
+                    name,
+                    ConsistentRead=True,
+                    ReturnConsumedCapacity="TOTAL",
+                    **request,
+                )
+                found += answer["Items"]
+                if "NextToken" not in answer:
+                    return page, found
+                request["NextToken"] = answer["NextToken"]
+            return page, None
 
         return self.each(some, _pages(keys, PARTITIONS))
 

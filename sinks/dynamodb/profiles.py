@@ -26,6 +26,8 @@ from sinks.dynamodb.pins import DynamoPins
 from sinks.dynamodb.schema import FRAGMENTS, LINKS, OUTBOX, SHARDS
 
 _LINKS_AT_ONCE = 1000
+_LINKS_TOGETHER = 100
+"""Of the identifiers of one request. Where there are more, each is asked for by itself."""
 
 _LEAST_SCANNED = 100
 """Items that a request of a scan looks at: a limit counts tombstones too, so that a smaller one may make a request for
@@ -121,7 +123,7 @@ class DynamoProfileStore(DynamoErasure, DynamoPins, DynamoLedger):
         # A fragment's own id needs no link.
         linked = {name: {name: None} for name in named}
         alone: list[str] = []
-        for names, links in self.client.partitions(LINKS, list(named), _LINKS_AT_ONCE):
+        for names, links in self.client.partitions(LINKS, list(named), _LINKS_TOGETHER):
             if links is None:
                 alone += [named[name] for name in names if linked.pop(name)]
             for link in links or ():

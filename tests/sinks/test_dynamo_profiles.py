@@ -106,8 +106,15 @@ def test_a_link_that_no_fragment_confirms_is_not_followed(
 def test_identifiers_with_many_links_are_found_beside_others(
     store: DynamoProfileStore, client: DynamoClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """120 identifiers are asked for in three requests; the links of one of these are too many for one answer."""
-    monkeypatch.setattr("sinks.dynamodb.profiles._LINKS_AT_ONCE", 55)
+    """Ten by ten, in pages of seven items as DynamoDB may answer; the links of one are too many for its request."""
+    call = store.client.call
+
+    def paged(operation: str, table: str, **request: Any) -> Any:
+        few = {"Limit": 7} if operation == "execute_statement" else {}
+        return call(operation, table, **request | few)
+
+    monkeypatch.setattr(store.client, "call", paged)
+    monkeypatch.setattr("sinks.dynamodb.profiles._LINKS_TOGETHER", 40)
     store.write([FragmentWrite(f"a:{n}", NEW, b"s", frozenset({f"a:{n}", f"m:{n}"})) for n in range(60)])
     store.write([FragmentWrite(f"c:{n}", NEW, b"s", frozenset({"hub:1"})) for n in range(60)])
     client.put(LINKS, [{"PutRequest": {"Item": items.link(hashed_name, "m:9", hashed_name("c:1"), 1)}}])
