@@ -61,9 +61,9 @@ class Ledger(Protocol):
     def ledger(
         self, after: str = "", limit: int = 1000, segment: str | None = None, has_changes: bool = True
     ) -> list[LedgerEntry | Crossing]:
-        """Up to `limit` entries behind a cursor, in the order of the cursors; only the crossings of `segment` and
-        changes in it, if one is named; without `has_changes` no changes. No entry comes later before one that was returned: where the store cannot promise it of the last minute,
-        entries are held back so long. Raises QueryError for what is no cursor of this store."""
+        """Up to `limit` entries behind a cursor, in the order of the cursors; only the crossings of `segment` and changes in
+        it, if one is named; without `has_changes` no changes. No entry comes later before one that was returned: where the
+        store cannot promise it of the last minute, it holds entries back. Raises QueryError for a foreign cursor."""
         ...
 
     def ledger_end(self, after: str) -> str:

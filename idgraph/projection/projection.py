@@ -113,12 +113,12 @@ def segments_mark(rules: IndexRules) -> str:
 
 
 class _Evaluated(NamedTuple):
-    """Which of the segments a profile is in, by its document of this version, and which of them say that it has changed; of
+    """Which of the segments a profile is in, by its document of this version, and which of them report its changes; of
     a profile that is gone, none."""
 
     version: int
     inside: Mapping[str, bool]
-    telling: Sequence[str] = ()
+    reporting: Sequence[str] = ()
     is_gone: bool = False
 
 
@@ -306,8 +306,8 @@ class Projection:
     def _evaluate(self, documents: Iterable[IndexDocument], rules: IndexRules) -> None:
         for each in documents:
             inside = {one.name: self._index.matches(each, one.condition) for one in rules.segments}
-            telling = [one.name + CHANGES for one in rules.segments if one.changes and inside[one.name]]
-            self._evaluated[each.id] = _Evaluated(each.version, inside, telling)
+            reporting = [one.name + CHANGES for one in rules.segments if one.changes and inside[one.name]]
+            self._evaluated[each.id] = _Evaluated(each.version, inside, reporting)
 
     def _leave(self, versions: Mapping[str, int]) -> None:
         """Profiles that are no more are in no segment, nor in one that comes into force again."""
@@ -322,15 +322,15 @@ class Projection:
             return
         known = self._store.crossed(list(self._evaluated))
         crossings = []
-        for name, (version, inside, telling, is_gone) in self._evaluated.items():
+        for name, (version, inside, reporting, is_gone) in self._evaluated.items():
             numbers = known.get(name, {})
-            for segment, is_inside in (dict.fromkeys(numbers, False) if is_gone else inside).items():
-                crossing = Crossing(0, name, segment, numbers.get(segment, 0) + 1)
-                if not crossing.is_change and is_inside == (crossing.kind == "entered"):
-                    crossings.append(crossing)
-            crossings += [
-                Crossing(0, name, each, version) for each in telling if numbers.get(each, 0) < version
-            ]
+            left = {each: False for each in numbers if is_gone and not each.endswith(CHANGES)}
+            for segment, is_inside in {**inside, **left}.items():
+                number = numbers.get(segment, 0)
+                if is_inside != (number % 2 == 1):
+                    crossings.append(Crossing(0, name, segment, number + 1))
+            newer = [each for each in reporting if numbers.get(each, 0) < version]
+            crossings += [Crossing(0, name, each, version) for each in newer]
         if not crossings:
             return
         remaining = iter(crossings)

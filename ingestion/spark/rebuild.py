@@ -81,7 +81,7 @@ def _profiles(session: SparkSession, plan: WorkerPlan, sent: Broadcast[bytes]) -
     shared = _shared(names, pinned).localCheckpoint()
     joins = F.col("carriers") < F.col("limit")
     roots = connected(shared.where(joins & (F.col("node") > F.col("first"))).select("node", "first"))
-    # Of a column of lists Spark weighs each Arrow batch anew with every row.
+    # With a column of lists Spark would compute the size of the whole Arrow batch for every row.
     listed = F.to_json(F.collect_list("identifier"))
     hubs = shared.where(~joins).groupBy("fragment").agg(listed.alias("hubs"))
     joined = (

@@ -128,7 +128,7 @@ class Webhooks:
             end = history.end(cursor)
             found = history.page(cursor, 100, webhook.segment, reader.sees_all)
             if not found:
-                # What is not for it is looked at for a minute, and not for good.
+                # So that what is not for it is not read again for ever.
                 if end != cursor and (
                     not file.exists() or file.stat().st_mtime < time.time() - PLACE_SECONDS
                 ):

@@ -52,8 +52,8 @@ async def get(
     accept: Annotated[str, Header(include_in_schema=False)] = "",
     last_event_id: Annotated[str | None, Header(max_length=_LONGEST_CURSOR)] = None,
 ) -> Response:
-    """Merges, splits and moves between profiles, and who entered, left and changed in segments; the oldest first. Keep `next`, and ask
-    with it again for what came since. As server-sent events, each has its cursor as id, and the stream goes on."""
+    """Merges, splits and moves between profiles, and who entered, left and changed in segments; the oldest first. Keep
+    `next` for what comes later. As server-sent events, each has its cursor as id, and the stream goes on."""
     begin = cursor if last_event_id is None else last_event_id
     items, behind = await run_in_threadpool(_page, service, caller, begin, limit, segment)
     if EVENT_STREAM not in accept:
@@ -84,7 +84,7 @@ def _page(
         history = service.history(reader)
         end = history.end(begin)
         found = history.page(begin, size, segment, reader.sees_all)
-        # What is not shown is looked at once.
+        # So that what is not shown is read only once.
         begin = begin if found else end
         for each in found:
             begin = each.cursor
