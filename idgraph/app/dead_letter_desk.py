@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from typing import Any
 
+from idgraph.app import wiring
 from idgraph.app.adapters.inputs import formats_config, open_formats
 from idgraph.app.adapters.key_providers import provider_of
 from idgraph.app.adapters.stores import open_dead_letters, worker_config
@@ -46,7 +47,13 @@ def dead_letter_desk(settings: Settings) -> Iterator[LocalDeadLetterDesk]:
     with closing(open_dead_letters(worker_config(settings), provider)) as store, closing(formats):
         sealer = DeadLetterSealer(provider)
         newest = partial(newest_records, settings)
-        yield LocalDeadLetterDesk(store, sealer, settings.sources_by_name(), formats, newest)
+        drop = partial(_drop, settings)
+        yield LocalDeadLetterDesk(store, sealer, settings.sources_by_name(), formats, newest, drop)
+
+
+def _drop(settings: Settings, ids: Sequence[str]) -> int:
+    with wiring.opened(settings) as resources:
+        return resources.orphaned_keys().drop_dead_letters(ids)
 
 
 class LocalDeadLetterDesk:
@@ -59,11 +66,13 @@ class LocalDeadLetterDesk:
         sources: dict[str, Any],
         formats: PayloadFormats,
         newest: Callable[[SourceConfig, int], list[RawRecord]],
+        drop: Callable[[Sequence[str]], int],
     ) -> None:
-        """`newest` reads records of a source again, as `newest_records`."""
+        """`newest` reads records of a source again, as `newest_records`; `drop` is that of `OrphanedKeys`."""
         self._newest_records = newest
         self.newest = store.newest
         self.get = store.get
+        self.drop = drop
         self._sealer = sealer
         self._sources: dict[str, SourceConfig] = sources
         self._readers = {name: envelope_reader(config, formats) for name, config in sources.items()}

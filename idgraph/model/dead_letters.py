@@ -83,6 +83,12 @@ class DeadLetter(NamedTuple):
         """Whether it has changes of a fragment instead of a record."""
         return self.stage == COMMIT
 
+    def is_of_file(self, name: str) -> bool:
+        """Whether its record stands in this file: its name, or the end of its path, as the position has it."""
+        kind, _, place = self.position.partition(":")
+        file = place.rpartition("#")[0]
+        return kind == "file" and (file == name or file.endswith(f"/{name}"))
+
 
 class DeadLetters(Protocol):
     """The store of dead letters. All methods block; all raise StoreError, which is retryable."""

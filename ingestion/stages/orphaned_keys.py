@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from idgraph.model.dead_letters import FRAGMENT, DeadLetters
+from idgraph.model.dead_letters import COMMIT_REASONS, FRAGMENT, DeadLetters
 from idgraph.model.errors import ConflictError, KeyProviderError
 from idgraph.model.fragments import Kind
 from idgraph.model.store import FragmentStore, ProfileStore
@@ -117,6 +117,21 @@ class OrphanedKeys:
         fragment without a tombstone keeps its key: `KeyGuard` does not guard its writes."""
         named = {each.removeprefix(FRAGMENT) for each in positions.values() if each.startswith(FRAGMENT)}
         return self.erase(self._store.tombstones(named), positions) if named else 0
+
+    def drop_dead_letters(self, ids: Sequence[str]) -> int:
+        """Drop dead letters for good, with the keys that only they needed; returns how many there were."""
+        wanted, counts = set(ids), self._dead_letters.counts()
+        changes = (
+            each
+            for kind in COMMIT_REASONS
+            if counts.get(kind)
+            for each in self._dead_letters.scan(reason=kind)
+        )
+        positions = {each.id: each.position for each in changes if each.id in wanted}
+        dropped = self._dead_letters.drop(ids)
+        if self.erase_of_dead_letters(positions):
+            self.compact()
+        return dropped
 
     def compact(self) -> None:
         """Leave no byte of the ids of erased keys in a file, as `DataKeyStore.compact`."""

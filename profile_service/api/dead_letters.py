@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from pydantic import AwareDatetime, Field
@@ -38,11 +38,17 @@ class ShownEvent(NamedTuple):
     identifiers: list[Identifier]
 
 
-class DeadLetterDesk(Protocol):
-    """The dead letters of the flows on this machine. Safe for several threads; raises StoreError."""
+class NewestDeadLetters(Protocol):
+    """A part of the store `DeadLetters`."""
 
     def newest(self, most: int, before: tuple[int, str] | None = None) -> list[DeadLetter]: ...
+
+
+class DeadLetterDesk(NewestDeadLetters, Protocol):
+    """The dead letters of the flows on this machine. Safe for several threads; raises StoreError."""
+
     def get(self, dead_letter_id: str) -> DeadLetter | None: ...
+    def drop(self, ids: Sequence[str]) -> int: ...
     def record(
         self, dead_letter: DeadLetter, snapshot: MetadataSnapshot, etag: str, sees: Callable[[str], bool]
     ) -> ShownRecord: ...
@@ -57,6 +63,12 @@ class DeadLetterFilter(StrictDocument):
     reason: DeadLetterReason | None = None
     source: str | None = Field(default=None, max_length=200)
     stage: str | None = Field(default=None, max_length=100)
+    file: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=1000,
+        description="Name of a source's file, or the end of its path.",
+    )
     spec: str | None = Field(default=None, max_length=300, description="`name@version`, or the name alone.")
     since: AwareDatetime | None = Field(default=None, description="Set aside at this time or later.")
     until: AwareDatetime | None = Field(default=None, description="Set aside before this time.")
@@ -68,12 +80,13 @@ class DeadLetterFilter(StrictDocument):
             self.reason in (None, each.reason)
             and self.source in (None, each.source)
             and self.stage in (None, each.stage)
+            and (self.file is None or each.is_of_file(self.file))
             and self.spec in (None, own, own.partition("@")[0])
             and (self.since is None or each.set_aside_at >= self.since.timestamp() * 1000)
             and (self.until is None or each.set_aside_at < self.until.timestamp() * 1000)
         )
 
-    def all_of(self, desk: DeadLetterDesk) -> Iterator[DeadLetter]:
+    def all_of(self, desk: NewestDeadLetters) -> Iterator[DeadLetter]:
         """All dead letters that are meant, the newest first, without their payloads."""
         before: tuple[int, str] | None = None
         while found := desk.newest(MOST_SCANNED, before):

@@ -30,6 +30,47 @@ def test_list_for_people(filled: CommandLine) -> None:
     assert "missing_id: 1" in result.stderr
 
 
+def with_files(idgraph: CommandLine) -> None:
+    """Three of each of two files whose names begin alike, each set aside later than the one before."""
+    with wiring.opened(idgraph.settings()) as resources:
+        (one,) = resources.dead_letters.scan("missing_id")
+        names = [f"file:orders/{name}.jsonl#{line}" for line in (1, 2, 3) for name in ("may-1", "may-10")]
+        resources.dead_letters.put(
+            [
+                one._replace(id=f"{9 - age}", position=name, set_aside_at=one.set_aside_at + 1000 * (1 + age))
+                for age, name in enumerate(names)
+            ]
+        )
+
+
+@pytest.mark.parametrize("narrowed", [[], ["--source", "orders"], ["--reason", "missing_id"]])
+def test_a_list_has_the_newest_first_and_when_it_was_set_aside(
+    narrowed: list[str], filled: CommandLine
+) -> None:
+    with_files(filled)
+    assert ids(filled, *narrowed)[:6] == ["4", "5", "6", "7", "8", "9"]
+    found = filled.json("dead-letters", "list", "--json", "--limit", "1", *narrowed)
+    moment = found[0]["set_aside"][: len("2026-11-28T15:20:31")]
+    assert moment in filled("dead-letters", "list", "--limit", "1", *narrowed).stdout
+
+
+def test_dead_letters_of_one_file_are_listed_and_dropped_and_no_others(filled: CommandLine) -> None:
+    with_files(filled)
+    for name in ("may-1.jsonl", "orders/may-1.jsonl"):
+        assert ids(filled, "--file", name) == ["5", "7", "9"]
+    listed = filled("dead-letters", "list", "--file", "may-1.jsonl", "--limit", "2").stderr
+    assert "missing_id: 3\n" in listed
+    assert "2 of 3" in listed
+    for other in ("may", "1.jsonl", "may-1", "ders/may-1.jsonl", "may-1.jsonl#1"):
+        assert ids(filled, "--file", other) == []
+    assert filled("dead-letters", "drop", "--file", "may-1.jsonl", "4", "9").stdout == "dropped 1\n"
+    assert filled("dead-letters", "drop", "--file", "may-1.jsonl").stdout == "dropped 2\n"
+    assert ids(filled, "--file", "may-10.jsonl") == ["4", "6", "8"]
+    for command in ("list", "replay", "drop"):
+        assert filled("dead-letters", command, "--file", "").exit_code == 2
+    assert len(ids(filled)) == 5
+
+
 def test_list_of_none(with_keys: CommandLine) -> None:
     assert with_keys("dead-letters", "list").stdout == "no dead letters\n"
     assert ids(with_keys) == []

@@ -117,6 +117,7 @@ def test_only_operators_see_dead_letters(desk: Desk) -> None:
         ("GET", f"{PATH}/{one['id']}", None),
         ("POST", f"{PATH}/replay/preview", {"ids": [one["id"]]}),
         ("POST", f"{PATH}/replay", choice),
+        ("POST", f"{PATH}/drop", choice),
     )
     for method, path, body in calls:
         problem(desk.reader.request(method, path, json=body), 403)
@@ -284,3 +285,39 @@ def test_chosen_ones_pass_under_a_repaired_spec(desk: Desk, monkeypatch: pytest.
     assert job["counts"]["replayed"] == 1
     assert desk.operator.get(f"{PATH}/{one['id']}").status_code == 404
     assert [each["reason"] for each in listed(desk.operator)["items"]] == ["transform_failed"]
+
+
+def test_what_is_dropped_is_chosen_as_for_a_replay_and_audited(desk: Desk) -> None:
+    put(desk, 4, position="file:orders/june.jsonl#7", source="segment")
+    by_file = {"filter": {"file": "june.jsonl"}}
+    assert listed(desk.operator, file="june.jsonl")["matching"] == 4
+    assert desk.operator.post(f"{PATH}/replay/preview", json=by_file).json()["count"] == 4
+    for wrong in (by_file, by_file | {"reason": ""}, {"reason": "junk"}):
+        problem(desk.operator.post(f"{PATH}/drop", json=wrong), 422)
+    problem(desk.operator.post(f"{PATH}/drop", json={"ids": ["none"], "reason": "junk"}), 404)
+    some = desk.low.post(f"{PATH}/drop", json={"ids": ["more001", "gone"], "reason": "junk"})
+    assert (some.status_code, some.json()) == (200, {"dropped": 1})
+    rest = desk.operator.post(f"{PATH}/drop", json=by_file | {"reason": "ticket 77"})
+    assert rest.json() == {"dropped": 3}
+    assert desk.audited().count('"drop dead letters"') == 2
+    assert "ticket 77" in desk.audited()
+    assert listed(desk.operator)["matching"] == 2
+
+
+def test_a_filter_by_file_finds_nobody_by_the_name_of_a_fragment(desk: Desk) -> None:
+    """Answers show a keyed hash in its place, and a filter must not be a way to try names."""
+    put(desk, 1, stage=COMMIT, source="", position=f"{FRAGMENT}email:p9@example.com/x#1")
+    for name in ("email:p9@example.com/x", "p9@example.com/x", "x", f"{FRAGMENT}email:p9@example.com/x"):
+        assert listed(desk.operator, file=name)["matching"] == 0
+
+
+def test_with_the_last_dead_letter_of_a_fragment_goes_its_key_over_http_too(desk: Desk) -> None:
+    name = "user_id:set-aside"
+    with wiring.opened(desk.idgraph.settings()) as resources:
+        resources.data_keys.fetch([name], create=True)
+        resources.store.erase([name], 1)
+    put(desk, 1, stage=COMMIT, source="", position=FRAGMENT + name, reason=DeadLetterReason.CONFLICT)
+    dropped = desk.operator.post(f"{PATH}/drop", json={"filter": {"reason": "conflict"}, "reason": "junk"})
+    assert dropped.json() == {"dropped": 1}
+    with wiring.opened(desk.idgraph.settings()) as resources:
+        assert resources.data_keys.existing([name]) == set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,29 +19,38 @@ from idgraph.app.terminal import (
     report_cut,
     visible_lines,
 )
-from idgraph.model.dead_letters import COMMIT_REASONS, DeadLetterReason
+from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import MetadataError, NotFoundError, SealError
 
 if TYPE_CHECKING:
     from idgraph.model.dead_letters import DeadLetter, DeadLetters
     from ingestion.spark.workers import WorkerResources
+    from profile_service.api.dead_letters import DeadLetterFilter
 
 commands = typer.Typer(no_args_is_help=True, help="Dead letters: list, show, replay, drop.")
 
 
-def _named(source: str | None) -> str | None:
-    """Refuse an empty name, a script's unset variable: it must mean neither all sources nor none."""
-    if source == "":
-        raise typer.BadParameter("it is empty; name a source")
-    return source
+def _named(name: str | None) -> str | None:
+    """Refuse an empty name, a script's unset variable: it must mean neither all sources or files nor none."""
+    if name == "":
+        raise typer.BadParameter("it is empty; name a source or a file")
+    return name
 
 
 Ids = Annotated[
     list[str] | None,
-    typer.Argument(help="Ids of dead letters; --reason and --source narrow them.", show_default=False),
+    typer.Argument(
+        help="Ids of dead letters; --reason, --source and --file narrow them.", show_default=False
+    ),
 ]
 Reason = Annotated[DeadLetterReason | None, typer.Option(help="Only dead letters with this reason.")]
 Source = Annotated[str | None, typer.Option(help="Only dead letters of this source.", callback=_named)]
+File = Annotated[
+    str | None,
+    typer.Option(
+        "--file", help="Only dead letters of this file: its name, or the end of its path.", callback=_named
+    ),
+]
 All = Annotated[bool, typer.Option("--all", help="All dead letters.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object per dead letter, for scripts.")]
 
@@ -50,25 +60,25 @@ def list_dead_letters(
     context: typer.Context,
     reason: Reason = None,
     source: Source = None,
+    file: File = None,
     limit: Annotated[int, typer.Option(min=1, help="Most dead letters to list.")] = 20,
     as_json: Json = False,
 ) -> None:
-    """List dead letters, and their number by reason."""
+    """List dead letters, the newest first, and their number by reason."""
+    wanted = _filter(reason, source, file)
     with wiring.opened(keyed(context)) as resources:
-        dead_letters = resources.dead_letters
-        shown = [
-            dead_letter
-            for _, dead_letter in zip(range(limit), dead_letters.scan(reason, source), strict=False)
-        ]
-        matching = {
-            kind: count for kind, count in dead_letters.counts(source).items() if reason in (None, kind)
-        }
+        shown: list[DeadLetter] = []
+        matching: Counter[str] = Counter()
+        for dead_letter in wanted.all_of(resources.dead_letters):
+            matching[dead_letter.reason] += 1
+            if len(shown) < limit:
+                shown.append(dead_letter)
         if as_json:
             for dead_letter in shown:
                 print_json(_described(dead_letter))
         else:
-            _print_dead_letters(shown, matching, is_chosen=bool(reason or source))
-        report_cut(len(shown), sum(matching.values()))
+            _print_dead_letters(shown, matching, is_chosen=wanted != _filter())
+        report_cut(len(shown), matching.total())
 
 
 @commands.command()
@@ -101,6 +111,7 @@ def replay(
     ids: Ids = None,
     reason: Reason = None,
     source: Source = None,
+    file: File = None,
     everything: All = False,
     who: JobWho = "",
     why: Annotated[str, typer.Option("--why", help="Why; kept with the job.")] = "",
@@ -119,7 +130,7 @@ def replay(
         raise MetadataError("a replay needs a metadata snapshot: start the metadata service")
     with wiring.opened(settings) as resources, wiring.job_runner(settings) as runner:
         wiring.require_own_keyring(settings, resources)
-        chosen, missing = _chosen(resources.dead_letters, ids, reason, source, everything)
+        chosen, missing = _chosen(resources.dead_letters, ids, _filter(reason, source, file), everything)
         job = replay_job(settings, resources, pinned.snapshot, chosen, _report_removed)
         counts = run_shown(runner, job, origin_of(who, why)).counts
     print(
@@ -138,35 +149,27 @@ def drop(
     ids: Ids = None,
     reason: Reason = None,
     source: Source = None,
+    file: File = None,
     everything: All = False,
 ) -> None:
     """Remove dead letters for good. Exit code 3: a named one does not exist."""
     with wiring.opened(keyed(context)) as resources:
-        dead_letters = resources.dead_letters
-        chosen, missing = _chosen(dead_letters, ids, reason, source, everything)
-        wanted, counts = set(chosen), dead_letters.counts()
-        changes = (
-            each for kind in COMMIT_REASONS if counts.get(kind) for each in dead_letters.scan(reason=kind)
-        )
-        positions = {each.id: each.position for each in changes if each.id in wanted}
-        dropped = dead_letters.drop(chosen)
-        orphaned_keys = resources.orphaned_keys()
-        if orphaned_keys.erase_of_dead_letters(positions):
-            orphaned_keys.compact()
-        print(f"dropped {dropped}")
+        chosen, missing = _chosen(resources.dead_letters, ids, _filter(reason, source, file), everything)
+        print(f"dropped {resources.orphaned_keys().drop_dead_letters(chosen)}")
         if missing:
             raise typer.Exit(Exit.NOT_FOUND)
 
 
-def _print_dead_letters(shown: list[DeadLetter], counts: dict[str, int], is_chosen: bool) -> None:
+def _print_dead_letters(shown: list[DeadLetter], counts: Counter[str], is_chosen: bool) -> None:
     if not counts:
         print("no such dead letters" if is_chosen else "no dead letters")
         return
     print_table(
-        ("id", "reason", "stage", "position", "spec", "detail"),
+        ("id", "set aside", "reason", "stage", "position", "spec", "detail"),
         [
             (
                 dead_letter.id,
+                _moment(dead_letter, "seconds"),
                 dead_letter.reason,
                 dead_letter.stage,
                 dead_letter.position,
@@ -179,26 +182,32 @@ def _print_dead_letters(shown: list[DeadLetter], counts: dict[str, int], is_chos
     print("; ".join(f"{name}: {count}" for name, count in sorted(counts.items())), file=sys.stderr)
 
 
+def _filter(
+    reason: DeadLetterReason | None = None, source: str | None = None, file: str | None = None
+) -> DeadLetterFilter:
+    from profile_service.api.dead_letters import DeadLetterFilter
+
+    # Not validated: of a request's limits a command knows nothing.
+    return DeadLetterFilter.model_construct(reason=reason, source=source, file=file)
+
+
 def _chosen(
-    dead_letters: DeadLetters, ids: list[str] | None, reason: str | None, source: str | None, everything: bool
+    dead_letters: DeadLetters, ids: list[str] | None, wanted: DeadLetterFilter, everything: bool
 ) -> tuple[list[str], list[str]]:
     """Ids of the chosen dead letters, and of named ones that do not exist. The latter are only reported: a replay can have
     removed them meanwhile."""
-    if not (ids or reason or source or everything):
-        raise typer.BadParameter("name dead letters, or use --reason, --source or --all")
-    if everything and (ids or reason or source):
-        raise typer.BadParameter("--all cannot be combined with ids, --reason or --source")
+    is_narrowed = wanted != _filter()
+    if not (ids or is_narrowed or everything):
+        raise typer.BadParameter("name dead letters, or use --reason, --source, --file or --all")
+    if everything and (ids or is_narrowed):
+        raise typer.BadParameter("--all cannot be combined with ids, --reason, --source or --file")
     if not ids:
-        return [dead_letter.id for dead_letter in dead_letters.scan(reason, source)], []
+        return [dead_letter.id for dead_letter in wanted.all_of(dead_letters)], []
     named = {dead_letter_id: dead_letters.get(dead_letter_id) for dead_letter_id in ids}
     missing = [dead_letter_id for dead_letter_id, dead_letter in named.items() if dead_letter is None]
     if missing:
         print(f"error: no such dead letter: {escape_control_chars(', '.join(missing))}", file=sys.stderr)
-    chosen = [
-        dead_letter.id
-        for dead_letter in named.values()
-        if dead_letter and reason in (None, dead_letter.reason) and source in (None, dead_letter.source)
-    ]
+    chosen = [dead_letter.id for dead_letter in named.values() if dead_letter and wanted.takes(dead_letter)]
     return chosen, missing
 
 
@@ -207,7 +216,6 @@ def _report_removed(dead_letter_id: str) -> None:
 
 
 def _described(dead_letter: DeadLetter) -> dict[str, Any]:
-    moment = datetime.fromtimestamp(dead_letter.set_aside_at / 1000, UTC)
     return {
         "id": dead_letter.id,
         "reason": str(dead_letter.reason),
@@ -217,8 +225,12 @@ def _described(dead_letter: DeadLetter) -> dict[str, Any]:
         "position": dead_letter.position,
         "spec": dead_letter.spec,
         "snapshot": dead_letter.snapshot_version,
-        "set_aside": moment.isoformat(timespec="milliseconds"),
+        "set_aside": _moment(dead_letter, "milliseconds"),
     }
+
+
+def _moment(dead_letter: DeadLetter, precision: str) -> str:
+    return datetime.fromtimestamp(dead_letter.set_aside_at / 1000, UTC).isoformat(timespec=precision)
 
 
 def _record(dead_letter: DeadLetter, resources: WorkerResources) -> str:

@@ -1,4 +1,4 @@
-"""Routes for dead letters, for callers with the scope `operate`: what was set aside, why, and its replay."""
+"""Routes for dead letters, for callers with the scope `operate`: what was set aside, why, replay and drop."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class DeadLetterListing(DeadLetterFilter):
     limit: int = Field(default=50, ge=1, le=500)
 
 
-class ReplayChoice(StrictDocument):
+class DeadLetterChoice(StrictDocument):
     """Some dead letters by their ids, or all that a filter means. An empty filter means all."""
 
     ids: list[Annotated[str, Field(max_length=100)]] | None = Field(
@@ -100,8 +100,14 @@ class ReplayChoice(StrictDocument):
     filter: DeadLetterFilter | None = None
 
 
-class ReplayBody(ReplayChoice, Reasoned):
-    """The same, and why they are replayed."""
+class ReasonedChoice(DeadLetterChoice, Reasoned):
+    """The same, and why they are replayed or dropped."""
+
+
+class Dropped(BaseModel):
+    """What was dropped."""
+
+    dropped: int
 
 
 class ReplayPreview(BaseModel):
@@ -156,7 +162,7 @@ def get(dead_letter: str, service: Service, caller: Operator) -> Response:
 
 
 @router.post("/replay/preview", response_model=ReplayPreview)
-def preview(body: ReplayChoice, service: Service, _: Operator) -> Response:
+def preview(body: DeadLetterChoice, service: Service, _: Operator) -> Response:
     """How many dead letters a replay would take up; changes nothing."""
     reasons = Counter(each.reason for each in _chosen(service, body))
     partial = sum(reasons[each] for each in PARTIAL)
@@ -165,18 +171,24 @@ def preview(body: ReplayChoice, service: Service, _: Operator) -> Response:
 
 
 @router.post("/replay", response_model=JobDocument, status_code=202)
-def replay(body: ReplayBody, service: Service, caller: Operator) -> Response:
+def replay(body: ReasonedChoice, service: Service, caller: Operator) -> Response:
     """Give dead letters through the stages again, with today's specs: a job. Those that pass leave the list; of the others
     it counts those `still_dead`, `partial` (publish their file again) and `unreadable`."""
-    chosen = [each.id for each in _chosen(service, body)]
-    if not chosen:
-        raise UnknownSubjectError("there is no such dead letter: they may have been replayed or dropped")
+    chosen = _chosen_ids(service, body)
     service.note(caller, "start replay", subject=f"{len(chosen)} dead letters", purpose=body.reason)
     work = Work(JobKind.REPLAY, dead_letters=chosen)
     started = required(service.rights.operations).start(work, Requester(caller.name, body.reason))
     found = answer(described(caller, started, service.reader(caller)), status=202)
     found.headers["Location"] = f"{jobs.router.prefix}/{started.id}"
     return found
+
+
+@router.post("/drop", response_model=Dropped)
+def drop(body: ReasonedChoice, service: Service, caller: Operator) -> Response:
+    """Remove dead letters for good. `/replay/preview` counts the same choice."""
+    chosen = _chosen_ids(service, body)
+    service.note(caller, "drop dead letters", subject=f"{len(chosen)} dead letters", purpose=body.reason)
+    return answer({"dropped": _desk(service).drop(chosen)})
 
 
 def _desk(service: ProfileService) -> DeadLetterDesk:
@@ -192,7 +204,7 @@ def _place(cursor: str | None) -> tuple[int, str] | None:
     return int(age), dead_letter
 
 
-def _chosen(service: ProfileService, choice: ReplayChoice) -> list[DeadLetter]:
+def _chosen(service: ProfileService, choice: DeadLetterChoice) -> list[DeadLetter]:
     if (choice.ids is None) == (choice.filter is None):
         raise RefusedRequestError("give `ids`, or a `filter`", hint="an empty filter means all")
     desk = _desk(service)
@@ -200,6 +212,13 @@ def _chosen(service: ProfileService, choice: ReplayChoice) -> list[DeadLetter]:
         return list(choice.filter.all_of(desk))
     found = (desk.get(each) for each in dict.fromkeys(choice.ids or ()))
     return [each for each in found if each is not None]
+
+
+def _chosen_ids(service: ProfileService, choice: DeadLetterChoice) -> list[str]:
+    chosen = [each.id for each in _chosen(service, choice)]
+    if not chosen:
+        raise UnknownSubjectError("there is no such dead letter: they may have been replayed or dropped")
+    return chosen
 
 
 def _groups(found: list[DeadLetter], name: str, reader: ProfileReader) -> list[dict[str, Any]]:

@@ -22,6 +22,7 @@ from idgraph.model.schema_changes import SchemaChange
 from idgraph.model.sources import SourceConfig
 from idgraph.web.audit import PURPOSE, AuditLog
 from idgraph.web.server import serving
+from ingestion.stages.orphaned_keys import OrphanedKeys
 from metadata_service.api.app import create_app
 from metadata_service.api.service import ServiceSettings
 from metadata_service.documents.reading import read_attributes, read_definition
@@ -196,7 +197,8 @@ def whole_site(folder: Path) -> Iterator[Whole]:
         def newest(source: SourceConfig, most: int) -> list[RawRecord]:
             return [raw(EVENT, source="segment")][:most] if source.name == "segment" else []
 
-        desk = LocalDeadLetterDesk(letters, pipeline.sealer, pipeline.sources, pipeline.formats, newest)
+        drop = OrphanedKeys(pipeline.store, pipeline.data_keys, letters).drop_dead_letters
+        desk = LocalDeadLetterDesk(letters, pipeline.sealer, pipeline.sources, pipeline.formats, newest, drop)
         service = ProfileService(
             pipeline,
             following,

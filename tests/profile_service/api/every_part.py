@@ -22,6 +22,7 @@ from idgraph.model.identifiers import Identifier
 from idgraph.model.jobs import JobState
 from idgraph.model.queries import Query, Term
 from idgraph.model.views import SegmentDocument, ViewDocument
+from ingestion.stages.orphaned_keys import OrphanedKeys
 from profile_service.api.households import Households
 from profile_service.api.person_tokens import PersonTokens
 from profile_service.api.rights import ConsentInput, Rights
@@ -168,7 +169,12 @@ def every_part(
         jobs = ScriptedPersonJobs(pipeline, lambda: pipeline.snapshot)
         adapters: Any = pipeline
         desk = LocalDeadLetterDesk(
-            letters, pipeline.sealer, pipeline.sources, pipeline.formats, lambda *_: [order()]
+            letters,
+            pipeline.sealer,
+            pipeline.sources,
+            pipeline.formats,
+            lambda *_: [order()],
+            OrphanedKeys(pipeline.store, pipeline.data_keys, letters).drop_dead_letters,
         )
         source = wrapped("source", SimpleNamespace(publish=len))
         hashed = pipeline.blind_index.identifier
