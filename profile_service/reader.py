@@ -158,7 +158,7 @@ class ProfileReader:
         """Identifiers that were looked up and belong to no profile, as the rules have it: what was given shares them."""
         self._declared_types = declared_types(snapshot)
         self._shown_types = {each.path: each.shown_type for each in snapshot.attributes}
-        self._levels = AuthorizationLevels(snapshot)
+        self._levels = AuthorizationLevels(snapshot, self._attributes)
         self._visibilities: dict[tuple[int, Granted], Visibility] = {}
         self._visibility = Visibility(self._levels, HIGHEST)
         self._reads_always: str | None = None
@@ -187,9 +187,11 @@ class ProfileReader:
         """A profile of this reader without what its clearance hides."""
         if self._reads_always is None:
             return profile
-        return profile._replace(
-            leaves=tuple(each for each in profile.leaves if self._visibility.sees(each.path))
-        )
+        return profile._replace(leaves=tuple(each for each in profile.leaves if self._shows(each.stored)))
+
+    def _shows(self, leaf: Shown) -> bool:
+        sees = self._visibility.sees_sealed if leaf.is_sealed else self._visibility.sees
+        return sees(leaf.path)
 
     def types(self) -> dict[str, DataType]:
         """The types of the known attributes, by path."""
@@ -443,13 +445,13 @@ class ProfileReader:
         return found
 
     def _profile(self, person: Person, reveal: bool) -> Profile:
-        sees, always = self._visibility.sees, self._reads_always
+        shows, always = self._shows, self._reads_always
         leaves = sorted(shown(person.state(), self._attributes.policies), key=itemgetter(0))  # by path
-        if not self._visibility.is_total:
+        if not self._visibility.sees_all_sealed:
             leaves = [
                 each
                 for each in leaves
-                if sees(each.path) or (always is not None and paths.is_within(each.path, always))
+                if shows(each) or (always is not None and paths.is_within(each.path, always))
             ]
         # Names are shown as today's events have them: one that was stored before policy protected it is hidden.
         self.stale += self.names.identifier(person.id) != person.id

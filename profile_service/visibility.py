@@ -1,18 +1,19 @@
 """What a caller may see: an attribute whose authorization level is above the caller's clearance does not exist for them.
 
-Levels are inherited: below an attribute of level 5 everything has at least level 5. A value above an attribute has at least
-that attribute's level too, since it may hold what the attribute held.
+`PolicyTree.level` decides the level of a path; every reader asks it through `Visibility`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable
 from functools import cached_property
 
 from idgraph.model import canonical, paths
 from idgraph.model.classification import EncryptionLevel
 from idgraph.model.snapshots import MetadataSnapshot
+from transforms.schema.policy_tree import PolicyTree
 
 MOST_KNOWN = 100_000
 HIGHEST = 100
@@ -35,17 +36,22 @@ def restrictions(snapshot: MetadataSnapshot) -> str:
 
 
 class AuthorizationLevels:
-    """The levels of attributes and of identifier types under one snapshot. Immutable."""
+    """The levels of attributes, as `tree` decides them, and of identifier types under one snapshot. Immutable."""
 
-    def __init__(self, snapshot: MetadataSnapshot) -> None:
-        self.own = {
-            each.path: each.authorization_level for each in snapshot.attributes if each.authorization_level
-        }
+    def __init__(self, snapshot: MetadataSnapshot, tree: PolicyTree | None = None) -> None:
+        tree = tree or PolicyTree(snapshot)
+        self.of = tree.level
+        """The level of an attribute, declared or not."""
+        self.of_sealed = tree.level_of_sealed
+        """The level of an attribute whose value is sealed."""
+        self.own = tree.levels
         """Those that are declared, but 0."""
-        self._below: dict[str, int] = {}
-        for path, level in self.own.items():
-            for above in paths.ancestors(path):
-                self._below[above] = max(level, self._below.get(above, 0))
+        self.default = snapshot.defaults.authorization_level
+        """That of attributes that nobody declared."""
+        self.highest = tree.highest_level
+        """The highest level that an attribute has."""
+        self.highest_sealed = max(tree.highest_level, tree.sealing_level)
+        """The highest level that a sealed value has."""
         self._of_types: dict[str, int] = {}
         self.places: dict[str, set[str]] = {}
         """By type of identifiers, the paths that active specs take them from."""
@@ -54,26 +60,10 @@ class AuthorizationLevels:
                 self.places.setdefault(place.type, set()).add(place.path)
                 self._of_types[place.type] = max(self.of(place.path), self._of_types.get(place.type, 0))
 
-    def of(self, path: str) -> int:
-        """The level of an attribute, declared or not."""
-        if not self.own:
-            return 0
-        return max(
-            self.own.get(path, 0),
-            self._below.get(path, 0),
-            *(self.own.get(above, 0) for above in paths.ancestors(path)),
-            0,
-        )
-
     def of_type(self, kind: str) -> int:
         """The level of a type of identifiers: of all attributes that active specs take them from. The highest for those that
         no active spec takes: a spec that is retired shows nothing."""
         return self._of_types.get(kind, self.highest)
-
-    @cached_property
-    def highest(self) -> int:
-        """The highest level that there is."""
-        return max(self.own.values(), default=0)
 
 
 _SPELLING = re.compile(r"[/?+~'\"\\]")
@@ -94,25 +84,39 @@ class Visibility:
         self._granted = granted
         self.clearance = clearance
         self.is_total = levels.highest <= clearance
-        """Whether nothing is hidden."""
+        """Whether no path is hidden."""
+        self.sees_all_sealed = levels.highest_sealed <= clearance
         self._known: dict[str, bool] = {}
+        self._known_sealed: dict[str, bool] = {}
 
     def sees(self, path: str) -> bool:
         """Whether the attribute exists for the caller."""
         if self.is_total:
             return True
         known = self._known.get(path)
-        if known is None:
-            needed = self._levels.of(path)
-            known = needed <= self.clearance or any(
-                needed <= level and paths.is_within(path, granted) for granted, level in self._granted
-            )
-            if len(self._known) < MOST_KNOWN:
-                self._known[path] = known
-        return known
+        return self._decide(path, self._levels.of, self._known) if known is None else known
+
+    def sees_sealed(self, path: str) -> bool:
+        """Whether the attribute's value exists for the caller where it is sealed."""
+        if self.sees_all_sealed:
+            return True
+        known = self._known_sealed.get(path)
+        return self._decide(path, self._levels.of_sealed, self._known_sealed) if known is None else known
+
+    def _decide(self, path: str, level_of: Callable[[str], int], known: dict[str, bool]) -> bool:
+        needed = level_of(path)
+        is_seen = needed <= self.clearance or any(
+            needed <= level and paths.is_within(path, granted) for granted, level in self._granted
+        )
+        if len(known) < MOST_KNOWN:
+            known[path] = is_seen
+        return is_seen
 
     def names_hidden(self, text: str) -> bool:
-        """Whether a text, as a message of a spec's error, names an attribute or a type of identifiers that is hidden."""
+        """Whether a text, as a message of a spec's error, names an attribute or a type of identifiers that is hidden. Where
+        attributes that nobody declared are hidden, any text may name one."""
+        if self._levels.default > self.clearance:
+            return True
         return self._hidden is not None and self._hidden.search(_SPELLING.sub(_spelled, text)) is not None
 
     @cached_property

@@ -69,9 +69,10 @@ def decided(session: Session, path: str, verdict: Verdict) -> AttributeDefinitio
     stated = {field: getattr(attribute, field) for field in AttributeDefinition.model_fields}
     stated["status"] = AttributeStatus.ACTIVE
     if verdict == "refuse":
-        return AttributeDefinition(**stated | _OPEN)
-    level = classification_levels(session).policy(proposal.classification)
-    stated |= policy_of(attribute).stricter(policy_of(level))._asdict()
+        level = discovery_defaults(session).authorization_level
+        return AttributeDefinition(**stated | _OPEN | {"authorization_level": level})
+    meaning = classification_levels(session).policy(proposal.classification)
+    stated |= policy_of(attribute).stricter(policy_of(meaning))._asdict()
     stated["classification"] = _more_sensitive(attribute.classification, proposal.classification)
     return AttributeDefinition(**stated)
 
@@ -84,7 +85,6 @@ _OPEN = {
     "classification": Classification.INTERNAL,
     "encryption": EncryptionLevel.NONE,
     "indexable": True,
-    "authorization_level": 0,
 }
 
 

@@ -60,16 +60,16 @@ def opened_by_attribute(session: Session, planned: PlannedAttribute) -> list[str
     path = planned.after.path
     above = list(find_attributes(session, paths.ancestors(path)))
     below = list(find_within(session, path))
-    around = [_decided(each) for each in (*above, *below)]
-    before = [_decided(planned.before)] if planned.before is not None else []
     defaults = discovery_defaults(session)
+    around = [_decided(each, defaults) for each in (*above, *below)]
+    before = [_decided(planned.before, defaults)] if planned.before is not None else []
     old, new = _tree([*around, *before], defaults), _tree([*around, planned.after], defaults)
     opened = [
         opens
         for each in sorted(each.path for each in (*around, *before))
         for opens in weaker(each, old.policy(each), new.policy(each))
     ]
-    if not before and any(_decided(each).is_protected for each in above):
+    if not before and any(_decided(each, defaults).is_protected for each in above):
         # Of a new path the protection of those above is at stake, before its first value.
         opened += less_encrypted(path, old.policy(path).encryption, new.policy(path).encryption)
     known = planned.before
@@ -111,10 +111,12 @@ OPENED: dict[str, Callable[[Session, Any], list[str]]] = {
 """What another document of a kind opens."""
 
 
-def _decided(attribute: AttributeMetadata) -> AttributeMetadata:
+def _decided(attribute: AttributeMetadata, defaults: DiscoveryDefaults) -> AttributeMetadata:
+    """Without what only a detector's proposal protects: as it would have been discovered without one."""
     if not attribute.sealed_for_review:
         return attribute
-    return attribute.model_copy(update={"encryption": EncryptionLevel.NONE, "authorization_level": 0})
+    level = defaults.authorization_level
+    return attribute.model_copy(update={"encryption": EncryptionLevel.NONE, "authorization_level": level})
 
 
 def _tree(attributes: Iterable[AttributeMetadata], defaults: DiscoveryDefaults) -> AttributeTree:

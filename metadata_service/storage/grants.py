@@ -351,9 +351,6 @@ def _levels(session: Session, subjects: Sequence[str]) -> list[int]:
     around = attributes_around(session, subjects)
     tree = policies_of(session, around.values())
     return [
-        max(
-            tree.policy(each).authorization_level
-            for each in (path, *(each for each in around if paths.is_within(each, path)))
-        )
+        max(tree.level(each) for each in (path, *(each for each in around if paths.is_within(each, path))))
         for path in subjects
     ]

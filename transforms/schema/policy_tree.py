@@ -2,12 +2,13 @@
 
 What protects is inherited: below a protected attribute everything is protected, unless an admin declared (status
 `active`) otherwise; a value at a path *above* a protected attribute is protected too, since it may hold what the
-attribute held.
+attribute held. Authorization levels are inherited in both directions too, whatever is declared below, and an attribute that
+nobody declared has at least the level of the discovery defaults.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from idgraph.model import paths
@@ -43,6 +44,11 @@ class PolicyTree:
             level: policy_of(snapshot.levels.policy(level))
             for level in (Classification if mode is DetectionMode.SEAL else ())
         }
+        self.sealing_level = max(
+            (each.authorization_level for each in self._sealing_levels.values() if each.is_protected),
+            default=0,
+        )
+        """The highest level of what a detector seals."""
         self._segments = tuple(each.segment() for each in snapshot.segments)
         self._identity = snapshot.identity_rules, snapshot.identity_rules_version
         self._root = AttributeNode("", 0, self._default, None)
@@ -51,6 +57,11 @@ class PolicyTree:
         self.declared_types: dict[str, DataType] = {}
         """As `transforms.schema.data_types.declared_types` gives them."""
         self._unknown = 0
+        self._default_level = snapshot.defaults.authorization_level
+        self._levels: dict[str, int] = {}
+        """Those that are declared, by path, but 0."""
+        self._levels_below: dict[str, int] = {}
+        """By path the highest that is declared below it."""
         # Parents come before children, so that a child finds what it inherits.
         for attribute in sorted(snapshot.attributes, key=_keys):
             way = self._way(attribute.path)
@@ -120,6 +131,10 @@ class PolicyTree:
     def _declare(self, node: AttributeNode, attribute: AttributeMetadata) -> None:
         """An attribute's own policy, without inheritance."""
         node.declared = attribute
+        if level := attribute.authorization_level:
+            self._levels[node.path] = level
+            for above in paths.ancestors(attribute.path):
+                self._levels_below[above] = max(level, self._levels_below.get(above, 0))
         node.kinds = frozenset(kind for kind, seen in DATA_TYPES.items() if attribute.accepts(seen))
         node.is_undecided = self._detects and attribute.status is AttributeStatus.DISCOVERED
         node.proposal = attribute.proposal
@@ -139,6 +154,9 @@ class PolicyTree:
 
     def policy(self, path: str) -> AttributePolicy:
         """The policy that holds for a path, declared or not."""
+        return self._at_level(self._policy(path), self.level(path))
+
+    def _policy(self, path: str) -> AttributePolicy:
         node = self._root
         for key in paths.split(path):
             child = node.children.get(key)
@@ -147,11 +165,55 @@ class PolicyTree:
             node = child
         return node.policy
 
+    def level(self, path: str) -> int:
+        """The authorization level that holds for a path, declared or not: nobody else decides it."""
+        if not self._levels and not self._default_level:
+            return 0
+        own = self._levels
+        level = max(own.get(path, 0), self._levels_below.get(path, 0))
+        level = max(level, *(own.get(above, 0) for above in paths.ancestors(path)), 0)
+        return level if level >= self._default_level or self._is_declared(path) else self._default_level
+
+    def level_of_sealed(self, path: str) -> int:
+        """The level of a value that is sealed. Where no decision seals it a detector did, and the catalogue may not know yet
+        what it found: then the highest level that a detector's finding has."""
+        level = self.level(path)
+        if level >= self.sealing_level or self._policy(path).is_protected or self._is_decided(path):
+            return level
+        return self.sealing_level
+
+    @property
+    def highest_level(self) -> int:
+        """The highest level of any path."""
+        return max(self._levels.values(), default=self._default_level)
+
+    @property
+    def levels(self) -> Mapping[str, int]:
+        """The levels that are declared, by path, but 0."""
+        return self._levels
+
+    def _declared(self, path: str) -> AttributeMetadata | None:
+        node: AttributeNode | None = self._root
+        for key in paths.split(path):
+            node = node.children.get(key) if node is not None else None
+        return node.declared if node is not None else None
+
+    def _is_declared(self, path: str) -> bool:
+        return self._declared(path) is not None
+
+    def _is_decided(self, path: str) -> bool:
+        declared = self._declared(path)
+        return declared is not None and declared.status is not AttributeStatus.DISCOVERED
+
+    @staticmethod
+    def _at_level(policy: AttributePolicy, level: int) -> AttributePolicy:
+        return policy if policy.authorization_level >= level else policy._replace(authorization_level=level)
+
     def policy_of_value(self, path: str, value: Any) -> AttributePolicy:
         """What `leaves` would ask for this value, reported one that is stored already: a value that looks
         sensitive, at a path on which no admin decided, is examined by itself. Nothing is reported, and no path
         is refused: it is there already."""
-        return self.policy_at(self.stored_node(path), value)
+        return self._at_level(self.policy_at(self.stored_node(path), value), self.level(path))
 
     def stored_node(self, path: str) -> AttributeNode:
         """The node of a path that is stored already."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from idgraph.model.callers import CallerList
+from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
 from profile_service.visibility import AuthorizationLevels, Visibility
 from sinks.index_values import cursor_of
 from sinks.tantivy.index import TantivyProfileIndex
@@ -20,6 +21,7 @@ from tests.profile_service.api.conftest import (
     LEVELS,
     Served,
     caller,
+    identified,
     problem,
     published,
     started,
@@ -27,6 +29,7 @@ from tests.profile_service.api.conftest import (
 )
 from tests.retail import Pipeline, attribute, records, snapshot
 from transforms.privacy.protected_names import TombstoneNames
+from transforms.schema.policy_tree import PolicyTree
 
 USER = "user_id:4493"
 ANONYMOUS = "anonymous_id:faf6ec9d-393c-4a40-8401-7f25e6f50aaa"
@@ -231,6 +234,66 @@ def test_a_value_above_a_hidden_attribute_is_hidden_and_so_is_one_below() -> Non
     seen = {path for path in ("a", "a.b", "a.b.c", "a.c", "c", "d") if Visibility(levels, 49).sees(path)}
     assert seen == {"a.c", "c", "d"}
     assert Visibility(levels, 50).is_total
+
+
+def test_an_undeclared_attribute_has_the_level_of_the_defaults_and_a_declared_one_its_own() -> None:
+    declared = [
+        attribute("a.b", authorization_level=70),
+        attribute("c"),
+        attribute("c.e", authorization_level=10),
+    ]
+    strict = DiscoveryDefaults(authorization_level=50)
+    tree = PolicyTree(snapshot(declared=declared, specs=[]).model_copy(update={"defaults": strict}))
+    levels = {"a": 70, "a.b": 70, "a.b.x": 70, "a.x": 50, "c": 10, "c.e": 10, "c.x": 50, "d": 50}
+    assert {path: tree.level(path) for path in levels} == levels
+    assert {path: tree.policy(path).authorization_level for path in levels} == levels
+
+
+def by_default(level: int, *, without: Collection[str] = ()) -> MetadataSnapshot:
+    """The example's snapshot under discovery defaults of a level; it does not know the attributes `without`."""
+    known = with_levels({})
+    attributes = tuple(each for each in known.attributes if each.path not in without)
+    defaults = known.defaults.model_copy(update={"authorization_level": level})
+    return known.model_copy(update={"attributes": attributes, "defaults": defaults})
+
+
+@pytest.mark.parametrize("kind", ASKED)
+def test_the_level_of_the_defaults_holds_for_attributes_that_the_catalogue_does_not_have(
+    served: Served, none: httpx.Client, everything: httpx.Client, kind: str
+) -> None:
+    """Not discovered yet, beyond a bound, purged."""
+    path, nothing = "demographics.age", HIDDEN["demographics.age"]
+    with published(served, by_default(50, without=[path])):
+        hidden, unknown = ASKED[kind](none, path), ASKED[kind](none, nothing)
+        # By an identifier that is taken from an attribute that nobody declared, nobody is found.
+        assert hidden.status_code == unknown.status_code == (404 if kind == "fields" else 200)
+        assert comparable(hidden, path) == comparable(unknown, nothing)
+        assert ASKED[kind](everything, path).status_code == 200
+
+
+def test_what_the_defaults_hide_is_in_no_profile_and_what_is_declared_open_is(
+    served: Served, none: httpx.Client, half: httpx.Client
+) -> None:
+    name = f"/v1/profiles/{ANONYMOUS}"
+    with published(served, by_default(50, without=["demographics.age"])):
+        problem(none.get(name), 404)  # its identifier is taken from an attribute that nobody declared
+        assert "age" in half.get(name).json()["attributes"]["demographics"]
+        items = none.get("/v1/search", params={"limit": 50, "provenance": True}).json()["items"]
+        declared = {each.path for each in served.pipeline.snapshot.attributes}
+        assert {path for each in items for path in each["provenance"]} <= declared - {"demographics.age"}
+
+
+def test_a_value_that_a_detector_sealed_needs_its_clearance_before_the_catalogue_knows_of_it(
+    tmp_path: Path,
+) -> None:
+    pipeline = Pipeline(tmp_path, snapshot=snapshot(declared=[]))
+    pipeline.process([identified("7001", "ada@example.com")])
+    with started(tmp_path, pipeline) as served:
+        seen, unseen = (
+            served.client(each).get("/v1/profiles/user_id:7001").json() for each in ("everything", "half")
+        )
+        assert seen["attributes"]["identity"]["email"] == {"$protected": True}
+        assert "email" not in unseen["attributes"]["identity"]
 
 
 def test_explain_shows_candidates_that_lost_and_hides_hidden_ones(tmp_path: Path) -> None:
