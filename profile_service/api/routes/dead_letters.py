@@ -174,7 +174,9 @@ def preview(body: DeadLetterChoice, service: Service, _: Operator) -> Response:
 def replay(body: ReasonedChoice, service: Service, caller: Operator) -> Response:
     """Give dead letters through the stages again, with today's specs: a job. Those that pass leave the list; of the others
     it counts those `still_dead`, `partial` (publish their file again) and `unreadable`."""
-    chosen = _chosen_ids(service, body)
+    chosen = [each.id for each in _chosen(service, body)]
+    if not chosen:
+        raise UnknownSubjectError("there is no such dead letter: they may have been replayed or dropped")
     service.note(caller, "start replay", subject=f"{len(chosen)} dead letters", purpose=body.reason)
     work = Work(JobKind.REPLAY, dead_letters=chosen)
     started = required(service.rights.operations).start(work, Requester(caller.name, body.reason))
@@ -185,10 +187,11 @@ def replay(body: ReasonedChoice, service: Service, caller: Operator) -> Response
 
 @router.post("/drop", response_model=Dropped)
 def drop(body: ReasonedChoice, service: Service, caller: Operator) -> Response:
-    """Remove dead letters for good. `/replay/preview` counts the same choice."""
-    chosen = _chosen_ids(service, body)
-    service.note(caller, "drop dead letters", subject=f"{len(chosen)} dead letters", purpose=body.reason)
-    return answer({"dropped": _desk(service).drop(chosen)})
+    """Remove dead letters for good; 0 when they are gone already. `/replay/preview` counts the same choice."""
+    chosen = [each.id for each in _chosen(service, body)]
+    if chosen:
+        service.note(caller, "drop dead letters", subject=f"{len(chosen)} dead letters", purpose=body.reason)
+    return answer({"dropped": _desk(service).drop(chosen) if chosen else 0})
 
 
 def _desk(service: ProfileService) -> DeadLetterDesk:
@@ -212,13 +215,6 @@ def _chosen(service: ProfileService, choice: DeadLetterChoice) -> list[DeadLette
         return list(choice.filter.all_of(desk))
     found = (desk.get(each) for each in dict.fromkeys(choice.ids or ()))
     return [each for each in found if each is not None]
-
-
-def _chosen_ids(service: ProfileService, choice: DeadLetterChoice) -> list[str]:
-    chosen = [each.id for each in _chosen(service, choice)]
-    if not chosen:
-        raise UnknownSubjectError("there is no such dead letter: they may have been replayed or dropped")
-    return chosen
 
 
 def _groups(found: list[DeadLetter], name: str, reader: ProfileReader) -> list[dict[str, Any]]:

@@ -61,6 +61,7 @@ CALLS: dict[str, tuple[str, Any]] = {
     "GET /v1/dead-letters/{dead_letter}": ("", None),
     "POST /v1/dead-letters/replay/preview": ("", {"filter": {}}),
     "POST /v1/dead-letters/replay": ("", {"filter": {}} | WHY),
+    "POST /v1/dead-letters/drop": ("", {"ids": ["none"]} | WHY),
     "GET /v1/flows": ("", None),
     "GET /v1/flows/{name}": ("main", None),
     "POST /v1/flows/{name}/pause": ("main", WHY),

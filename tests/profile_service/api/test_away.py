@@ -184,6 +184,7 @@ ONCE = {
     "POST /v1/jobs",
     "POST /v1/jobs/{job}/resume",
     "POST /v1/dead-letters/replay",
+    "POST /v1/dead-letters/drop",
 }
 """Calls that are answered in another way when they are repeated."""
 READING = {"lookup", "contacts", "preview", "search", "count", "facets", "member-of"}

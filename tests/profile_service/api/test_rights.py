@@ -30,6 +30,7 @@ RIGHTS: dict[str, set[str]] = {
     "GET /v1/dead-letters/{dead_letter}": OPERATE,
     "POST /v1/dead-letters/replay/preview": OPERATE,
     "POST /v1/dead-letters/replay": OPERATE,
+    "POST /v1/dead-letters/drop": OPERATE,
     "GET /v1/flows": OPERATE,
     "GET /v1/flows/{name}": OPERATE,
     "POST /v1/flows/{name}/pause": OPERATE,
