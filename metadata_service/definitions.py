@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session, aliased
 from idgraph.model import canonical, paths, queries
 from idgraph.model.attributes import AttributeMetadata
 from idgraph.model.errors import QueryError, SpecError
+from idgraph.model.query_cost import require_affordable
 from idgraph.model.query_language import parse_query
 from idgraph.model.records import ProvenanceRecord, SegmentVersionRecord, ViewVersionRecord
 from idgraph.model.views import CONSENTS, SegmentDefinition, SegmentDocument, ViewDefinition, ViewDocument
@@ -151,6 +152,7 @@ def _segment(session: Session, definition: SegmentDefinition) -> dict[str, Any]:
             query = queries.from_json(definition.query)
         else:
             query = parse_query([f"({definition.q})"] if definition.q.strip() else [], type_of)
+        require_affordable(query)
     except QueryError as error:
         raise RefusedRequestError(str(error), "/query" if definition.q is None else "/q") from None
     stored = dict(definition) | {"query": queries.to_json(query)}

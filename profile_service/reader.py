@@ -36,6 +36,7 @@ from idgraph.model.queries import (
     leaves,
     rewritten,
 )
+from idgraph.model.query_cost import SORTED, cost_of, require_affordable
 from idgraph.model.snapshots import MetadataSnapshot
 from merge.documents import document
 from merge.identity.persons import Member, Owners, Person, Persons, PersonStore, carriers_of
@@ -162,6 +163,8 @@ class ProfileReader:
         self._visibilities: dict[tuple[int, Granted], Visibility] = {}
         self._visibility = Visibility(self._levels, HIGHEST)
         self._reads_always: str | None = None
+        self.charge: Callable[[int], None] = lambda _: None
+        """Is given what each search costs, before it runs."""
         self.rules = Rules(snapshot.identity_rules)
         self._persons = Persons(store, self.rules, name=self.names.identifier)
 
@@ -263,7 +266,8 @@ class ProfileReader:
         query that a protected attribute cannot answer."""
         if order is not None:
             order = order._replace(path=self.require_open(order.path, "sorted by"))
-        return self._found(self._index.search(self._rewrite(query), limit, cursor, order), reveal)
+        asked = self._rewrite(query, besides=limit + SORTED * (order is not None))
+        return self._found(self._index.search(asked, limit, cursor, order), reveal)
 
     def segments(self) -> dict[str, Segment]:
         """The segments that exist for the caller: those that ask for nothing hidden."""
@@ -279,11 +283,13 @@ class ProfileReader:
         self, segment: Segment, limit: int, cursor: str | None = None, reveal: bool = False
     ) -> SearchResult:
         """Profiles of a segment, sorted by id, by the index. Raises QueryError for a foreign cursor."""
+        self.charge(cost_of(segment.condition) + limit)
         ranked = Order(_NO_PATH) if segment.condition.is_ranked else None
         return self._found(self._index.search(segment.condition, limit, cursor, ranked), reveal)
 
     def count_members(self, segment: Segment) -> int:
         """How many profiles a segment has."""
+        self.charge(cost_of(segment.condition))
         return self._index.count(segment.condition)
 
     def segments_of_each(self, identifiers: Sequence[Identifier]) -> Iterator[list[str] | None]:
@@ -305,10 +311,11 @@ class ProfileReader:
         found = {of_fragment[name].id: of_fragment[name] for name in page.ids if name in of_fragment}
         return SearchResult(list(self._profiles(found.values(), reveal)), page.cursor)
 
-    def facets(self, query: Query, path: str, limit: int = 10) -> list[FacetCount]:
-        """The most frequent values of an attribute among profiles that match. Raises QueryError as `search` does."""
-        path = self.require_open(path, "counted by value")
-        return self._index.facets(self._rewrite(query), path, limit)
+    def facets(self, query: Query, asked: Sequence[str], limit: int = 10) -> dict[str, list[FacetCount]]:
+        """By attribute path, its most frequent values among profiles that match. Raises QueryError as `search` does."""
+        places = {path: self.require_open(path, "counted by value") for path in asked}
+        rewritten = self._rewrite(query, len(places), SORTED * len(places))
+        return {path: self._index.facets(rewritten, place, limit) for path, place in places.items()}
 
     def count(self, query: Query) -> int:
         """How many profiles match."""
@@ -361,7 +368,12 @@ class ProfileReader:
         places = (f"{each}.{_NO_PATH}" for each in (path, *paths.ancestors(path)))
         return next(filter(self._visibility.sees, places), _NO_PATH)
 
-    def _rewrite(self, query: Query) -> Query:
+    def _rewrite(self, query: Query, times: int = 1, besides: int = 0) -> Query:
+        """What the index is asked for a query, which it answers `times`: after its cost is found to be allowed, and charged.
+        Raises QueryCostError before anything is made of it."""
+        is_anywhere = not self._visibility.is_total and any(each.path is None for each in leaves(query))
+        places = len(self._searched()) if is_anywhere else 1
+        self.charge(require_affordable(query, places, times, besides))
         return rewritten(query, self._rewrite_clause)
 
     def _rewrite_clause(self, clause: Clause) -> Condition:
@@ -385,13 +397,7 @@ class ProfileReader:
 
     def _anywhere_visible(self, clause: FullText) -> Condition:
         """Words in the indexed text hold those of hidden attributes: each word is looked for in every visible one."""
-        words = clause.words.split()
-        texts = (DataType.STRING, DataType.ARRAY)
-        places = [
-            path
-            for path, kind in self.types().items()
-            if kind in texts and not self._attributes.policy(path).is_protected
-        ]
+        words, places = clause.words.split(), self._searched()
         if len(places) > MOST_SEARCHED:
             raise QueryError(
                 f"words without a path are searched in at most {MOST_SEARCHED} attributes; write path:word"
@@ -410,6 +416,15 @@ class ProfileReader:
             )
             or (AnyOf(()),)
         )
+
+    def _searched(self) -> list[str]:
+        """Where words without a path are looked for, if some attributes are hidden."""
+        texts = (DataType.STRING, DataType.ARRAY)
+        return [
+            path
+            for path, kind in self.types().items()
+            if kind in texts and not self._attributes.policy(path).is_protected
+        ]
 
     def sees(self, path: str) -> bool:
         """Whether an attribute may be shown."""

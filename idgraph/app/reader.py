@@ -157,7 +157,7 @@ class Reader:
     def facets(self, path: str, *words: str, limit: int = 10) -> list[FacetCount]:
         """The most frequent values of an attribute among the profiles that match, each with their number. Raises
         QueryError."""
-        return self._current().facets(self._query(words, (path,)), path, limit)
+        return self._current().facets(self._query(words, (path,)), [path], limit)[path]
 
     def scan(self, *, reveal: bool = False) -> Scan:
         """All profiles, read while one iterates."""

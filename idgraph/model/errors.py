@@ -175,6 +175,10 @@ class QueryError(IdgraphError):
     """A search query is malformed. The message shows the invalid part."""
 
 
+class QueryCostError(QueryError):
+    """A search would cost more than one search may."""
+
+
 class KeyProviderError(IdgraphError):
     """A key is missing, refused or damaged. The message never has key material."""
 

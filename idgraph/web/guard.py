@@ -16,10 +16,11 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from idgraph.model.errors import IdgraphError
-from idgraph.web.limits import RateLimit, Turn
+from idgraph.web.limits import RateLimit, Turn, charged_by
 from idgraph.web.openid import is_signed_token
 from idgraph.web.path_values import keep_slashes
-from idgraph.web.problems import problem, unavailable
+from idgraph.web.problems import problem, too_many, unavailable
+from idgraph.web.refusals import RateError
 
 WRONG_TOKEN_SECONDS = 1.0
 """How long an address waits for the answer to a wrong token, after many of them."""
@@ -86,8 +87,17 @@ class Guard:
             caller = await self._caller(Headers(scope=scope), (scope.get("client") or ("",))[0])
             if isinstance(caller, Response):
                 return await caller(scope, receive, marking)
-            if self._access.rate is not None:
-                turn = self._access.rate.take(caller.name)
+            if (rate := self._access.rate) is not None:
+                name = caller.name
+                turn = rate.take(name)
+
+                def charge(requests: int) -> None:
+                    nonlocal turn
+                    turn = rate.charge(name, requests)
+                    if not turn.is_granted:
+                        raise RateError(turn.reset_seconds)
+
+                charged_by(charge)
             if self._access.blocks:
                 refusal = await run_in_threadpool(self._refusal, scope, caller, turn)
             else:
@@ -124,8 +134,7 @@ class Guard:
 
     def _refusal(self, scope: Scope, caller: NamedCaller, turn: Turn | None) -> Response | None:
         if turn is not None and not turn.is_granted:
-            headers = {"Retry-After": str(turn.reset_seconds)}
-            return problem(429, "rate", "more requests than the rate limit of this caller", headers)
+            return too_many(RateError(turn.reset_seconds))
         if not self._access.permits(caller, scope["method"], scope["path"]):
             return problem(403, "role", f"the role {caller.role} may not do this")
         length = Headers(scope=scope).get("content-length", "0")

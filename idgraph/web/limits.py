@@ -6,6 +6,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import NamedTuple
 
 MOST_CALLERS = 10_000
@@ -39,13 +40,37 @@ class RateLimit:
 
     def take(self, name: str) -> Turn:
         """One request of this caller."""
+        return self._taken(name, 1, least=1)
+
+    def charge(self, name: str, requests: int) -> Turn:
+        """So many more, for a request that is under way and costs as much. It may leave a debt, which is waited for: a costly
+        request is granted whatever the burst; while there is a debt, none is."""
+        return self._taken(name, requests, least=0)
+
+    def _taken(self, name: str, requests: int, least: int) -> Turn:
         now = self._clock()
         with self._lock:
             left, at = self._left.get(name, (float(self._burst), now))
             left = min(float(self._burst), left + (now - at) * self._per_second)
-            is_granted = left >= 1
+            is_granted = left >= least
+            left_now = left - requests * is_granted
             if name not in self._left and len(self._left) >= MOST_CALLERS:
                 self._left.clear()
-            self._left[name] = (left - is_granted, now)
-        missing = self._burst - left + 1 if is_granted else 1 - left
-        return Turn(is_granted, self._burst, int(left - is_granted), math.ceil(missing / self._per_second))
+            self._left[name] = (left_now, now)
+        missing = self._burst - left_now if is_granted else 1 - left
+        return Turn(is_granted, self._burst, max(0, int(left_now)), math.ceil(missing / self._per_second))
+
+
+_charging: ContextVar[Callable[[int], None]] = ContextVar("charging")
+
+
+def charged_by(charge: Callable[[int], None]) -> None:
+    """From here on, what the request that this task answers costs is charged so."""
+    _charging.set(charge)
+
+
+def charge(requests: int) -> None:
+    """Charge the caller of the request that is being answered as for so many more. Nothing happens outside of requests, and
+    where there is no limit. Raises RateError."""
+    if requests and (charging := _charging.get(None)) is not None:
+        charging(requests)

@@ -36,6 +36,7 @@ from idgraph.web.refusals import (
     NotReadyError,
     NotYetError,
     PreconditionError,
+    RateError,
     RefusedRequestError,
     SamePersonError,
     UnknownSubjectError,
@@ -83,6 +84,11 @@ def problem(
 def unavailable(kind: str, detail: str) -> Response:
     """503: ask again in a second."""
     return problem(503, kind, detail, {"Retry-After": "1"})
+
+
+def too_many(error: RateError) -> Response:
+    """429: ask again later."""
+    return problem(429, "rate", str(error), {"Retry-After": str(error.reset_seconds)})
 
 
 def unknown_parameter(name: str, known: Collection[str]) -> Response:
@@ -146,6 +152,10 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     def invalid(_request: Request, error: RequestValidationError) -> Response:
         return _invalid(error)
+
+    @app.exception_handler(RateError)
+    def over_the_rate(_request: Request, error: RateError) -> Response:
+        return too_many(error)
 
     @app.exception_handler(IdgraphError)
     def other(_request: Request, error: IdgraphError) -> Response:

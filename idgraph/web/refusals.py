@@ -51,5 +51,13 @@ class NotYetError(MetadataError):
     """What was asked for is not there yet."""
 
 
+class RateError(MetadataError):
+    """The rate of this caller is used up. `reset_seconds` is until the next request may come."""
+
+    def __init__(self, reset_seconds: int) -> None:
+        self.reset_seconds = reset_seconds
+        super().__init__("more requests, or costlier ones, than the rate limit of this caller")
+
+
 class ForbiddenError(MetadataError):
     """The caller may not do this."""

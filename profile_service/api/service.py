@@ -22,9 +22,11 @@ from idgraph.model.callers import Caller, Scope
 from idgraph.model.errors import DamagedStateError
 from idgraph.model.identifiers import Identifier
 from idgraph.model.index import ProfileIndex
+from idgraph.model.query_cost import REQUEST_COST
 from idgraph.model.store import ProfileStore
 from idgraph.web.audit import AuditLog
 from idgraph.web.cursors import SealedCursors
+from idgraph.web.limits import charge
 from idgraph.web.openid import OpenId, is_signed_token
 from idgraph.web.refusals import BadQueryError, ForbiddenError, NotYetError
 from profile_service import consents
@@ -122,7 +124,9 @@ class ProfileService:
             self._own.etag = edition.etag
         reader: ProfileReader = self._own.reader
         granted = caller.granted(datetime.now(UTC)) if caller.grants else frozenset()
-        return reader.with_clearance(caller.clearance, granted)
+        own = reader.with_clearance(caller.clearance, granted)
+        own.charge = _charge
+        return own
 
     def lookup(self, caller: Caller, identifier: Identifier, wanted: Wanted) -> Looked:
         """The profiles of an identifier as they may be shown; what is revealed is recorded first."""
@@ -375,6 +379,11 @@ class _ReadingParams(ReadingBody):
         max_length=MOST_FIELDS,
         description="Attribute paths, separated by commas. Default: all.",
     )
+
+
+def _charge(cost: int) -> None:
+    """What a search costs, but for the request that it came with. Raises RateError."""
+    charge(cost // REQUEST_COST)
 
 
 MASKED = Wanted(None, provenance=False, reveal=False, purpose=None)

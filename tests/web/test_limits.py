@@ -18,3 +18,17 @@ def test_a_bucket_empties_and_fills() -> None:
     assert not limit.take("a").is_granted
     now = 100.0
     assert limit.take("a").remaining == 2
+
+
+def test_what_a_request_costs_besides_may_leave_a_debt_that_is_waited_for() -> None:
+    now = 0.0
+    limit = RateLimit(2, 3, lambda: now)
+    assert limit.take("a").is_granted
+    assert limit.charge("a", 10).is_granted
+    refused = limit.charge("a", 1)
+    assert (refused.is_granted, refused.remaining) == (False, 0)
+    assert not limit.take("a").is_granted
+    now = 4.0
+    assert not limit.take("a").is_granted
+    now = 4.5
+    assert limit.take("a").is_granted

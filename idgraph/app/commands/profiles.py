@@ -126,7 +126,7 @@ def search(
         summary: dict[str, Any] = {"total": total}
         page = None
         if facet:
-            summary["facets"] = {path: reader.facets(query, path, limit or 10) for path in facet}
+            summary["facets"] = reader.facets(query, facet, limit or 10)
         elif not count:
             page = reader.search(query, limit or 5, cursor, reveal, order)
             summary |= {"profiles": len(page.profiles), "cursor": page.cursor}

@@ -122,5 +122,5 @@ def post_facets(body: FacetBody, service: Service, caller: ActingCaller) -> Resp
     """The most frequent values of attributes among the profiles that match."""
     reader = service.reader(caller)
     query = _query(reader, body)
-    found = {path: [each._asdict() for each in reader.facets(query, path, body.limit)] for path in body.paths}
-    return answer({"facets": found})
+    found = reader.facets(query, body.paths, body.limit)
+    return answer({"facets": {path: [each._asdict() for each in some] for path, some in found.items()}})
