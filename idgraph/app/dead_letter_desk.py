@@ -19,7 +19,7 @@ from idgraph.model.dead_letters import DeadLetter, DeadLetterReason, DeadLetters
 from idgraph.model.errors import IdgraphError, SealError, SpecError, TransformError
 from idgraph.model.events import Event, RawRecord
 from idgraph.model.snapshots import MetadataSnapshot
-from idgraph.model.sources import SourceConfig
+from idgraph.model.sources import EventSources, SourceConfig
 from idgraph.model.specs import SpecDocument
 from ingestion.sources.kafka.envelope import envelope_reader
 from ingestion.sources.payload_formats import PayloadFormats
@@ -75,6 +75,7 @@ class LocalDeadLetterDesk:
         self.drop = drop
         self._sealer = sealer
         self._sources: dict[str, SourceConfig] = sources
+        self.event_sources = EventSources.of(sources.values())
         self._readers = {name: envelope_reader(config, formats) for name, config in sources.items()}
         # The tree of attributes is of one thread.
         self._lock = threading.Lock()

@@ -34,15 +34,18 @@ class _Calls(Methods):
         *,
         ca_file: Path | None = None,
         allow_plain_http: bool = False,
+        connect_seconds: float | None = None,
     ) -> None:
-        """`ca_file`: trusted authorities as PEM, instead of the system's. Raises ConfigError for plain HTTP beyond this
-        machine, unless it is allowed."""
+        """`ca_file`: trusted authorities as PEM, instead of the system's. `connect_seconds`: somebody waits for the answer, so
+        that a service which is not reached by then, or does not answer in time, is not tried again. Raises ConfigError for
+        plain HTTP beyond this machine, unless it is allowed."""
+        self._is_waited_for = connect_seconds is not None
         if not (allow_plain_http or is_private(url)):
             raise ConfigError(PLAIN_HTTP)
         self._open(
             base_url=url,
             headers={"Authorization": f"Bearer {token}"},
-            timeout=timeout_seconds,
+            timeout=httpx.Timeout(timeout_seconds, connect=connect_seconds or timeout_seconds),
             # A proxy that the environment names would read profiles and token.
             trust_env=False,
             verify=ssl.create_default_context(cafile=ca_file) if url.startswith("https:") else False,
@@ -50,6 +53,12 @@ class _Calls(Methods):
 
     def _open(self, **options: Any) -> None:
         raise NotImplementedError
+
+    def _pause(self, request: Request, tried: int, error: httpx.TransportError) -> float:
+        """As `_pause` of no answer."""
+        if self._is_waited_for:
+            raise _silent(error) from None
+        return _pause(request, tried, error)
 
     def __reduce__(self) -> str:
         raise TypeError("a client holds a token, and is not pickled")
@@ -88,7 +97,7 @@ class ProfilesClient(_Calls):
             try:
                 answer = self._http.request(**request.options())
             except httpx.TransportError as error:
-                pause = _pause(request, tried, error)
+                pause = self._pause(request, tried, error)
             else:
                 if answer.status_code not in _RETRIED or tried == MOST_TRIES:
                     return _content(answer)
@@ -142,7 +151,7 @@ class AsyncProfilesClient(_Calls):
             try:
                 answer = await self._http.request(**request.options())
             except httpx.TransportError as error:
-                pause = _pause(request, tried, error)
+                pause = self._pause(request, tried, error)
             else:
                 if answer.status_code not in _RETRIED or tried == MOST_TRIES:
                     return _content(answer)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal, NamedTuple, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -166,6 +166,27 @@ class SourceConfig(SettingsTable):
             if place is not None and place.timestamp:
                 raise ValueError(f"{name} cannot be the record's timestamp; only ordinal can")
         return self
+
+
+class EventSources(NamedTuple):
+    """Names of sources as events have them. `are_all`: no event brings its own."""
+
+    names: frozenset[str]
+    are_all: bool
+
+    @classmethod
+    def of(cls, sources: Iterable[SourceConfig]) -> Self:
+        """Those of a configuration."""
+        names: set[str] = set()
+        are_all = True
+        for each in sources:
+            if each.source is None:
+                names.add(each.name)
+            elif each.source.const is not None:
+                names.add(str(each.source.const))
+            else:
+                are_all = False
+        return cls(frozenset(names), are_all)
 
 
 class FileSource(SourceConfig):

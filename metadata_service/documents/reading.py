@@ -45,7 +45,7 @@ def check_document(file: Path, sources: frozenset[str] = frozenset()) -> tuple[P
         found = _read_operations(document)
         if found.definition is None:
             return found.warnings
-        warnings = (*map(document.locate, unknown_source(found.definition, sources)), *found.warnings)
+        warnings = (*map(document.locate, unknown_source(found.definition.source, sources)), *found.warnings)
         if failing := failing_cases(found.definition):
             raise document.refuse(failing, warnings)
         return warnings
@@ -90,14 +90,13 @@ def read_definition_text(text: str) -> tuple[SpecDefinition, list[Problem]]:
     return definition, [document.locate(each) for each in likely_mistakes(definition)]
 
 
-def unknown_source(definition: SpecDefinition, sources: frozenset[str]) -> list[SpecError]:
-    """Whether a spec is of none of these sources: it then maps nothing. Empty where no source is known."""
+def unknown_source(source: str, sources: frozenset[str]) -> list[SpecError]:
+    """Whether the source that a spec names is none of these: it then maps nothing. Empty where no source is known."""
     from transforms.spec.pointers import nearest
 
-    if not sources or any(pattern_matches(definition.source, source) for source in sources):
+    if not sources or any(pattern_matches(source, each) for each in sources):
         return []
-    message = f"no source is called '{definition.source}'"
-    return [SpecError(message, "/source", nearest(definition.source, sorted(sources)))]
+    return [SpecError(f"no source is called '{source}'", "/source", nearest(source, sorted(sources)))]
 
 
 def locate_in(file: Path, problems: Iterable[SpecError]) -> list[Problem]:

@@ -10,7 +10,8 @@ from fastapi import APIRouter, Path, Response
 from idgraph.model.errors import ProfileServiceError
 from idgraph.model.sources import FLOW_NAME
 from metadata_service.ui.dead_letters import newest_events
-from metadata_service.ui.page import OwnFields, OwnPage, Polled, SignedIn, Text, see_other
+from metadata_service.ui.page import OwnFields, OwnPage, Polled, SignedIn, Text, said, see_other
+from metadata_service.ui.sources import missing_source
 
 router = APIRouter()
 
@@ -41,14 +42,21 @@ def watch(
     watched: bool = False,
 ) -> Response:
     """The newest events of a source; while they are watched, the page asks again every three seconds."""
-    problem, events = None, []
+    problem, missing, events = None, None, []
     try:
         events = newest_events(page, source, event_type, SAMPLED)
     except ProfileServiceError as error:
         if error.status not in (400, 404, 422):
             raise
-        problem = str(error)
-    asked: dict[str, Any] = {"flow": name, "source": source, "event_type": event_type, "watched": watched}
+        problem = said(error)
+        missing = missing_source(page, source)
+    asked: dict[str, Any] = {
+        "missing": missing,
+        "flow": name,
+        "source": source,
+        "event_type": event_type,
+        "watched": watched,
+    }
     return page.render("sample.html", events=events, problem=problem, limit=SAMPLED, **asked)
 
 

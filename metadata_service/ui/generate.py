@@ -15,6 +15,7 @@ from metadata_service.api.routes import specs
 from metadata_service.specs import catalogue
 from metadata_service.specs.health import unmapped
 from metadata_service.ui.page import OwnFields, OwnPage, SignedIn, Text, see_other
+from metadata_service.ui.sources import missing_source
 from metadata_service.ui.specs import LIST, read_events
 
 router = APIRouter()
@@ -42,6 +43,7 @@ def begin(page: SignedIn, source: Text = "") -> Response:
 
 def _page(page: OwnPage, typed: dict[str, str], status: int = 200, **context: Any) -> Response:
     context["typed"] = typed
+    context["missing"] = missing_source(page, typed.get("source", ""), typed.get("event_type") or "*")
     if page.request.url.path != NEW or context.get("draft"):
         return page.render("generate.html", status, **context)
     with page.database.read() as reading:

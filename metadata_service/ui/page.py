@@ -31,6 +31,7 @@ from metadata_service.ui.frame import HOME, render
 SIGN_IN = "/ui/sign-in"
 MOST_FORM_BYTES = 2 << 20
 SECONDS = 5.0
+CONNECT_SECONDS = 1.0
 UNCONFIGURED = 422
 """The status of a call for which the profile service lacks a part."""
 START_SECONDS = 60.0
@@ -58,15 +59,18 @@ class ProfileSource(NamedTuple):
 
     def client(self, token: str, seconds: float = SECONDS) -> ProfilesClient:
         """Asks with somebody's own token."""
-        return ProfilesClient(
-            self.url, token, seconds, ca_file=self.ca_file, allow_plain_http=self.allow_plain_http
-        )
+        return ProfilesClient(self.url, token, seconds, **self._options())
 
     def async_client(self, token: str) -> AsyncProfilesClient:
         """The same for asyncio."""
-        return AsyncProfilesClient(
-            self.url, token, SECONDS, ca_file=self.ca_file, allow_plain_http=self.allow_plain_http
-        )
+        return AsyncProfilesClient(self.url, token, SECONDS, **self._options())
+
+    def _options(self) -> dict[str, Any]:
+        return {
+            "ca_file": self.ca_file,
+            "allow_plain_http": self.allow_plain_http,
+            "connect_seconds": CONNECT_SECONDS,
+        }
 
 
 class OwnPage:
@@ -155,7 +159,7 @@ class OwnPage:
             if found["state"] == JobState.FAILED:
                 found["problem"] = self.ask("GET", "jobs", found["id"]).get("error") or "its process ended"
         except ProfileServiceError as error:
-            return {"problem": str(error), "status": error.status}
+            return {"problem": said(error), "status": error.status}
         return found
 
 
@@ -281,6 +285,9 @@ def said(error: ValidationError | IdgraphError) -> str:
         return f"{' '.join(map(str, wrong['loc'])).replace('_', ' ') or 'form'}: {wrong['msg']}"
     if isinstance(error, DocumentError):
         return "; ".join(f"line {each.line}: {each.message}" for each in error.problems)
+    if isinstance(error, ProfileServiceError) and error.status is not None:
+        # Whoever reads a page did not call a service.
+        return str(error).removeprefix(f"the profile service answered {error.status}: ")
     if isinstance(error, RefusedRequestError) and error.pointer:
         return f"{error.pointer}: {error.message}"
     return str(error)

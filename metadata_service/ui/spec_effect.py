@@ -8,12 +8,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 
 from idgraph.model.errors import ProfileServiceError, SpecError
+from idgraph.model.specs import SpecDefinition
 from idgraph.web.conditional import etag_of
 from metadata_service.api.routes import specs as api
 from metadata_service.documents.problems import DocumentError
 from metadata_service.documents.writing import difference, spec_text
 from metadata_service.specs import catalogue
 from metadata_service.ui.page import OwnFields, OwnPage, Polled, SignedIn, Text
+from metadata_service.ui.sources import missing_source
 from metadata_service.ui.specs import KEPT, LIST, Name, read_definition_of, show_editor
 
 router = APIRouter()
@@ -27,7 +29,7 @@ def of_version(page: SignedIn, name: Name, version: Annotated[int, Query(ge=1, l
     page.require("PUT", f"/v1/specs/{name}")
     with page.database.read() as reading:
         document = catalogue.get_spec_version(reading, name, version).document
-    return _page(page, name, {"text": spec_text(document, "status")}, {})
+    return _page(page, {"text": spec_text(document, "status")}, {}, document)
 
 
 @router.post(LIST + "/{name}/effect")
@@ -55,7 +57,7 @@ def of_draft(page: SignedIn, name: Name, fields: OwnFields) -> Response:
         }
         body |= {"reveal": True, "reason": fields.get("reason", "")} if act == "reveal" else {}
         found = page.preview("POST", *PREVIEWS, body=body)
-    return _page(page, name, fields, found, draft=definition.digest(), warnings=warnings)
+    return _page(page, fields, found, definition, draft=definition.digest(), warnings=warnings)
 
 
 @router.get(LIST + "/{name}/effect/{job}")
@@ -68,8 +70,11 @@ def progress(page: Polled, name: Name, job: str, draft: Text = "") -> Response:
     return page.render("spec_effect_found.html", is_poll=True, record=record, found=found, draft=draft)
 
 
-def _page(page: OwnPage, name: str, typed: dict[str, str], found: dict[str, Any], **context: Any) -> Response:
-    before = ""
+def _page(
+    page: OwnPage, typed: dict[str, str], found: dict[str, Any], events: SpecDefinition, **context: Any
+) -> Response:
+    name = events.name
+    before, is_away = "", bool(found) and found.get("status", 200) is None
     with page.database.read() as reading:
         record = catalogue.get_spec(reading, name)
         if record.active_version is not None:
@@ -80,6 +85,7 @@ def _page(page: OwnPage, name: str, typed: dict[str, str], found: dict[str, Any]
         record=record,
         found=found,
         typed=typed,
+        missing=None if is_away else missing_source(page, events.source, events.event_type),
         etag=typed.get("etag") or etag_of(record.model_dump_json()),
         difference=difference(before, typed["text"]),
         **context,

@@ -16,6 +16,7 @@ from metadata_service.documents.writing import difference, spec_text
 from metadata_service.specs import catalogue
 from metadata_service.storage.versions import list_changes
 from metadata_service.ui.page import FIRST, Number, OwnFields, OwnPage, Paging, SignedIn, reason_of, see_other
+from metadata_service.ui.sources import missing_source
 from metadata_service.ui.specs import LIST, Name
 
 router = APIRouter()
@@ -54,6 +55,8 @@ def _page(
         waiting = pending_changes(reading, "spec", name)
         changes = list_changes(reading, PageRequest(None, 200), "spec", name).items
     text = spec_text(shown.document, "status")
+    if context.get("published"):
+        context["missing"] = missing_source(page, shown.document.source, shown.document.event_type)
     return page.render(
         "spec.html",
         status,

@@ -22,7 +22,8 @@ from metadata_service.specs import catalogue
 from metadata_service.specs.health import unmapped, uses_of
 from metadata_service.specs.vocabulary import CompletionList, WordKind
 from metadata_service.ui.dead_letters import newest_of, sample_of
-from metadata_service.ui.page import OwnFields, OwnPage, Paging, SignedIn, Text, reason_of, see_other
+from metadata_service.ui.page import OwnFields, OwnPage, Paging, SignedIn, Text, reason_of, said, see_other
+from metadata_service.ui.sources import missing_source
 
 router = APIRouter()
 
@@ -108,7 +109,7 @@ def edit_again(page: SignedIn, name: Name, fields: OwnFields) -> Response:
                 event_type = "" if "*" in definition.event_type else definition.event_type
                 kept["sample"] = newest_of(page, definition.source, event_type)
     except (DocumentError, SpecError, RefusedRequestError, ProfileServiceError) as error:
-        return show_editor(page, name, text, 422, problem=str(error), **kept)
+        return show_editor(page, name, text, 422, problem=said(error), **kept)
     return show_editor(page, name, text, **kept)
 
 
@@ -136,7 +137,17 @@ def show_editor(
     text = saved if text is None else text
     theirs = difference(saved, text) if status == 412 else None
     shown = context | {"record": record, "text": text, "saved": saved, "theirs": theirs}
+    shown["missing"] = missing_source(page, *_events_of(text, base))
     return page.render("spec_editor.html", status, etag=etag or etag_of(record.model_dump_json()), **shown)
+
+
+def _events_of(text: str, base: SpecDocument) -> tuple[str, str]:
+    """The source and the event type that a text says; those of the saved spec where it cannot be read."""
+    try:
+        definition, _ = read_definition_text(text)
+    except DocumentError:
+        return base.source, base.event_type
+    return definition.source, definition.event_type
 
 
 @router.post(LIST + "/{name}/check")

@@ -11,6 +11,7 @@ from idgraph.model.dead_letters import DeadLetter, DeadLetterReason
 from idgraph.model.documents import StrictDocument
 from idgraph.model.identifiers import Identifier
 from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.model.sources import EventSources
 
 MOST_SCANNED = 10_000
 """Dead letters that one answer looks at."""
@@ -47,6 +48,8 @@ class NewestDeadLetters(Protocol):
 class DeadLetterDesk(NewestDeadLetters, Protocol):
     """The dead letters of the flows on this machine. Safe for several threads; raises StoreError."""
 
+    @property
+    def event_sources(self) -> EventSources: ...
     def get(self, dead_letter_id: str) -> DeadLetter | None: ...
     def drop(self, ids: Sequence[str]) -> int: ...
     def record(

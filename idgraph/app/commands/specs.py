@@ -60,7 +60,7 @@ def apply_specs(
         if known and not sources.are_all and (answer := client.snapshot()) is not None:
             known |= {each.source for each in answer.snapshot.attributes if each.source}
         for file, definition in definitions:
-            report_warnings(file, locate_in(file, unknown_source(definition, known)))
+            report_warnings(file, locate_in(file, unknown_source(definition.source, known)))
             before = client.get_spec(definition.name)
             try:
                 saved = client.put_spec(definition, reason, allow_failing_cases=allow_failing_cases)

@@ -12,7 +12,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -39,7 +39,7 @@ from idgraph.app.settings.tables import (
 from idgraph.model.documents import FrozenDocument, SettingsTable
 from idgraph.model.errors import ConfigError
 from idgraph.model.kafka import KafkaSettings, KafkaSource
-from idgraph.model.sources import FileSource, FlowConfig, file_sources, require_name
+from idgraph.model.sources import EventSources, FileSource, FlowConfig, file_sources, require_name
 from idgraph.model.spark import SparkSettings
 from idgraph.model.transport import require_private
 
@@ -180,13 +180,6 @@ class IndexSettings(SettingsTable):
     replicas: int = Field(default=1, ge=0, le=10, description="Copies of each shard of a new index version.")
 
 
-class EventSources(NamedTuple):
-    """Names of sources as events have them. `are_all`: no event brings its own."""
-
-    names: frozenset[str]
-    are_all: bool
-
-
 class Settings(FrozenDocument):
     """All settings."""
 
@@ -274,16 +267,7 @@ class Settings(FrozenDocument):
 
     def event_sources(self) -> EventSources:
         """How the sources of the configuration are called in their events."""
-        names: set[str] = set()
-        are_all = True
-        for source in self.sources:
-            if source.source is None:
-                names.add(source.name)
-            elif source.source.const is not None:
-                names.add(str(source.source.const))
-            else:
-                are_all = False
-        return EventSources(frozenset(names), are_all)
+        return EventSources.of(self.sources)
 
     def source(self, name: str) -> FileSource | KafkaSource:
         """One source. Raises ConfigError with the configured names."""

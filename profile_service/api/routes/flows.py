@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, Field
 
+from idgraph.model.callers import Caller, Scope
 from idgraph.model.errors import ConfigError, SourceUnavailableError, StoreError
 from idgraph.model.flows import FlowPause, FlowReport, FlowState
 from idgraph.model.sources import FLOW_NAME
@@ -16,7 +17,7 @@ from idgraph.web.refusals import ClashError, RefusedRequestError, UnknownSubject
 from profile_service.api.dead_letters import ShownEvent
 from profile_service.api.documents import Items, Reasoned, answer
 from profile_service.api.rights import required
-from profile_service.api.service import Operator, ProfileService, Service
+from profile_service.api.service import Operator, ProfileService, Service, scoped
 from profile_service.reader import ProfileReader
 
 log = logging.getLogger(__name__)
@@ -92,6 +93,20 @@ def resume(name: Name, body: Reasoned, service: Service, caller: Operator) -> Re
 
 
 sources_router = APIRouter(prefix="/v1/sources", tags=["flows"])
+
+
+class SourceNames(BaseModel):
+    """What the sources of the configuration are called in their events."""
+
+    items: list[str]
+    are_all: bool = Field(description="False where events of a source bring the name of their own source.")
+
+
+@sources_router.get("", response_model=SourceNames)
+def sources(service: Service, _: Annotated[Caller, scoped(Scope.RULES)]) -> Response:
+    """The sources that are configured here, for callers with the scope `rules`: a spec of another one maps nothing."""
+    found = required(service.rights.dead_letters).event_sources
+    return answer({"items": sorted(found.names), "are_all": found.are_all})
 
 
 @sources_router.get("/{source}/events", response_model=Items[dict[str, Any]])

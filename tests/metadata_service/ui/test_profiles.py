@@ -11,11 +11,13 @@ from html import unescape
 from typing import Any
 
 import httpx
+import pytest
 
 from idgraph.model.callers import Scope
 from idgraph.web.refusals import UnknownSubjectError
 from metadata_service.storage.tokens import Role, revoke_token
 from metadata_service.ui import frame
+from metadata_service.ui.page import ProfileSource
 from tests.ingestion.patience import eventually
 from tests.metadata_service.made_tokens import create_token
 from tests.metadata_service.ui.site import EVENT, Person, Whole, two_fragments
@@ -25,6 +27,8 @@ SCRIPT = '<script>alert(1)</script>"onload=alert(1)'
 REFUSED = {httpx.codes.FORBIDDEN, httpx.codes.SERVICE_UNAVAILABLE}
 """By a profile service that does not know the session yet."""
 PERSON = "/ui/profiles/user_id:3474"
+CLIENT_OF_PAGES = ProfileSource.client
+"""Before a fixture lets all other tests wait longer."""
 
 
 def reader(whole: Whole, name: str, clearance: int, *scopes: Scope, reveal: bool = False) -> Person:
@@ -233,6 +237,24 @@ def test_a_profile_service_that_is_away_is_named_and_the_catalogue_still_works(w
     with away(whole):
         assert "does not answer" in person.get(PERSON, 503)
     assert "3474" in person.get(PERSON)
+
+
+def test_a_page_does_not_try_a_silent_profile_service_again(
+    whole: Whole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    person = reader(whole, "patient", 50)
+    state = whole.site.app.state.pages.state._state
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"http://127.0.0.1:{server.getsockname()[1]}"
+        monkeypatch.setattr(
+            ProfileSource, "client", lambda source, token, _=0.0: CLIENT_OF_PAGES(source, token, 0.1)
+        )
+        monkeypatch.setitem(state, "profile_source", ProfileSource(address))
+        assert "does not answer" in person.get(PERSON, 503)
+        server.settimeout(1)
+        server.accept()[0].close()
+        with pytest.raises(TimeoutError):
+            server.accept()
 
 
 def test_an_attribute_says_how_many_profiles_have_it_by_what_its_reader_sees(whole: Whole) -> None:

@@ -195,7 +195,7 @@ def test_what_is_missing_is_named(site: Site) -> None:
     low = site.signed_in(LOW)
     page = low.post(PLACE, {"text": text, "act": "run"})
     assert "clearance 100" in page
-    assert "disabled" in publish_button(page)
+    assert 'name="agreed" required' in page
     low.post(PLACE, {"text": "{", "act": "run"}, 422)
     pages = site.app.state.pages.state
     known, pages.profile_source = pages.profile_source, None
@@ -282,3 +282,15 @@ def test_a_draft_goes_from_the_editor_by_its_effect_into_force(page: Page) -> No
     page.get_by_label("Reason").fill("numbers as text")
     page.get_by_role("button", name="Publish", exact=True).click()
     page.get_by_text("Published shop-orders@").wait_for()
+
+
+def test_a_draft_without_events_to_preview_is_published_by_who_agrees(site: Site) -> None:
+    person = site.signed_in()
+    content = json.loads(draft(site)) | {"name": "museum-visits", "source": "museum"}
+    site.api().put(
+        "/v1/specs/museum-visits?reason=first", json=content | {"status": "draft"}
+    ).raise_for_status()
+    page = person.post("/ui/specs/museum-visits/effect", {"text": json.dumps(content), "act": "run"})
+    assert "answered 422" not in page
+    assert "disabled" not in publish_button(page)
+    assert 'name="agreed" required' in page
