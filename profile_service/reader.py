@@ -159,6 +159,7 @@ class ProfileReader:
         """Identifiers that were looked up and belong to no profile, as the rules have it: what was given shares them."""
         self._declared_types = declared_types(snapshot)
         self._shown_types = {each.path: each.shown_type for each in snapshot.attributes}
+        self._catalogue = snapshot.attributes
         self._levels = AuthorizationLevels(snapshot, self._attributes)
         self._visibilities: dict[tuple[int, Granted], Visibility] = {}
         self._visibility = Visibility(self._levels, HIGHEST)
@@ -201,6 +202,17 @@ class ProfileReader:
         if self._visibility.is_total:
             return self._shown_types
         return {path: kind for path, kind in self._shown_types.items() if self._visibility.sees(path)}
+
+    def column_types(self) -> dict[str, DataType]:
+        """The types of the known attributes' columns in tables, by path."""
+        sees = self._visibility.sees
+        return {each.path: each.column_type for each in self._catalogue if sees(each.path)}
+
+    def identifier_types(self) -> set[str]:
+        """The types of identifiers that active specs take or the rules name."""
+        return {
+            each for each in (*self._levels.places, *self.rules.document.namespaces) if self.sees_type(each)
+        }
 
     def lookup(self, identifier: Identifier, reveal: bool = False) -> list[Profile]:
         """The profile of an identifier, or of a fragment of this id. Of an identifier that the rules give to nobody, because

@@ -1,56 +1,209 @@
-"""Profiles as Arrow tables and pandas data frames: a row per profile, a column per attribute path.
+"""Profiles as tables: a row per profile, and columns that the catalogue alone decides, for Arrow, pandas and Parquet alike.
 
-A column has the type of its values: bool, int64, double, string, or a list of one of these. Values of several types become
-text: strings as they are, all others as JSON. Masked and unreadable values are null.
+    _id            text, the profile's id
+    _identifiers   list of {type, value}
+    <key>          text, where a key is asked for: the profile's identifier of this type
+    <attribute>    bool, int64, double, text, or a list of text: by the type of the attribute
+    _rest          JSON object of the values that no column can hold exactly, by path; null without any
+
+So a table of no profile has the same schema as any other. Masked and unreadable values are null.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+import difflib
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
 from idgraph.model import canonical
 from idgraph.model.attributes import DataType
-from idgraph.model.errors import ConfigError
+from idgraph.model.errors import ConfigError, QueryError
+from idgraph.model.query_language import nearest
 from profile_service.reader import MASK, UNREADABLE, Profile
+
+if TYPE_CHECKING:
+    from profile_service.reader import ProfileReader
 
 ID, IDENTIFIERS, REST = "_id", "_identifiers", "_rest"
 PROTECTED = {b"idgraph.protected": b"true"}
-"""Metadata of the field of an attribute with a masked or revealed protected value."""
+"""Metadata of the field of an attribute that policy protects."""
+ROWS = 10_000
+"""Of a record batch."""
+MOST_PARTITIONS = 1000
+MOST_EXACT = 2**53
+"""Up to this one a double has every integer."""
 
 _IDENTIFIERS = pa.list_(pa.struct([("type", pa.string()), ("value", pa.string())]))
-_PLAIN = (pa.bool_(), pa.int64(), pa.float64(), pa.string(), pa.null())
 _INT64 = range(-(2**63), 2**63)
+_LONGEST_NAME_BYTES = 255
+"""Of a folder, in every common file system."""
 
 
-def arrow_table(profiles: Iterable[Profile], columns: Sequence[str] | None = None) -> pa.Table:
-    """A table of these attribute paths in this order, or of all that the profiles have, sorted."""
-    ids: list[str] = []
-    identifiers: list[list[dict[str, str]]] = []
-    values: dict[str, dict[int, Any]] = {path: {} for path in columns or ()}
-    protected: set[str] = set()
-    for row, profile in enumerate(profiles):
-        ids.append(profile.id)
-        identifiers.append([{"type": each.type, "value": each.value} for each in profile.identifiers])
-        for leaf in profile.leaves:
-            if columns is not None and leaf.path not in values:
-                continue
-            shown = None if leaf.value is MASK or leaf.value is UNREADABLE else leaf.value
-            values.setdefault(leaf.path, {})[row] = shown
-            if leaf.protected:
-                protected.add(leaf.path)
-    fields = [pa.field(ID, pa.string(), nullable=False), pa.field(IDENTIFIERS, _IDENTIFIERS, nullable=False)]
-    arrays = [pa.array(ids, pa.string()), pa.array(identifiers, _IDENTIFIERS)]
-    for path in values if columns is not None else sorted(values):
-        array = _array([values[path].get(row) for row in range(len(ids))])
-        fields.append(pa.field(path, array.type, metadata=PROTECTED if path in protected else None))
-        arrays.append(array)
-    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+def _integer(value: Any) -> int | None:
+    if type(value) is float and value.is_integer():
+        value = int(value)
+    return value if type(value) is int and value in _INT64 else None
+
+
+def _number(value: Any) -> float | None:
+    if type(value) is int and -MOST_EXACT <= value <= MOST_EXACT:
+        return float(value)
+    return value if type(value) is float else None
+
+
+def _texts(value: Any) -> list[str | None] | None:
+    return [_text(each) for each in value] if type(value) is list else None
+
+
+def _text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return canonical.encode(value).decode()
+
+
+class _Cells(NamedTuple):
+    """The column of a data type: `held` gives a value as it stands there, or None where the column cannot hold it."""
+
+    arrow: pa.DataType
+    held: Callable[[Any], Any]
+
+
+_CELLS = {
+    DataType.STRING: _Cells(pa.string(), lambda value: value if type(value) is str else None),
+    DataType.INTEGER: _Cells(pa.int64(), _integer),
+    DataType.NUMBER: _Cells(pa.float64(), _number),
+    DataType.BOOLEAN: _Cells(pa.bool_(), lambda value: value if type(value) is bool else None),
+    DataType.ARRAY: _Cells(pa.list_(pa.string()), _texts),
+}
+
+
+class Columns:
+    """The columns of tables of one reader's profiles, and what they could not hold."""
+
+    def __init__(
+        self, reader: ProfileReader, wanted: Sequence[str] | str | None = None, key: str | None = None
+    ) -> None:
+        """`wanted` are attribute paths in their order, and then nothing else is in a table; None for all that the catalogue
+        knows, sorted. `key` is a type of identifiers. Raises QueryError for one that is not known."""
+        types = reader.column_types()
+        own = {ID, IDENTIFIERS, REST} | ({key} if key is not None else set())
+        self._takes_rest = wanted is None
+        if wanted is None:
+            wanted = sorted(types.keys() - own)
+        elif isinstance(wanted, str):
+            wanted = [wanted]
+        for path in wanted:
+            if path not in types:
+                raise QueryError(f"no attribute is called {path}; {nearest(path, types)}")
+            if path in own:
+                raise QueryError(f"{path} is the name of another column of the table, so it has no column")
+        if key is not None:
+            _require_type(key, reader.identifier_types())
+        self.key = key
+        self.types = {path: types[path] for path in wanted}
+        self.other: Counter[str] = Counter()
+        """By attribute, how many values its column could not hold."""
+        self.several = 0
+        """How many profiles have several identifiers of the key."""
+        self.schema = pa.schema(
+            [
+                pa.field(ID, pa.string(), nullable=False),
+                pa.field(IDENTIFIERS, _IDENTIFIERS, nullable=False),
+                *([] if key is None else [pa.field(key, pa.string())]),
+                *(
+                    pa.field(
+                        path,
+                        _CELLS[kind].arrow,
+                        metadata=PROTECTED if reader.policy(path).is_protected else None,
+                    )
+                    for path, kind in self.types.items()
+                ),
+                pa.field(REST, pa.string()),
+            ]
+        )
+
+    def table(self, profiles: Iterable[Profile]) -> pa.Table:
+        """The profiles as a table in memory."""
+        return pa.Table.from_batches(self.batches(profiles), self.schema)
+
+    def batches(self, profiles: Iterable[Profile]) -> Iterator[pa.RecordBatch]:
+        """The profiles as batches of rows, of which one is in memory at a time."""
+        remaining = iter(profiles)
+        while some := list(islice(remaining, ROWS)):
+            yield self._batch(some)
+
+    def report(self) -> Iterator[str]:
+        """What a reader of the table has to know, a line each."""
+        for path, number in sorted(self.other.items()):
+            yield (
+                f"{path}: {number:,} {'value is' if number == 1 else 'values are'} in {REST}, since a column of type "
+                f"{self.types[path]} cannot hold {'it' if number == 1 else 'them'}"
+            )
+        if self.several:
+            yield (
+                f"{self.key}: {self.several:,} {'profile has' if self.several == 1 else 'profiles have'} several; the column "
+                f"has one of them, and {IDENTIFIERS} all"
+            )
+
+    def _batch(self, profiles: Sequence[Profile]) -> pa.RecordBatch:
+        cells: dict[str, list[Any]] = {}
+        held = {path: _CELLS[kind].held for path, kind in self.types.items()}
+        rests: list[str | None] = []
+        for row, profile in enumerate(profiles):
+            rest: dict[str, Any] = {}
+            for path, value, *_ in profile.leaves:
+                if value is MASK or value is UNREADABLE:
+                    continue
+                if path not in held:
+                    if self._takes_rest:
+                        rest[path] = value
+                elif (cell := held[path](value)) is None:
+                    rest[path] = value
+                    self.other[path] += 1
+                else:
+                    column = cells.get(path)
+                    if column is None:
+                        column = cells[path] = [None] * len(profiles)
+                    column[row] = cell
+            rests.append(canonical.encode(rest).decode() if rest else None)
+        own: dict[str, list[Any]] = {
+            ID: [each.id for each in profiles],
+            IDENTIFIERS: [
+                [{"type": name.type, "value": name.value} for name in each.identifiers] for each in profiles
+            ],
+            REST: rests,
+        }
+        if self.key is not None:
+            own[self.key] = [self._key_of(each, self.key) for each in profiles]
+        cells |= own
+        arrays = [
+            pa.array(cells[field.name], field.type)
+            if field.name in cells
+            else pa.nulls(len(profiles), field.type)
+            for field in self.schema
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _key_of(self, profile: Profile, key: str) -> str | None:
+        """Of several the one that is the profile's id, which stays as others come; else the smallest."""
+        found = [each for each in profile.identifiers if each.type == key]
+        self.several += len(found) > 1
+        return next(
+            (each.value for each in found if str(each) == profile.id), found[0].value if found else None
+        )
+
+
+def _require_type(key: str, known: set[str]) -> None:
+    if key not in known:
+        near = difflib.get_close_matches(key, sorted(known), n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}"
+        raise QueryError(f"no identifiers are of the type {key}; {hint}")
 
 
 def data_frame(table: pa.Table) -> Any:
@@ -66,57 +219,27 @@ def data_frame(table: pa.Table) -> Any:
     return table.to_pandas(types_mapper=nullable.get)
 
 
-def _array(values: list[Any]) -> pa.Array:
-    """Of the one type of all values; of text where that is all that they have in common."""
-    kinds = {type(each) for value in values for each in (value if isinstance(value, list) else [value])}
-    # Arrow takes booleans among doubles for 0 and 1, and refuses all other mixtures.
-    if not kinds >= {bool, float}:
-        with suppress(pa.ArrowException, OverflowError):
-            found = pa.array(values)
-            inner = found.type.value_type if pa.types.is_list(found.type) else found.type
-            if inner in _PLAIN:
-                return found
-    return pa.array([_text(value) for value in values], pa.string())
-
-
-def _text(value: Any) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    return canonical.encode(value).decode()
-
-
-_COLUMNS = {
-    DataType.STRING: (pa.string(), (str,)),
-    DataType.INTEGER: (pa.int64(), (int,)),
-    DataType.NUMBER: (pa.float64(), (int, float)),
-    DataType.BOOLEAN: (pa.bool_(), (bool,)),
-    DataType.ARRAY: (pa.list_(pa.string()), (list,)),
-}
-"""The column of each declared type, and the types of its values. Elements of an array are text, as `_text` has it."""
-ROWS = 10_000
-MOST_PARTITIONS = 1000
-
-
 def write_parquet(
-    folder: Path, profiles: Iterable[Profile], types: Mapping[str, DataType], partition: str | None
+    folder: Path, profiles: Iterable[Profile], columns: Columns, partition: str | None = None
 ) -> None:
-    """Write Parquet files into a new folder for its owner only: a column for each of these attributes by its declared type,
-    masked values as null. `_rest` is JSON of the values that are of another type or attribute. With `partition`, an
-    attribute, the files of each of its values are in a folder of their own. Raises ConfigError."""
+    """Write Parquet files into a new folder for its owner only. With `partition`, one of the columns, the files of each of its
+    values are in a folder of their own. Raises ConfigError."""
     from pyarrow import dataset, parquet
 
-    columns = {path: _COLUMNS[kind] for path, kind in sorted(types.items())}
-    fields = [(ID, pa.string()), (IDENTIFIERS, _IDENTIFIERS)]
-    fields += [(path, kind) for path, (kind, _) in columns.items()]
-    schema = pa.schema([*fields, (REST, pa.string())])
-    by = [] if partition is None else [schema.field(partition)]
+    schema = columns.schema
+    batches = columns.batches(profiles)
+    by = pa.schema([] if partition is None else [schema.field(partition).with_nullable(True)])
+    folders = dataset.partitioning(by, flavor="hive")
+    if partition is not None:
+        _require_partition(partition, columns)
+        batches = _named(batches, partition, columns, folders)
     folder.mkdir(mode=0o700)
     try:
         dataset.write_dataset(
-            pa.RecordBatchReader.from_batches(schema, _batches(profiles, columns, schema)),
+            pa.RecordBatchReader.from_batches(schema, batches),
             folder,
             format="parquet",
-            partitioning=dataset.partitioning(pa.schema(by), flavor="hive"),
+            partitioning=folders,
             max_partitions=MOST_PARTITIONS,
             file_visitor=lambda file: Path(file.path).chmod(0o600),
         )
@@ -125,36 +248,51 @@ def write_parquet(
             empty = folder / "part-0.parquet"
             parquet.write_table(schema.empty_table(), empty)
             empty.chmod(0o600)
-    except pa.ArrowInvalid:
-        # Its message may quote a value.
+    # Messages of these, and the names of files, may quote a value.
+    except pa.ArrowException:
         raise ConfigError(
             f"{folder}: {partition or 'the data'} cannot be written: an attribute that partitions has at most "
             f"{MOST_PARTITIONS} values"
         ) from None
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else type(error).__name__
+        raise ConfigError(f"{folder}: {reason}") from None
 
 
-def _batches(
-    profiles: Iterable[Profile],
-    columns: Mapping[str, tuple[pa.DataType, tuple[type, ...]]],
-    schema: pa.Schema,
+def _require_partition(partition: str, columns: Columns) -> None:
+    """Raises ConfigError for an attribute that cannot name folders, whatever its values are."""
+    if columns.types[partition] is DataType.ARRAY:
+        raise ConfigError(f"{partition} is an array, and cannot be the name of a folder")
+    # Readers leave out what begins so, and folders lie in one another at a slash.
+    if partition[0] in "._" or not {*"/=%\x00"}.isdisjoint(partition):
+        raise ConfigError(
+            f"{partition} cannot name folders: its own name has a character that folders cannot have"
+        )
+
+
+def _named(
+    batches: Iterable[pa.RecordBatch], partition: str, columns: Columns, folders: Any
 ) -> Iterator[pa.RecordBatch]:
-    remaining = iter(profiles)
-    while some := list(islice(remaining, ROWS)):
-        rows = []
-        for profile in some:
-            row: dict[str, Any] = {
-                ID: profile.id,
-                IDENTIFIERS: [{"type": each.type, "value": each.value} for each in profile.identifiers],
-            }
-            rest: dict[str, Any] = {}
-            for leaf in profile.leaves:
-                if leaf.value is MASK or leaf.value is UNREADABLE:
-                    continue
-                _, kinds = columns.get(leaf.path, (None, ()))
-                if type(leaf.value) not in kinds or (type(leaf.value) is int and leaf.value not in _INT64):
-                    rest[leaf.path] = leaf.value
-                else:
-                    is_list = type(leaf.value) is list
-                    row[leaf.path] = [_text(each) for each in leaf.value] if is_list else leaf.value
-            rows.append(row | {REST: canonical.encode(rest).decode() if rest else None})
-        yield pa.RecordBatch.from_pylist(rows, schema)
+    """The batches, if each value can be read again from the name of its folder. Raises ConfigError, without a value."""
+    from pyarrow import dataset
+
+    field = columns.schema.field(partition)
+    known: set[Any] = {None}
+    for batch in batches:
+        if columns.other[partition]:
+            raise ConfigError(
+                f"{partition} cannot name folders: it has values that are no {columns.types[partition]} of a column"
+            )
+        for value in set(batch.column(field.name).to_pylist()) - known:
+            name, _ = folders.format(dataset.field(field.name) == pa.scalar(value, field.type))
+            found = dataset.get_partition_keys(folders.parse(f"{name}/"))
+            if found != {field.name: value}:
+                raise ConfigError(
+                    f"{partition} cannot name folders: a value has a character that no folder can have, or means null there"
+                )
+            if len(os.fsencode(name)) > _LONGEST_NAME_BYTES:
+                raise ConfigError(
+                    f"{partition} cannot name folders: a value is longer than {_LONGEST_NAME_BYTES} bytes as the name of one"
+                )
+            known.add(value)
+        yield batch

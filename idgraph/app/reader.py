@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Self, overload
 from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring
 from idgraph.app.settings.document import DEFAULT_FILE, Settings, load
+from idgraph.app.terminal import counted
 from idgraph.model.attributes import DataType
-from idgraph.model.errors import StoreError
+from idgraph.model.errors import QueryError, StoreError
 from idgraph.model.identifiers import Identifier, given_identifier
 from idgraph.model.queries import Order, Query
 from idgraph.model.query_language import parse_query, warnings
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+READ_TOGETHER = 500
 POLICY_SECONDS = 10.0
 """How long a reader uses the policies that it has read."""
 
@@ -43,30 +45,44 @@ def open(config: str | Path | None = None) -> Reader:  # noqa: A001 - as in `gzi
 
 
 class _Tables:
-    """Profiles as tables: a row for each, with the columns `_id`, `_identifiers` and one for each attribute path."""
+    """Profiles as tables: a row for each, with the columns that docs/python.md lists."""
 
-    def __iter__(self) -> Iterator[Profile]:
+    def _tabled(self) -> tuple[ProfileReader, Iterable[Profile]]:
+        """The reader whose catalogue decides the columns, and the rows."""
         raise NotImplementedError
 
-    def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """An Arrow table, of these attribute paths or of all that a profile has. Masked values are null, and the metadata
-        of their field says so."""
-        from profile_service.tables import arrow_table
+    def to_arrow(self, columns: Sequence[str] | str | None = None, *, key: str | None = None) -> pa.Table:
+        """An Arrow table, of these attribute paths or of all known ones. The catalogue decides the types of columns, whatever
+        the values are: a value that its column cannot hold exactly is in `_rest`, and the log says how many there are.
+        Masked values are null. With `key`, a type of identifiers such as `user_id`, a column has this identifier of each
+        profile. Raises QueryError for an attribute or type that is not known."""
+        from profile_service.tables import Columns
 
-        return arrow_table(self, columns)
+        reader, profiles = self._tabled()
+        made = Columns(reader, columns, key)
+        table = made.table(profiles)
+        for reported in made.report():
+            log.warning("%s", reported)
+        return table
 
-    def to_pandas(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
+    def to_pandas(
+        self, columns: Sequence[str] | str | None = None, *, key: str | None = None
+    ) -> pd.DataFrame:
         """The same as a data frame. Raises ConfigError where pandas is not installed."""
         from profile_service.tables import data_frame
 
-        return data_frame(self.to_arrow(columns))
+        return data_frame(self.to_arrow(columns, key=key))
 
 
 class Profiles(_Tables, Sequence[Profile]):
     """Profiles that were found, sorted by id. Immutable."""
 
-    def __init__(self, profiles: Iterable[Profile]) -> None:
+    def __init__(self, profiles: Iterable[Profile], reader: ProfileReader) -> None:
         self._profiles = tuple(profiles)
+        self._reader = reader
+
+    def _tabled(self) -> tuple[ProfileReader, Iterable[Profile]]:
+        return self._reader, self._profiles
 
     def __iter__(self) -> Iterator[Profile]:
         return iter(self._profiles)
@@ -77,20 +93,59 @@ class Profiles(_Tables, Sequence[Profile]):
     @overload
     def __getitem__(self, number: int) -> Profile: ...
     @overload
-    def __getitem__(self, number: slice) -> Sequence[Profile]: ...
-    def __getitem__(self, number: int | slice) -> Profile | Sequence[Profile]:
+    def __getitem__(self, number: slice) -> Profiles: ...
+    def __getitem__(self, number: int | slice) -> Profile | Profiles:
+        if isinstance(number, slice):
+            return Profiles(self._profiles[number], self._reader)
         return self._profiles[number]
 
     def __repr__(self) -> str:
-        return f"<{len(self)} profiles>"
+        return f"<{counted(len(self), 'profile')}>"
 
 
 class Page(Profiles):
     """Profiles of a search. `cursor` asks for the next page; None after the last one."""
 
-    def __init__(self, profiles: Iterable[Profile], cursor: str | None) -> None:
-        super().__init__(profiles)
+    def __init__(self, profiles: Iterable[Profile], reader: ProfileReader, cursor: str | None) -> None:
+        super().__init__(profiles, reader)
         self.cursor = cursor
+
+
+class Lookups(_Tables, Sequence[Profiles]):
+    """The answers of `lookup` for several identifiers, in their order. A table of them has a row for each profile that was
+    found, and in its first column, `_asked`, the identifier as it was asked for."""
+
+    def __init__(self, asked: Sequence[str], found: Sequence[Profiles], reader: ProfileReader) -> None:
+        self._asked = asked
+        self._found = tuple(found)
+        self._reader = reader
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    @overload
+    def __getitem__(self, number: int) -> Profiles: ...
+    @overload
+    def __getitem__(self, number: slice) -> Lookups: ...
+    def __getitem__(self, number: int | slice) -> Profiles | Lookups:
+        if isinstance(number, slice):
+            return Lookups(self._asked[number], self._found[number], self._reader)
+        return self._found[number]
+
+    def __repr__(self) -> str:
+        return f"<{counted(len(self), 'look-up')}>"
+
+    def to_arrow(self, columns: Sequence[str] | str | None = None, *, key: str | None = None) -> pa.Table:
+        table = super().to_arrow(columns, key=key)
+        asked = [name for name, found in zip(self._asked, self._found, strict=True) for _ in found]
+        import pyarrow as pa
+
+        return table.add_column(
+            0, pa.field("_asked", pa.string(), nullable=False), pa.array(asked, pa.string())
+        )
+
+    def _tabled(self) -> tuple[ProfileReader, Iterable[Profile]]:
+        return self._reader, (profile for found in self._found for profile in found)
 
 
 class Scan(_Tables):
@@ -99,6 +154,9 @@ class Scan(_Tables):
     def __init__(self, reader: Reader, reveal: bool) -> None:
         self._reader = reader
         self._reveal = reveal
+
+    def _tabled(self) -> tuple[ProfileReader, Iterable[Profile]]:
+        return self._reader.current(), self
 
     def __iter__(self) -> Iterator[Profile]:
         return self._reader.scanned(self._reveal)
@@ -122,13 +180,24 @@ class Reader:
 
     def lookup(self, identifier: str | Identifier, *, reveal: bool = False) -> Profiles:
         """The profile of an identifier such as `user_id:480`; several where they share it and it belongs to nobody. Raises
-        QueryError for text that is no identifier."""
-        wanted = given_identifier(identifier) if isinstance(identifier, str) else identifier
-        reader = self._current()
-        found = Profiles(reader.lookup(wanted, reveal))
-        self._require_keyring(bool(found))
+        QueryError for what is no identifier."""
+        return self.lookup_many([identifier], reveal=reveal)[0]
+
+    def lookup_many(self, identifiers: Iterable[str | Identifier], *, reveal: bool = False) -> Lookups:
+        """`lookup` of each identifier, in their order, read together. Raises QueryError."""
+        if isinstance(identifiers, str):
+            raise QueryError("`lookup_many` takes a list of identifiers; `lookup` takes one")
+        given = list(identifiers)
+        asked = [_identifier(each) for each in given]
+        reader = self.current()
+        found = [
+            Profiles(each, reader)
+            for start in range(0, len(asked), READ_TOGETHER)
+            for each in reader.lookup_each(asked[start : start + READ_TOGETHER], reveal)
+        ]
+        self._require_keyring(any(found))
         self._report(reader)
-        return found
+        return Lookups(list(map(str, given)), found, reader)
 
     def search(
         self,
@@ -140,24 +209,24 @@ class Reader:
     ) -> Page:
         """A page of the profiles that match clauses as on the command line, such as `demographics.age>=30`. `sort` is an
         attribute path, with `-` before it for the largest first. Raises QueryError."""
-        reader = self._current()
+        reader = self.current()
         order = None if sort is None else Order(sort.removeprefix("-"), sort.startswith("-"))
         query = self._query(words, () if order is None else (order.path,))
         result = reader.search(query, limit, cursor, reveal, order)
         self._require_keyring(bool(result.profiles))
         self._report(reader)
-        return Page(result.profiles, result.cursor)
+        return Page(result.profiles, reader, result.cursor)
 
     def count(self, *words: str) -> int:
         """How many profiles match; all of them without words. Raises QueryError."""
-        count = self._current().count(self._query(words))
+        count = self.current().count(self._query(words))
         self._require_keyring(bool(count))
         return count
 
     def facets(self, path: str, *words: str, limit: int = 10) -> list[FacetCount]:
         """The most frequent values of an attribute among the profiles that match, each with their number. Raises
         QueryError."""
-        return self._current().facets(self._query(words, (path,)), [path], limit)[path]
+        return self.current().facets(self._query(words, (path,)), [path], limit)[path]
 
     def scan(self, *, reveal: bool = False) -> Scan:
         """All profiles, read while one iterates."""
@@ -165,7 +234,7 @@ class Reader:
 
     def scanned(self, reveal: bool) -> Iterator[Profile]:
         """One iteration of a `Scan`."""
-        reader = self._current()
+        reader = self.current()
         yield from reader.scan(reveal)
         self._report(reader)
 
@@ -180,7 +249,7 @@ class Reader:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _current(self) -> ProfileReader:
+    def current(self) -> ProfileReader:
         """Under policies that are at most `POLICY_SECONDS` old: a program may read for days."""
         if not self._is_open:
             raise StoreError("the reader is closed")
@@ -193,7 +262,7 @@ class Reader:
 
     def _query(self, words: Sequence[str], others: Sequence[str] = ()) -> Query:
         query = parse_query(words, self._types.get)
-        for reported in warnings(query, self._types, self._current().found_type, others):
+        for reported in warnings(query, self._types, self.current().found_type, others):
             log.warning("%s", reported)
         return query
 
@@ -209,3 +278,13 @@ class Reader:
         if reader.unreadable:
             log.warning("%d protected values cannot be opened by this keyring", reader.unreadable)
             reader.unreadable = 0
+
+
+def _identifier(given: object) -> Identifier:
+    if isinstance(given, Identifier):
+        return given
+    if not isinstance(given, str):
+        raise QueryError(
+            f"an identifier is text such as user_id:480, not a {type(given).__name__}; `lookup_many` takes several"
+        )
+    return given_identifier(given)

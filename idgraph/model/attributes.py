@@ -133,3 +133,16 @@ class AttributeMetadata(AttributeDefinition):
         """The type of the value that the policy shows: a count is an integer; `array` where events had several types."""
         shown = DataType.ARRAY if self.conflicts else self.data_type
         return DataType.INTEGER if self.policy is ReconciliationPolicy.COUNT else shown
+
+    @property
+    def column_type(self) -> DataType:
+        """The type of the attribute's column in tables: as declared; of a discovered one the wider of integer and number, if
+        events had both, else the first. Never by what is stored now."""
+        if self.policy is ReconciliationPolicy.COUNT:
+            return DataType.INTEGER
+        if self.policy in (ReconciliationPolicy.UNION, ReconciliationPolicy.APPEND):
+            return DataType.ARRAY
+        is_open = self.status is AttributeStatus.DISCOVERED and self.data_type is DataType.INTEGER
+        if is_open and any(each.data_type is DataType.NUMBER for each in self.conflicts):
+            return DataType.NUMBER
+        return self.data_type

@@ -22,8 +22,9 @@ from idgraph.app.metadata_server import serving_here
 from idgraph.app.settings.document import Settings, load
 from idgraph.files import write_atomically
 from idgraph.model.snapshots import MetadataSnapshot
-from tests.retail import EXAMPLE, Pipeline, durable_keys, order, records, snapshot
+from tests.retail import EXAMPLE, Pipeline, attribute, durable_keys, order, records, snapshot
 from tests.specs_compiled_once import each_spec_is_compiled_once  # noqa: F401 - a fixture
+from transforms.schema.data_types import DATA_TYPES
 
 
 class CommandLine(NamedTuple):
@@ -148,3 +149,22 @@ def keep_snapshot(settings: Settings, known: MetadataSnapshot) -> None:
     kept = {"etag": '"1"', "snapshot": known.model_dump(mode="json")}
     settings.flow_state().mkdir(parents=True, exist_ok=True)
     write_atomically(wiring.snapshot_file(settings), json.dumps(kept).encode())
+
+
+def catalogued(shell: CommandLine, **changed: Any) -> MetadataSnapshot:
+    """Let the catalogue know all attributes that are stored, as discovery would; `demographics.age` with what is changed."""
+    known = snapshot()
+    settings = shell.settings()
+    with wiring.opened_to_read(settings) as resources:
+        reader = wiring.profile_reader(settings, resources, wiring.snapshot_to_read_by(settings))
+        stored = {
+            leaf.path: DATA_TYPES[type(leaf.value)] for each in reader.scan(True) for leaf in each.leaves
+        }
+    found = {path: attribute(path, kind, status="discovered") for path, kind in stored.items()}
+    found |= {each.path: each for each in known.attributes}
+    age = found["demographics.age"]
+    found[age.path] = age.model_copy(update=changed)
+    attributes = tuple(found[path] for path in sorted(found))
+    known = known.model_copy(update={"attributes": attributes})
+    keep_snapshot(settings, known)
+    return known

@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.dataset as ds
+import pytest
 
 from idgraph.app import wiring
 from idgraph.files import write_atomically
 from idgraph.model import canonical, paths
-from idgraph.model.attributes import DataType
-from profile_service.tables import write_parquet
-from tests.app.conftest import CommandLine
+from idgraph.model.attributes import DataType, TypeConflict
+from tests.app.conftest import CommandLine, catalogued
 from tests.profile_service.api.test_segments import segment, with_segments
-from tests.retail import snapshot
+from tests.retail import CREATED, snapshot
 
-GENDER = "demographics.gender"
+AGE, GENDER = "demographics.age", "demographics.gender"
 
 
 def lines(shell: CommandLine, *options: str) -> list[dict[str, Any]]:
@@ -71,7 +71,11 @@ def test_a_folder_for_each_value(filled: CommandLine) -> None:
     folder = filled.folder / "out"
     options = ["--format", "parquet", "--columns", "activity.lastSeenAt", "--partition", GENDER]
     assert filled("export", *options, "-o", folder).exit_code == 0
-    assert read(folder) == wanted(lines(filled))
+    only = {"activity.lastSeenAt", GENDER}
+    assert read(folder) == [
+        each | {"values": {path: value for path, value in each["values"].items() if path in only}}
+        for each in wanted(lines(filled))
+    ]
     names = {each.name.partition("=")[2] for each in folder.iterdir()}
     assert names == {
         leaves(each["attributes"]).get(GENDER, "__HIVE_DEFAULT_PARTITION__") for each in lines(filled)
@@ -95,7 +99,60 @@ def test_a_segment_with_what_a_clearance_sees(filled: CommandLine) -> None:
     assert filled("export", "--segment", "nothing").exit_code == 2
 
 
-def test_of_no_profiles_there_is_an_empty_table(tmp_path: Path) -> None:
-    write_parquet(tmp_path / "out", iter(()), {GENDER: DataType.STRING}, None)
-    table = ds.dataset(tmp_path / "out").to_table()
-    assert (table.num_rows, GENDER in table.column_names) == (0, True)
+def test_another_type_empties_no_column(filled: CommandLine) -> None:
+    def exported(name: str, *options: str) -> tuple[Any, Any, str]:
+        result = filled("export", "--format", "parquet", "-o", filled.folder / name, *options)
+        assert result.exit_code == 0, result.output
+        table = ds.dataset(filled.folder / name).to_table()
+        return table.schema, sorted(table.to_pylist(), key=lambda each: str(each["_id"])), result.stderr
+
+    catalogued(filled)
+    before, rows, _ = exported("before")
+    others = [
+        TypeConflict(data_type=each, source="orders", first_event="x", first_seen=CREATED)
+        for each in (DataType.STRING, DataType.ARRAY)
+    ]
+    catalogued(filled, conflicts=tuple(others))
+    after, same, said = exported("after")
+    assert (after, same, "_rest" in said) == (before, rows, False)
+    catalogued(filled, data_type=DataType.BOOLEAN)
+    odd, moved, said = exported("odd", "--columns", f"{AGE}, {GENDER}")
+    assert odd.names == ["_id", "_identifiers", AGE, GENDER, "_rest"]
+    ages = [each[AGE] for each in rows]
+    assert [each[AGE] for each in moved] == [None] * len(rows)
+    assert [json.loads(each["_rest"] or "{}").get(AGE) for each in moved] == ages
+    assert all(json.loads(each["_rest"] or "{}").keys() <= {AGE} for each in moved)
+    count = sum(age is not None for age in ages)
+    assert f"{AGE}: {count:,} value" in said
+    newest = filled.json("jobs", "list", "--json")[0]
+    assert newest["counts"][f"values_in_rest/{AGE}"] == count
+    assert newest["counts"]["values_in_rest"] == count
+
+
+def test_a_key_joins_a_table_of_ones_own(filled: CommandLine) -> None:
+    folder = filled.folder / "out"
+    options = ["--format", "parquet", "--columns", GENDER, "--key", "user_id"]
+    assert filled("export", *options, "-o", folder).exit_code == 0
+    rows = ds.dataset(folder).to_table().to_pylist()
+    assert any(row["user_id"] for row in rows)
+    for row in rows:
+        own = [each["value"] for each in row["_identifiers"] if each["type"] == "user_id"]
+        assert row["user_id"] in own or (row["user_id"], own) == (None, [])
+    for wrong in (["--key", "userid"], ["--columns", "demographics.agee"]):
+        refused = filled("export", "--format", "parquet", "-o", filled.folder / "x", *wrong)
+        assert (refused.exit_code, "did you mean" in refused.stderr) == (2, True), refused.stderr
+    assert filled("export", "--key", "user_id").exit_code == 2
+
+
+@pytest.mark.parametrize("change", [{"data_type": DataType.ARRAY}, {"data_type": DataType.BOOLEAN}])
+def test_a_partition_that_cannot_be_leaves_one_line_and_nothing_else(
+    filled: CommandLine, change: dict[str, Any]
+) -> None:
+    catalogued(filled, **change)
+    before = sorted(filled.folder.iterdir())
+    refused = filled("export", "--format", "parquet", "-o", filled.folder / "out", "--partition", AGE)
+    assert refused.exit_code == 2, refused.output
+    (line,) = [each for each in refused.stderr.splitlines() if each.startswith("error: ")]
+    assert AGE in line
+    assert "Traceback" not in refused.output
+    assert sorted(filled.folder.iterdir()) == before

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import doctest
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +11,18 @@ import pytest
 
 import idgraph as library
 from idgraph.app.reader import POLICY_SECONDS
+from idgraph.model.attributes import DataType
 from idgraph.model.identifiers import Identifier
-from profile_service.reader import MASK, Profile, ProfileLeaf
-from profile_service.tables import ID, PROTECTED, arrow_table, data_frame
-from tests.app.conftest import CommandLine
+from profile_service.reader import MASK
+from profile_service.tables import data_frame
+from tests.app.conftest import CommandLine, catalogued
 
 PAGE = Path(__file__).parents[2] / "docs" / "python.md"
 SOMEBODY = "user_id:4493"
 
 
 def test_the_documentation_does_what_it_says(filled: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    catalogued(filled)
     (filled.folder / "demo").mkdir()
     (filled.folder / "demo" / ".idgraph").mkdir()
     (filled.folder / "demo" / ".idgraph" / "demo-retail").symlink_to(filled.folder)
@@ -127,64 +128,67 @@ def test_a_damaged_profile_is_left_out_and_logged(filled: CommandLine, caplog: A
     assert "damaged" in caplog.text
 
 
-def table(*values: Any) -> pa.Table:
-    """Of one attribute `a`; `...` stands for a profile without it."""
-    return arrow_table(
-        [
-            Profile(f"t:{number}", 1, (), () if value is ... else (leaf("a", value),))
-            for number, value in enumerate(values)
+def test_a_table_has_the_columns_of_the_catalogue_whatever_was_found(filled: CommandLine) -> None:
+    catalogued(filled)
+    with library.open(filled.folder) as profiles:
+        whole = profiles.scan().to_arrow()
+        for found in (
+            profiles.search("activity.platform=nothing"),
+            profiles.search(limit=3),
+            profiles.search(limit=3)[:1],
+            profiles.lookup(SOMEBODY),
+            profiles.lookup("user_id:nobody"),
+        ):
+            assert found.to_arrow().schema.equals(whole.schema, check_metadata=True)
+            assert found.to_pandas().dtypes.equals(profiles.scan().to_pandas().dtypes)
+        for wanted in ("demographics.age", ["demographics.age"]):
+            assert profiles.lookup(SOMEBODY).to_arrow(wanted).column("demographics.age").to_pylist() == [37]
+        with pytest.raises(library.QueryError, match=r"demographics\.age\?"):
+            profiles.scan().to_pandas(["demographics.agee"])
+
+
+def test_a_key_and_the_values_that_no_column_holds_are_logged(filled: CommandLine, caplog: Any) -> None:
+    catalogued(filled, data_type=DataType.BOOLEAN)
+    with library.open(filled.folder) as profiles:
+        frame = profiles.lookup(SOMEBODY).to_pandas("demographics.age", key="user_id")
+        assert frame["user_id"].tolist() == ["4493"]
+        assert frame["demographics.age"].isna().all()
+        assert frame["_rest"].tolist() == ['{"demographics.age":37}']
+    assert "demographics.age: 1 value" in caplog.text
+
+
+def test_many_are_looked_up_at_once(filled: CommandLine) -> None:
+    catalogued(filled)
+    with library.open(filled.folder) as profiles:
+        asked = [SOMEBODY, "user_id:nobody", *(each.id for each in profiles.scan()), SOMEBODY]
+        found = profiles.lookup_many(asked)
+        assert [[person.id for person in each] for each in found] == [
+            [person.id for person in profiles.lookup(each)] for each in asked
         ]
-    )
+        table = found.to_arrow("demographics.age")
+        assert table.column("_asked").to_pylist() == [each for each in asked if each != "user_id:nobody"]
+        assert profiles.lookup_many([]).to_arrow().num_rows == 0
+        assert [len(each) for each in found[:2]] == [1, 0]
 
 
-def leaf(path: str, value: Any) -> ProfileLeaf:
-    shown: Any = None
-    return ProfileLeaf(path, value, value is MASK, shown, lambda origin: origin)
-
-
-@pytest.mark.parametrize(
-    ("values", "kind", "column"),
-    [
-        ([1, ..., -3], pa.int64(), [1, None, -3]),
-        ([1, 2.5], pa.float64(), [1.0, 2.5]),
-        ([2**53 + 1, 0.5], pa.string(), ["9007199254740993", "0.5"]),
-        ([2**63], pa.string(), ["9223372036854775808"]),
-        ([True, False], pa.bool_(), [True, False]),
-        ([True, 1], pa.string(), ["true", "1"]),
-        (["é", ...], pa.string(), ["é", None]),
-        (["text", 1, [1]], pa.string(), ["text", "1", "[1]"]),
-        ([[1], [2, 3]], pa.list_(pa.int64()), [[1], [2, 3]]),
-        ([[], [None, "a"]], pa.list_(pa.string()), [[], [None, "a"]]),
-        ([["a"], [1]], pa.string(), ['["a"]', "[1]"]),
-        ([[[1]]], pa.string(), ["[[1]]"]),
-        ([[{"b": 1}]], pa.string(), ['[{"b":1}]']),
-        ([Decimal("0.1")], pa.string(), ["0.1"]),
-        ([MASK, 1], pa.int64(), [None, 1]),
-        ([MASK], pa.null(), [None]),
-    ],
-)
-def test_a_column_has_the_type_of_its_values(values: list[Any], kind: pa.DataType, column: list[Any]) -> None:
-    made = table(*values)
-    assert made.schema.field("a").type == kind
-    assert made.column("a").to_pylist() == column
-    assert made.column(ID).to_pylist() == [f"t:{number}" for number in range(len(values))]
-    assert (made.schema.field("a").metadata == PROTECTED) is (MASK in values)
-
-
-def test_named_columns_are_there_in_their_order_also_without_values() -> None:
-    made = arrow_table([Profile("t:1", 1, (), (leaf("a", 1), leaf("b", 2)))], ["none", "b"])
-    assert made.column_names[2:] == ["none", "b"]
-    assert made.to_pylist()[0] == {"_id": "t:1", "_identifiers": [], "none": None, "b": 2}
+@pytest.mark.parametrize("wrong", [["user_id:1"], ("user_id", "1"), 480, None])
+def test_what_is_not_one_identifier_is_refused(filled: CommandLine, wrong: Any) -> None:
+    with library.open(filled.folder) as profiles:
+        with pytest.raises(library.QueryError, match="lookup_many"):
+            profiles.lookup(wrong)
+        with pytest.raises(library.QueryError):
+            profiles.lookup_many("user_id:1")
 
 
 def test_a_data_frame_keeps_integers_beside_nulls() -> None:
-    frame = data_frame(table(2**53 + 1, ...))
+    values = pa.array([2**53 + 1, None], pa.int64())
+    frame = data_frame(pa.table({"a": values}))
     assert frame["a"][0] == 2**53 + 1
     assert frame["a"].isna().tolist() == [False, True]
 
 
 def test_pandas_that_is_not_there_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = table(1)
+    made = pa.table({"a": [1]})
     monkeypatch.setitem(__import__("sys").modules, "pandas", None)
     with pytest.raises(library.ConfigError, match="pip install pandas"):
         data_frame(made)

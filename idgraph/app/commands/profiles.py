@@ -193,6 +193,10 @@ def export(
     columns: Annotated[
         str | None, typer.Option("--columns", help="Parquet: attributes, by commas. Default: all known ones.")
     ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", help="Parquet: a column with the identifier of this type, such as user_id."),
+    ] = None,
     segment: Annotated[
         str | None, typer.Option("--segment", help="Only the members, who gave the consent that it needs.")
     ] = None,
@@ -207,7 +211,14 @@ def export(
     Stores with equal profiles give equal bytes, once all stored values are sealed by the current policy. Without
     --reveal, protected values are masked.
     """
-    from idgraph.app.jobs.exports import expected, line_of, members, write_parquet_folder
+    from idgraph.app.jobs.exports import (
+        columns_of,
+        count_other,
+        expected,
+        line_of,
+        members,
+        write_parquet_folder,
+    )
     from idgraph.app.jobs.view import showing
     from idgraph.jobs.export_file import Export, require_export, require_place, write_export
 
@@ -216,8 +227,8 @@ def export(
         if output is None or provenance or fragments:
             raise ConfigError("--format parquet needs --output, and has no --provenance and --fragments")
         require_place(output)
-    elif partition is not None or columns is not None:
-        raise ConfigError("--partition and --columns are of --format parquet")
+    elif partition is not None or columns is not None or key is not None:
+        raise ConfigError("--partition, --columns and --key are of --format parquet")
     elif output is not None:
         require_export(output)
     with wiring.opened(settings) as resources, wiring.job_runner(settings) as runner:
@@ -227,6 +238,7 @@ def export(
             "reveal": reveal,
             "fragments": fragments,
         }
+        table = columns_of(reader, columns, key, partition) if form is Form.PARQUET else None
         options |= {"format": form, "segment": segment, "clearance": clearance}
         if fragments:
             job = Export(resources.store.count(), output, options, "fragment")
@@ -243,10 +255,13 @@ def export(
                 with showing() as show:
                     show(run)
                     shown = job.counted(run, found, show)
-                    if form is Form.PARQUET:
-                        write_parquet_folder(output, shown, reader, columns, partition)
+                    if table is not None:
+                        write_parquet_folder(output, shown, table, partition)
+                        count_other(run.progress, table)
                     else:
                         write_export(output, (line_of(each, provenance) for each in shown))
+        for reported in table.report() if table is not None else ():
+            print(escape_control_chars(reported), file=sys.stderr)
         _report_exceptions(reader)
 
 

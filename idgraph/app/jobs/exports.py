@@ -12,10 +12,13 @@ from idgraph.files import part_of, sync_folder
 from idgraph.model import canonical
 from idgraph.model.errors import ConfigError, ProfileIndexError, QueryError
 from idgraph.model.queries import Query
+from idgraph.model.query_language import nearest
 
 if TYPE_CHECKING:
     from idgraph.model.index import ProfileIndex
+    from idgraph.model.jobs import Progress
     from profile_service.reader import Profile, ProfileReader
+    from profile_service.tables import Columns
 
 
 def expected(index: ProfileIndex) -> int:
@@ -40,27 +43,32 @@ def members(reader: ProfileReader, name: str, reveal: bool) -> Iterator[Profile]
             return
 
 
+def columns_of(
+    reader: ProfileReader, names: str | None = None, key: str | None = None, partition: str | None = None
+) -> Columns:
+    """The columns of an export: the attributes that are named, joined by commas, or all known ones. Raises QueryError."""
+    from profile_service.tables import Columns
+
+    wanted = None if names is None else list(filter(None, map(str.strip, names.split(","))))
+    if wanted is not None and partition is not None:
+        wanted.append(partition)
+    columns = Columns(reader, wanted, key)
+    if partition is not None:
+        if partition not in columns.types:
+            raise QueryError(f"no attribute is called {partition}; {nearest(partition, columns.types)}")
+        reader.require_open(partition, "the name of a folder")
+    return columns
+
+
 def write_parquet_folder(
-    folder: Path,
-    profiles: Iterator[Profile],
-    reader: ProfileReader,
-    columns: str | None,
-    partition: str | None,
+    folder: Path, profiles: Iterator[Profile], columns: Columns, partition: str | None = None
 ) -> None:
-    """A new folder, there only when it is whole. Raises ConfigError, QueryError."""
+    """A new folder, there only when it is whole. Raises ConfigError."""
     from profile_service.tables import write_parquet
 
-    types = reader.types()
-    wanted = list(types) if columns is None else [each for each in columns.split(",") if each]
-    for path in (*wanted, *([partition] if partition else ())):
-        if path not in types:
-            raise QueryError(f"no attribute is called {escape_control_chars(path)}")
-    if partition is not None:
-        reader.require_open(partition, "the name of a folder")
-        wanted.append(partition)
     part = part_of(folder)
     try:
-        write_parquet(part, profiles, {path: types[path] for path in wanted}, partition)
+        write_parquet(part, profiles, columns, partition)
         part.rename(folder)
         sync_folder(folder.parent)
     except FileExistsError:
@@ -68,6 +76,13 @@ def write_parquet_folder(
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise
+
+
+def count_other(progress: Progress, columns: Columns) -> None:
+    """Let a job say how many values its columns could not hold, of which attributes."""
+    if columns.other:
+        progress.counts["values_in_rest"] += columns.other.total()
+        progress.count("values_in_rest", columns.other)
 
 
 def line_of(profile: Profile, provenance: bool) -> bytes:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from idgraph.app import wiring
 from idgraph.app.jobs import index_upkeep
 from idgraph.app.jobs.dead_letter_replay import replay_job
-from idgraph.app.jobs.exports import expected, line_of, members, write_parquet_folder
+from idgraph.app.jobs.exports import columns_of, count_other, expected, line_of, members, write_parquet_folder
 from idgraph.app.jobs.threads import JobThreads, ReadyJob
 from idgraph.jobs import reconcile, reindex
 from idgraph.jobs.export_file import Export
@@ -127,7 +127,9 @@ class OperationThreads(JobThreads):
                     folder = self._folder / job_id()
                     self._folder.mkdir(mode=0o700, exist_ok=True)
                     stack.callback(shutil.rmtree, folder, ignore_errors=True)
-                    write_parquet_folder(folder, shown, reader, None, None)
+                    columns = columns_of(reader)
+                    write_parquet_folder(folder, shown, columns)
+                    count_other(run.progress, columns)
                     for content in _contents(folder):
                         put(content)
                 else:
