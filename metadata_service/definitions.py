@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Generic, Literal, TypeVar
@@ -12,15 +12,15 @@ from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session, aliased
 
 from idgraph.model import canonical, paths, queries
-from idgraph.model.attributes import AttributeMetadata
+from idgraph.model.attributes import AttributeMetadata, DataType
 from idgraph.model.errors import QueryError, SpecError
 from idgraph.model.query_cost import require_affordable
-from idgraph.model.query_language import parse_query
+from idgraph.model.query_language import parse_query, warnings
 from idgraph.model.records import ProvenanceRecord, SegmentVersionRecord, ViewVersionRecord
 from idgraph.model.views import CONSENTS, SegmentDefinition, SegmentDocument, ViewDefinition, ViewDocument
 from idgraph.web.cursors import ListPage, PageRequest
 from idgraph.web.refusals import RefusedRequestError, UnknownSubjectError
-from metadata_service.attributes.catalogue import find_attributes, first_below
+from metadata_service.attributes.catalogue import find_attributes, first_below, known_types
 from metadata_service.attributes.policies import attributes_around, policies_of
 from metadata_service.storage.edits import Edit
 from metadata_service.storage.tables import DocumentVersionRow
@@ -33,7 +33,7 @@ Stored = TypeVar("Stored", ViewDocument, SegmentDocument)
 @dataclass(frozen=True, slots=True)
 class Definitions(Generic[Stated, Stored]):
     """All of one kind. `read` gives the fields that are stored of a definition, `looks_at` its paths: at these, or above or
-    below them."""
+    below them. `asks` gives the search that it is, and paths that it looks at besides."""
 
     kind: Literal["view", "segment"]
     stated: type[Stated]
@@ -41,6 +41,7 @@ class Definitions(Generic[Stated, Stored]):
     record: type[ProvenanceRecord]
     read: Callable[[Session, Stated], dict[str, Any]]
     looks_at: Callable[[Stored], set[str]]
+    asks: Callable[[Stored], tuple[queries.Query, Iterable[str]]]
 
     def get(self, session: Session, name: str) -> Stored:
         """The latest version. Raises UnknownSubjectError."""
@@ -91,8 +92,10 @@ class Definitions(Generic[Stated, Stored]):
         return self.stored(**self.read(session, definition), version=1)
 
     def warnings(self, session: Session, first: Stored) -> builtins.list[str]:
-        """What of `checked` no attribute has: it may be misspelled, or still to come."""
-        return _unknown(session, sorted(self.looks_at(first)))
+        """The warnings of a search for what `checked` gave: what it asks for may be misspelled, still to come, or of another
+        type."""
+        query, within = self.asks(first)
+        return warnings(query, _types_around(session, sorted(self.looks_at(first))), within=within)
 
     def save(
         self, edit: Edit, first: Stored, precondition: Callable[[str | None], None]
@@ -117,15 +120,13 @@ class Definitions(Generic[Stated, Stored]):
         return select(_Row.document).where(_Row.kind == self.kind, _Row.version == newest.scalar_subquery())
 
 
-def _unknown(session: Session, asked: list[str]) -> list[str]:
+def _types_around(session: Session, asked: builtins.list[str]) -> dict[str, DataType]:
+    """The types of the attributes of the catalogue, by path: of those at, above and below these paths the ones that show; of
+    very many, some others are missing."""
+    types = {path: DataType(kind) for path, kind in known_types(session).items()}
+    types |= dict.fromkeys(first_below(session, asked).values(), DataType.ARRAY)
     around = {place for each in asked for place in (each, *paths.ancestors(each))}
-    known = {each.path for each in find_attributes(session, around)}
-    above = first_below(session, asked)
-    return [
-        f"no attribute has the path {each}, or one above or below it"
-        for each in asked
-        if each and each not in above and known.isdisjoint((each, *paths.ancestors(each)))
-    ]
+    return types | {each.path: each.shown_type for each in find_attributes(session, around)}
 
 
 _Row = DocumentVersionRow
@@ -187,7 +188,21 @@ def segment_paths(segment: SegmentDocument) -> set[str]:
     return asked | consent
 
 
-VIEWS = Definitions("view", ViewDefinition, ViewDocument, ViewVersionRecord, _view, view_sources)
+VIEWS = Definitions(
+    "view",
+    ViewDefinition,
+    ViewDocument,
+    ViewVersionRecord,
+    _view,
+    view_sources,
+    lambda view: (queries.Query(), sorted(view_sources(view))),
+)
 SEGMENTS = Definitions(
-    "segment", SegmentDefinition, SegmentDocument, SegmentVersionRecord, _segment, segment_paths
+    "segment",
+    SegmentDefinition,
+    SegmentDocument,
+    SegmentVersionRecord,
+    _segment,
+    segment_paths,
+    lambda segment: (segment.segment().condition, ()),
 )

@@ -28,6 +28,7 @@ from idgraph.model.queries import (
     Condition,
     Exists,
     FullText,
+    Not,
     Order,
     Prefix,
     Query,
@@ -303,6 +304,11 @@ class ProfileReader:
         """How many profiles a segment has."""
         self.charge(cost_of(segment.condition))
         return self._index.count(segment.condition)
+
+    def count_without_consent(self, segment: Segment) -> int:
+        """How many other profiles match what a segment asks for, and have not given the consent that it needs."""
+        self.charge(cost_of(segment.condition))
+        return self._index.count(Query((*segment.asked.clauses, Not(All(segment.condition.clauses)))))
 
     def segments_of_each(self, identifiers: Sequence[Identifier]) -> Iterator[list[str] | None]:
         """The segments that the profile of each identifier is in now, by the store, read together. None without a profile."""

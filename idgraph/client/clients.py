@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import ssl
 import time
@@ -16,6 +17,8 @@ import httpx
 from idgraph.client.methods import Follow, Methods, Request, T, path_of
 from idgraph.model.errors import ConfigError, ProfileServiceError
 from idgraph.model.transport import PLAIN_HTTP, is_private
+
+log = logging.getLogger("idgraph.client")
 
 MOST_TRIES = 4
 FIRST_PAUSE_SECONDS = 0.2
@@ -35,11 +38,13 @@ class _Calls(Methods):
         ca_file: Path | None = None,
         allow_plain_http: bool = False,
         connect_seconds: float | None = None,
+        warn: Callable[[str], None] = log.warning,
     ) -> None:
         """`ca_file`: trusted authorities as PEM, instead of the system's. `connect_seconds`: somebody waits for the answer, so
-        that a service which is not reached by then, or does not answer in time, is not tried again. Raises ConfigError for
-        plain HTTP beyond this machine, unless it is allowed."""
+        that a service which is not reached by then, or does not answer in time, is not tried again. `warn` is given the
+        warnings of searches and of `fields`. Raises ConfigError for plain HTTP beyond this machine, unless it is allowed."""
         self._is_waited_for = connect_seconds is not None
+        self._warn = warn
         if not (allow_plain_http or is_private(url)):
             raise ConfigError(PLAIN_HTTP)
         self._open(
@@ -50,6 +55,11 @@ class _Calls(Methods):
             trust_env=False,
             verify=ssl.create_default_context(cafile=ca_file) if url.startswith("https:") else False,
         )
+
+    def report(self, answer: Any) -> None:
+        """Pass the warnings of an answer on: it may be empty by mistake."""
+        for said in answer.get("warnings", ()):
+            self._warn(said)
 
     def _open(self, **options: Any) -> None:
         raise NotImplementedError

@@ -110,10 +110,15 @@ class Paged(Generic[P, T]):
         return iterate
 
 
-def by_cursor(request: Request, named: str) -> Pages[Any]:
+def by_cursor(request: Request, named: str, report: Callable[[Any], None] = lambda _: None) -> Pages[Any]:
     """Pages of `items`, whose `next` is the cursor of the page behind; it belongs into `named`, body or params."""
+    is_first = True
 
     def follow(answer: Any) -> tuple[list[Any], Request | None]:
+        nonlocal is_first
+        if is_first:
+            report(answer)
+        is_first = False
         if answer["next"] is None:
             return answer["items"], None
         return answer["items"], request._replace(
@@ -152,11 +157,21 @@ def reading_body(reading: Reading) -> dict[str, Any]:
 class Methods:
     """Each raises ProfileServiceError when the service refuses, or does not answer after some retries."""
 
+    def report(self, answer: Any) -> None:
+        """Pass the warnings of an answer on: it may be empty by mistake."""
+        raise NotImplementedError
+
     @Method
     def lookup(self, identifier: str, **reading: Unpack[Reading]) -> Asked[Profile | None]:
         """The profile of an identifier, `type:value`; None where there is none, or where several share it. With `purpose`
         protected values are revealed."""
-        return lookup_request([identifier], reading), lambda answer: answer["items"][0]["profile"]
+
+        def profile(answer: Any) -> Profile | None:
+            self.report(answer)
+            found: Profile | None = answer["items"][0]["profile"]
+            return found
+
+        return lookup_request([identifier], reading), profile
 
     @Paged
     def lookups(self, identifiers: Sequence[str], **reading: Unpack[Reading]) -> Pages[Profile | None]:
@@ -169,7 +184,11 @@ class Methods:
                 None if start is None else lookup_request(identifiers[start : start + MOST_AT_ONCE], reading)
             )
 
-        return following(), lambda answer: ([item["profile"] for item in answer["items"]], following())
+        def profiles(answer: Any) -> tuple[list[Profile | None], Request | None]:
+            self.report(answer)
+            return [item["profile"] for item in answer["items"]], following()
+
+        return following(), profiles
 
     @Paged
     def search(
@@ -182,7 +201,7 @@ class Methods:
     ) -> Pages[Profile]:
         """All profiles that match, in the search language or as JSON conditions."""
         more = {"sort": sort, "limit": page, **reading_body(reading)}
-        return by_cursor(Request("POST", "/v1/search", query_body(query) | more), "body")
+        return by_cursor(Request("POST", "/v1/search", query_body(query) | more), "body", self.report)
 
     @Paged
     def members(self, segment: str, *, view: str | None = None, page: int = 100) -> Pages[Profile]:
@@ -203,15 +222,23 @@ class Methods:
     @Method
     def count(self, query: str | list[Any] = "") -> Asked[int]:
         """How many profiles match."""
-        return Request("POST", "/v1/search/count", query_body(query)), lambda answer: answer["count"]
+
+        def number(answer: Any) -> int:
+            self.report(answer)
+            return int(answer["count"])
+
+        return Request("POST", "/v1/search/count", query_body(query)), number
 
     @Method
     def facets(self, path: str, query: str | list[Any] = "", limit: int = 10) -> Asked[list[tuple[Any, int]]]:
         """The most frequent values of an attribute among the profiles that match, each with their number."""
         body = query_body(query) | {"paths": [path], "limit": limit}
-        return Request("POST", "/v1/search/facets", body), lambda answer: [
-            (each["value"], each["profiles"]) for each in answer["facets"][path]
-        ]
+
+        def values(answer: Any) -> list[tuple[Any, int]]:
+            self.report(answer)
+            return [(each["value"], each["profiles"]) for each in answer["facets"][path]]
+
+        return Request("POST", "/v1/search/facets", body), values
 
     @Method
     def call(

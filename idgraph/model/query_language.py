@@ -17,10 +17,13 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import cached_property
+from itertools import islice
 
-from idgraph.model import canonical
+from idgraph.model import canonical, paths
 from idgraph.model.attributes import DataType
 from idgraph.model.errors import QueryError
 from idgraph.model.queries import (
@@ -56,6 +59,10 @@ _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 _JOINED = re.compile(r"(?:^|\s|\()(?:AND|OR|NOT)(?:\s|\)|$)")
 MOST_NESTED = 50
 """So deep parentheses may be nested."""
+
+
+MOST_WARNED = 20
+"""Warnings of one search, and unknown attributes that are looked for."""
 
 
 def parse_query(words: Iterable[str], type_of: Callable[[str], DataType | None]) -> Query:
@@ -252,27 +259,107 @@ def _value(text: str, declared: DataType | None) -> str | int | float | bool:
 def warnings(
     query: Query,
     types: Mapping[str, DataType],
-    found_type: Callable[[str], DataType | None],
+    found_type: Callable[[str], DataType | None] | None = None,
     others: Iterable[str] = (),
-) -> Iterator[str]:
-    """Warnings of clauses that never match or look like something else. `types` are those of the
-    catalogue; `found_type` gives that of the values that profiles have of an attribute which it does not know. `others` are
-    further paths that were asked for, such as one to sort by."""
+    within: Iterable[str] = (),
+) -> list[str]:
+    """Warnings of clauses that never match or look like something else, each once, and not of everything where there is much.
+    `types` are those of the catalogue; `found_type` gives that of the values that profiles have of an attribute which it does
+    not know. `others` are further paths that were asked for, such as one to sort by; `within` are those that stand for all
+    at or below them."""
+    found: dict[str, None] = {}
+    for said in _warnings(query, _Known(types, found_type), others, within):
+        found[said] = None
+        if len(found) > MOST_WARNED:
+            return [
+                *list(found)[:MOST_WARNED],
+                "there are more such clauses; these warnings are of the first",
+            ]
+    return list(found)
+
+
+class _Known:
+    """The types of attributes. To find one is work, and so is a hint: of very many unknown ones it is not done."""
+
+    def __init__(
+        self, types: Mapping[str, DataType], found_type: Callable[[str], DataType | None] | None
+    ) -> None:
+        self.types = types
+        self._found_type = found_type or self._of_array
+        self._found: dict[str, DataType | None] = {}
+
+    def type_of(self, path: str) -> DataType | None:
+        """None for an attribute of which nothing is known."""
+        if (declared := self.types.get(path)) is not None:
+            return declared
+        if path not in self._found and len(self._found) <= MOST_WARNED:
+            self._found[path] = self._found_type(path)
+        # As of an array nothing is said.
+        return self._found.get(path, DataType.ARRAY)
+
+    def _of_array(self, path: str) -> DataType | None:
+        """Of members of the objects in an array the catalogue has no type: it has the array."""
+        is_within = any(self.types.get(above) is DataType.ARRAY for above in paths.ancestors(path))
+        return DataType.ARRAY if is_within else None
+
+    def has_around(self, path: str) -> bool:
+        """Whether there is an attribute at a path, above, or below it."""
+        own = (path, *paths.ancestors(path))
+        return (
+            path in self._above or any(each in self.types for each in own) or self.type_of(path) is not None
+        )
+
+    @cached_property
+    def _above(self) -> set[str]:
+        return {above for path in self.types for above in paths.ancestors(path)}
+
+    def unknown(self, path: str) -> str:
+        """What is said of an attribute of which nothing is known."""
+        return f"no attribute is called {path}; {nearest(path, self.types)}"
+
+
+def _warnings(query: Query, known: _Known, others: Iterable[str], within: Iterable[str]) -> Iterator[str]:
     for clause in leaves(query):
         if isinstance(clause, FullText):
             yield from _about_words(clause)
         if clause.path is None:
             continue
-        declared = types.get(clause.path) or found_type(clause.path)
+        declared = known.type_of(clause.path)
         if declared is None:
-            yield f"no attribute is called {clause.path}; {nearest(clause.path, types)}"
+            yield known.unknown(clause.path)
         elif problem := _of_another_type(clause, declared):
             yield f"{clause.path} is of type {declared}: {problem}"
-        if isinstance(clause, Term) and str(clause.value).endswith("*"):
-            yield f'within quotes a star is a star; a beginning is written {clause.path}="…"*'
-    for path in others:
-        if path not in types and found_type(path) is None:
-            yield f"no attribute is called {path}; {nearest(path, types)}"
+        yield from _about_stars(clause)
+    yield from (known.unknown(path) for path in others if known.type_of(path) is None)
+    for path in within:
+        if path and not known.has_around(path):
+            yield f"no attribute has the path {path}, or one above or below it; {nearest(path, known.types)}"
+
+
+def _about_stars(clause: Clause) -> Iterator[str]:
+    """Of signs that stand for others in other languages."""
+    text = clause.value if isinstance(clause, Term) else clause.prefix if isinstance(clause, Prefix) else ""
+    if not isinstance(text, str):
+        return
+    path = clause.path
+    if isinstance(clause, Term) and text.endswith("*") and "*" not in text[:-1]:
+        yield f'within quotes a star is a star; a beginning is written {path}="…"*'
+    elif "*" in text or _QUESTION.search(text):
+        parts = (re.sub(r"^\W+|\W+$", "", part) for part in re.split(r"[*?]+", text))
+        words = " ".join(part for part in parts if any(map(str.isalnum, part)))
+        by_words = f"; {path}:{_as_value(words)} finds its words anywhere in the value" if words else ""
+        yield (
+            f"{path}={text}: * stands for other characters only behind a beginning, and ? never does: "
+            f"this finds the sign itself{by_words}"
+        )
+
+
+_QUESTION = re.compile(r"^[^/]*\w\?\w[^/]*$")
+"""One that stands for a character, and is no end of a sentence and no part of a URL."""
+
+
+def _as_value(text: str) -> str:
+    return f'"{text}"' if any(each.isspace() or each in '=<>"()' for each in text) else text
 
 
 def nearest(path: str, known: Collection[str]) -> str:
@@ -288,8 +375,10 @@ def nearest_path(path: str, known: Collection[str]) -> str | None:
 
 
 def corrected(text: str, query: Query, types: Mapping[str, DataType]) -> str:
-    """The text of a query with the nearest known attribute in place of each unknown one."""
-    for path in {clause.path for clause in leaves(query)} - types.keys():
+    """The text of a query with the nearest known attribute in place of each unknown one; of the first, where there are
+    very many."""
+    asked = dict.fromkeys(clause.path for clause in leaves(query) if clause.path not in types)
+    for path in islice(asked, MOST_WARNED):
         near = path and nearest_path(path, types)
         if path and near and _PATH.fullmatch(near):
             text = re.sub(rf"(?<![^\s(]){re.escape(path)}(?=\s*[=<>:])", near.replace("\\", r"\\"), text)
@@ -299,6 +388,8 @@ def corrected(text: str, query: Query, types: Mapping[str, DataType]) -> str:
 def _about_words(clause: FullText) -> Iterator[str]:
     if not any(each.isalnum() for each in clause.words):
         yield f"{clause.words!r} has no word, so it finds nothing"
+    elif re.search(r"\*\w|\w\*", clause.words):
+        yield f"{clause.words!r}: a star stands only at the end, behind a word's beginning; elsewhere it parts words"
     elif clause.path is None and clause.words.upper() in _JOINING and not clause.is_prefix:
         yield f"{clause.words!r} is searched as a word; {clause.words.upper()} in capitals joins clauses"
 
@@ -320,16 +411,40 @@ def _of_another_type(clause: Clause, declared: DataType) -> str | None:
             return f"{value!r} is no number{_as_milliseconds(value)}"
         if declared is DataType.STRING and not isinstance(value, str):
             return f"{value!r} is no text"
+        if declared is DataType.STRING and isinstance(clause, Range) and _RELATIVE.fullmatch(str(value)):
+            return f"{value!r} is compared as text; no moment stands for it"
         if declared is DataType.BOOLEAN and not isinstance(value, bool):
             return f"{value!r} is neither true nor false"
     return None
 
 
+_RELATIVE = re.compile(r"now(?:(?P<number>[+-]\d{1,6})(?P<unit>[smhdwMy]))?(?:/[smhdwMy])?")
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800, "M": 2_592_000, "y": 31_536_000}
+
+
 def _as_milliseconds(value: str | bool) -> str:
     """For a date that is compared with a number: the number that was most likely meant."""
-    try:
-        moment = datetime.fromisoformat(str(value))
-    except ValueError:
+    moment = _moment(str(value))
+    if moment is None:
         return ""
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return f"; in milliseconds since 1970 it is {int(moment.timestamp() * 1000)}"
+    if _RELATIVE.fullmatch(str(value)):
+        hour = moment.replace(minute=0, second=0, microsecond=0)
+        return f"; no search follows the clock: in milliseconds since 1970 it is {_milliseconds(hour)} at this hour"
+    return f"; in milliseconds since 1970 it is {_milliseconds(moment)}"
+
+
+def _milliseconds(moment: datetime) -> int:
+    return int(moment.timestamp() * 1000)
+
+
+def _moment(text: str) -> datetime | None:
+    if relative := _RELATIVE.fullmatch(text):
+        number, unit = int(relative["number"] or 0), relative["unit"] or "s"
+        with suppress(OverflowError):
+            return datetime.now(UTC) + timedelta(seconds=number * _UNITS[unit])
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -70,6 +70,8 @@ class ProfileSource(NamedTuple):
             "ca_file": self.ca_file,
             "allow_plain_http": self.allow_plain_http,
             "connect_seconds": CONNECT_SECONDS,
+            # They repeat what was typed, which no log has; pages show those of their own searches.
+            "warn": lambda _: None,
         }
 
 

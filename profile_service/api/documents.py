@@ -70,6 +70,21 @@ class ProfileDocument(BaseModel):
     )
 
 
+Warnings = Annotated[
+    list[str],
+    Field(
+        description="Clauses that can never match, and unknown attributes that were asked for, with the nearest known ones. Absent in other answers than those "
+        "of a search, where there are none."
+    ),
+]
+
+
+class FoundProfile(ProfileDocument):
+    """The profile of a look-up."""
+
+    warnings: Warnings | None = None
+
+
 class LookupResult(BaseModel):
     """The answer for one identifier. `profile` is null where none has it, or where several share it."""
 
@@ -85,9 +100,7 @@ class SearchResults(BaseModel):
 
     items: list[ProfileDocument]
     next: str | None = Field(description="The cursor of the following page; null on the last.")
-    warnings: list[str] = Field(
-        description="Clauses that can never match, an unknown attribute to sort by, and the nearest known one."
-    )
+    warnings: Warnings
     q: str | None = Field(description="The search, if it was asked in the search language.")
     corrected: str | None = Field(
         description="The search with the nearest known attributes in place of unknown ones; null without any."
@@ -127,6 +140,16 @@ class CountResult(BaseModel):
     """How many profiles match."""
 
     count: int
+    warnings: Warnings | None = None
+
+
+class MemberCount(BaseModel):
+    """How many members a segment has."""
+
+    count: int
+    without_consent: int | None = Field(
+        default=None, description="How many others match, and have not consented to the segment's purpose."
+    )
 
 
 class FacetDocument(BaseModel):
@@ -140,6 +163,7 @@ class FacetResults(BaseModel):
     """By attribute path, the most frequent values first."""
 
     facets: dict[str, list[FacetDocument]]
+    warnings: Warnings | None = None
 
 
 class EventDocument(BaseModel):
@@ -262,6 +286,12 @@ class ProfileHistory(Items[FragmentHistory]):
     consents: list[FragmentConsent] = Field(description="Of each of the profile's fragments, by `ordinal`.")
 
 
+class LookupResults(Items[LookupResult]):
+    """In the order of the identifiers."""
+
+    warnings: Warnings | None = None
+
+
 class MoveDocument(BaseModel):
     """A fragment became part of another profile, or a profile entered, left, or changed in a segment."""
 
@@ -329,6 +359,11 @@ class FacetBody(QueryBody):
 
     paths: list[str] = Field(min_length=1, max_length=20)
     limit: int = Field(default=10, ge=1, le=1000)
+
+
+def warned(body: dict[str, Any], warnings: list[str]) -> dict[str, Any]:
+    """An answer with its warnings, if there are any."""
+    return body | {"warnings": warnings} if warnings else body
 
 
 def answer(body: Any, if_none_match: str | None = None, status: int = 200) -> Response:

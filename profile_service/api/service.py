@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, NamedTuple, Protocol, TypeVar, cast
 
@@ -22,7 +22,9 @@ from idgraph.model.callers import Caller, Scope
 from idgraph.model.errors import DamagedStateError
 from idgraph.model.identifiers import Identifier
 from idgraph.model.index import ProfileIndex
+from idgraph.model.queries import Query as SearchQuery
 from idgraph.model.query_cost import REQUEST_COST
+from idgraph.model.query_language import warnings
 from idgraph.model.store import ProfileStore
 from idgraph.web.audit import AuditLog
 from idgraph.web.cursors import SealedCursors
@@ -142,6 +144,15 @@ class ProfileService:
             reader.damaged.clear()
             reader.shared.clear()
         return looked
+
+    async def warnings(self, caller: Caller, wanted: Wanted, shown: Iterable[Profile]) -> list[str]:
+        """Of paths that a look-up asks for, and no attribute has."""
+        unmatched = wanted.unmatched(shown)
+        return await run_in_threadpool(self._unknown, caller, unmatched) if unmatched else []
+
+    def _unknown(self, caller: Caller, within: list[str]) -> list[str]:
+        reader = self.reader(caller)
+        return warnings(SearchQuery(), reader.types(), reader.found_type, within=within)
 
     def views(self) -> Views:
         """The views of the newest snapshot. Raises NotReadyError."""
@@ -273,6 +284,8 @@ class Wanted:
         """`fields` are attribute paths; everything below one belongs to it. Raises BadQueryError."""
         if fields is not None and view is not None:
             raise BadQueryError("`view` selects the attributes; leave `fields` out")
+        self.fields = fields
+        """What was asked for by path; None for all, or for a view."""
         self._fields = fields if view is None else view.sources
         self.provenance = provenance
         self.reveal = reveal
@@ -319,6 +332,21 @@ class Wanted:
                 leaf for leaf in profile.leaves if any(paths.is_within(leaf.path, field) for field in fields)
             )
         )
+
+    def unmatched(self, shown: Iterable[Profile]) -> list[str]:
+        """Those of the paths that were asked for at or below which no profile has anything."""
+        if not self.fields:
+            return []
+        there = [leaf.path for profile in shown for leaf in profile.leaves]
+        return [field for field in self.fields if not any(paths.is_within(each, field) for each in there)]
+
+    def left_out(self, found: SearchResult, shown: list[Profile]) -> list[str]:
+        """A warning of those that were found and have not given each consent that the answer rests on."""
+        number = len(found.profiles) - len(shown)
+        if not self._purposes or not number:
+            return []
+        purposes = " and ".join(sorted(self._purposes))
+        return [f"left out for want of consent to {purposes}: {number} of this page"]
 
     def document(self, profile: Profile) -> dict[str, Any]:
         """What `read` gave, as JSON has it."""

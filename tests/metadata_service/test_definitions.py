@@ -33,7 +33,9 @@ def test_an_edit_is_a_version_with_who_when_and_why(
     assert (saved.status_code, saved.json()["version"]) == (201, 1)
     assert put(service.admin, kind, first).json() == saved.json()
     known = service.reader.get(url)
-    assert known.json() == saved.json()
+    warnings = saved.json().pop("warnings")
+    assert known.json() | {"warnings": warnings} == saved.json()
+    assert known.headers["ETag"] == saved.headers["ETag"]
     assert service.reader.get(url, headers={"If-None-Match": known.headers["ETag"]}).status_code == 304
     second = first | {"description": "other words"}
     for client in (service.reader, service.pipeline):
@@ -44,8 +46,8 @@ def test_an_edit_is_a_version_with_who_when_and_why(
     versions = service.reader.get(f"{url}/versions?limit=1").json()
     assert [(each["document"]["version"], each["reason"]) for each in versions["items"]] == [(2, "a test")]
     rest = service.reader.get(f"{url}/versions", params={"cursor": versions["next"]}).json()
-    assert [(each["document"], each["actor"]) for each in rest["items"]] == [(saved.json(), "the admin")]
-    assert service.reader.get(f"/v1/{kind}").json()["items"] == [answer.json()]
+    assert [(each["document"], each["actor"]) for each in rest["items"]] == [(known.json(), "the admin")]
+    assert service.reader.get(f"/v1/{kind}").json()["items"] == [service.reader.get(url).json()]
     lines = service.reader.get("/v1/changes", params={"kind": kind.removesuffix("s")}).json()["items"]
     assert [(each["subject"], each["subject_version"]) for each in lines] == [
         (first["name"], 2),
@@ -90,6 +92,8 @@ def test_the_snapshot_and_its_changes_have_those_in_force(
         ("segments", {"q": "a=1", "query": []}, ""),
         ("segments", {}, ""),
         ("segments", {"q": "a=1", "name": "another"}, "/name"),
+        ("segments", {"query": [{"words": {"words": "x", "edits": 2}}] * 200}, "/query"),
+        ("segments", {"q": " OR ".join(f"a>{n}" for n in range(100))}, "/q"),
     ],
 )
 def test_what_cannot_work_is_refused_with_the_place(
@@ -118,3 +122,30 @@ def test_a_segment_holds_no_protected_value(service: Running) -> None:
         answer = put(service.admin, "segments", {"name": "s", "q": q})
         assert (answer.status_code, answer.json()["pointer"]) == (422, "/q"), answer.text
     assert put(service.admin, "segments", {"name": "s", "q": "identity.email=*"}).status_code == 201
+
+
+WARNED = {
+    "visits.last>=2024-05-06": "1714953600000",
+    "visits.last>now-30d": "milliseconds",
+    "visits.lost=1": "did you mean visits.last?",
+    "contact=*@sub.example.org": "contact:sub.example.org",
+    "visits.last>=1714953600000": None,
+    "basket.sku=A1": None,
+}
+
+
+@pytest.mark.parametrize("q", WARNED)
+def test_a_segment_is_saved_with_the_warnings_of_its_search(service: Running, q: str) -> None:
+    for path, kind in (("visits.last", "integer"), ("contact", "string"), ("basket", "array")):
+        declared = {"path": path, "data_type": kind}
+        assert service.admin.put(f"/v1/attributes/{path}", json=declared).status_code == 201
+    segment = {"name": "s", "q": q}
+    checked = service.admin.post("/v1/segments/check", json=segment).json()["warnings"]
+    assert put(service.admin, "segments", segment).json().get("warnings", []) == checked
+    if (part := WARNED[q]) is None:
+        assert checked == []
+    else:
+        (said,) = checked
+        assert part in said
+    missing = put(service.admin, "segments", segment | {"purpose": "surveys"}).json()["warnings"]
+    assert any("consents.surveys.status" in each for each in missing)

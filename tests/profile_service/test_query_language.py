@@ -20,7 +20,7 @@ from idgraph.model.queries import (
     Range,
     Term,
 )
-from idgraph.model.query_language import corrected, parse_query, warnings
+from idgraph.model.query_language import MOST_WARNED, corrected, parse_query, warnings
 
 TYPES = {
     "text": DataType.STRING,
@@ -172,6 +172,15 @@ def test_parentheses_are_nested_within_bounds() -> None:
         ("or", "OR in capitals"),
         ("...", "has no word"),
         ('text="x*"', "a star is a star"),
+        ("whole>=now-30d", "milliseconds"),
+        ("whole<now", "milliseconds"),
+        ("text>=now-7d/d", "as text"),
+        ("text=*@example.org", "text:example.org"),
+        ("text=ab*cd", 'text:"ab cd"'),
+        ("text=*ab*", "text:ab"),
+        ("text=jo?n", 'text:"jo n"'),
+        ("text:*tar", "behind a word's beginning"),
+        ("gui*ar", "behind a word's beginning"),
     ],
 )
 def test_a_clause_that_never_matches_says_so(word: str, reported: str) -> None:
@@ -180,10 +189,43 @@ def test_a_clause_that_never_matches_says_so(word: str, reported: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "word", ["whole>=6", "text>=6", "text:word", "truth=true", "guitar", "text=*", "new=1"]
+    "word",
+    [
+        "whole>=6",
+        "text>=6",
+        "text:word",
+        "truth=true",
+        "guitar",
+        "text=*",
+        "new=1",
+        "text=What?",
+        "text=https://a.org/?b=c",
+        "text=http://x.y/z?w",
+        "text:guit*",
+        "guit*",
+    ],
 )
 def test_of_a_clause_that_may_match_nothing_is_said(word: str) -> None:
-    assert list(warnings(parse_query([word], TYPES.get), TYPES, {"new": DataType.NUMBER}.get)) == []
+    assert warnings(parse_query([word], TYPES.get), TYPES, {"new": DataType.NUMBER}.get) == []
+
+
+def test_of_very_many_unknown_attributes_the_first_are_warned_of() -> None:
+    asked: list[str] = []
+
+    def found(path: str) -> None:
+        asked.append(path)
+
+    query = parse_query([f"(a{number}=1)" for number in range(500)], TYPES.get)
+    said = warnings(query, TYPES, found)
+    assert len(said) == len(set(said)) == MOST_WARNED + 1
+    assert len(asked) < 2 * MOST_WARNED
+
+
+def test_paths_that_stand_for_all_below_are_known_by_what_is_below() -> None:
+    known = {"account.plan": DataType.STRING, "items": DataType.ARRAY}
+    within = ("account", "account.plan", "items.sku", "acount", "")
+    (said,) = warnings(Query(), known, within=within)
+    assert "acount" in said
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ def search(
         reader = wiring.profile_reader(settings, resources, pinned)
         total = reader.count(query)
         others = (*(facet or ()), *((order.path,) if order else ()))
-        said = list(warnings(query, types, reader.found_type, others))
+        said = warnings(query, types, reader.found_type, others)
         if not total:
             wiring.require_own_keyring(settings, resources, notes=False)
             said += _hints_of_loss(resources)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Response
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
+from idgraph.model import canonical
 from idgraph.model.records import CheckRecord, SegmentVersionRecord, ViewVersionRecord
 from idgraph.model.specs import NAME_PATTERN
 from idgraph.model.views import SegmentDocument, ViewDocument
@@ -16,11 +17,29 @@ from idgraph.web.refusals import RefusedRequestError
 from metadata_service.api.service import Actor, MetadataService, Paging, Reason, Service
 from metadata_service.definitions import SEGMENTS, VIEWS, Definitions, Stated, Stored
 
+
+class _Warned(BaseModel):
+    warnings: list[str] | None = Field(
+        default=None, description="What a search for it would warn of; absent without any."
+    )
+
+
+class SavedView(_Warned, ViewDocument):
+    """A view that was saved."""
+
+
+class SavedSegment(_Warned, SegmentDocument):
+    """A segment that was saved."""
+
+
 Name = Annotated[str, Path(pattern=NAME_PATTERN)]
 
 
 def _routes(
-    definitions: Definitions[Stated, Stored], documents: type[BaseModel], records: type[BaseModel]
+    definitions: Definitions[Stated, Stored],
+    documents: type[BaseModel],
+    records: type[BaseModel],
+    saved: type[BaseModel],
 ) -> APIRouter:
     router = APIRouter(prefix=f"/v1/{definitions.kind}s", tags=[f"{definitions.kind}s"])
 
@@ -62,7 +81,7 @@ def _routes(
         return put_definition(definitions, definition, service, actor, precondition, reason)
 
     def check(definition: Stated, service: Service) -> CheckRecord:
-        """Would this definition be accepted? Nothing is stored. Warns of paths that no attribute has."""
+        """Would this definition be accepted? Nothing is stored. Warns as the search for it does."""
         with service.database.read() as session:
             first = definitions.checked(session, definition)
             return CheckRecord(warnings=definitions.warnings(session, first))
@@ -70,7 +89,7 @@ def _routes(
     check.__annotations__["definition"] = definitions.stated
     router.post("/check")(check)
     put.__annotations__["definition"] = definitions.stated
-    router.put("/{name}", response_model=definitions.stored, responses=created(definitions.stored))(put)
+    router.put("/{name}", response_model=saved, responses=created(saved))(put)
     return router
 
 
@@ -82,15 +101,21 @@ def put_definition(
     precondition: Check,
     reason: str,
 ) -> Response:
-    """What `PUT` does with a definition of its name."""
+    """What `PUT` does with a definition of its name: the document, with the warnings that `check` gives, if there are any."""
     with service.database.read() as session:
         first = definitions.checked(session, definition)
+        warnings = definitions.warnings(session, first)
     with service.database.write(actor, reason) as edit:
         document, is_new = definitions.save(edit, first, precondition)
-    return json_answer(document.model_dump_json(), status=201 if is_new else 200)
+    answer = json_answer(document.model_dump_json(), status=201 if is_new else 200)
+    if warnings:
+        # The ETag is that of the document, as `GET` has it.
+        answer.body = canonical.encode(document.model_dump(mode="json") | {"warnings": warnings})
+        answer.headers["Content-Length"] = str(len(answer.body))
+    return answer
 
 
 ROUTERS = (
-    _routes(VIEWS, ListPage[ViewDocument], ListPage[ViewVersionRecord]),
-    _routes(SEGMENTS, ListPage[SegmentDocument], ListPage[SegmentVersionRecord]),
+    _routes(VIEWS, ListPage[ViewDocument], ListPage[ViewVersionRecord], SavedView),
+    _routes(SEGMENTS, ListPage[SegmentDocument], ListPage[SegmentVersionRecord], SavedSegment),
 )

@@ -20,12 +20,13 @@ from idgraph.web.path_values import path_value
 from idgraph.web.refusals import ClashError, UnknownSubjectError
 from profile_service.api.documents import (
     ExplanationDocument,
+    FoundProfile,
     Items,
     LookupBody,
-    LookupResult,
-    ProfileDocument,
+    LookupResults,
     ProfileHistory,
     answer,
+    warned,
 )
 from profile_service.api.service import (
     AFTER_COMMIT,
@@ -83,7 +84,7 @@ def _existing(found: T | None) -> T:
 
 @router.get(
     "/{identifier}",
-    response_model=ProfileDocument,
+    response_model=FoundProfile,
     responses={304: {"description": "Nothing changed."}},
     dependencies=[AFTER_COMMIT],
 )
@@ -98,7 +99,9 @@ async def get(
     know of. 409: several profiles share the identifier, and the rules give it to none of them."""
     profile = _unshared(await service.answer(wanted, partial(service.lookup, caller, identifier, wanted)))
     await service.require_any(profile is not None)
-    return answer(wanted.document(_existing(profile)), if_none_match)
+    found = _existing(profile)
+    warnings = await service.warnings(caller, wanted, [found])
+    return answer(warned(wanted.document(found), warnings), if_none_match)
 
 
 class PlainRoute(Route):
@@ -127,7 +130,7 @@ class _PlainLookup:
         await response(scope, receive, send)
 
 
-@router.post("/lookup", response_model=Items[LookupResult], dependencies=[AFTER_COMMIT])
+@router.post("/lookup", response_model=LookupResults, dependencies=[AFTER_COMMIT])
 async def lookup(body: LookupBody, service: Service, caller: ActingCaller) -> Response:
     """The profiles of up to 100 identifiers, in their order."""
     wanted = body.wanted(service, caller)
@@ -146,7 +149,8 @@ async def lookup(body: LookupBody, service: Service, caller: ActingCaller) -> Re
         for text, each in zip(body.identifiers, looked, strict=True)
     ]
     await service.require_any(any(item["profile"] for item in items))
-    return answer({"items": items})
+    shown = [profile for each in looked for profile in each.profiles[:1]]
+    return answer(warned({"items": items}, await service.warnings(caller, wanted, shown)))
 
 
 @router.get("/{identifier}/explain", response_model=Items[ExplanationDocument])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
@@ -23,6 +24,7 @@ from profile_service.api.documents import (
     SearchResults,
     Words,
     answer,
+    warned,
 )
 from profile_service.api.service import AFTER_INDEX, ActingCaller, Service, Wanted, WantedParts
 from profile_service.reader import ProfileReader
@@ -39,6 +41,12 @@ def _query(reader: ProfileReader, body: QueryBody) -> queries.Query:
         return queries.from_json(body.query)
     # Unlike the words of a command line, each of which a shell has kept together.
     return parse_query([f"({body.q})"] if body.q and body.q.strip() else [], reader.types().get)
+
+
+def _warnings(
+    reader: ProfileReader, query: queries.Query, others: Iterable[str] = (), within: Iterable[str] = ()
+) -> list[str]:
+    return warnings(query, reader.types(), reader.found_type, others, within)
 
 
 def _sealed_for(caller: Caller) -> str:
@@ -61,7 +69,10 @@ def _search(
     found = {
         "items": [wanted.document(profile) for profile in profiles],
         "next": service.sealed(result, asked),
-        "warnings": list(warnings(query, reader.types(), reader.found_type, others)),
+        "warnings": [
+            *_warnings(reader, query, others, wanted.fields or ()),
+            *wanted.left_out(result, profiles),
+        ],
         "q": body.q,
         "corrected": None,
         "search": None if body.q is None else service.cursors.seal(body.q, _sealed_for(caller)),
@@ -100,7 +111,8 @@ def get_count(service: Service, caller: ActingCaller, asked: Annotated[Words, Qu
 def post_count(body: QueryBody, service: Service, caller: ActingCaller) -> Response:
     """How many profiles match."""
     reader = service.reader(caller)
-    return answer({"count": reader.count(_query(reader, body))})
+    query = _query(reader, body)
+    return answer(warned({"count": reader.count(query)}, _warnings(reader, query)))
 
 
 @router.get("/facets", response_model=FacetResults, dependencies=[AFTER_INDEX])
@@ -123,4 +135,5 @@ def post_facets(body: FacetBody, service: Service, caller: ActingCaller) -> Resp
     reader = service.reader(caller)
     query = _query(reader, body)
     found = reader.facets(query, body.paths, body.limit)
-    return answer({"facets": {path: [each._asdict() for each in some] for path, some in found.items()}})
+    facets = {path: [each._asdict() for each in some] for path, some in found.items()}
+    return answer(warned({"facets": facets}, _warnings(reader, query, body.paths)))

@@ -14,9 +14,9 @@ from idgraph.model.views import SegmentDocument, ViewDocument
 from idgraph.web.cursors import ListPage
 from idgraph.web.refusals import UnknownSubjectError
 from profile_service.api.documents import (
-    CountResult,
     IdentifiersBody,
     Items,
+    MemberCount,
     Membership,
     ProfileDocument,
     SegmentDetails,
@@ -72,10 +72,16 @@ def get(asked: Asked, service: Service) -> Response:
     return answer(_summary(document) | body | used)
 
 
-@router.get("/{name}/count", response_model=CountResult, dependencies=[AFTER_INDEX])
+@router.get("/{name}/count", response_model=MemberCount, dependencies=[AFTER_INDEX])
 def count(asked: Asked, service: Service, caller: ActingCaller) -> Response:
-    """How many members it has. Of a search that is no segment yet, `/v1/search/count` says it."""
-    return answer({"count": service.reader(caller).count_members(asked[0])})
+    """How many members it has, and how many it would have besides, had they consented. Of a search that is no segment yet,
+    `/v1/search/count` says it."""
+    segment, document = asked
+    reader = service.reader(caller)
+    found = {"count": reader.count_members(segment)}
+    if document.purpose is not None:
+        found["without_consent"] = reader.count_without_consent(segment)
+    return answer(found)
 
 
 @router.get("/{name}/members", response_model=ListPage[ProfileDocument], dependencies=[AFTER_INDEX])

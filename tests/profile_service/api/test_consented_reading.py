@@ -14,6 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from idgraph.model.callers import Scope
+from idgraph.model.queries import Exists
 from idgraph.model.views import ViewDocument
 from tests.lanes import examples
 from tests.profile_service.api.conftest import Served, caller, served_here
@@ -148,3 +149,25 @@ def test_who_is_read_for_a_purpose_has_consented_last(served: Served, acts: list
         getattr(told, kind)(*words)
         told.require_same()
     told.require_indexed()
+
+
+def test_counts_say_how_many_have_not_consented(tmp_path: Path) -> None:
+    known = snapshot(specs=[SPEC], declared=[], defaults=UNDETECTED)
+    segments = (segment("wanted", Exists("consents.other.status"), purpose="research"), segment("all"))
+    views = (ViewDocument(name="v", attributes={"all": "@"}, version=1, purpose="research"),)
+    known = known.model_copy(update={"segments": segments, "views": views})
+    pipeline = Pipeline(tmp_path, snapshot=known, sources={"consents": SOURCE})
+    for number, status in enumerate(("given", "withdrawn", None, "withdrawn")):
+        said = {"other": {"status": "given"}} | ({"research": {"status": status}} if status else {})
+        event = {"id": f"e{number}", "at": 1, "consents": said, "identifiers": {"user_id": f"p{number}"}}
+        pipeline.process([raw(event, number, "consents")])
+    with served_here(pipeline, [caller("everything", 100), caller("none", 0)]) as served:
+        client = served.client("everything")
+        assert client.get("/v1/segments/wanted/count").json() == {"count": 1, "without_consent": 3}
+        assert client.get("/v1/segments/all/count").json() == {"count": 4}
+        found = client.get("/v1/search", params={"view": "v"}).json()
+        assert len(found["items"]) == 1
+        (warning,) = found["warnings"]
+        assert "research" in warning
+        assert "3" in warning
+        assert "p1" not in warning

@@ -156,7 +156,7 @@ def test_a_segment_with_a_purpose_has_those_who_consented(tmp_path: Path) -> Non
             assert item["segments"] == ["m"]
             pipeline.process([decided(2, "withdrawn")])
             assert members(half, "m") == []
-            assert half.get("/v1/segments/m/count").json() == {"count": 0}
+            assert half.get("/v1/segments/m/count").json() == {"count": 0, "without_consent": 1}
             (item,) = half.post("/v1/segments/member-of", json=body).json()["items"]
             assert item["segments"] == []
 

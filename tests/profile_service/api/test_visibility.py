@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from idgraph.client import ProfilesClient
 from idgraph.model.callers import CallerList
 from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
 from profile_service.visibility import AuthorizationLevels, Visibility
@@ -218,6 +219,52 @@ def test_suggestions_name_nothing_hidden(everything: httpx.Client, none: httpx.C
     assert everything.get("/v1/search?sort=demographics.age").json()["warnings"] == []
     (hidden,) = none.get("/v1/search?sort=demographics.age").json()["warnings"]
     assert hidden.startswith("no attribute is called demographics.age;")
+
+
+WARNED: dict[str, Callable[[httpx.Client, str], httpx.Response]] = {
+    "count": lambda client, path: client.get("/v1/search/count", params={"q": f"{path}=37"}),
+    "count by body": lambda client, path: client.post("/v1/search/count", json={"q": f"NOT {path}=4"}),
+    "facets": lambda client, path: client.get("/v1/search/facets", params={"path": path}),
+    "facets of": lambda client, path: client.get(
+        "/v1/search/facets", params={"path": "activity.platform", "q": f"{path}=*"}
+    ),
+    "fields": lambda client, path: client.get("/v1/search", params={"limit": 1, "fields": path}),
+    "look-up": lambda client, path: client.get(f"/v1/profiles/{ANONYMOUS}", params={"fields": path}),
+    "batch": lambda client, path: client.post(
+        "/v1/profiles/lookup", json={"identifiers": [ANONYMOUS], "fields": [path, "activity"]}
+    ),
+}
+
+
+@pytest.mark.parametrize("route", WARNED)
+def test_every_answer_warns_of_what_no_attribute_is_called(
+    everything: httpx.Client, none: httpx.Client, route: str
+) -> None:
+    ask = WARNED[route]
+    assert not ask(everything, "demographics.age").json().get("warnings")
+    (said,) = ask(everything, "demographics.agee").json()["warnings"]
+    assert "did you mean demographics.age?" in said
+    # One that is hidden is one that there is not.
+    for path in ("demographics.age", "demographics.agee"):
+        (hidden,) = ask(none, path).json()["warnings"]
+        assert f" {path}" in hidden
+        assert "demographics.age?" not in hidden
+
+
+def test_the_client_passes_warnings_on(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+    said: list[str] = []
+    with (
+        ProfilesClient(served.url, "everything", warn=said.append) as client,
+        ProfilesClient(served.url, "everything") as logging,
+    ):
+        assert list(client.search("demografics.age>=3", page=1)) == []
+        assert client.count("demografics.age>=3") == 0
+        assert client.facets("demografics.age") == []
+        assert client.lookup(ANONYMOUS, fields=["demografics"]) is not None
+        assert len(list(client.search("", page=100, fields=["demografics"]))) > 100
+        assert len(said) == 5
+        assert logging.count("demografics.age>=3") == 0
+    assert "demographics.age" in caplog.text
 
 
 def test_a_changed_level_holds_from_the_next_snapshot_on(served: Served, half: httpx.Client) -> None:
