@@ -1,4 +1,5 @@
-"""Dead Letters: what was set aside and why, one record as its reader may see it, and the replay of some or of all that match."""
+"""Dead Letters: what was set aside and why, one record as its reader may see it, and the replay or the end of some or of all
+that match."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, NamedTuple
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 
 from idgraph.model.dead_letters import DeadLetterReason
 from metadata_service.specs.cases import stood_in
@@ -18,7 +19,7 @@ router = APIRouter()
 
 LIST = "/ui/dead-letters"
 SCAN_SECONDS = 30.0
-FILTERS = ("reason", "source", "stage", "spec", "since", "until")
+FILTERS = ("reason", "source", "stage", "file", "spec", "since", "until")
 TIMES = ("since", "until")
 _AGO = re.compile(r"([0-9]{1,4}) ?([mhd])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
@@ -61,41 +62,67 @@ def _moment(text: str, now: datetime) -> str | None:
 
 
 @router.get(LIST)
-def show_list(page: SignedIn, cursor: Annotated[str | None, Query(max_length=1000)] = None) -> Response:
-    """The list, the newest first, with groups. What is wrong in the filter is said at its field."""
+def show_list(
+    page: SignedIn,
+    cursor: Annotated[str | None, Query(max_length=1000)] = None,
+    dropped: Annotated[int | None, Query(ge=0, lt=2**53)] = None,
+) -> Response:
+    """The list, the newest first, with groups. What is wrong in the filter is said at its field. So many were just `dropped`."""
     asked = _filter(page)
     params = asked.wanted | {"limit": 50} | ({"cursor": cursor} if cursor else {})
     found = page.ask("GET", "dead-letters", params=params, seconds=SCAN_SECONDS)
     reasons = sorted(DeadLetterReason)
-    return page.render("dead_letters.html", page=found, asked=asked, params=params, reasons=reasons)
+    shown = {"asked": asked, "params": params, "reasons": reasons, "dropped": dropped}
+    return page.render("dead_letters.html", page=found, **shown)
+
+
+async def _act(request: Request) -> str:
+    return request.url.path.rpartition("/")[2]
+
+
+Act = Annotated[str, Depends(_act)]
+"""`replay` or `drop`, as the path ends."""
 
 
 @router.get(LIST + "/replay")
-def ask_replay(
-    page: SignedIn, ids: Annotated[list[str] | None, Query(max_length=1000, alias="id")] = None
+@router.get(LIST + "/drop")
+def ask(
+    page: SignedIn,
+    act: Act,
+    ids: Annotated[list[str] | None, Query(max_length=1000, alias="id")] = None,
+    chosen: bool = False,
 ) -> Response:
-    """How many would be replayed, and the question why."""
-    return _replay(page, _choice(ids or [], _filter(page).wanted))
+    """How many would be replayed or dropped, and the question why. Where some were to be `chosen`, none are not all."""
+    if chosen and not ids:
+        nothing: dict[str, Any] = {"act": act, "preview": {"count": 0}, "choice": {}, "is_unchosen": True}
+        return page.render("dead_letter_act.html", **nothing)
+    wanted = _filter(page).wanted
+    if act == "drop":
+        # What is set aside from now on was seen by nobody.
+        wanted.setdefault("until", datetime.now(UTC).isoformat(timespec="milliseconds"))
+    return _decide(page, act, _choice(ids or [], wanted))
 
 
 @router.post(LIST + "/replay")
-def replay(page: SignedIn, fields: OwnFields) -> Response:
-    """Start the replay; its page says what became of them."""
+@router.post(LIST + "/drop")
+def decide(page: SignedIn, act: Act, fields: OwnFields) -> Response:
+    """Start the replay, whose page says what became of them; or drop them."""
     wanted = {name: fields[name] for name in FILTERS if fields.get(name)}
     choice, why = _choice(fields.get("ids", "").split(), wanted), fields.get("why", "").strip()
-    page.on_refusal(_replay, choice, why=why)
-    body = choice | {"reason": why}
-    job = page.ask("POST", "dead-letters", "replay", body=body, seconds=START_SECONDS)
-    return see_other(f"{JOBS}/{job['id']}", done="started")
+    page.on_refusal(_decide, act, choice, why=why)
+    done = page.ask("POST", "dead-letters", act, body=choice | {"reason": why}, seconds=START_SECONDS)
+    if act == "drop":
+        return see_other(LIST, dropped=str(done["dropped"]))
+    return see_other(f"{JOBS}/{done['id']}", done="started")
 
 
 def _choice(ids: list[str], wanted: dict[str, str]) -> dict[str, Any]:
     return {"ids": ids} if ids else {"filter": wanted}
 
 
-def _replay(page: OwnPage, choice: dict[str, Any], status: int = 200, **context: Any) -> Response:
+def _decide(page: OwnPage, act: str, choice: dict[str, Any], status: int = 200, **context: Any) -> Response:
     preview = page.ask("POST", "dead-letters", "replay", "preview", body=choice, seconds=SCAN_SECONDS)
-    return page.render("dead_letter_replay.html", status, preview=preview, choice=choice, **context)
+    return page.render("dead_letter_act.html", status, act=act, preview=preview, choice=choice, **context)
 
 
 @router.get(LIST + "/{dead_letter}")

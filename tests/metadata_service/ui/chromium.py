@@ -19,12 +19,22 @@ AXE = Path(__file__).with_name("axe.min.js")
 MILLISECONDS = 60_000
 _SEVERE = """() => axe.run(document, {
     resultTypes: ["violations"],
-    rules: Object.fromEntries(
-        axe._audit.rules.filter((rule) => !SEVERE.includes(rule.impact)).map((rule) => [rule.id, {enabled: false}])
-    ),
-}).then((found) => found.violations.filter((each) => SEVERE.includes(each.impact)))""".replace(
+    rules: Object.fromEntries(axe._audit.rules
+        .filter((rule) => !SEVERE.includes(rule.impact) && rule.id !== "landmark-unique")
+        .map((rule) => [rule.id, {enabled: false}])),
+}).then((found) => found.violations.filter((each) => SEVERE.includes(each.impact) || each.id === "landmark-unique"))""".replace(
     "SEVERE", '["serious", "critical"]'
 )
+"""Two landmarks of one name lead somebody who jumps between them astray."""
+_TORN = """() => [...document.querySelectorAll("table.rows")].flatMap((table) => {
+    const heads = [...table.querySelectorAll("thead th")];
+    const isShown = (each) => each.getClientRects().length > 0;
+    // On a narrow screen the heads are for screen readers alone.
+    if (!heads.length || getComputedStyle(table.tHead).position === "absolute") return [];
+    return [...table.querySelectorAll("tbody tr")].flatMap((row) => [...row.children].filter(
+        (cell, place) => heads.length === row.children.length && isShown(heads[place]) !== isShown(cell)
+    ).map((cell) => `${table.caption?.textContent}: ${heads[row.children.length && [...row.children].indexOf(cell)].textContent}`));
+})"""
 
 _IS_COMPLETE = """() => document.readyState === "complete"
     && !document.querySelector(".htmx-request, .htmx-swapping, .htmx-settling")
@@ -77,8 +87,14 @@ def signed_in(browser: Browser, site: Site, token: str | None = None, **options:
         context.close()
 
 
+def torn_columns(page: Page) -> set[str]:
+    """The columns of tables whose head is shown without its cells, or hidden with them shown."""
+    page.wait_for_function(_IS_COMPLETE)
+    return set(page.evaluate(_TORN))
+
+
 def axe_violations(page: Page) -> list[str]:
-    """What axe-core finds serious or critical once the page has what it asks for by itself."""
+    """What axe-core finds serious or critical, and landmarks of one name, once the page has what it asks for by itself."""
     page.wait_for_function(_IS_COMPLETE)
     if not page.evaluate("'axe' in window"):
         page.evaluate(AXE.read_text(encoding="utf-8"))

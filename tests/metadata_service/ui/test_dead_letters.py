@@ -54,6 +54,7 @@ def test_a_list_is_filtered_grouped_and_paged_by_its_address(operator: Person) -
     following = re.search(r'rel="next" href="([^"]+)"', page)
     assert following
     assert operator.get(LIST + html.unescape(following[1])).count('type="checkbox"') == 12
+    assert "No dead letter matches" in operator.get(f"{LIST}?file=elsewhere.jsonl")
     assert "1 matches" in text(operator.get(f"{LIST}?reason=transform_failed&source=orders&since=24h"))
     none = operator.get(f"{LIST}?source=segment")
     assert "No dead letter matches" in none
@@ -118,10 +119,40 @@ def test_chosen_ones_and_all_that_match_are_replayed(
     assert "Nothing to replay" in operator.get(f"{LIST}/replay?id=none")
 
 
+def test_one_some_and_all_that_match_are_dropped_with_a_reason(
+    whole: Whole, operator: Person, letters: dict[str, str]
+) -> None:
+    letter = letters["not_json"]
+    assert f'href="/ui/dead-letters/drop?id={letter}"' in operator.get(f"{LIST}/{letter}")
+    assert "Drop 1 dead letter?" in operator.get(f"{LIST}/drop?id={letter}")
+    operator.post(f"{LIST}/drop", {"ids": letter, "why": ""}, 422)
+    assert whole.letters.get(letter) is not None
+    assert "Dropped 1." in text(
+        operator.post(f"{LIST}/drop", {"ids": letter, "why": "an editor's swap file"})
+    )
+    assert whole.letters.get(letter) is None
+    # Nothing chosen is not all.
+    for act in ("drop", "replay"):
+        assert '<form method="post" action="/ui/dead-letters' not in operator.get(f"{LIST}/{act}?chosen=true")
+    page = operator.get(f"{LIST}/drop?reason=missing_id")
+    assert "Drop 60 dead letters?" in text(page)
+    fields = dict(re.findall(r'<input type="hidden" name="(reason|until)" value="([^"]+)"', page))
+    # One that is set aside behind the question stays.
+    later = whole.pipeline.map(order(2, 990, order_id=None)).dead_letters
+    whole.letters.put([each._replace(set_aside_at=2**42) for each in later])
+    try:
+        operator.post(f"{LIST}/drop", fields | {"why": "sent without ids, sent again"})
+        left = [each.id for each in whole.letters.newest(100)]
+        assert left == [later[0].id, letters["transform_failed"]]
+    finally:
+        whole.letters.drop([each.id for each in later])
+
+
 def test_without_the_scope_a_page_says_how_to_get_it(whole: Whole, letters: dict[str, str]) -> None:
     viewer = whole.site.signed_in(Role.VIEWER)
     for path in (LIST, f"{LIST}/{letters['not_json']}", f"{LIST}/replay?id={letters['not_json']}"):
         assert "Ask for access" in viewer.get(path, 403)
-    viewer.post(f"{LIST}/replay", {"ids": letters["not_json"], "why": "x"}, 403)
+    for act in ("replay", "drop"):
+        viewer.post(f"{LIST}/{act}", {"ids": letters["not_json"], "why": "x"}, 403)
     assert whole.site.browser().get(LIST).url.path == "/ui/sign-in"
     assert viewer.client.post(f"{LIST}/replay", data={"ids": "x", "why": "x"}).status_code == 403

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from idgraph.model.jobs import JobKind, JobState
-from tests.metadata_service.ui.chromium import axe_violations
+from tests.metadata_service.ui.chromium import axe_violations, torn_columns
 from tests.metadata_service.ui.site import Whole
 from tests.metadata_service.ui.test_browser import browser, page
 from tests.metadata_service.ui.test_dead_letters import letters
@@ -93,3 +93,38 @@ def test_a_flow_is_paused_and_resumed(page: Page, whole: Whole) -> None:
     # The page asks again by itself.
     report_of(whole, age=100)
     page.get_by_text("No report for").wait_for()
+
+
+@pytest.mark.usefixtures("letters")
+def test_every_column_is_shown_with_its_head_or_not_at_all(page: Page, whole: Whole) -> None:
+    report_of(whole)
+    user = {"name": "ines", "role": "viewer"}
+    whole.site.api().post("/v1/users", json=user).raise_for_status()
+    places = (
+        *(
+            "/ui/dead-letters",
+            "/ui/attributes",
+            "/ui/specs",
+            "/ui/users",
+            "/ui/rules",
+            "/ui/jobs",
+            "/ui/audit",
+        ),
+        *("/ui/flows", "/ui/flows/shop", "/ui/profiles?q=activity.platform=web", "/ui/profiles/user_id:3474"),
+        *("/ui/attributes/identity.email", "/ui/keys", "/ui/schema", "/ui/requests", "/ui/sandboxes"),
+        *("/ui/profiles/user_id:3474/explain", "/ui/audit/profiles", "/ui/policy-changes"),
+    )
+    seen = 0
+    for path in places:
+        page.goto(path)
+        for width in (1440, 1280, 900, 390):
+            page.set_viewport_size({"width": width, "height": 800})
+            assert torn_columns(page) == set(), (path, width)
+            seen += page.locator("table.rows").count()
+    assert seen > 20
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.goto("/ui/dead-letters")
+    assert page.locator("#letters td.time").first.is_visible()
+    # Nothing matches: the pages say where to go on.
+    page.goto("/ui/dead-letters?source=nowhere")
+    assert axe_violations(page) == []
