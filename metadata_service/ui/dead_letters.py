@@ -72,7 +72,7 @@ def show_list(
     params = asked.wanted | {"limit": 50} | ({"cursor": cursor} if cursor else {})
     found = page.ask("GET", "dead-letters", params=params, seconds=SCAN_SECONDS)
     reasons = sorted(DeadLetterReason)
-    shown = {"asked": asked, "params": params, "reasons": reasons, "dropped": dropped}
+    shown: dict[str, Any] = {"asked": asked, "params": params, "reasons": reasons, "dropped": dropped}
     return page.render("dead_letters.html", page=found, **shown)
 
 

@@ -33,6 +33,10 @@ _UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
 )
 
+_TIME = re.compile(
+    r"(?:^|[._]|(?<=[a-z0-9]))(?:[Aa]t|[Tt]ime|[Tt]imestamp|[Tt]s|[Dd]ate|[Ss]een|[Ss]ince|[Uu]ntil)$"
+)
+
 
 class NavigationItem(NamedTuple):
     """A page of the navigation; `api` is the call that its reader must be allowed to make: a path, or a method and a path."""
@@ -82,7 +86,22 @@ def as_json(value: Any) -> str:
 def as_time(moment: datetime | str) -> str:
     """In UTC. Answers of the profile service have moments as text."""
     moment = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
-    return f"{moment.astimezone(UTC):%-d %b %Y %H:%M}"
+    return f"{moment.astimezone(UTC):%-d %b %Y %H:%M} UTC"
+
+
+def is_time(path: str) -> bool:
+    """Whether the name of an attribute says that its values are times."""
+    return _TIME.search(path) is not None
+
+
+def value_time(value: Any, path: str) -> str:
+    """The time that a value of an attribute says in epoch milliseconds or seconds; empty for any other."""
+    if type(value) is not int or not is_time(path):
+        return ""
+    for unit in (1000, 1):
+        if 10**9 * unit <= value < 4 * 10**9 * unit:
+            return as_time(datetime.fromtimestamp(value / unit, UTC))
+    return ""
 
 
 def ordinal_time(ordinal: int) -> str:
@@ -128,7 +147,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=lambda value: visible(value) if type(value) is str else value,
     )
-    for each in (as_json, as_time, duration, first_few, in_words, ordinal_time, tint):
+    for each in (as_json, as_time, duration, first_few, in_words, ordinal_time, tint, value_time):
         found.filters[each.__name__] = each
     # `as_typed` is text in a field, where it must stay what it is.
     found.filters.update(as_typed=escape, segment=lambda text: quote(text, safe=""))

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Query, Response
 
 from idgraph.client import ProfilesClient
 from idgraph.model import paths
 from idgraph.model.callers import Scope
+from idgraph.model.identifiers import HASHED_PREFIX
+from idgraph.model.identity_rules import IdentityRules
 from idgraph.web.refusals import ForbiddenError
+from metadata_service.identity_rules import newest_rules
 from metadata_service.ui.deciding import LinkPin
+from metadata_service.ui.frame import is_time
 from metadata_service.ui.page import Cursor, OwnFields, OwnPage, Polled, SignedIn, Text, see_other
 from metadata_service.ui.profiles import leaves_of
 
@@ -22,7 +28,15 @@ SUGGESTIONS = "/ui/review/suggestions"
 PAGE = 25
 LONGEST_SECONDS = 30.0
 MOST_CLAIMANTS = 20
-MOST_VALUES = 4
+MOST_VALUES = 10
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_HUMAN = re.compile(
+    r"name|first|last|full|given|family|middle|surname|firstname|lastname|birth|birthday|birthdate|dob|age|gender|sex|title|email|mail"
+    r"|phone|mobile|address|street|line|city|town|region|state|postal|zip|postcode|country|company|employer|job|language"
+)
+_PASSING = re.compile(
+    r"activity|events?|session|device|cart|anonymous|platform|version|library|ids?|ip|agent|search|view|product|page"
+)
 
 
 @router.get(LIST)
@@ -40,8 +54,12 @@ def violations(
     with page.profiles(LONGEST_SECONDS) as client:
         found = client.call("GET", "links", "violations", params=params)
         if found["items"]:
+            # In the order of their weight; the service has them in the order of its store.
+            found["items"].sort(
+                key=lambda each: (-len(each["refused"]) - len(each["rivals"]), each["identifier"])
+            )
             sel = min(sel, len(found["items"]) - 1)
-            shown |= _claims(client, found["items"][sel])
+            shown |= _claims(page, client, found["items"][sel])
     return page.render("violations.html", page=found, sel=sel, looked=looked + found["looked"], **shown)
 
 
@@ -87,27 +105,76 @@ def _suggestions(
     )
 
 
-def _claims(client: ProfilesClient, group: dict[str, Any]) -> dict[str, Any]:
-    """Who claims the identifier of a group: its `rivals`, and the `others`, whom the rules refused; both as `claimants` with the
-    link, whether it is refused, and their values, of which those at the paths `telling` tell them apart."""
-    joined = {_other(group, each): each for each in group["accepted"]}
-    refused = {_other(group, each): each for each in group["refused"]}
-    rivals, others = _counted(group, group["rivals"]), _counted(group, refused)
-    links = [(each, joined.get(each, {"evidence": []}), False) for each in rivals]
-    links = (links + [(each, refused[each], True) for each in others])[:MOST_CLAIMANTS]
-    profiles = client.lookups([name for name, _, _ in links])
-    values = [dict(leaves_of(each["attributes"])) if each else {} for each in profiles]
-    claimants = [(*link, own) for link, own in zip(links, values, strict=True)]
-    found = {"claimants": claimants, "telling": list(_telling(values))[:MOST_VALUES]}
-    return found | {"rivals": rivals, "others": others[:MOST_CLAIMANTS]}
+class Claimant(NamedTuple):
+    """A person who claims the identifier of a group: the name of the profile that says most, the identifiers `by` which it is claimed
+    (the first one has most evidence), their links, whether the rules refuse it to this person, and the values that compare persons."""
+
+    name: str
+    by: list[str]
+    links: list[dict[str, Any]]
+    is_refused: bool
+    values: dict[str, Any]
 
 
-def _telling(values: list[dict[str, Any]]) -> Iterator[str]:
-    """Paths of plain values that differ between these persons; those that most of them have first."""
-    known = {path for each in values for path, value in each.items() if isinstance(value, str | int | float)}
+def _claims(page: OwnPage, client: ProfilesClient, group: dict[str, Any]) -> dict[str, Any]:
+    """Who claims the identifier of a group, as persons: first its owner, then those with most evidence; `compared` are the paths
+    of what tells them apart."""
+    links = {_other(group, each): each for each in (*group["accepted"], *group["refused"])}
+    refused = {_other(group, each) for each in group["refused"]}
+    names = list(dict.fromkeys((*group["rivals"], *links)))[:MOST_CLAIMANTS]
+    profiles = dict(zip(names, client.lookups(names), strict=True))
+    persons: dict[str, list[str]] = defaultdict(list)
+    for name in names:
+        found = profiles[name]
+        persons[found["id"] if found else name].append(name)
+    with page.database.read() as reading:
+        rules = newest_rules(reading).document
+    claimants = []
+    for own in persons.values():
+        profile = profiles[own[0]]
+        by = sorted(_counted(group, own), key=lambda each: -_weight(links.get(each)))
+        values = dict(leaves_of(profile["attributes"])) if profile else {}
+        named = _names_of(profile, rules) if profile else own
+        shown = [links[each] for each in by if each in links]
+        claimants.append(Claimant(named[0], by, shown, not refused.isdisjoint(own), values))
+    claimants.sort(key=lambda each: (each.is_refused, -sum(map(_weight, each.links)), each.name))
+    return {"claimants": claimants, "compared": list(compared([each.values for each in claimants]))}
+
+
+def _weight(link: dict[str, Any] | None) -> int:
+    return len(link["evidence"]) if link else 0
+
+
+def _names_of(profile: dict[str, Any], rules: IdentityRules) -> list[str]:
+    """The identifiers of a profile, those that say most of a person first: readable ones of the highest priority."""
+
+    def order(each: dict[str, str]) -> tuple[bool, int, str]:
+        priority = rules.namespace(each["type"]).priority
+        return each["value"].startswith(HASHED_PREFIX), priority, each["value"]
+
+    return [f"{each['type']}:{each['value']}" for each in sorted(profile["identifiers"], key=order)] or [
+        profile["id"]
+    ]
+
+
+def compared(values: list[dict[str, Any]]) -> Iterator[str]:
+    """Paths by which people compare persons: names, birthdays, addresses and the like first, then others that differ; what only
+    says when or where something happened last. Protected values are among them, sealed."""
+    known = {path for each in values for path in each}
     often = {path: sum(path in each for each in values) for path in known}
-    for path in sorted(known, key=lambda each: (-often[each], len(paths.split(each)), each)):
-        if often[path] > 1 and len({repr(each.get(path)) for each in values}) > 1:
+
+    def order(path: str) -> tuple[int, int, int, str]:
+        words = [word.lower() for word in _WORD.findall(path)]
+        is_passing = is_time(path) or any(map(_PASSING.fullmatch, words))
+        kind = 2 if is_passing else 0 if any(map(_HUMAN.fullmatch, words)) else 1
+        return kind, -often[path], len(paths.split(path)), path
+
+    found = 0
+    for path in sorted(known, key=order):
+        is_human = order(path)[0] == 0
+        differs = len({repr(each.get(path)) for each in values}) > 1
+        if found < MOST_VALUES and (is_human or (often[path] > 1 and differs)):
+            found += 1
             yield path
 
 
