@@ -90,7 +90,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
         "transforms/privacy/",
         "sinks/keyring/",
     ),
-    "phonenumbers": ("merge/identity/rules.py", "transforms/schema/detection/"),
+    "phonenumbers": ("merge/identity/normal_forms.py", "transforms/schema/detection/"),
     "stdnum": ("transforms/schema/detection/",),
     "splink": ("idgraph/jobs/suggestions.py",),
     "jinja2": ("metadata_service/ui/",),

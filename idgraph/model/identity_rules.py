@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Annotated, Any, Self
 
@@ -23,6 +23,9 @@ DAY_MS = 86_400_000
 
 SEARCHED_CHARACTERS = 512
 """A pattern sees so many characters of a value."""
+
+Finder = Callable[[str, int, int], object]
+"""What looks for a pattern in a text, from a character to another; falsy where there is none."""
 
 _MOST_STEPS = 16 * SEARCHED_CHARACTERS**2
 """The most ways in which a pattern may be tried on a value, by a bound that its own text gives."""
@@ -184,9 +187,30 @@ def _steps(pattern: str) -> int:
     time. Without `^` it is tried at each character.
     """
     parsed = _PARSER.parse(pattern)
+    return _ways(parsed) * (1 if _begins(parsed) else SEARCHED_CHARACTERS)
+
+
+def _begins(parsed: Any) -> bool:
     begins = len(parsed) > 0 and parsed[0] == (_PARSER.AT, _PARSER.AT_BEGINNING)
-    is_tried_once = begins and not parsed.state.flags & re.MULTILINE
-    return _ways(parsed) * (1 if is_tried_once else SEARCHED_CHARACTERS)
+    return begins and not parsed.state.flags & re.MULTILINE
+
+
+def finders(patterns: Iterable[str]) -> list[Finder]:
+    """What finds one of some patterns in a text: `match` for those that can only be found at its beginning, where
+    `search` would try each character, and one call for all that can be one pattern."""
+    begins = {each: _begins(_PARSER.parse(each)) for each in patterns}
+    groups = [[each for each in begins if begins[each] is value] for value in (True, False)]
+    beginning, others = map(_joined, groups)
+    return [*(each.match for each in beginning), *(each.search for each in others)]
+
+
+def _joined(patterns: list[str]) -> list[re.Pattern[str]]:
+    texts = [_FLAGS.sub(r"(?\1:", each, count=1) + ")" * bool(_FLAGS.match(each)) for each in patterns]
+    try:
+        return [re.compile("|".join(f"(?:{each})" for each in texts))] if texts else []
+    except re.error:
+        # Groups of one name, or flags that hold for a whole pattern.
+        return [re.compile(each) for each in patterns]
 
 
 def _ways(parsed: Iterable[tuple[Any, Any]]) -> int:
@@ -221,8 +245,9 @@ def _ways_of_choice(choices: list[Any]) -> int:
 _PARSER: Any = getattr(re, "_parser")  # noqa: B009 - the standard library's, which types do not know
 _REPETITIONS = frozenset({_PARSER.MAX_REPEAT, _PARSER.MIN_REPEAT, _PARSER.POSSESSIVE_REPEAT})
 _TOO_MANY = _MOST_STEPS + 1
+_FLAGS = re.compile(r"\A\(\?([aims]+)\)")
 
-_EMPTY_WORDS = r"^(?:null|none|nil|nan|n/?a|undefined|unknown|anonymous|test|-1|true|false)$"
+_QUOTED = r"(?i)^[\"'(<\[]{0,3}(?:%s)[\"')>\]]{0,3}$"
 
 SHOP_RULES: dict[str, Any] = {
     "namespaces": {
@@ -235,9 +260,64 @@ SHOP_RULES: dict[str, Any] = {
         "anonymous_id": {"priority": 9, "moves": "latest"},
     },
     "blocked": [
-        {"pattern": f"(?i){_EMPTY_WORDS}"},
-        {"pattern": r"^[0\-]*$"},
-        {"namespace": "email", "pattern": r"(?i)^(?:test|noreply|no-reply|none|null|anonymous)@"},
+        # Words for "no value", also in quotes and brackets.
+        {
+            "pattern": _QUOTED
+            % r"null|none|nil|nan|undefined|void|empty|missing|unknown|invalid|n[./]?a\.?|tb[ad]"
+        },
+        {
+            "pattern": _QUOTED
+            % "anon|anonymous|guest|visitor|nobody|test|error|true|false|-1|[+-]?inf(?:inity)?"
+        },
+        {
+            "pattern": _QUOTED
+            % "not[ _-]?(?:set|available|applicable|provided|specified|found|logged[ _-]?in)"
+        },
+        {
+            "pattern": _QUOTED
+            % "(?:not[ _-]?|un)(?:authenticated|identified)|logged[ _-]?out|redacted|deleted"
+        },
+        {"pattern": _QUOTED % "(?:(?:distinct|user|customer|client|device|anonymous)[ _-]?)?id|e-?mail"},
+        # No letter and no digit but zeros: also all zeros of a UUID or a date.
+        {"pattern": r"^[0\-\s.,:;/+()?*#_\"']*$"},
+        {"pattern": "^[xX]{3,}$"},
+        # Templates that nobody filled in, and objects that became text.
+        {"pattern": r"\{\{|\$\{|<%|%%|%!|\*\||\[object "},
+        {
+            "pattern": r"^(?:\{[A-Za-z_.]+\}|<[A-Za-z_ ]+>|%[A-Za-z_]+%|\$[A-Za-z_]+|__[A-Za-z_]+__|\[\[.*|function ?\(.*)$"
+        },
+        # Errors of cells, `\\N` of MySQL, and `4.9E+11`: many numbers became this one.
+        {"pattern": r"(?i)^(?:#(?:n/a|ref!|value!|name\?|num!|null!|div/0!)|\\n)$"},
+        {"pattern": r"^[+-]?[0-9]{1,16}(?:[.,][0-9]{1,16}[eE][+-]?|[eE][+-])[0-9]{1,3}$"},
+        # MD5, SHA-1 and SHA-256 of the empty text, of `null` and of `undefined`.
+        *(
+            {"pattern": f"^(?:{each})$"}
+            for each in (
+                "d41d8cd98f00b204e9800998ecf8427e|37a6259cc0c1dae299a7866489dff0bd|5e543256c480ac577d30f76f9120eb74",
+                "da39a3ee5e6b4b0d3255bfef95601890afd80709|2be88ca4242c76e8253ac62474851065032d6833",
+                "d5d4cd07616a542891b7ec2d0257b3a24b69856e",
+                "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+                "74234e98afe7498fb5daf1f36ac2d78acc339464f950703b8c019892f982b90b",
+                "eb045d78d273107348b0300c01d29b7552d622abbc6faf81b3ec55359aa9950c",
+            )
+        ),
+        # Numbers that thousands of devices report: no address, an Android fault, defaults of makers, examples.
+        {
+            "pattern": r"^(?:[fF]{8}(?:-[fF]{4}){3}-[fF]{12}|[fF]{2}(?::[fF]{2}){5}|02(?::00){5}|9774d56d682e549c)$"
+        },
+        {"pattern": "^(?:0?123456789(?:abcdef|ABCDEF)|12345678-1234-1234-1234-123456789(?:012|abc))$"},
+        {
+            "namespace": "email",
+            "pattern": r"(?i)^(?:test|null|none|undefined|anonymous|no[._-]?e?mail|(?:no|do[._-]?not)[._-]?reply)@",
+        },
+        {
+            "namespace": "email",
+            "pattern": r"(?i)^(?:nan|nil|na|unknown|guest|user|email|name|example|asdf|abc|xxx|no|123)@"
+            r"(?:nan|nil|na|unknown|undefined|null|none|guest|user|e?mail|domain|example|asdf|abc|xxx|no|123)"
+            r"(?:\.[a-z]{2,5})?$",
+        },
+        {"namespace": "phone", "pattern": r"^\+?[0-9]{0,3}(?:0{7,}|1{9,}|2{9,}|3{9,}|4{9,}|5{9,})$"},
+        {"namespace": "phone", "pattern": r"^\+?[0-9]{0,3}(?:6{9,}|7{9,}|8{9,}|9{9,}|0?123456789[0-9]?)$"},
     ],
     "hub_limit": 50,
 }

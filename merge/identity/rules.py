@@ -1,9 +1,7 @@
-"""Identity rules, made ready: normalising and blocking identifiers, limits by namespace."""
+"""Identity rules, made ready: identifiers normalised and blocked, limits by namespace."""
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -12,59 +10,13 @@ from idgraph.model.identifiers import HASHED_PREFIX, Identifier
 from idgraph.model.identity_rules import (
     DAY_MS,
     SEARCHED_CHARACTERS,
+    Finder,
     IdentityRules,
-    NamespaceRules,
-    Normalisation,
     Owner,
+    finders,
 )
 from merge.identity.evidence import Class, Link, Moment, Pair
-
-_NOT_DIGITS = re.compile(r"[^0-9]")
-_ADDRESS = re.compile(r"<([^<>@\s]+@[^<>\s]+)>\s*$")
-_LEADING_ZEROS = re.compile(r"\A0+(?=[0-9])")
-
-
-def normalise(value: str, rules: NamespaceRules) -> str:
-    """The form of a value in which it is compared, hashed and stored; empty where nothing is left of it.
-
-    Idempotent: `normalise(normalise(v)) == normalise(v)`. Used for events, look-up, search, erasure and pins alike.
-    """
-    value = value.strip()
-    match rules.normalise:
-        case Normalisation.EXACT:
-            return value
-        case Normalisation.LOWER:
-            return value.lower()
-        case Normalisation.EMAIL | Normalisation.EMAIL_PLUS:
-            return _email(value, rules.normalise is Normalisation.EMAIL_PLUS)
-        case Normalisation.PHONE:
-            return _phone(value, rules.country)
-        case Normalisation.DIGITS:
-            return _NOT_DIGITS.sub("", value)
-        case Normalisation.ZERO_PADDED:
-            return _LEADING_ZEROS.sub("", value) if value.isascii() and value.isdigit() else value
-
-
-def _email(value: str, drops_tag: bool) -> str:
-    named = _ADDRESS.search(value)
-    value = unicodedata.normalize("NFC", named[1] if named else value).lower()
-    local, at, domain = value.rpartition("@")
-    return f"{local.partition('+')[0] or local}@{domain}" if drops_tag and at else value
-
-
-def _phone(value: str, country: str) -> str:
-    """E.164. What is no phone number stays as it is: it is equal to nothing else."""
-    import phonenumbers
-
-    region = phonenumbers.region_code_for_country_code(int(country))
-    number = f"+{value[2:]}" if value.startswith("00") else value
-    try:
-        parsed = phonenumbers.parse(number, region)
-    except phonenumbers.NumberParseException:
-        return value if any(map(str.isdigit, value)) else ""
-    found = phonenumbers.format_number(parsed, phonenumbers.PhoneNumberFormat.E164)
-    # The library may take a zero more away when it reads its own form: each is then the same number.
-    return found if found == value else _phone(found, country)
+from merge.identity.normal_forms import normal_form, normalise, text_of
 
 
 class CountLimit(NamedTuple):
@@ -95,10 +47,7 @@ class Rules:
 
     def __init__(self, document: IdentityRules | None = None) -> None:
         self.document = document or IdentityRules()
-        self._blocked = [
-            (each.namespace, each.value, re.compile(each.pattern) if each.pattern is not None else None)
-            for each in self.document.blocked
-        ]
+        self._blocked: dict[str, tuple[set[str], list[Finder]]] = {}
         self.limits = list(self._limits())
         connecting = [each.connects.items() for each in self.document.namespaces.values()]
         self.bounds = [(each.most, each.names) for each in self.limits]
@@ -131,21 +80,29 @@ class Rules:
     def identifier(self, namespace: str, value: str) -> Identifier | None:
         """An identifier as events bring it, normalised; None where it is empty or blocked."""
         rules = self.document.namespace(namespace)
-        stripped, normal = value.strip(), normalise(value, rules)
-        if not normal or any(self._is_blocked(namespace, each) for each in {stripped, normal}):
+        text = text_of(value)
+        normal = normal_form(text, rules)
+        if not normal or self._is_blocked(namespace, normal):
+            return None
+        if text != normal and self._is_blocked(namespace, text):
             return None
         return Identifier(namespace, normal)
 
     def _is_blocked(self, namespace: str, value: str) -> bool:
-        return any(
-            (name is None or name == namespace)
-            and (
-                value == blocked
-                if pattern is None
-                else pattern.search(value, 0, SEARCHED_CHARACTERS) is not None
-            )
-            for name, blocked, pattern in self._blocked
-        )
+        values, patterns = self._blocked.get(namespace) or self._blocked_in(namespace)
+        if value in values:
+            return True
+        for find in patterns:  # noqa: SIM110 - for each identifier of each event: a generator takes longer
+            if find(value, 0, SEARCHED_CHARACTERS):
+                return True
+        return False
+
+    def _blocked_in(self, namespace: str) -> tuple[set[str], list[Finder]]:
+        here = [each for each in self.document.blocked if each.namespace in (None, namespace)]
+        values = {text_of(each.value) for each in here if each.value is not None}
+        made = values, finders(each.pattern for each in here if each.pattern is not None)
+        self._blocked[namespace] = made
+        return made
 
     def hub_limit(self, namespace: str) -> int | None:
         """How many distinct neighbours an identifier may have; None if that is not limited."""
