@@ -28,7 +28,8 @@ from benchmarks.scale.growing_store import GrowingStore
 from benchmarks.sealing_cost import snapshot
 from idgraph.app import profile_server, wiring
 from idgraph.app.demo.example import Example
-from idgraph.app.metadata_server import service_key, serving_here
+from idgraph.app.metadata_database import service_key
+from idgraph.app.metadata_server import serving_here
 from idgraph.app.settings.document import Settings
 from idgraph.model.identifiers import Identifier
 from idgraph.web.server import serve

@@ -19,6 +19,7 @@ CORE = frozenset(
         "idgraph.model",
         "idgraph.files",
         "idgraph.native",
+        "idgraph.outages",
         "idgraph.signatures",
         "idgraph.snapshot_file",
     }
@@ -30,6 +31,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "idgraph.client": frozenset({"idgraph.model"}),
     "idgraph.files": frozenset({"idgraph.model"}),
     "idgraph.native": frozenset({"idgraph.model"}),
+    "idgraph.outages": frozenset(),
     "idgraph.signatures": frozenset({"idgraph.model", "idgraph.files"}),
     "idgraph.snapshot_file": frozenset({"idgraph.model", "idgraph.files"}),
     "transforms": CORE,

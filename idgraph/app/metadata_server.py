@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from urllib.parse import urlsplit
 
 from fastapi import FastAPI
+from sqlalchemy.exc import SQLAlchemyError
 
 from idgraph.app import wiring
+from idgraph.app.metadata_database import opened_metadata_database, service_key
 from idgraph.app.observation.json_logs import say
 from idgraph.app.sandbox_activity import sandbox_activity
 from idgraph.app.settings.document import ADMIN_TOKEN, Settings
 from idgraph.files import write_atomically
-from idgraph.signatures import ServiceKey
 from idgraph.snapshot_file import kept_snapshot
 from idgraph.web.audit import AuditReport
 from idgraph.web.server import Transport, serve, serving
 from metadata_service.api.app import create_app
 from metadata_service.api.service import ServiceSettings
 from metadata_service.storage import history
-from metadata_service.storage.database import Database, Revision, has_revision, open_database
+from metadata_service.storage.database import Database, Revision, has_revision, unusable
 from metadata_service.storage.tokens import Role, add_token, has_tokens, is_in_use
 from metadata_service.ui.frame import ROOT
 from metadata_service.ui.page import SIGN_IN, ProfileSource
@@ -68,18 +69,12 @@ def sign_in_link(app: FastAPI, url: str, settings: Settings) -> str | None:
     return None if code is None else f"{url}{SIGN_IN}?code={code}"
 
 
-def service_key(settings: Settings) -> ServiceKey:
-    """The key of the metadata service that runs here."""
-    return ServiceKey(settings.metadata.signing_key_file or settings.directory / "metadata.key")
-
-
 def verify_history(settings: Settings) -> AuditReport | None:
     """Check the history of the metadata service, and that it has what the flow saw last; None where it is not here."""
     if not (settings.metadata.database or (settings.directory / "metadata.db").exists()):
         return None
-    key = service_key(settings).history
-    with closing(open_database(settings.database_url(), key)) as database, database.read() as session:
-        report = history.verify_history(session, key)
+    with opened_metadata_database(settings) as database, database.read() as session:
+        report = history.verify_history(session, service_key(settings).history)
         kept = kept_snapshot(wiring.snapshot_file(settings))
         known = kept and Revision.of_etag(kept.etag)
         if report.broken_line is None and known and not has_revision(session, known):
@@ -108,7 +103,12 @@ def application(settings: Settings) -> FastAPI:
         profile_source=source,
         openid=wiring.single_sign_on(settings),
     )
-    _make_tokens(settings, app.state.service.database)
+    database: Database = app.state.service.database
+    try:
+        _make_tokens(settings, database)
+    except SQLAlchemyError as error:
+        database.close()
+        raise unusable(database.engine.url, error) from None
     return app
 
 

@@ -7,7 +7,7 @@ import threading
 import time
 
 from idgraph.model.errors import IdgraphError
-from idgraph.projection.outages import Outage
+from idgraph.outages import Outage
 from idgraph.projection.projection import Projection
 
 log = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from idgraph.model.errors import IdgraphError
 from idgraph.web.limits import RateLimit, Turn, charged_by
 from idgraph.web.openid import is_signed_token
 from idgraph.web.path_values import keep_slashes
-from idgraph.web.problems import problem, too_many, unavailable
+from idgraph.web.problems import database_unavailable, problem, too_many, unavailable
 from idgraph.web.refusals import RateError
 
 WRONG_TOKEN_SECONDS = 1.0
@@ -104,8 +104,8 @@ class Guard:
                 refusal = self._refusal(scope, caller, turn)
             if refusal is not None and refusal.status_code == 403 and self._access.refused is not None:
                 await run_in_threadpool(self._access.refused, caller, scope["method"], scope["path"])
-        except SQLAlchemyError:
-            refusal = unavailable("database", "the database does not answer")
+        except SQLAlchemyError as error:
+            refusal = database_unavailable(error)
         if refusal is not None:
             return await refusal(scope, receive, marking)
         scope.setdefault("state", {})["caller"] = caller

@@ -11,11 +11,12 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from sqlalchemy.exc import DataError, SQLAlchemyError
+from sqlalchemy.exc import DataError, InterfaceError, OperationalError, SQLAlchemyError
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 from starlette.types import Scope
 
+from idgraph.model.database_errors import cause_of
 from idgraph.model.errors import (
     AlreadyRunningError,
     DamagedStateError,
@@ -140,6 +141,20 @@ def _allowed(app: FastAPI, scope: Scope) -> set[str]:
     return found.get(scope["path"]) or next(iter(found.values()), set())
 
 
+def log_database_error(error: SQLAlchemyError) -> None:
+    """Log what is no outage: those are logged by what reads and writes the database, once."""
+    if not isinstance(error, OperationalError | InterfaceError):
+        log.error("the database %s", cause_of(error))
+
+
+def database_unavailable(error: SQLAlchemyError) -> Response:
+    """A 503 with the cause."""
+    log_database_error(error)
+    return unavailable(
+        "database", f"the database cannot be read or written: {cause_of(error, is_short=True)}"
+    )
+
+
 def install(app: FastAPI) -> None:
     """Let the application answer every error this way."""
 
@@ -163,7 +178,8 @@ def install(app: FastAPI) -> None:
         if not isinstance(error, DamagedStateError):
             for base in bases:
                 if base in AWAY:
-                    if not isinstance(error, NotYetError):
+                    # Whoever waits for the other service says that it is away, once.
+                    if not isinstance(error, NotYetError | NotReadyError):
                         log.error("%s: %s", type(error).__name__, error)
                     return unavailable("unavailable", AWAY[base])
         kind = type(error).__name__.removesuffix("Error").lower()
@@ -187,9 +203,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(SQLAlchemyError)
     def database(_request: Request, error: SQLAlchemyError) -> Response:
-        # Its text holds parameters, so only its type is logged.
-        log.error("the database failed: %s", type(error).__name__)
-        return unavailable("database", "the database does not answer")
+        return database_unavailable(error)
 
     @app.exception_handler(Exception)
     def crashed(_request: Request, _error: Exception) -> Response:

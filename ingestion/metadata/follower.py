@@ -12,7 +12,7 @@ from typing import Protocol
 
 from idgraph.model.errors import FlowStoppedError, MetadataError, SnapshotSignatureError, UnauthorizedError
 from idgraph.model.snapshots import MetadataSnapshot
-from idgraph.projection.outages import Outage
+from idgraph.outages import Outage
 from idgraph.snapshot_file import PinnedSnapshot, SnapshotFile, kept_snapshot
 
 log = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from idgraph.model.classification import Proposal
 from idgraph.model.errors import IdgraphError, NotFoundError, RefusedError, StoreError
 from idgraph.model.schema_changes import RefusedSchemaChange, SchemaChange, SchemaUpdates
 from idgraph.model.snapshots import DiscoveryDefaults
-from idgraph.projection.outages import Outage
+from idgraph.outages import Outage
 from idgraph.snapshot_file import PinnedSnapshot
 from ingestion.metadata.follower import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS
 from ingestion.metadata.schema_journal import SchemaJournal, WaitingChanges

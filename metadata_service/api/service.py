@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, cast
 
 from fastapi import Depends, Query, Request
+from sqlalchemy.exc import SQLAlchemyError
 
 from idgraph.model.errors import ConfigError
 from idgraph.model.sandboxes import SandboxActivity
@@ -89,9 +90,10 @@ class RevisionWatch:
             self._begun += 1
             try:
                 seen = await asyncio.to_thread(self._read)
+            except SQLAlchemyError:
+                # Waiters stay until their time is up and then meet the error themselves. The database reports it, once.
+                pass
             except Exception as error:
-                # Waiters stay until their time is up and then meet the error themselves. Without its text, which may show
-                # the database's URL and what was written.
                 log.warning("cannot read the newest revision: %s", type(error).__name__)
             else:
                 if any(each != seen for each in self._known) and not self._closed:

@@ -40,14 +40,11 @@ class SandboxFolder:
         """The database of a sandbox."""
         # Late: most commands only look where a sandbox is.
         from idgraph.signatures import ServiceKey
-        from metadata_service.storage.database import open_database
+        from metadata_service.storage.database import opened_database
 
         place = self.place(name)
-        database = open_database(f"sqlite:///{place / DATABASE}", ServiceKey(place / KEY).history)
-        try:
+        with opened_database(f"sqlite:///{place / DATABASE}", ServiceKey(place / KEY).history) as database:
             yield database
-        finally:
-            database.close()
 
     def list(self) -> list[SandboxRecord]:
         """All, by name."""

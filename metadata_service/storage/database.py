@@ -7,39 +7,22 @@ of service processes can share one database and snapshot versions commit in thei
 from __future__ import annotations
 
 import sqlite3
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from alembic import command
-from alembic.config import Config
-from alembic.util import CommandError
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, select, text
-from sqlalchemy.exc import ArgumentError, DatabaseError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, InterfaceError, NoSuchModuleError, OperationalError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from idgraph.model.errors import ConfigError
+from idgraph.model.database_errors import BUSY, DAMAGED, cause_of, code_of
+from idgraph.model.errors import ConfigError, IdgraphError, StoreError
+from idgraph.outages import Outage
 from metadata_service.storage.edits import Edit
 from metadata_service.storage.tables import HistoryRow
-
-_alembic_is_global = threading.Lock()
-
-
-def upgrade_schema(connection: Connection) -> None:
-    """Run the missing migrations in the transaction that the connection is in."""
-    config = Config()
-    config.set_main_option("script_location", _escaped(Path(__file__).parent / "migrations"))
-    config.attributes["connection"] = connection
-    with _alembic_is_global:
-        command.upgrade(config, "head")
-
-
-def _escaped(path: Path) -> str:
-    return str(path).replace("%", "%%")
-
+from metadata_service.storage.upgrade import format_of, require_known_format, upgrade_schema
 
 BUSY_MILLISECONDS = 10_000
 WRITER_LOCK = 0x1D64A9  # any constant of ours: the key of PostgreSQL's advisory lock
@@ -83,18 +66,23 @@ class Database:
         if engine.dialect.name == "postgresql":
             engine = engine.execution_options(isolation_level="REPEATABLE READ")
         self._reader = engine
+        self.format = 0
+        """That of its tables, since it was opened."""
+        self._reading, self._writing = Outage("the database"), Outage("writing to the database")
 
     @contextmanager
     def read(self) -> Iterator[Session]:
         """One consistent view of the database."""
-        with Session(self._reader, expire_on_commit=False) as session:
+        with (
+            _watched(self._reading, "reads answer 503"),
+            Session(self._reader, expire_on_commit=False) as session,
+        ):
             yield session
 
     @contextmanager
     def write(self, actor: str = "", reason: str = "") -> Iterator[Edit]:
         """The only writer until the block ends; all of it is committed as one version, or nothing."""
-        with Session(self._writer, expire_on_commit=False, autoflush=False) as session, session.begin():
-            _await_turn(session, BUSY_MILLISECONDS)
+        with self._turn() as session:
             edit = Edit(session, actor, reason, self._key)
             yield edit
             edit.finish()
@@ -102,10 +90,30 @@ class Database:
             for listener in self.listeners:
                 listener()
 
+    @contextmanager
+    def _turn(self) -> Iterator[Session]:
+        with (
+            _watched(self._writing, "changes answer 503, nothing of them is kept"),
+            Session(self._writer, expire_on_commit=False, autoflush=False) as session,
+            session.begin(),
+        ):
+            _await_turn(session, BUSY_MILLISECONDS)
+            yield session
+
     def revision(self) -> Revision:
         """The newest revision; cheap."""
-        with self._reader.connect() as connection:
+        with _watched(self._reading, "reads answer 503"), self._reader.connect() as connection:
             return revision_in(connection)
+
+    def require_ready(self) -> None:
+        """Raise SQLAlchemyError while the database cannot be read, or written since a write failed; ConfigError when a newer
+        idgraph has changed its tables."""
+        with self.read() as session:
+            revision_in(session)
+            require_known_format(session.connection(), self.format)
+        if self._writing.is_on:
+            with self._turn() as session:
+                session.execute(text("UPDATE alembic_version SET version_num = version_num"))
 
     def forget_replaced(self) -> None:
         """Leave nothing of replaced rows in the log of an SQLite file, once its readers are done. PostgreSQL does by vacuum."""
@@ -115,6 +123,17 @@ class Database:
 
     def close(self) -> None:
         self.engine.dispose()
+
+
+@contextmanager
+def _watched(outage: Outage, meanwhile: str) -> Iterator[None]:
+    try:
+        yield
+    except (OperationalError, InterfaceError) as error:
+        outage.show_report(f"{outage.name}: {cause_of(error)}", meanwhile)
+        raise
+    else:
+        outage.is_over()
 
 
 _NEWEST = select(HistoryRow.version, HistoryRow.mac).order_by(HistoryRow.version.desc()).limit(1)
@@ -140,7 +159,8 @@ def _await_turn(session: Session, most: int) -> None:
 def open_database(url: str, key: bytes = b"") -> Database:
     """Open a database, creating its tables or bringing them up to date first. `key` is that of its history.
 
-    Raises ConfigError for a URL that cannot be used; SQLAlchemyError when the database is away.
+    Raises ConfigError for a URL that cannot be used, and for a format that this idgraph does not read; StoreError, with the
+    cause, when the database is away or its disk is full.
     """
     try:
         parsed = make_url(url)
@@ -163,28 +183,38 @@ def open_database(url: str, key: bytes = b"") -> Database:
         with Session(database._writer) as session, session.begin():
             _await_turn(session, 0)
             upgrade_schema(session.connection())
-    except DatabaseError as error:
+            database.format = format_of(session.connection()) or 0
+    except SQLAlchemyError as error:
         database.close()
-        # Of SQLite this kind itself, and none that is derived from it.
-        if type(error.orig) is sqlite3.DatabaseError:
-            raise _damaged(engine.url.database) from None
-        raise
-    except CommandError as error:
-        database.close()
-        raise ConfigError("metadata service: the database was made by a newer idgraph") from error
+        raise unusable(engine.url, error) from None
     except BaseException:
         database.close()
         raise
     return database
 
 
+@contextmanager
+def opened_database(url: str, key: bytes = b"") -> Iterator[Database]:
+    """The same for as long as the block runs, whose failures of the database are raised as its own."""
+    database = open_database(url, key)
+    try:
+        yield database
+    except SQLAlchemyError as error:
+        raise unusable(database.engine.url, error) from None
+    finally:
+        database.close()
+
+
 def _sqlite(url: URL) -> Engine:
     if not url.database or url.database == ":memory:" or "mode" in url.query:
         raise ConfigError("metadata service: SQLite needs a file, for instance sqlite:///metadata.db")
     file = Path(url.database)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.touch(mode=0o600)  # it holds token digests
-    _use_write_ahead_log(file)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch(mode=0o600)  # it holds token digests
+    except OSError as error:
+        raise ConfigError(f"metadata service: {file}: {error.strerror}") from None
+    _use_write_ahead_log(url, file)
     # As many as a server has threads: to open one costs more than to ask it.
     engine = create_engine(
         url, connect_args={"timeout": BUSY_MILLISECONDS / 1000}, pool_size=40, max_overflow=-1
@@ -194,29 +224,24 @@ def _sqlite(url: URL) -> Engine:
     return engine
 
 
-def _use_write_ahead_log(file: Path) -> None:
+def _use_write_ahead_log(url: URL, file: Path) -> None:
     # The mode stays in the file. SQLite does not always wait for its lock here, so we do.
     deadline = time.monotonic() + BUSY_MILLISECONDS / 1000
     while True:
-        connection = sqlite3.connect(file, timeout=BUSY_MILLISECONDS / 1000)
         try:
-            connection.execute("PRAGMA journal_mode=WAL")
-        except sqlite3.OperationalError:
-            if time.monotonic() > deadline:
-                raise
+            with closing(sqlite3.connect(file, timeout=BUSY_MILLISECONDS / 1000)) as connection:
+                connection.execute("PRAGMA journal_mode=WAL")
+                return
+        except sqlite3.Error as error:
+            if code_of(error) not in BUSY or time.monotonic() > deadline:
+                raise unusable(url, error) from None
             time.sleep(0.05)
-        except sqlite3.DatabaseError:
-            raise _damaged(file) from None
-        else:
-            return
-        finally:
-            connection.close()
 
 
-def _damaged(file: object) -> ConfigError:
-    return ConfigError(
-        f"metadata service: {file}: is damaged or not an SQLite database; restore it from a backup"
-    )
+def unusable(url: URL, error: Exception) -> IdgraphError:
+    """What to raise instead, in one line: where the database is and why it cannot be used."""
+    kind = ConfigError if code_of(getattr(error, "orig", None) or error) in DAMAGED else StoreError
+    return kind(f"metadata service: {url.render_as_string(hide_password=True)}: {cause_of(error)}")
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:

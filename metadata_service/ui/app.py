@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any, cast
 from urllib.parse import quote
 
@@ -18,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from idgraph.model.errors import IdgraphError, ProfileServiceError
 from idgraph.web.openid import OpenId
 from idgraph.web.path_values import keep_slashes
+from idgraph.web.problems import log_database_error
 from metadata_service.api.service import MetadataService
 from metadata_service.storage.sessions import Sessions
 from metadata_service.ui import (
@@ -56,8 +56,6 @@ from metadata_service.ui.page import (
     said,
     status_of,
 )
-
-log = logging.getLogger(__name__)
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -159,7 +157,7 @@ def _answer_errors(app: FastAPI) -> None:
 
     @app.exception_handler(SQLAlchemyError)
     def away(request: Request, error: SQLAlchemyError) -> Response:
-        log.error("the database failed: %s", type(error).__name__)
+        log_database_error(error)
         return render(request, "error.html", None, 503, code=503)
 
     @app.exception_handler(Exception)

@@ -21,7 +21,7 @@ from idgraph.model.callers import (
 )
 from idgraph.model.errors import MetadataError, SnapshotSignatureError
 from idgraph.model.snapshots import MetadataSnapshot
-from idgraph.projection.outages import Outage
+from idgraph.outages import Outage
 from idgraph.web.openid import Identity
 from idgraph.web.refusals import NotReadyError
 

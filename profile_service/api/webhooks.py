@@ -21,7 +21,7 @@ from idgraph.model import canonical
 from idgraph.model.callers import Caller
 from idgraph.model.errors import AlreadyRunningError, IdgraphError
 from idgraph.model.ledger import Delivery
-from idgraph.projection.outages import Outage
+from idgraph.outages import Outage
 from profile_service.api.service import ProfileService
 from profile_service.history import ProfileMove
 from profile_service.link_documents import move_document

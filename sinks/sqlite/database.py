@@ -13,6 +13,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
+from idgraph.model.database_errors import BUSY, code_of, reason_of
 from idgraph.model.errors import IdgraphError
 from sinks.sqlite.connections import Connections
 from sinks.sqlite.schema import Schema
@@ -24,22 +25,6 @@ CHUNK = 500
 
 # SQLite itself waits for a lock (see sqlite_connections); some of its answers come without waiting.
 _RETRY_SECONDS = 30
-_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
-
-_REASONS = {
-    sqlite3.SQLITE_BUSY: "another writer holds it for too long",
-    sqlite3.SQLITE_LOCKED: "another writer holds it for too long",
-    sqlite3.SQLITE_PROTOCOL: "another writer holds it for too long",
-    sqlite3.SQLITE_CANTOPEN: "cannot be opened or created",
-    sqlite3.SQLITE_CORRUPT: "is damaged",
-    sqlite3.SQLITE_FULL: "the disk is full",
-    sqlite3.SQLITE_IOERR: "the disk failed to read or write",
-    sqlite3.SQLITE_NOTADB: "is damaged or not an SQLite database",
-    sqlite3.SQLITE_PERM: "may not be read or written",
-    sqlite3.SQLITE_READONLY: "may not be written",
-    sqlite3.SQLITE_TOOBIG: "a value is larger than SQLite holds",
-}
-_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
 class SqliteFile:
@@ -75,7 +60,7 @@ class SqliteFile:
             return work(connection)
         except sqlite3.Error as error:
             # After others SQLite has ended the transaction.
-            if _code(error) not in _BUSY:
+            if code_of(error) not in BUSY:
                 raise self._explained(error) from None
         except (UnicodeEncodeError, OverflowError):
             pass
@@ -151,7 +136,7 @@ class SqliteFile:
                 with (lend or self._connections.lend)() as connection, transaction(connection):
                     return work(connection)
             except sqlite3.Error as error:
-                if _code(error) not in _BUSY or time.monotonic() > deadline:
+                if code_of(error) not in BUSY or time.monotonic() > deadline:
                     raise self._explained(error) from None
                 _pause(attempt)
             except (UnicodeEncodeError, OverflowError) as error:
@@ -163,13 +148,8 @@ class SqliteFile:
         raise AssertionError("unreachable")
 
     def _explained(self, error: sqlite3.Error) -> IdgraphError:
-        # SQLite's own message may quote what it was given, so only its code is passed on.
-        name = getattr(error, "sqlite_errorname", None) or type(error).__name__
-        reason = _REASONS.get(_code(error), "SQLite refused")
-        if _code(error) in _DAMAGED:
-            reason = f"{reason}; {self._remedy}"
-        kind = self._unstorable if _code(error) == sqlite3.SQLITE_TOOBIG else self._error
-        return kind(f"{self.path}: {reason} ({name})")
+        kind = self._unstorable if code_of(error) == "SQLITE_TOOBIG" else self._error
+        return kind(f"{self.path}: {reason_of(error, self._remedy)}")
 
 
 def _kept(stack: ExitStack, context: AbstractContextManager[T]) -> AbstractContextManager[T]:
@@ -212,7 +192,7 @@ def _begin_write(connection: sqlite3.Connection) -> None:
         try:
             connection.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError as error:
-            if _code(error) not in _BUSY or time.monotonic() > deadline:
+            if code_of(error) not in BUSY or time.monotonic() > deadline:
                 raise
         else:
             break
@@ -247,11 +227,6 @@ def among(
 def marks(number: int) -> str:
     """`?,?,?` for an IN list."""
     return ",".join("?" * number)
-
-
-def _code(error: sqlite3.Error) -> int:
-    # The low byte of an extended code is the primary one.
-    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
 def _pause(attempt: int) -> None:

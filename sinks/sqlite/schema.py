@@ -5,13 +5,18 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
-from contextlib import suppress
+from contextlib import closing, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 from idgraph.model.errors import IdgraphError
+from idgraph.model.formats import require_format
 
 OWNER_ONLY = 0o600
+_OLDER = (
+    "keep using the idgraph that wrote it, or begin a new `directory` and run over the source files again"
+)
 _PAGE_SIZE = 8192
 
 
@@ -77,12 +82,24 @@ def _check_kind(
         owner or version or _number(connection, "SELECT count(*) FROM sqlite_master")
     ):
         raise refusal(f"{path}: holds something else; name a file of its own")
-    if version > schema.version:
-        raise refusal(
-            f"{path}: has format {version} and this idgraph reads up to {schema.version}; "
-            "use the newer idgraph that wrote it"
-        )
+    is_known = version > schema.version or _expected(schema, version) <= _definitions(connection)
+    require_format(path, version if is_known else 0, schema.version, refusal, _OLDER, oldest=min(1, version))
     return version
+
+
+@lru_cache
+def _expected(schema: Schema, version: int) -> set[str]:
+    """The definitions of a file of this version. Files of before the first release have other ones under its number."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        for statements in schema.migrations[:version]:
+            for statement in statements:
+                connection.execute(statement)
+        return _definitions(connection)
+
+
+def _definitions(connection: sqlite3.Connection) -> set[str]:
+    found = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")
+    return {" ".join(sql.split()) for (sql,) in found}
 
 
 def _migrate(connection: sqlite3.Connection, path: Path, schema: Schema, refusal: type[IdgraphError]) -> None:

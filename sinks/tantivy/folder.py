@@ -22,6 +22,7 @@ from tantivy import Index, IndexWriter, TextAnalyzerBuilder, Tokenizer
 
 from idgraph.files import OWNER_ONLY, WriterLock, write_atomically
 from idgraph.model.errors import IdgraphError, ProfileIndexError
+from idgraph.model.formats import require_format
 from idgraph.model.index_versions import VersionState
 from sinks.index_values import analyzer
 from sinks.tantivy.documents import ANALYZER, SCHEMA
@@ -257,11 +258,14 @@ class IndexFolder:
     def _read(self) -> list[Version] | None:
         try:
             content = json.loads((self.path / _FILE).read_bytes())
-            if content["layout"] != LAYOUT:
-                raise ProfileIndexError(
-                    f"index {self.path}: made by another version of idgraph; remove the folder, then run "
-                    "`idgraph reindex`"
-                )
+            require_format(
+                f"index {self.path}",
+                content["layout"],
+                LAYOUT,
+                ProfileIndexError,
+                "remove the folder, then run `idgraph reindex`",
+                oldest=LAYOUT,
+            )
             return [
                 Version(each["name"], VersionState(each["state"]), each["mark"], each["folder"])
                 for each in content["versions"]

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -203,6 +204,24 @@ def test_a_newer_format_is_refused(kind: Kind, path: Path) -> None:
     with pytest.raises(kind.error, match="format 99"):
         kind.ids(store)
     store.close()
+
+
+def test_a_format_of_before_the_first_release_is_refused_whatever_number_it_has(
+    kind: Kind, path: Path
+) -> None:
+    store = kind.open(path)
+    kind.put(store, 1)
+    store.close()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        table = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchone()[0]
+        connection.execute(f"ALTER TABLE {table} ADD COLUMN of_old")
+        before = list(connection.iterdump())
+    store = kind.open(path)
+    with pytest.raises(kind.error, match="format 0"):
+        kind.ids(store)
+    store.close()
+    with closing(sqlite3.connect(path)) as connection:
+        assert list(connection.iterdump()) == before
 
 
 def test_a_folder_that_cannot_be_made(kind: Kind, tmp_path: Path) -> None:

@@ -102,19 +102,16 @@ def revoke(context: typer.Context, name: Name) -> None:
 @contextmanager
 def metadata_database(context: typer.Context) -> Iterator[Database]:
     """The service's database. Its refusals do not mean that the service is away."""
-    from idgraph.app.metadata_server import service_key
+    from idgraph.app.metadata_database import opened_metadata_database
     from idgraph.model.errors import MetadataError, RefusedError
     from idgraph.web.refusals import UnknownSubjectError
-    from metadata_service.storage.database import open_database
 
     settings = settings_of(context)
     wiring.prepare_directory(settings)
-    database = open_database(settings.database_url(), service_key(settings).history)
     try:
-        yield database
+        with opened_metadata_database(settings) as database:
+            yield database
     except UnknownSubjectError as error:
         raise NotFoundError(str(error)) from None
     except MetadataError as error:
         raise RefusedError(str(error)) from None
-    finally:
-        database.close()

@@ -9,7 +9,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -19,7 +19,7 @@ from idgraph.app.demo.example import Example
 from idgraph.app.identity_documents import read_rules
 from idgraph.app.java import require_java
 from idgraph.app.link_views import print_explanation
-from idgraph.app.metadata_server import application, service_key, sign_in_link
+from idgraph.app.metadata_server import application, sign_in_link
 from idgraph.app.profile_tree import profile_tree
 from idgraph.app.publish import publish_lines
 from idgraph.app.settings.document import Settings, load
@@ -279,12 +279,11 @@ class Demo:
         calls = self._example.shown.get("http")
         if not calls:
             return
+        from idgraph.app.metadata_database import opened_metadata_database
         from idgraph.app.profile_server import serving_here as serving_profiles
-        from metadata_service.storage.database import open_database
         from metadata_service.storage.tokens import Role, add_token
 
-        database = open_database(self._settings.database_url(), service_key(self._settings).history)
-        with closing(database), database.write() as edit:
+        with opened_metadata_database(self._settings) as database, database.write() as edit:
             token = add_token(edit, "demo", Role.PROFILES, clearance=20)
         file = self._settings.directory / "demo.token"
         write_atomically(file, token.encode())

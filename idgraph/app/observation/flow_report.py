@@ -18,7 +18,7 @@ from idgraph.app.settings.document import Settings
 from idgraph.model.errors import IdgraphError
 from idgraph.model.flows import FlowMoment, FlowReport, FlowSource, FlowState, LastBatch, StageRate
 from idgraph.model.kafka import KafkaSource, kafka_sources
-from idgraph.projection.outages import Outage
+from idgraph.outages import Outage
 from idgraph.projection.runner import ProjectionRunner
 from ingestion.metadata.follower import SnapshotFollower
 from ingestion.stages.outcomes import BatchReport, StageReport

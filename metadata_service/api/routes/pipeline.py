@@ -10,6 +10,7 @@ from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
 from idgraph.model.documents import StrictDocument
+from idgraph.model.errors import ConfigError
 from idgraph.model.records import SchemaRecord
 from idgraph.model.schema_changes import SchemaChange
 from idgraph.model.snapshot_changes import SnapshotChanges
@@ -17,6 +18,7 @@ from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.spec_use import MOST_USES, SpecUse
 from idgraph.signatures import NONCE_HEADER
 from idgraph.web.conditional import IfNoneMatch, is_listed
+from idgraph.web.problems import unavailable
 from metadata_service.api.service import TURN_SECONDS, Actor, MetadataService, Service
 from metadata_service.attributes.discovery import MAX_CHANGES, apply_schema_changes
 from metadata_service.specs.health import take_uses
@@ -125,9 +127,13 @@ def live() -> dict[str, str]:
     return {"status": "ok"}
 
 
-@health.get("/health/ready")
-@health.get("/healthz")
-def ready(service: Service) -> dict[str, str]:
-    """Needs no token. 503 when the database does not answer."""
-    service.database.revision()
+@health.get("/health/ready", response_model=dict[str, str])
+@health.get("/healthz", response_model=dict[str, str])
+def ready(service: Service) -> Any:
+    """Needs no token. 503 while the database cannot be read, or written since a write failed, and when a newer idgraph has
+    changed its tables."""
+    try:
+        service.database.require_ready()
+    except ConfigError as error:
+        return unavailable("database", str(error))
     return {"status": "ok"}

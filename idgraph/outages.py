@@ -11,8 +11,13 @@ class Outage:
     """One thing that may be away, as one thread sees it."""
 
     def __init__(self, name: str) -> None:
-        self._name = name
+        self.name = name
         self._reported: str | None = None
+
+    @property
+    def is_on(self) -> bool:
+        """Whether it failed when it was last tried."""
+        return self._reported is not None
 
     def show_report(self, reason: str, meanwhile: str, level: int = logging.WARNING) -> None:
         """It failed for this reason; `meanwhile` says what holds until it is back."""
@@ -24,4 +29,4 @@ class Outage:
         """It worked."""
         if self._reported is not None:
             self._reported = None
-            log.warning("%s is back", self._name)
+            log.warning("%s is back", self.name)
