@@ -15,6 +15,7 @@ from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch, FoundDeadLet
 from idgraph.model.dead_letters import FRAGMENT, DeadLetter, DeadLetterReason
 from idgraph.model.errors import DecryptionError
 from idgraph.model.identifiers import Identifier
+from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.sources import DecryptorConfig, FileSource, ValuePlace
 from idgraph.model.specs import IdentifierPlace, SpecDocument
@@ -110,6 +111,57 @@ def test_what_hardly_anybody_else_has_is_proof_anywhere(tmp_path: Path, value: s
     record = json.dumps({"note": value}).encode()
     (dead_letter,) = found(Pipeline(tmp_path), record, f"login:{value}")
     assert dead_letter.certain is verdict
+
+
+SHOP = IdentityRules.model_validate(
+    {
+        "namespaces": {
+            "customer": {"normalise": "zero_padded"},
+            "email": {"normalise": "email"},
+            "phone": {"normalise": "phone", "country": "44"},
+        }
+    }
+)
+
+
+@pytest.mark.parametrize("hashed", [False, True], ids=["plain", "hashed"])
+@pytest.mark.parametrize(
+    ("record", "kind", "verdict"),
+    [
+        ({"from": "Lena <Lena.B@shop.example>"}, "email", GOES),
+        ({"from": "mailto:LENA.B@shop.example"}, "email", GOES),
+        ({"from": "lena.b@\u200bshop.example"}, "email", GOES),
+        ({"call": "+44 20 7946 0811"}, "phone", GOES),
+        ({"call": "0044 (0)20 7946 0811"}, "phone", GOES),
+        ({"call": "020 7946 0811"}, "phone", GOES),
+        ({"call": 442079460811}, "phone", GOES),
+        ({"call": 442079460811.0}, "phone", GOES),
+        ({"customer": "00481"}, "customer", GOES),
+        ({"minutes": "00481"}, "customer", STAYS),
+        ("call=+44 20 7946 0811&", "phone", STAYS),
+        ({"to": "Tom <tom@shop.example>, Lena <lena.b@shop.example>"}, "email", STAYS),
+        ({"note": "Ask LENA.B@shop.example, she knows."}, "email", STAYS),
+        ({"note": "rang 020 7946 0811 twice"}, "phone", STAYS),
+        ({"from": "lena.b2@shop.example", "call": "+44 20 7946 08110", "customer": "4810"}, "email", None),
+    ],
+)
+def test_a_value_is_found_in_every_form_of_its_namespace(
+    tmp_path: Path, record: dict[str, Any] | str, kind: str, verdict: bool | None, hashed: bool
+) -> None:
+    pipeline = Pipeline(tmp_path)
+    resources = pipeline.resources()
+    known = snapshot(specs=[TICKETS]).model_copy(update={"identity_rules": SHOP})
+    letters = [dead_letter_of(pipeline, (record if isinstance(record, str) else json.dumps(record)).encode())]
+    looking = DeadLetterSearch({"helpdesk": HELPDESK}, known, resources.blind_index, resources.sealer.open)
+    for asked in (
+        ["email:lena.b@shop.example", "phone:+442079460811", "customer:481"],
+        ["email:Lena B. <LENA.B@SHOP.EXAMPLE>", "phone:020 7946-0811", "customer:0481"],
+    ):
+        is_hashed = hashed and "<" not in asked[0]
+        names_of = [resources.blind_index.identifier(Identifier.parse(each)) for each in asked]
+        found = list(looking.find(letters, [], map(str, names_of) if is_hashed else asked))
+        assert [each.certain for each in found] == ([] if verdict is None else [verdict])
+        assert all(kind in each.why for each in found)
 
 
 @pytest.mark.parametrize("asked", ["email:p1@example.com", None])

@@ -1,11 +1,11 @@
 """Finding the dead letters of some persons: each dead letter is opened and looked through.
 
 A dead letter is a person's when its position names a fragment of theirs, when its spec reads one of their
-identifiers in it, or when a value anywhere in the record is one of them: as it stands, without outer white
-space, or in small letters too. A value that others may have by chance (`_is_distinctive`) is proof only under a
-key that names the identifier's type; elsewhere it is a guess, and the dead letter may be somebody else's. What none
-of this finds: an identifier that a spec builds out of several values, or that stands encoded within one, in a
-record that cannot be mapped.
+identifiers in it, or when a value anywhere in the record is one of them: as it stands, in small letters, or in
+the form that its namespace's rules give to both. A value that others may have by chance (`_is_distinctive`) is proof
+only under a key that names the identifier's type; elsewhere it is a guess, and the dead letter may be somebody else's.
+So it is where an identifier stands within a text. What none of this finds: an identifier that a spec builds out of
+several values, or that stands encoded within one, in a record that cannot be mapped.
 """
 
 from __future__ import annotations
@@ -26,12 +26,15 @@ from ingestion.sources.kafka.envelope import envelope_reader
 from ingestion.sources.payload_formats import NOT_OF_THE_EVENT, PayloadFormats
 from ingestion.stages.dead_letters import read_changes
 from ingestion.stages.decrypt import Decryption, Decryptors
+from merge.identity.normal_forms import normalise
 from merge.identity.rules import Rules
 from transforms.privacy.blind_index import BlindIndex
 from transforms.spec.mapping import CompiledSnapshot
 
 _BETWEEN_VALUES = re.compile(r'((?:["\s,;:{}\[\]|&=<>()]|\\[nrt"])+)')
 _NOT_A_LETTER = re.compile(r"[\W_]+")
+_WITHIN_TEXT = re.compile(r"""\+?\(?[0-9](?:[0-9./()\-]|[^\S\r\n]){6,30}[0-9]|[^\s<>()\[\]{}"',;:|&=]+""")
+"""Numbers as people write them, and words."""
 
 Places = tuple[str, str]
 """The key that a value stands under and the key around it; empty where there is none."""
@@ -134,7 +137,7 @@ class DeadLetterSearch:
         cannot be opened is left: nobody else can open it either. One that the decryption service refuses for good is
         looked through as it is; raises DecryptionError, which names the source, where the service fails otherwise."""
         positions = {FRAGMENT + each for each in fragments}
-        wanted = _Wanted({*fragments, *identifiers}, self._blind_index)
+        wanted = _Wanted({*fragments, *identifiers}, self._blind_index, self._rules)
         for dead_letter, record in self._opened(dead_letters, positions):
             if record is None:
                 yield FoundDeadLetter(
@@ -220,13 +223,16 @@ def _stopping(source: SourceConfig) -> SourceConfig:
 
 
 class _Wanted:
-    """Identifiers as they are stored, and what in a record is one of them."""
+    """Identifiers as they are stored or asked for, and what in a record is one of them."""
 
-    def __init__(self, identifiers: set[str], blind_index: BlindIndex) -> None:
+    def __init__(self, identifiers: set[str], blind_index: BlindIndex, rules: Rules) -> None:
         self._blind_index = blind_index
-        parsed = [Identifier.parse(text) for text in identifiers]
+        parsed = {form for text in identifiers for form in rules.forms(Identifier.parse(text))}
         # What is set aside of a fragment has the names that policy gave it then, maybe hashed where today's are plain.
-        self._identifiers = identifiers | {str(blind_index.identifier(each)) for each in parsed}
+        self._identifiers = {str(each) for each in parsed} | {
+            str(blind_index.identifier(each)) for each in parsed
+        }
+        self._kinds = {kind: rules.document.namespace(kind) for kind, _ in parsed}
         self._hashed_types = {kind for kind, value in parsed if value.startswith(HASHED_PREFIX)}
         self._plain: dict[str, set[str]] = defaultdict(set)
         for kind, value in parsed:
@@ -249,14 +255,28 @@ class _Wanted:
                 if any(names(place, kind) for place in places):
                     return f"a value under a key that names it is the {kind}", True
                 guess = f"a value that others may have is equal to the {kind}", False
+            if guess is None and (within := self._within(text)):
+                guess = f"a text has the {within} in it", False
         return guess
 
     def _types(self, text: str) -> set[str]:
         """The types of those that have this text as their value."""
         forms = {text, text.strip(), text.strip().lower()} - {""}
-        plain = {kind for form in forms for kind in self._plain.get(form, ())}
-        hashed = {k for k in self._hashed_types if any(self.holds(f"{k}:{form}") for form in forms)}
-        return plain | hashed
+        found = {kind for form in forms for kind in self._plain.get(form, ())}
+        for kind, rules in self._kinds.items():
+            normal = normalise(text, rules)
+            hashed = {*forms, normal} - {""} if kind in self._hashed_types else ()
+            if kind in self._plain.get(normal, ()) or any(self.holds(f"{kind}:{form}") for form in hashed):
+                found.add(kind)
+        return found
+
+    def _within(self, text: str) -> str | None:
+        """The type of one that stands within a text, and that hardly anything else looks like."""
+        parts = _WITHIN_TEXT.findall(text) if _is_distinctive(text) else ()
+        for part in {each.strip(".?!") for each in parts} - {text}:
+            if _is_distinctive(part) and (found := self._types(part)):
+                return min(found)
+        return None
 
 
 def _is_distinctive(text: str) -> bool:
