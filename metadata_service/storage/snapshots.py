@@ -18,6 +18,7 @@ from metadata_service.definitions import SEGMENTS, VIEWS
 from metadata_service.identity_rules import stated_rules
 from metadata_service.specs.catalogue import active_specs, count_active_specs
 from metadata_service.storage.database import Database, Revision, has_revision, revision_in
+from metadata_service.storage.history import is_gapless
 from metadata_service.storage.tables import AttributeRow, AttributeVersionRow, ChangeRow
 
 
@@ -111,14 +112,16 @@ MOST_CHANGES = 20_000
 def changes_since(database: Database, since: str) -> ServedSnapshot:
     """From the revision of an ETag to the newest, as JSON of `SnapshotChanges`. Blocks.
 
-    Raises GoneError for one that this database never had, as after a restored backup, or has left too far behind;
-    SQLAlchemyError when the database is away.
+    Raises GoneError for one that this database never had, as after a restored backup, or lost what led to it, or has left too far
+    behind; SQLAlchemyError when the database is away.
     """
     known = Revision.of_etag(since)
     with database.read() as session:
         newest = revision_in(session)
         if known is None or not has_revision(session, known):
             raise UnknownHistoryError("no snapshot of this catalogue has that ETag; read the whole")
+        if not is_gapless(session, known.version):
+            raise UnknownHistoryError("versions before this snapshot are missing; read the whole")
         if last_removal(session) > known.version:
             raise GoneError("paths were redacted or purged since then; read the whole")
         return ServedSnapshot.of(newest, _body(session, known, newest))

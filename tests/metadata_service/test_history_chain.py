@@ -22,6 +22,13 @@ EXPLOITS = {
         "DELETE FROM history WHERE version = 1",
     ],
     "cut at the end": ["DELETE FROM history WHERE version = (SELECT max(version) FROM history)"],
+    "without its beginning": ["DELETE FROM history WHERE version < 2"],
+    "with another beginning": [
+        "UPDATE snapshots SET reason = 'never' WHERE version = 1",
+        "UPDATE history SET mac = (SELECT mac FROM history WHERE version = 1) WHERE version = 0",
+        "DELETE FROM history WHERE version = 1",
+    ],
+    "without anything": ["DELETE FROM history"],
     "hidden": ["UPDATE history SET content = 'x' WHERE version = 2"],
 }
 
@@ -71,6 +78,18 @@ def test_who_kept_an_etag_is_a_witness(service: Running) -> None:
     rewrite(service.database, [f"UPDATE history SET mac = '{'0' * 64}' WHERE version = {known.version}"])
     answer = service.admin.get("/v1/snapshot/changes", params={"since": etag})
     assert (answer.status_code, answer.json()["type"]) == (410, "urn:idgraph:problem:unknownhistory")
+
+
+@pytest.mark.parametrize("cut", ["version < 2", "version = 0", "version BETWEEN 1 AND 2"])
+def test_a_flow_finds_that_what_was_before_its_snapshot_is_gone(service: Running, cut: str) -> None:
+    for path in "abcd":
+        declare(service, path, "none")
+    etag = service.admin.get("/v1/snapshot").headers["ETag"]
+    rewrite(service.database, [f"DELETE FROM history WHERE {cut}"])
+    declare(service, "e", "none")
+    answer = service.admin.get("/v1/snapshot/changes", params={"since": etag})
+    assert (answer.status_code, answer.json()["type"]) == (410, "urn:idgraph:problem:unknownhistory")
+    assert service.admin.get("/v1/snapshot", headers={"If-None-Match": etag}).status_code == 200
 
 
 def test_tokens_are_in_the_history(service: Running) -> None:
