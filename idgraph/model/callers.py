@@ -52,6 +52,8 @@ SCOPES: Mapping[Role, frozenset[Scope]] = {
 """What the profile service lets each role do, besides what was given to one person or token."""
 
 _LADDER = (Role.VIEWER, Role.ANALYST, Role.PUBLISHER, Role.ADMIN)
+FROM_LEAST = (Role.VIEWER, Role.ANALYST, Role.PUBLISHER, Role.PRIVACY, Role.ADMIN)
+"""Roles of people, that with the least rights first."""
 
 
 def lesser_role(one: Role, other: Role) -> Role:

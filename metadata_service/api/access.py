@@ -11,7 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from idgraph.model.attributes import AttributeDefinition
-from idgraph.model.callers import PEOPLE
+from idgraph.model.callers import FROM_LEAST, PEOPLE
 from idgraph.web.application import FREE
 from idgraph.web.guard import READING, Access
 from idgraph.web.openid import OpenId, is_signed_token
@@ -81,6 +81,7 @@ RIGHTS = (
     _right("GET", CALLERS, Role.SERVICE),
     _right("GET", "/v1/users", *_OFFICE),
     _right("GET", "/v1/users/*", *_OFFICE),
+    _right("POST", "/v1/users/*/confirm", *_OFFICE),
     _right("PUT", "/v1/me/password", *PEOPLE),
     _right("GET", "/v1/keys", *PEOPLE),
     _right("POST", "/v1/keys", *PEOPLE),
@@ -158,10 +159,25 @@ def require_fields(caller: TokenRecord, planned: PlannedAttribute, stated: Attri
         )
 
 
+class MissingRoleError(ForbiddenError):
+    """The role of the caller may not make a call; `least` is the least role that may."""
+
+    def __init__(self, role: Role, method: str, path: str) -> None:
+        self.least = least_role(method, path)
+        super().__init__(
+            f"the role {role} may not do this ({method} {path}); the least role that may is {self.least}"
+        )
+
+
 def require_right(caller: TokenRecord, method: str, path: str) -> None:
-    """Raises ForbiddenError for a call that the role of the caller may not make."""
+    """Raises MissingRoleError for a call that the role of the caller may not make."""
     if not is_allowed(caller.role, method, path):
-        raise ForbiddenError(f"the role {caller.role} may not do this ({method} {path})")
+        raise MissingRoleError(caller.role, method, path)
+
+
+def least_role(method: str, path: str) -> Role:
+    """The role of people with the least rights that may make a call."""
+    return next(each for each in FROM_LEAST if is_allowed(each, method, path))
 
 
 def access(database: Database, max_body_bytes: int, openid: OpenId | None = None) -> Access:

@@ -50,6 +50,7 @@ from metadata_service.specs import approval
 from metadata_service.specs.catalogue import put_in_force
 from metadata_service.storage.edits import Edit, Kind
 from metadata_service.storage.tables import PolicyChangeRow, PolicyDecisionRow, SnapshotRow
+from metadata_service.storage.tokens import person_of
 from metadata_service.storage.users import are_one_person
 from metadata_service.storage.versions import paged
 from transforms.schema.diff import AttributeTree
@@ -172,15 +173,25 @@ def get_policy_change(session: Session, change_id: int) -> PolicyChangeRecord:
     return _record(_find(session, change_id))
 
 
+def approval_problem(session: Session, asked_by: str, actor: str) -> str | None:
+    """Why somebody cannot approve what somebody asked for, or None."""
+    if person_of(asked_by) == person_of(actor):
+        return "was asked for by the same person; a second person approves it"
+    if are_one_person(session, asked_by, actor):
+        return (
+            f"was asked for by {person_of(asked_by)}, who counts as the same person as you: one of you made the account of the "
+            "other, or a third one made both. Once another person has confirmed the account that was made, by POST "
+            "/v1/users/NAME/confirm, the page Users or `idgraph users confirm NAME`, you are a second person"
+        )
+    return None
+
+
 def approve(edit: Edit, change_id: int) -> PolicyChangeRecord:
     """Carry a change out. Raises UnknownSubjectError, ClashError when it was decided already or does not fit any
     more, SamePersonError when this person asked for it."""
     row, requested = _undecided(edit.session, change_id)
-    if are_one_person(edit.session, requested.actor, edit.actor):
-        raise SamePersonError(
-            f"change {change_id} was asked for by the same person, or one of you made the account of the other; a second "
-            "person approves it"
-        )
+    if problem := approval_problem(edit.session, requested.actor, edit.actor):
+        raise SamePersonError(f"change {change_id} {problem}")
     _CARRY_OUT[row.kind](edit, row)
     return _decide(edit, row, "approved")
 

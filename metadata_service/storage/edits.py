@@ -33,6 +33,7 @@ Action = Literal[
     "made",
     "revoked",
     "reset",
+    "confirmed",
     "locked",
     "asked",
     "replied",

@@ -151,7 +151,9 @@ def answer(
     if found.state not in ("waits", "asked"):
         raise ClashError(f"request {number} is {found.state} already; a new one can be made")
     if are_one_person(edit.session, found.person, edit.actor):
-        raise SamePersonError(f"request {number} is of the same person; another one answers it")
+        raise SamePersonError(
+            f"request {number} is of the same person, or of one whose account counts as yours; another one answers it"
+        )
     if action == "granted":
         if found.level > caller.clearance:
             raise ForbiddenError(

@@ -292,7 +292,8 @@ class TokenRow(Base):
 
 class UserRow(Base):
     """A person. `password` is an argon2id hash, empty without one; `identity` is issuer and subject of who signs in by OpenID
-    Connect, and `bound` what an admin lets them do at most, as JSON. `tries` were wrong since the last right one, the last of them at `tried`. Those of `made_by` made the account or reset its password, one a line."""
+    Connect, and `bound` what an admin lets them do at most, as JSON. `tries` were wrong since the last right one, the last of them at `tried`. Those of `made_by` made the account or reset its password over HTTP, one a line; `confirmed_by` confirmed since then that it is of another
+    person."""
 
     __tablename__ = "users"
 
@@ -306,6 +307,7 @@ class UserRow(Base):
     identity: Mapped[str | None] = mapped_column(Text, unique=True)
     bound: Mapped[str] = mapped_column(Text, default="")
     made_by: Mapped[str] = mapped_column(Text, default="")
+    confirmed_by: Mapped[str] = mapped_column(Text, default="", server_default="")
     created: Mapped[datetime] = mapped_column(UtcTime)
     seen: Mapped[datetime | None] = mapped_column(UtcTime)
     disabled: Mapped[datetime | None] = mapped_column(UtcTime)

@@ -24,12 +24,12 @@ from idgraph.model.documents import StrictDocument
 from idgraph.web.conditional import Check, etag_of
 from idgraph.web.cursors import ListPage, PageRequest
 from idgraph.web.openid import Identity
-from idgraph.web.refusals import ClashError, RefusedRequestError, UnknownSubjectError
+from idgraph.web.refusals import ClashError, RefusedRequestError, SamePersonError, UnknownSubjectError
 from metadata_service.storage.database import Database
 from metadata_service.storage.edits import Edit
 from metadata_service.storage.sessions import end_sessions
-from metadata_service.storage.tables import UserRow
-from metadata_service.storage.tokens import has_keys, is_in_use, person_of
+from metadata_service.storage.tables import TokenRow, UserRow
+from metadata_service.storage.tokens import has_keys, is_in_use, live, person_of
 from metadata_service.storage.versions import paged
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}$"
@@ -37,6 +37,10 @@ MOST_TRIES = 5
 LOCKED = timedelta(minutes=15)
 LEAST_CHARACTERS = 12
 MOST_CHARACTERS = 200
+DECIDING = (Role.ADMIN, Role.PRIVACY)
+"""Roles that approve what weakens protection."""
+MOST_COMPARED = 200
+SECOND = 2
 _AT_ONCE = threading.BoundedSemaphore(4)
 """Each hash takes 19 MiB."""
 
@@ -72,6 +76,19 @@ class UserRecord(PersonRights):
     seen: datetime | None = Field(description="When they signed in last.")
     disabled: datetime | None
     is_locked: bool = Field(description="Whether wrong passwords lock the account for some minutes.")
+    made_by: list[str] = Field(
+        description="Who made the account or its password over HTTP. Where a second person has to agree, it counts as each of "
+        "these, until somebody else confirms it."
+    )
+    confirmed_by: str | None = Field(
+        description="Who confirmed that it belongs to a person of its own, since the last of these."
+    )
+
+    @property
+    def counts_as(self) -> list[str]:
+        """Whom it counts as, besides itself."""
+        return [] if self.confirmed_by else self.made_by
+
     bound: PersonRights | None = Field(
         default=None,
         description="With single sign-on: what an admin decided. The rights are what both this and the claims give.",
@@ -131,7 +148,9 @@ def reset_password(edit: Edit, name: str, made_by: str = "") -> str:
     if row.identity is not None:
         raise RefusedRequestError(f"{name} signs in by single sign-on, and has no password here")
     end_sessions(edit, row.id)
-    row.made_by = "\n".join(sorted({*row.made_by.split("\n"), person_of(made_by)} - {""}))
+    if made_by:
+        row.made_by = "\n".join(sorted({*_makers(row), person_of(made_by)}))
+        row.confirmed_by = ""
     row.tries = 0
     edit.record("user", name, None, "reset")
     return _new_password(row)
@@ -248,23 +267,59 @@ def record_of(row: UserRow) -> UserRecord:
         sign_in="password" if row.identity is None else "single sign-on",
         is_locked=_is_locked(row, datetime.now(UTC)),
         bound=_bound_of(row),
+        made_by=_makers(row),
+        confirmed_by=row.confirmed_by or None,
     )
 
 
+def _makers(row: UserRow) -> list[str]:
+    return [each for each in row.made_by.split("\n") if each]
+
+
+def confirm_user(edit: Edit, name: str, by: str = "") -> UserRow:
+    """Say that an account belongs to a person of its own: it counts as who made it no longer. Without `by` whoever has the
+    database says so. Raises UnknownSubjectError, SamePersonError for somebody who counts as the same person."""
+    row = get_user(edit.session, name)
+    if by and are_one_person(edit.session, by, name):
+        raise SamePersonError(
+            f"{name} counts as the same person as you; somebody whose account neither of you made confirms it, or "
+            f"`idgraph users confirm {name}` on the machine of the service"
+        )
+    if _makers(row) and not row.confirmed_by:
+        row.confirmed_by = person_of(by or edit.actor)
+        edit.record("user", name, None, "confirmed")
+    return row
+
+
 def are_one_person(session: Session, one: str, other: str) -> bool:
-    """Whether two names of the history may be the same person: also where one of them made the account of the other or reset its
-    password, or that of its maker, and so on. Two whose accounts a third one made are two."""
-    first, second = person_of(one), person_of(other)
-    return second in _with_makers(session, first) or first in _with_makers(session, second)
+    """Whether two names of the history may be the same person. An account counts as whoever made it or reset its password over
+    HTTP, and as who did so with that one's, until another person confirmed it. So two that one admin made are one."""
+    return not _counts_as(session, person_of(one)).isdisjoint(_counts_as(session, person_of(other)))
 
 
-def _with_makers(session: Session, name: str) -> set[str]:
-    """A person, who made the account or reset its password, who did so with that one's, and so on."""
+def count_deciding(session: Session) -> int:
+    """How many persons can decide on what weakens protection: one for each group of accounts and admin tokens that count as one,
+    at most as many as matter."""
+    accounts = select(UserRow.name).where(UserRow.role.in_(DECIDING), UserRow.disabled.is_(None))
+    tokens = live(datetime.now(UTC)).where(TokenRow.role.in_(DECIDING))
+    names = {*session.scalars(accounts.limit(MOST_COMPARED))}
+    names |= {person_of(each.name) for each in session.scalars(tokens.limit(MOST_COMPARED))}
+    apart: list[set[str]] = []
+    for name in sorted(names):
+        own = _counts_as(session, name)
+        if all(own.isdisjoint(each) for each in apart):
+            apart.append(own)
+        if len(apart) == SECOND:
+            break
+    return len(apart)
+
+
+def _counts_as(session: Session, name: str) -> set[str]:
     found, waiting = set[str](), {name}
     while waiting:
         found |= waiting
-        makers = session.scalars(select(UserRow.made_by).where(UserRow.name.in_(waiting)))
-        waiting = {each for made_by in makers for each in made_by.split("\n")} - found
+        unconfirmed = select(UserRow).where(UserRow.name.in_(waiting), UserRow.confirmed_by == "")
+        waiting = {each for row in session.scalars(unconfirmed) for each in _makers(row)} - found
     return found
 
 

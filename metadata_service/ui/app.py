@@ -12,12 +12,15 @@ from pydantic import ValidationError
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Send
+from starlette.types import Scope as AsgiScope
 
+from idgraph.model.callers import FROM_LEAST, SCOPES, Scope
 from idgraph.model.errors import IdgraphError, ProfileServiceError
 from idgraph.web.openid import OpenId
 from idgraph.web.path_values import keep_slashes
 from idgraph.web.problems import log_database_error
+from metadata_service.api.access import MissingRoleError
 from metadata_service.api.service import MetadataService
 from metadata_service.storage.sessions import Sessions
 from metadata_service.ui import (
@@ -77,7 +80,7 @@ class BesidePages:
         self._app = app
         self._pages = pages
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         path: str = scope.get("path", "")
         if scope["type"] != "http" or not (path in ("/", ROOT) or path.startswith(ROOT + "/")):
             return await self._app(scope, receive, send)
@@ -145,7 +148,9 @@ def _answer_errors(app: FastAPI) -> None:
             raise error
         is_of_profiles = isinstance(error, ProfileServiceError)
         code = 503 if is_of_profiles and status not in REFUSED else status
-        return _error_page(request, code, problem=str(error), is_of_profiles=is_of_profiles)
+        return _error_page(
+            request, code, problem=str(error), is_of_profiles=is_of_profiles, **_missing(error)
+        )
 
     @app.exception_handler(RequestValidationError)
     def invalid(request: Request, error: RequestValidationError) -> Response:
@@ -165,6 +170,17 @@ def _answer_errors(app: FastAPI) -> None:
         response = render(request, "error.html", None, 500, code=500)
         response.headers.update(HEADERS)
         return response
+
+
+def _missing(error: Exception) -> dict[str, Any]:
+    """The right that somebody lacks, as far as it is known, and the least role that has it."""
+    if isinstance(error, MissingRoleError):
+        return {"least": error.least}
+    if isinstance(error, ProfileServiceError) and error.status == 403:
+        scope = next((each for each in Scope if f"the scope {each}" in str(error)), None)
+        least = next((each for each in FROM_LEAST if scope in SCOPES.get(each, ())), None)
+        return {"scope": scope, "least": least}
+    return {}
 
 
 def _error_page(request: Request, status: int, **context: Any) -> Response:

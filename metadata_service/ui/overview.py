@@ -20,6 +20,7 @@ from metadata_service.attributes.policy_changes import list_policy_changes
 from metadata_service.specs.catalogue import count_active_specs
 from metadata_service.storage.grants import GrantRecord, ending, list_grants
 from metadata_service.storage.tokens import Role, person_of
+from metadata_service.storage.users import are_one_person
 from metadata_service.storage.versions import list_changes
 from metadata_service.ui.frame import ATTRIBUTES, HOME, ROOT
 from metadata_service.ui.jobs import subject
@@ -114,10 +115,12 @@ def _decisions(page: OwnPage, reading: Reading) -> WaitingDecisions:
     if page.may("POST", "/v1/requests/1/answer"):
         asked = list_grants(reading, most, now, state="waits").items
     may_propose = page.may("POST", "/v1/attributes/a/proposal")
+    people = {each.requested.actor for each in pending} | {each.person for each in asked}
+    others = {each for each in people if not are_one_person(reading, each, me)}
     return WaitingDecisions(
-        [each for each in pending if each.requested.actor != page.caller.name],
+        [each for each in pending if each.requested.actor in others],
         len(pending) == MOST_PENDING,
-        [each for each in asked if each.person != me],
+        [each for each in asked if each.person in others],
         ending(reading, now, me),
         total_attributes(reading, AttributeFilter(proposed=True)) if may_propose else 0,
     )

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from fastapi import APIRouter, Response
 
 from metadata_service.api.routes import policies as api
-from metadata_service.attributes.policy_changes import Status
+from metadata_service.attributes.policy_changes import Status, approval_problem
 from metadata_service.ui.page import OwnFields, OwnPage, Paging, SignedIn, reason_of, see_other
 
 router = APIRouter()
@@ -44,4 +44,13 @@ def decide(
 
 def _change(page: OwnPage, number: int, status: int = 200, **context: Any) -> Response:
     page.require("GET", f"{API}/{number}")
-    return page.render("policy_change.html", status, change=api.get(number, page.service), **context)
+    change = api.get(number, page.service)
+    with page.database.read() as reading:
+        obstacle = approval_problem(reading, change.requested.actor, page.caller.name)
+    return page.render(
+        "policy_change.html",
+        status,
+        change=change,
+        obstacle=obstacle,
+        **context,
+    )

@@ -12,6 +12,7 @@ from metadata_service.api.routes import requests as api
 from metadata_service.definitions import VIEWS
 from metadata_service.storage.grants import LONGEST, GrantWish, State, ending
 from metadata_service.storage.tokens import person_of
+from metadata_service.storage.users import are_one_person
 from metadata_service.ui.page import FIRST, OwnFields, OwnPage, Paging, SignedIn, Text, see_other
 
 router = APIRouter()
@@ -54,12 +55,15 @@ def _page(
     with page.database.read() as reading:
         views = VIEWS.list(reading, PageRequest(None, 500)).items
         soon = ending(reading, now, me)
+        chosen = None if sel is None else api.get(sel, page.service, page.caller)
+        is_same = chosen is not None and are_one_person(reading, chosen.person, me)
     return page.render(
         "requests.html",
         status,
         shown=shown,
         page=api.list_(page.service, paging, page.caller, state, mine=shown == "mine"),
-        chosen=None if sel is None else api.get(sel, page.service, page.caller),
+        chosen=chosen,
+        is_same=is_same,
         me=me,
         views=[each.name for each in views if each.status == "active"],
         soon=soon,

@@ -14,7 +14,13 @@ from metadata_service.api.routes import keys as key_routes
 from metadata_service.api.routes import users as api
 from metadata_service.storage.keys import NewKey
 from metadata_service.storage.tokens import GIVES
-from metadata_service.storage.users import LEAST_CHARACTERS, NAME_PATTERN, PersonRole
+from metadata_service.storage.users import (
+    LEAST_CHARACTERS,
+    NAME_PATTERN,
+    PersonRole,
+    are_one_person,
+    count_deciding,
+)
 from metadata_service.ui.page import FIRST, OwnFields, OwnPage, Paging, SignedIn, Text, reason_of, see_other
 
 router = APIRouter()
@@ -43,6 +49,14 @@ def _users(
     page.require("GET", "/v1/users")
     wanted = next((each for each in get_args(PersonRole) if each == role), None)
     chosen = api.get(sel, page.service, Response()) if sel else None
+    with page.database.read() as reading:
+        may_confirm = (
+            chosen is not None
+            and bool(chosen.counts_as)
+            and page.may("POST", f"/v1/users/{chosen.name}/confirm")
+            and not are_one_person(reading, page.caller.name, chosen.name)
+        )
+        is_alone = count_deciding(reading) < 2
     return page.render(
         "users.html",
         status,
@@ -50,6 +64,8 @@ def _users(
         q=q,
         role=role,
         chosen=chosen,
+        may_confirm=may_confirm,
+        is_alone=is_alone,
         roles=PEOPLE,
         **context,
     )
@@ -69,9 +85,13 @@ def add_user(page: SignedIn, fields: OwnFields) -> Response:
 def change_user(
     page: SignedIn, fields: OwnFields, name: Annotated[str, Path(pattern=NAME_PATTERN)]
 ) -> Response:
-    """Save rights, disable, enable, or reset the password."""
+    """Save rights, disable, enable, reset the password, or confirm whose it is."""
     act, reason = fields.get("act", ""), reason_of(fields)
     page.on_refusal(_users, name)
+    if act == "confirm":
+        page.require("POST", f"/v1/users/{name}/confirm")
+        api.confirm(name, page.service, page.caller, reason)
+        return see_other(USERS, sel=name, done="confirmed")
     if act == "reset":
         page.require("POST", f"/v1/users/{name}/reset")
         return _users(page, name, made=api.reset(name, page.service, page.caller, reason))

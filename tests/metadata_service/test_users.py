@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,8 @@ from idgraph.web.server import serving
 from metadata_service.api.app import create_app
 from metadata_service.api.service import ServiceSettings
 from metadata_service.storage import users
-from metadata_service.storage.database import Database
+from metadata_service.storage.database import Database, open_database
+from metadata_service.storage.history import verify_history
 from metadata_service.storage.sessions import Sessions
 from metadata_service.storage.tables import UserRow
 from metadata_service.storage.tokens import (
@@ -320,12 +321,85 @@ def test_no_circle_of_resets_makes_an_account_somebody_elses(house: House) -> No
     number = ann.put("/v1/attributes/a.b", json=attribute | {"encryption": "none"}).json()["id"]
     for each in (friend, far):
         assert_problem(each.post(f"/v1/policy-changes/{number}/approve", json={}), 409)
-    # Two of one maker are two: else nobody could approve where one admin made all accounts.
+    # Nor are two of one maker two.
     users_made(house, "sister", "ann")
     sister = house.client(create_token(house.database, "k", Role.ADMIN, owner="sister"))
     mine = friend.put("/v1/attributes/a.b", json=attribute | {"encryption": "searchable"})
     assert mine.status_code == 202
-    assert sister.post(f"/v1/policy-changes/{mine.json()['id']}/approve", json={}).status_code == 200
+    assert_problem(sister.post(f"/v1/policy-changes/{mine.json()['id']}/approve", json={}), 409)
+
+
+def weakening(client: httpx.Client, path: str) -> str:
+    """Where the request of this caller to open a path is approved."""
+    attribute = {"path": path, "data_type": "string", "encryption": "protected"}
+    client.put(f"/v1/attributes/{path}", json=attribute).raise_for_status()
+    asked = client.put(f"/v1/attributes/{path}", json=attribute | {"encryption": "none"})
+    assert asked.status_code == 202
+    return f"/v1/policy-changes/{asked.json()['id']}/approve"
+
+
+def test_two_accounts_of_one_admin_are_one_person_until_somebody_else_confirms_one(house: House) -> None:
+    zoe, officer = house.person("zoe", role="admin"), house.person("officer", role="privacy")
+    left, right = (user_made_by(house, zoe, name) for name in ("left", "right"))
+    place = weakening(left, "health.blood")
+    assert_problem(right.post(place, json={}), 409)
+    # Not by the maker, by itself, or by another account of the maker.
+    for each in (zoe, left, right):
+        assert_problem(each.post("/v1/users/right/confirm"), 409)
+    assert_problem(house.person("reader").post("/v1/users/right/confirm"), 403)
+    confirmed = officer.post("/v1/users/right/confirm", params={"reason": "met them"}).json()
+    assert (confirmed["made_by"], confirmed["confirmed_by"]) == (["zoe"], "officer")
+    log = officer.get("/v1/changes", params={"kind": "user", "subject": "right"}).json()["items"]
+    assert (log[0]["action"], log[0]["actor"]) == ("confirmed", "officer/first")
+    assert right.post(place, json={}).status_code == 200
+    # Who has the password again is that person again.
+    other = weakening(left, "health.weight")
+    assert zoe.post("/v1/users/right/reset").status_code == 200
+    assert_problem(right.post(other, json={}), 409)
+
+
+def test_whoever_has_the_machine_confirms_an_account_and_makes_persons(house: House) -> None:
+    zoe = house.person("zoe", role="admin")
+    bob = user_made_by(house, zoe, "bob")
+    first, second = weakening(zoe, "a.b"), weakening(zoe, "a.c")
+    assert_problem(bob.post(first, json={}), 409)
+    assert house.person("made-in-the-shell", role="admin").post(first, json={}).status_code == 200
+    with house.database.write("the operator") as edit:
+        users.confirm_user(edit, "bob")
+    assert zoe.get("/v1/users/bob").json()["confirmed_by"] == "the operator"
+    assert bob.post(second, json={}).status_code == 200
+
+
+def test_an_account_does_not_answer_a_request_of_another_of_its_maker(house: House) -> None:
+    zoe = house.person("zoe", role="admin", clearance=50)
+    left, right = (user_made_by(house, zoe, name, clearance=50) for name in ("left", "right"))
+    house.admin.put("/v1/attributes/a.b", json={"path": "a.b", "data_type": "string"}).raise_for_status()
+    ends = (datetime.now(UTC) + timedelta(days=3)).isoformat()
+    asked = left.post("/v1/requests", json={"path": "a.b", "purpose": "care", "until": ends}).json()["id"]
+    answer = {"action": "granted", "reason": "ok"}
+    for each in (right, zoe):
+        assert_problem(each.post(f"/v1/requests/{asked}/answer", json=answer), 409)
+    assert house.admin.post(f"/v1/requests/{asked}/answer", json=answer).status_code == 200
+
+
+def user_made_by(house: House, maker: httpx.Client, name: str, **rights: Any) -> httpx.Client:
+    """Another admin, with a key of their own."""
+    made = maker.post("/v1/users", json={"name": name, "role": "admin"} | rights)
+    assert made.status_code == 201, made.text
+    stated = PersonRights.model_validate({"role": "admin"} | rights)
+    return house.client(create_token(house.database, "k", Role.ADMIN, None, stated.clearance, owner=name))
+
+
+def test_a_database_of_before_gets_the_new_columns_and_its_history_stays_whole(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'metadata.db'}"
+    with closing(open_database(url, b"key")) as database:
+        made(database, "ann")
+        with database.engine.begin() as connection:
+            connection.execute(text("ALTER TABLE users DROP COLUMN confirmed_by"))
+            connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
+    with closing(open_database(url, b"key")) as database, database.read() as session:
+        assert users.record_of(users.get_user(session, "ann")).confirmed_by is None
+        assert verify_history(session, b"key").broken_line is None
 
 
 def users_made(house: House, name: str, maker: str) -> str:

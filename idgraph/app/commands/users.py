@@ -55,7 +55,10 @@ def list_users(context: typer.Context, as_json: Json = False) -> None:
 
     with metadata_database(context) as database, database.read() as session:
         found = [each.model_dump(mode="json") for each in listed(session, PageRequest(None, 100_000)).items]
-        titles = ("name", "role", "clearance", "may_reveal", "sign_in", "seen", "disabled", "is_locked")
+        titles = (
+            *("name", "role", "clearance", "may_reveal", "sign_in", "seen", "disabled", "is_locked"),
+            *("made_by", "confirmed_by"),
+        )
         print_records(found, titles, as_json)
 
 
@@ -83,3 +86,17 @@ def reset(context: typer.Context, name: Name) -> None:
         with database.write(wiring.local_user()) as edit:
             password = reset_password(edit, name)
         print(password)
+
+
+@commands.command()
+def confirm(context: typer.Context, name: Name) -> None:
+    """Say that an account made over HTTP belongs to a person of its own. Until then it counts, where a second person has
+    to agree, as who made it or reset its password."""
+    from metadata_service.storage.users import confirm_user
+
+    with metadata_database(context) as database:
+        with database.write(wiring.local_user()) as edit:
+            row = confirm_user(edit, name)
+        print(
+            f"{name} is a person of its own" + (f", as {row.confirmed_by} said" if row.confirmed_by else "")
+        )

@@ -127,6 +127,14 @@ def reset(name: UserName, service: Service, caller: Acting, reason: Reason = "")
         return UserPassword(user=user, password=users.reset_password(edit, name, caller.name))
 
 
+@router.post("/{name}/confirm", responses={409: {"description": "The caller counts as the same person."}})
+def confirm(name: UserName, service: Service, caller: Acting, reason: Reason = "") -> UserRecord:
+    """Say that an account belongs to a person of its own: where a second person has to agree, it no longer counts as who made it
+    or reset its password. Somebody does so who counts as none of these."""
+    with service.database.write(caller.name, reason) as edit:
+        return users.record_of(users.confirm_user(edit, name, caller.name))
+
+
 @own.get("")
 def get_own(caller: Acting) -> OwnRecord:
     """Who calls."""

@@ -150,6 +150,11 @@ def test_without_the_scope_a_page_says_how_to_get_it(whole: Whole) -> None:
     report_of(whole)
     viewer = whole.site.signed_in(Role.VIEWER)
     for path in (LIST, f"{LIST}/shop"):
-        assert "Ask for access" in viewer.get(path, 403)
+        refused = viewer.get(path, 403)
+        assert "Ask for access" in refused
+        assert "<code>operate</code>" in refused
+        assert "<code>admin</code>" in refused
+        assert "--role viewer --scope operate" in refused
+        assert "--clearance" not in refused
     viewer.post(f"{LIST}/shop/pause", {"reason": "x"}, 403)
     assert viewer.client.post(f"{LIST}/shop/pause", data={"reason": "x"}).status_code == 403

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import html
 import re
+from pathlib import Path
 
+import httpx
 from sqlalchemy import text
 
+from idgraph.web.server import serving
+from metadata_service.api.app import create_app
+from metadata_service.api.service import ServiceSettings
 from metadata_service.storage.tokens import Role
+from metadata_service.storage.users import confirm_user
+from tests.metadata_service.made_tokens import create_token
 from tests.metadata_service.test_history_chain import rewrite
-from tests.metadata_service.ui.site import Site
+from tests.metadata_service.ui.site import Person, Site
 
 SCRIPT = '<script>alert(1)</script>"onload=alert(1)'
 
@@ -42,6 +50,59 @@ def test_another_person_approves_what_weakens_protection(site: Site) -> None:
     officer.post(f"{address}/refuse", {"reason": "too late"}, 409)
     attribute = site.api().get("/v1/attributes/govern.approved").json()
     assert attribute["encryption"] == "none"
+
+
+def test_whoever_counts_as_the_same_person_sees_no_approve_button_until_somebody_confirms_the_account(
+    site: Site,
+) -> None:
+    admin, officer = site.signed_in(), site.signed_in(Role.PRIVACY)
+    address = asked(site, "govern.puppet")
+    made = admin.post("/ui/users", {"name": "puppet", "role": "admin", "clearance": "0", "reason": "new"})
+    shown = re.search(r'<code id="secret">([^<]+)</code>', made)
+    assert shown
+    browser = site.browser()
+    password = html.unescape(shown[1])
+    assert browser.post("/ui/sign-in", data={"name": "puppet", "password": password}).status_code == 200
+    puppet = Person(browser)
+    page = puppet.get(address)
+    assert f"{address}/approve" not in page
+    assert "counts as the same person" in page
+    assert address not in puppet.get("/ui/")
+    puppet.post(f"{address}/approve", {"reason": "x"}, 409)
+    for each in (admin, puppet):
+        assert 'value="confirm"' not in each.get("/ui/users?sel=puppet")
+        each.post("/ui/users/puppet", {"act": "confirm", "reason": "x"}, 409)
+    whose = officer.get("/ui/users?sel=puppet")
+    assert "counts as the admin" in whose
+    assert 'value="confirm"' in whose
+    assert "puppet is confirmed" in officer.post("/ui/users/puppet", {"act": "confirm", "reason": "met"})
+    assert f"{address}/approve" in puppet.get(address)
+    assert "Approved" in puppet.post(f"{address}/approve", {"reason": "seen"})
+
+
+def test_the_page_of_users_warns_where_nobody_is_a_second_person(tmp_path: Path) -> None:
+    app = create_app(ServiceSettings(f"sqlite:///{tmp_path / 'metadata.db'}"))
+    database = app.state.service.database
+    with serving(app) as url, httpx.Client(base_url=url, follow_redirects=True, trust_env=False) as browser:
+        assert browser.post("/ui/sign-in", data={"token": create_token(database, "first", Role.ADMIN)})
+        admin = Person(browser)
+        admin.post("/ui/users", {"name": "second", "role": "admin", "clearance": "0"})
+        assert "Nobody can approve" in admin.get("/ui/users")
+        with database.write("operator") as edit:
+            confirm_user(edit, "second")
+        assert "Nobody can approve" not in admin.get("/ui/users")
+
+
+def test_the_page_that_refuses_names_the_least_role(site: Site) -> None:
+    viewer = site.signed_in(Role.VIEWER)
+    for path, fields, least in (
+        ("/ui/rules", {"text": "{}"}, "analyst"),
+        ("/ui/users", {"name": "x", "role": "viewer"}, "admin"),
+        ("/ui/policy-changes/1/approve", {"reason": "x"}, "privacy"),
+    ):
+        refused = viewer.post(path, fields, 403)
+        assert f"<code>{least}</code>" in refused
+        assert "--scope" not in refused
 
 
 def test_who_asked_takes_it_back_and_a_viewer_only_looks(site: Site) -> None:
