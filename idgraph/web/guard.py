@@ -16,7 +16,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from idgraph.model.errors import IdgraphError
-from idgraph.web.limits import RateLimit, Turn, charged_by
+from idgraph.web.limits import RateLimit, Turn, address_of, charged_by
 from idgraph.web.openid import is_signed_token
 from idgraph.web.path_values import keep_slashes
 from idgraph.web.problems import database_unavailable, problem, too_many, unavailable
@@ -84,7 +84,7 @@ class Guard:
         if scope["path"] in self._access.free:
             return await self._app(scope, receive, marking)
         try:
-            caller = await self._caller(Headers(scope=scope), (scope.get("client") or ("",))[0])
+            caller = await self._caller(Headers(scope=scope), address_of(scope.get("client")))
             if isinstance(caller, Response):
                 return await caller(scope, receive, marking)
             if (rate := self._access.rate) is not None:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
+from ipaddress import ip_network
 from typing import NamedTuple
 
 MOST_CALLERS = 10_000
@@ -54,11 +55,25 @@ class RateLimit:
             left = min(float(self._burst), left + (now - at) * self._per_second)
             is_granted = left >= least
             left_now = left - requests * is_granted
-            if name not in self._left and len(self._left) >= MOST_CALLERS:
-                self._left.clear()
+            # The last is the newest: others, whatever their number, make nobody's bucket full.
+            self._left.pop(name, None)
+            if len(self._left) >= MOST_CALLERS:
+                del self._left[next(iter(self._left))]
             self._left[name] = (left_now, now)
         missing = self._burst - left_now if is_granted else 1 - left
         return Turn(is_granted, self._burst, max(0, int(left_now)), math.ceil(missing / self._per_second))
+
+    def give_back(self, name: str) -> None:
+        """One request of this caller did not count."""
+        with self._lock:
+            if name in self._left:
+                left, at = self._left[name]
+                self._left[name] = (min(float(self._burst), left + 1), at)
+
+    def forget(self, name: str) -> None:
+        """None of this caller did."""
+        with self._lock:
+            self._left.pop(name, None)
 
 
 _charging: ContextVar[Callable[[int], None]] = ContextVar("charging")
@@ -74,3 +89,14 @@ def charge(requests: int) -> None:
     where there is no limit. Raises RateError."""
     if requests and (charging := _charging.get(None)) is not None:
         charging(requests)
+
+
+def address_of(client: tuple[str, int] | None) -> str:
+    """Whom a limit by address counts: an IPv4 address, or the network of an IPv6 one, of which somebody has 2^64."""
+    address = client[0] if client else ""
+    if ":" not in address:
+        return address
+    try:
+        return str(ip_network(f"{address.partition('%')[0]}/64", strict=False))
+    except ValueError:
+        return address

@@ -55,6 +55,7 @@ STATUS: dict[type[IdgraphError], int] = {
     SamePersonError: 409,
     GoneError: 410,
     PreconditionError: 412,
+    RateError: 429,
 }
 """By the class of an error, else that of its nearest base; all others are 500."""
 

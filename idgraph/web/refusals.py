@@ -54,9 +54,13 @@ class NotYetError(MetadataError):
 class RateError(MetadataError):
     """The rate of this caller is used up. `reset_seconds` is until the next request may come."""
 
-    def __init__(self, reset_seconds: int) -> None:
+    def __init__(
+        self,
+        reset_seconds: int,
+        message: str = "more requests, or costlier ones, than the rate limit of this caller",
+    ) -> None:
         self.reset_seconds = reset_seconds
-        super().__init__("more requests, or costlier ones, than the rate limit of this caller")
+        super().__init__(message)
 
 
 class ForbiddenError(MetadataError):

@@ -22,6 +22,7 @@ from idgraph.model.errors import ConfigError, IdgraphError, StoreError
 from idgraph.outages import Outage
 from metadata_service.storage.edits import Edit
 from metadata_service.storage.tables import HistoryRow
+from metadata_service.storage.tries import Tries
 from metadata_service.storage.upgrade import format_of, require_known_format, upgrade_schema
 
 BUSY_MILLISECONDS = 10_000
@@ -60,6 +61,7 @@ class Database:
     def __init__(self, engine: Engine, key: bytes) -> None:
         self.engine = engine
         self._key = key
+        self.tries = Tries()
         self.listeners: list[Callable[[], None]] = []
         """Called, in the writing thread, after each commit that made a new version."""
         self._writer = engine.execution_options(idgraph_writer=True)
@@ -122,6 +124,7 @@ class Database:
                 connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def close(self) -> None:
+        self.tries.close()
         self.engine.dispose()
 
 

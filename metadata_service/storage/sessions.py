@@ -13,6 +13,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from sqlalchemy import Select, and_, delete, or_, select
 from sqlalchemy.orm import Session as Reading
@@ -53,6 +54,8 @@ class Sessions:
     def begin(self, token: str) -> str | None:
         """The id of a new session; None for a token that is unknown, revoked or expired, or a person's key: who has one signs
         in as the person."""
+        if not self._finds(live(self._clock()).where(TokenRow.digest == token_digest(token))):
+            return None
         with self._database.write() as edit:
             row = edit.session.scalar(live(edit.at).where(TokenRow.digest == token_digest(token)))
             return None if row is None or row.owner else self._keep(edit, row.id)
@@ -82,6 +85,8 @@ class Sessions:
 
     def end(self, session_id: str) -> None:
         """Sign out."""
+        if not self._finds(select(SessionRow).where(SessionRow.digest == token_digest(session_id))):
+            return
         with self._database.write() as edit:
             edit.session.execute(delete(SessionRow).where(SessionRow.digest == token_digest(session_id)))
 
@@ -93,6 +98,8 @@ class Sessions:
 
     def begin_by_code(self, code: str) -> str | None:
         """The id of a new session; None for a code that is unknown, used or too old."""
+        if not self._finds(select(SessionRow).where(SessionRow.digest == token_digest(code))):
+            return None
         with self._database.write() as edit:
             query = _living(self._clock(), is_link=True).where(SessionRow.digest == token_digest(code))
             found = edit.session.execute(query).one_or_none()
@@ -100,6 +107,11 @@ class Sessions:
                 return None
             edit.session.delete(found[0])
             return self._keep(edit, found[0].token_id)
+
+    def _finds(self, query: Select[Any]) -> bool:
+        # Whoever only tries makes no other writer wait.
+        with self._database.read() as session:
+            return session.execute(query.limit(1)).first() is not None
 
     def _keep(
         self, edit: Edit, token_id: int | None, user_id: int | None = None, is_link: bool = False

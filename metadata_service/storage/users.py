@@ -1,20 +1,11 @@
-"""Persons: what they may do, and how those without single sign-on sign in.
-
-A password is made at random, shown once, and can be changed by its owner; its argon2id hash alone is kept. After five wrong ones an
-account waits 15 minutes. What signing in answers does not depend on whether there is such an account.
-"""
+"""Persons: what they may do, and who counts as whom."""
 
 from __future__ import annotations
 
-import os
 import re
-import secrets
-import threading
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Literal
 
-from cryptography.exceptions import InvalidKey
-from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 from pydantic import Field, field_serializer
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -27,23 +18,17 @@ from idgraph.web.openid import Identity
 from idgraph.web.refusals import ClashError, RefusedRequestError, SamePersonError, UnknownSubjectError
 from metadata_service.storage.database import Database
 from metadata_service.storage.edits import Edit
+from metadata_service.storage.passwords import is_slowed, new_password
 from metadata_service.storage.sessions import end_sessions
 from metadata_service.storage.tables import TokenRow, UserRow
 from metadata_service.storage.tokens import has_keys, is_in_use, live, person_of
 from metadata_service.storage.versions import paged
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}$"
-MOST_TRIES = 5
-LOCKED = timedelta(minutes=15)
-LEAST_CHARACTERS = 12
-MOST_CHARACTERS = 200
 DECIDING = (Role.ADMIN, Role.PRIVACY)
 """Roles that approve what weakens protection."""
 MOST_COMPARED = 200
 SECOND = 2
-_AT_ONCE = threading.BoundedSemaphore(4)
-"""Each hash takes 19 MiB."""
-
 PersonRole = Literal[Role.VIEWER, Role.ANALYST, Role.PUBLISHER, Role.ADMIN, Role.PRIVACY]
 
 
@@ -75,7 +60,9 @@ class UserRecord(PersonRights):
     created: datetime
     seen: datetime | None = Field(description="When they signed in last.")
     disabled: datetime | None
-    is_locked: bool = Field(description="Whether wrong passwords lock the account for some minutes.")
+    is_locked: bool = Field(
+        description="Whether too many wrong passwords were tried lately: tries from where they came are slowed."
+    )
     made_by: list[str] = Field(
         description="Who made the account or its password over HTTP. Where a second person has to agree, it counts as each of "
         "these, until somebody else confirms it."
@@ -109,7 +96,7 @@ def add_user(edit: Edit, name: str, rights: PersonRights, made_by: str = "") -> 
     if _is_taken(edit, name):
         raise ClashError(f"a person or token named {name} exists; choose another name")
     _give(row, rights)
-    password = _new_password(row)
+    password = new_password(row)
     edit.session.add(row)
     edit.record("user", name, None, "made")
     return password
@@ -143,7 +130,7 @@ def change_user(
 
 
 def reset_password(edit: Edit, name: str, made_by: str = "") -> str:
-    """A new password, and no lock any more; all sessions end. Raises UnknownSubjectError, RefusedRequestError."""
+    """A new password, at which nobody tried yet; all sessions end. Raises UnknownSubjectError, RefusedRequestError."""
     row = get_user(edit.session, name)
     if row.identity is not None:
         raise RefusedRequestError(f"{name} signs in by single sign-on, and has no password here")
@@ -153,46 +140,7 @@ def reset_password(edit: Edit, name: str, made_by: str = "") -> str:
         row.confirmed_by = ""
     row.tries = 0
     edit.record("user", name, None, "reset")
-    return _new_password(row)
-
-
-def change_password(database: Database, name: str, current: str, wanted: str) -> None:
-    """A person's own choice; all sessions end. Raises RefusedRequestError."""
-    if not LEAST_CHARACTERS <= len(wanted) <= MOST_CHARACTERS:
-        raise RefusedRequestError(f"a password has at least {LEAST_CHARACTERS} characters", "/wanted")
-    user_id = sign_in(database, name, current)
-    if user_id is None:
-        raise RefusedRequestError("the current password is wrong", "/current")
-    hashed = _hashed(wanted)
-    with database.write(name) as edit:
-        row = edit.session.get_one(UserRow, user_id)
-        row.password = hashed
-        end_sessions(edit, row.id)
-        edit.record("user", name, None, "saved")
-
-
-def sign_in(database: Database, name: str, password: str) -> int | None:
-    """The id of the person whose password this is; None for a wrong one, a name that nobody has, and an account that is locked or
-    disabled. All take the same time."""
-    with database.write(name) as edit:
-        # The try is counted before it is looked at: many at once are no more tries than five.
-        row = edit.session.scalar(select(UserRow).where(UserRow.name == name))
-        is_open = row is not None and row.disabled is None and not _is_locked(row, edit.at)
-        if row is not None and is_open:
-            row.tries = 1 if row.tries >= MOST_TRIES else row.tries + 1
-            row.tried = edit.at
-    is_right = _is_right(password, row.password if row is not None and row.password else _NOBODY)
-    if row is None or not is_open:
-        return None
-    if not (is_right and row.password):
-        if row.tries == MOST_TRIES:
-            with database.write(name, "too many wrong passwords") as edit:
-                edit.record("user", name, None, "locked")
-        return None
-    with database.write() as edit:
-        known = edit.session.get_one(UserRow, row.id)
-        known.tries, known.seen = 0, edit.at
-    return row.id
+    return new_password(row)
 
 
 def admit(database: Database, found: Identity, is_signing_in: bool = False) -> UserRow | None:
@@ -265,7 +213,7 @@ def record_of(row: UserRow) -> UserRecord:
         **dict(_rights_of(row)),
         **{each: getattr(row, each) for each in ("name", "created", "seen", "disabled")},
         sign_in="password" if row.identity is None else "single sign-on",
-        is_locked=_is_locked(row, datetime.now(UTC)),
+        is_locked=is_slowed(row, datetime.now(UTC)),
         bound=_bound_of(row),
         made_by=_makers(row),
         confirmed_by=row.confirmed_by or None,
@@ -357,32 +305,3 @@ def _rights_of(row: UserRow) -> PersonRights:
 def _give(row: UserRow, rights: PersonRights) -> None:
     row.role, row.clearance, row.may_reveal = rights.role, rights.clearance, rights.may_reveal
     row.scopes = " ".join(sorted(rights.scopes))
-
-
-def _is_locked(row: UserRow, now: datetime) -> bool:
-    return row.tries >= MOST_TRIES and row.tried is not None and row.tried > now - LOCKED
-
-
-def _new_password(row: UserRow) -> str:
-    password = secrets.token_urlsafe(15)
-    row.password = _hashed(password)
-    return password
-
-
-def _hashed(password: str) -> str:
-    with _AT_ONCE:
-        # The least that OWASP asks for.
-        made = Argon2id(salt=os.urandom(16), length=32, iterations=2, lanes=1, memory_cost=19 * 1024)
-        return made.derive_phc_encoded(password.encode("utf-8", "surrogatepass"))
-
-
-def _is_right(password: str, hashed: str) -> bool:
-    try:
-        with _AT_ONCE:
-            Argon2id.verify_phc_encoded(password[:MOST_CHARACTERS].encode("utf-8", "surrogatepass"), hashed)
-    except InvalidKey:
-        return False
-    return True
-
-
-_NOBODY = "$argon2id$v=19$m=19456,t=2,p=1$bm9ib2R5bm9ib2R5bm9ibw$" + 43 * "A"

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import secrets
-from typing import Any
+from asyncio import wrap_future
+from typing import Any, cast
 from urllib.parse import quote, unquote
 
 from fastapi import APIRouter, Request, Response
+from starlette.concurrency import run_in_threadpool
 
+from idgraph.web.limits import address_of
 from idgraph.web.openid import NoRightsError, OpenId
-from idgraph.web.refusals import ClashError, NotReadyError, UnknownSubjectError
-from metadata_service.storage import users
+from idgraph.web.refusals import ClashError, NotReadyError, RateError, UnknownSubjectError
+from metadata_service.storage.database import Database
+from metadata_service.storage.passwords import submit_sign_in
 from metadata_service.storage.sessions import LONGEST
 from metadata_service.storage.users import admit
 from metadata_service.ui.frame import THEMES, render
@@ -61,11 +65,16 @@ def end_sso(request: Request) -> Response:
     openid: OpenId | None = request.app.state.openid
     secret, _, goes_on = request.cookies.get(_sso_cookie(request), "").partition(" ")
     context, user = {"wrong": "sso"}, None
+    tries, address = database_of(request).tries, address_of(request.client)
     try:
+        tries.take_address(address)
         identity = openid and openid.signed_in(secret, request.query_params, _redirect(request, openid))
         if identity:
             user = admit(request.app.state.service.database, identity, is_signing_in=True)
             context = {"wrong": "disabled"}
+            tries.give_back_address(address)
+    except RateError as error:
+        return _slower(sign_in_page(request, unquote(goes_on), 429, problem=f"{error}."), error)
     except (NoRightsError, NotReadyError, ClashError) as error:
         context = {"problem": f"{error}."}
     if user is None:
@@ -85,21 +94,40 @@ def _redirect(request: Request, openid: OpenId) -> str:
 
 
 @router.post(SIGN_IN)
-def sign_in(request: Request, fields: Fields) -> Response:
+async def sign_in(request: Request, fields: Fields) -> Response:
     """Begin a session, with name and password, a token, or the code of a link; one that there was ends."""
     sessions, goes_on = sessions_of(request), fields.get("next")
     code, token, name = (fields.get(each, "").strip() for each in ("code", "token", "name"))
-    if code:
-        begun, wrong = sessions.begin_by_code(code), "link"
-    elif token:
-        begun, wrong = sessions.begin(token), "token"
-    else:
-        database = request.app.state.service.database
-        user = users.sign_in(database, name, fields.get("password", ""))
-        begun, wrong = None if user is None else sessions.begin_for(user), "name"
+    wrong = "link" if code else "token" if token else "name"
+    tries, address = database_of(request).tries, address_of(request.client)
+    begun = None
+    try:
+        if not (code or token):
+            user = await wrap_future(
+                submit_sign_in(database_of(request), name, fields.get("password", ""), address)
+            )
+            begun = None if user is None else await run_in_threadpool(sessions.begin_for, user)
+        else:
+            tries.take_address(address)
+            begin = sessions.begin_by_code if code else sessions.begin
+            begun = await run_in_threadpool(begin, code or token)
+            if begun is not None:
+                tries.give_back_address(address)
+    except RateError as error:
+        return _slower(sign_in_page(request, goes_on, 429, problem=f"{error}.", name=name[:100]), error)
     if begun is None:
         return sign_in_page(request, goes_on, 403, wrong=wrong, name=name[:100])
-    return go_in(request, begun, goes_on)
+    return await run_in_threadpool(go_in, request, begun, goes_on)
+
+
+def _slower(response: Response, error: RateError) -> Response:
+    response.headers["Retry-After"] = str(error.reset_seconds)
+    return response
+
+
+def database_of(request: Request) -> Database:
+    """The database of the application."""
+    return cast(Database, request.app.state.service.database)
 
 
 def go_in(request: Request, begun: str, goes_on: str | None) -> Response:

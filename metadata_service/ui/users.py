@@ -13,9 +13,9 @@ from idgraph.web.cursors import PageRequest
 from metadata_service.api.routes import keys as key_routes
 from metadata_service.api.routes import users as api
 from metadata_service.storage.keys import NewKey
+from metadata_service.storage.passwords import LEAST_CHARACTERS
 from metadata_service.storage.tokens import GIVES
 from metadata_service.storage.users import (
-    LEAST_CHARACTERS,
     NAME_PATTERN,
     PersonRole,
     are_one_person,

@@ -13,13 +13,14 @@ import pytest
 from sqlalchemy import text
 
 from idgraph.model.callers import SCOPES, Caller, Scope
-from idgraph.web.refusals import RefusedRequestError
+from idgraph.web.refusals import RateError, RefusedRequestError
 from idgraph.web.server import serving
 from metadata_service.api.app import create_app
 from metadata_service.api.service import ServiceSettings
 from metadata_service.storage import users
 from metadata_service.storage.database import Database, open_database
 from metadata_service.storage.history import verify_history
+from metadata_service.storage.passwords import sign_in
 from metadata_service.storage.sessions import Sessions
 from metadata_service.storage.tables import UserRow
 from metadata_service.storage.tokens import (
@@ -28,7 +29,8 @@ from metadata_service.storage.tokens import (
     callers_in,
     revoke_token,
 )
-from metadata_service.storage.users import MOST_TRIES, PersonRights, add_user, change_user, sign_in
+from metadata_service.storage.tries import MOST_EVERYWHERE, MOST_TRIES
+from metadata_service.storage.users import PersonRights, add_user, change_user
 from tests.metadata_service.made_tokens import create_token
 from tests.metadata_service.test_access import assert_problem
 
@@ -95,24 +97,52 @@ def test_only_the_password_signs_in(database: Database) -> None:
     assert password not in stored
 
 
-def test_five_wrong_passwords_lock_until_a_reset_or_some_minutes(database: Database) -> None:
+def test_wrong_passwords_slow_the_address_that_they_come_from_and_nobody_else(database: Database) -> None:
     password = made(database, "ann")
     for _ in range(MOST_TRIES - 1):
-        assert sign_in(database, "ann", "wrong") is None
-    assert sign_in(database, "ann", password) is not None, "the fifth try may be right"
+        assert sign_in(database, "ann", "wrong", "10.0.0.1") is None
+    assert sign_in(database, "ann", password, "10.0.0.1") is not None, "the fifth try may be right"
     for _ in range(MOST_TRIES):
-        assert sign_in(database, "ann", "wrong") is None
-    assert sign_in(database, "ann", password) is None
-    with database.write() as edit:
-        assert users.record_of(users.get_user(edit.session, "ann")).is_locked
-        users.get_user(edit.session, "ann").tried = datetime.now(UTC) - users.LOCKED
-    assert sign_in(database, "ann", password) is not None
+        assert sign_in(database, "ann", "wrong", "10.0.0.1") is None
+    for given in ("wrong", password):
+        with pytest.raises(RateError):
+            sign_in(database, "ann", given, "10.0.0.1")
+    # Also where there is no such account.
     for _ in range(MOST_TRIES):
-        sign_in(database, "ann", "wrong")
+        assert sign_in(database, "nobody", "wrong", "10.0.0.1") is None
+    with pytest.raises(RateError):
+        sign_in(database, "nobody", "wrong", "10.0.0.1")
+    with database.read() as session:
+        assert users.record_of(users.get_user(session, "ann")).is_locked
+    assert sign_in(database, "ann", password, "10.0.0.2") is not None
     with database.write("root") as edit:
         new = users.reset_password(edit, "ann")
-    assert sign_in(database, "ann", password) is None
-    assert sign_in(database, "ann", new) is not None
+    assert sign_in(database, "ann", password, "10.0.0.1") is None
+    assert sign_in(database, "ann", new, "10.0.0.1") is not None
+
+
+def test_tries_from_many_addresses_end_and_whoever_signed_in_before_still_does(database: Database) -> None:
+    password = made(database, "ann")
+    assert sign_in(database, "ann", password, "192.0.2.7") is not None
+    for number in range(MOST_EVERYWHERE):
+        assert sign_in(database, "ann", "wrong", f"10.0.{number}.1") is None
+    with pytest.raises(RateError):
+        sign_in(database, "ann", "wrong", "10.0.200.1")
+    with pytest.raises(RateError):
+        sign_in(database, "ann", password, "10.1.0.1")
+    assert sign_in(database, "ann", password, "192.0.2.7") is not None
+
+
+def test_a_wrong_try_makes_no_writer_wait_and_writes_nothing(database: Database) -> None:
+    made(database, "ann")
+    before = database.revision()
+    with database.write("somebody else"):
+        for name in ("ann", "nobody"):
+            assert sign_in(database, name, "wrong") is None
+        assert Sessions(database).begin("idg_invented") is None
+        assert Sessions(database).begin_by_code("invented") is None
+        Sessions(database).end("invented")
+    assert database.revision() == before
 
 
 def test_a_disabled_person_is_out_at_once(house: House) -> None:

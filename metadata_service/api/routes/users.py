@@ -14,8 +14,9 @@ from idgraph.web.conditional import IfNoneMatch, Precondition, json_answer
 from idgraph.web.cursors import ListPage
 from metadata_service.api.access import CALLERS
 from metadata_service.api.service import Acting, Paging, Reason, Service
-from metadata_service.storage import users
+from metadata_service.storage import passwords, users
 from metadata_service.storage.grants import grants_in_force
+from metadata_service.storage.passwords import MOST_CHARACTERS
 from metadata_service.storage.sessions import session_callers
 from metadata_service.storage.tokens import Role, TokenRecord, callers_in, person_of, require_within
 from metadata_service.storage.users import NAME_PATTERN, PersonRights, PersonRole, UserRecord, known_people
@@ -51,8 +52,8 @@ class UserPassword(BaseModel):
 class PasswordChange(StrictDocument):
     """The password of now, and the one that is wanted."""
 
-    current: str = Field(max_length=users.MOST_CHARACTERS)
-    wanted: str = Field(max_length=users.MOST_CHARACTERS)
+    current: str = Field(max_length=MOST_CHARACTERS)
+    wanted: str = Field(max_length=MOST_CHARACTERS)
 
 
 class OwnRecord(BaseModel):
@@ -148,10 +149,12 @@ def get_own(caller: Acting) -> OwnRecord:
     )
 
 
-@own.put("/password", status_code=204)
+@own.put(
+    "/password", status_code=204, responses={429: {"description": "Too many wrong passwords; ask later."}}
+)
 def change_password(wanted: PasswordChange, service: Service, caller: Acting) -> Response:
     """Choose another password; all sessions end."""
-    users.change_password(service.database, person_of(caller.name), wanted.current, wanted.wanted)
+    passwords.change_password(service.database, person_of(caller.name), wanted.current, wanted.wanted)
     return Response(status_code=204)
 
 

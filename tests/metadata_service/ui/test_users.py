@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import html
 import re
+import threading
+import time
+from collections.abc import Iterator
 
 import httpx
 import pytest
 
 from metadata_service.storage.tokens import Role, authenticate
-from metadata_service.storage.users import MOST_TRIES, PersonRights, add_user
+from metadata_service.storage.tries import MOST_OF_ADDRESS, MOST_TRIES, MOST_WAITING, Tries
+from metadata_service.storage.users import PersonRights, add_user
 from tests.metadata_service.ui.site import Person, Site
 
 RIGHTS = {"role": "viewer", "clearance": "10"}
@@ -42,17 +46,59 @@ def test_a_password_begins_a_session_under_a_new_id(site: Site) -> None:
     assert "ann" in browser.get("/ui/specs").text
 
 
-def test_a_wrong_password_an_unknown_name_and_a_lock_look_the_same(site: Site) -> None:
-    password = account(site, "locked")
-    first = entered(site, "locked", "wrong")[1]
-    unknown = entered(site, "nobody", "wrong")[1]
-    for _ in range(MOST_TRIES - 1):
-        entered(site, "locked", "wrong")
-    locked = entered(site, "locked", password)[1]
-    pages = {each.text.replace("nobody", "locked") for each in (first, unknown, locked)}
-    assert len(pages) == 1
-    assert {each.status_code for each in (first, unknown, locked)} == {403}
-    assert "idgraph users reset" in pages.pop()
+@pytest.fixture
+def tries(site: Site) -> Iterator[Tries]:
+    """What a service has that just started; the others of this module try from the same address."""
+    database = site.app.state.service.database
+    before, database.tries = database.tries, Tries()
+    yield database.tries
+    database.tries.close()
+    database.tries = before
+
+
+@pytest.mark.usefixtures("tries")
+def test_a_wrong_password_and_an_unknown_name_look_the_same(site: Site) -> None:
+    password = account(site, "slowed")
+    wrong = [[entered(site, name, "wrong")[1] for name in ("slowed", "nobody")] for _ in range(MOST_TRIES)]
+    for each in wrong:
+        assert [answer.status_code for answer in each] == [403, 403]
+        assert each[0].text == each[1].text.replace("nobody", "slowed")
+    assert "idgraph users reset" in wrong[0][0].text
+    for name, given in (("slowed", password), ("nobody", "wrong")):
+        answer = entered(site, name, given)[1]
+        assert answer.status_code == 429
+        assert int(answer.headers["Retry-After"]) > 0
+
+
+def test_an_address_is_slowed_whatever_it_tries(site: Site, tries: Tries) -> None:
+    password = account(site, "busy")
+    for number in range(MOST_OF_ADDRESS):
+        fields = [{"name": f"n{number}", "password": "x"}, {"token": "idg_x"}, {"code": "x"}][number % 3]
+        assert site.browser().post("/ui/sign-in", data=fields).status_code == 403
+    for fields in ({"name": "busy", "password": password}, {"token": site.tokens[Role.ADMIN]}):
+        assert site.browser().post("/ui/sign-in", data=fields).status_code == 429
+    assert site.browser().get("/ui/sign-in/callback?state=x&code=y").status_code == 429
+    tries.give_back_address("127.0.0.1")
+    assert entered(site, "busy", password)[1].status_code == 200
+
+
+def test_others_are_answered_while_sign_ins_wait(site: Site, tries: Tries) -> None:
+    password, done = account(site, "late"), threading.Event()
+    try:
+        working = tries.submit(done.wait)
+        while not working.running():
+            time.sleep(0.001)
+        for _ in range(MOST_WAITING - 1):
+            tries.submit(done.wait)
+        answer = entered(site, "late", password)[1]
+        assert answer.status_code == 429
+        assert "Retry-After" in answer.headers
+        assert site.api().get("/v1/me").status_code == 200
+        assert site.signed_in(Role.VIEWER).get("/ui/")
+    finally:
+        done.set()
+    working.result()
+    assert entered(site, "late", password)[1].status_code == 200
 
 
 def test_an_admin_makes_changes_and_disables_a_person(site: Site) -> None:
