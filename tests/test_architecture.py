@@ -88,7 +88,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "cryptography": (
         "idgraph/signatures.py",
         "idgraph/web/cursors.py",
-        "metadata_service/storage/users.py",
+        "metadata_service/storage/passwords.py",
         "transforms/privacy/",
         "sinks/keyring/",
     ),
