@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from alembic import op
-from sqlalchemy import Column, Text, inspect
+from sqlalchemy import Column, Text
 
 revision = "0002"
 down_revision = "0001"
@@ -12,7 +12,5 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """A column of `users`; a database that is new has it already."""
-    known = {each["name"] for each in inspect(op.get_bind()).get_columns("users")}
-    if "confirmed_by" not in known:
-        op.add_column("users", Column("confirmed_by", Text, nullable=False, server_default=""))
+    """A column of `users`."""
+    op.add_column("users", Column("confirmed_by", Text, nullable=False, server_default=""))
