@@ -26,6 +26,7 @@ from metadata_service.attributes import catalogue
 from metadata_service.attributes.effects import changes_of
 from metadata_service.attributes.lineage import lineage
 from metadata_service.attributes.policies import policies_of
+from metadata_service.attributes.rules import classification_levels
 from metadata_service.specs.health import uses_of
 from metadata_service.storage.database import revision_in
 from metadata_service.ui.frame import ATTRIBUTES
@@ -121,6 +122,7 @@ def _page(page: OwnPage, path: str, status: int = 200, **context: Any) -> Respon
         uses = uses_of(reading, {each.spec: each.version for each in found.writers})
         attribute = AttributeMetadata.model_validate_json(document)
         in_force = _in_force(reading, [attribute])[path]
+        levels = classification_levels(reading).model_dump_json()
     known = _as_fields(attribute)
     return page.render(
         "attribute.html",
@@ -130,6 +132,7 @@ def _page(page: OwnPage, path: str, status: int = 200, **context: Any) -> Respon
         versions=versions,
         changes=[changes_of(old.metadata, new.metadata) for new, old in pairwise(versions)],
         lineage=found,
+        levels=levels,
         uses=uses,
         fields=AttributeDefinition.model_fields,
         known=known,

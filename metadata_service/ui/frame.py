@@ -16,10 +16,11 @@ from fastapi.responses import HTMLResponse
 from jinja2 import ChainableUndefined, Environment, FileSystemLoader
 from markupsafe import escape
 
-from idgraph.model.callers import Scope
+from idgraph.model.callers import SCOPES, Role, Scope
 from idgraph.model.errors import first_few
 from metadata_service.api.access import is_allowed
 from metadata_service.storage.sessions import Session
+from metadata_service.storage.tokens import TokenRecord
 from metadata_service.ui.link_picture import link_picture
 
 FOLDER = Path(__file__).parent
@@ -151,8 +152,13 @@ def _environment() -> Environment:
         found.filters[each.__name__] = each
     # `as_typed` is text in a field, where it must stay what it is.
     found.filters.update(as_typed=escape, segment=lambda text: quote(text, safe=""))
-    found.globals.update(static=static_url, link_picture=link_picture)
+    found.globals.update(static=static_url, link_picture=link_picture, gives=gives)
     return found
+
+
+def gives(giver: TokenRecord, role: Role) -> bool:
+    """Whether somebody may give a role on a page: nobody gives scopes that they have not."""
+    return SCOPES.get(role, frozenset()) <= giver.all_scopes
 
 
 def pages_of(session: Session) -> list[NavigationItem]:

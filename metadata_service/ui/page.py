@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from idgraph.client import AsyncProfilesClient, ProfilesClient
 from idgraph.model.callers import Caller
+from idgraph.model.classification import Classification
 from idgraph.model.errors import IdgraphError, ProfileServiceError
 from idgraph.model.jobs import JobState
 from idgraph.web.cursors import PageRequest
@@ -24,6 +25,7 @@ from idgraph.web.problems import STATUS
 from idgraph.web.refusals import PreconditionError, RefusedRequestError
 from metadata_service.api.access import may_call, require_right
 from metadata_service.api.service import MetadataService
+from metadata_service.attributes.rules import classification_levels
 from metadata_service.documents.problems import DocumentError
 from metadata_service.storage.sessions import Session, Sessions
 from metadata_service.ui.frame import HOME, render
@@ -98,6 +100,16 @@ class OwnPage:
     def may(self, method: str, path: str) -> bool:
         """Whether `require` lets pass."""
         return may_call(self.database, self.caller, method, path)
+
+    @property
+    def clearances(self) -> list[tuple[int, str]]:
+        """What each clearance shows more than the one before, by the classification levels in force."""
+        with self.database.read() as reading:
+            levels = classification_levels(reading)
+        shown: dict[int, list[str]] = {}
+        for each in Classification:
+            shown.setdefault(levels.policy(each).authorization_level, []).append(str(each))
+        return [(level, " and ".join(names)) for level, names in sorted(shown.items())]
 
     def render(self, template: str, status: int = 200, **context: Any) -> Response:
         """The answer; its template asks `own`, this page, for what the person may do and for the call behind it."""

@@ -76,13 +76,21 @@ def show(page: SignedIn, identifier: Named, tab: Literal["values", "json"] = "va
 
 
 def _history(parts: list[dict[str, Any]], decisions: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Decisions, and moves of a `fragment` from one profile to another, the latest first."""
+    """Decisions, with whether they are `in_force`, and moves of a `fragment` from one profile to another, the latest first."""
     moves = [
         {"at": after["from"], "fragment": part["fragment"], "pair": (before["profile"], after["profile"])}
         for part in parts
         for before, after in pairwise(part["periods"])
     ]
-    return sorted(decisions + moves, key=lambda each: str(each["at"]), reverse=True)
+    found = sorted(decisions + moves, key=lambda each: str(each["at"]), reverse=True)
+    decided = set()
+    for each in found:
+        # The newest decision on a pair is in force.
+        pair = tuple(sorted(each["pair"])) if "decision" in each else None
+        if pair is not None and pair not in decided:
+            decided.add(pair)
+            each["in_force"] = each["decision"] != "none"
+    return found
 
 
 def _is_shown(profile: dict[str, Any], name: str) -> bool:

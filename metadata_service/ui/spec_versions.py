@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from fastapi import APIRouter, Response
 
+from idgraph.model.callers import Scope
+from idgraph.model.errors import ProfileServiceError
 from idgraph.model.specs import SpecStatus
 from idgraph.web.conditional import etag_of, precondition
 from idgraph.web.cursors import PageRequest
@@ -57,6 +60,7 @@ def _page(
     text = spec_text(shown.document, "status")
     if context.get("published"):
         context["missing"] = missing_source(page, shown.document.source, shown.document.event_type)
+        context["waiting_letters"] = _waiting_letters(page, shown.document.source)
     return page.render(
         "spec.html",
         status,
@@ -71,6 +75,15 @@ def _page(
         etag=etag_of(record.model_dump_json()),
         **context,
     )
+
+
+def _waiting_letters(page: OwnPage, source: str) -> int:
+    """How many dead letters of a source may pass by a spec that was published; 0 where this person cannot know."""
+    if "*" in source or not page.can_ask or Scope.OPERATE not in page.rights.scopes:
+        return 0
+    with suppress(ProfileServiceError):
+        return int(page.ask("GET", "dead-letters", params={"source": source, "limit": 1})["matching"])
+    return 0
 
 
 @router.post(LIST + "/{name}/activate")

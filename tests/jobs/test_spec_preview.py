@@ -86,6 +86,43 @@ def test_a_store_that_read_nothing_yet_is_as_one_that_did(tmp_path: Path) -> Non
     assert empty == compare_persons(only.store, rules, (str, str), pairs)
 
 
+def test_of_a_new_source_it_says_how_many_persons_are_known_and_by_what(tmp_path: Path) -> None:
+    others = [spec(each) for each in SOURCES if each != SPEC]
+    (old, old_side), (new, new_side) = (
+        tried(tmp_path, snapshot(specs=each)) for each in (others, [*others, spec(SPEC)])
+    )
+    old.process([each for each in RECORDS if each.source != SPEC])
+    new.process(RECORDS)
+    mine = [each for each in RECORDS if each.source == SPEC]
+    pairs = [EventPair(old_side.outcome(each).event, new_side.outcome(each).event) for each in mine]
+    found = compare_persons(old.store, Rules(DEFAULT_RULES), (str, str), pairs).known
+    assert found is not None
+    shown: dict[str, set[str]] = {}
+    for _, event in pairs:
+        if event is not None:
+            shown.setdefault(event.fragment_id, set()).update(map(str, event.identifiers))
+    stored = {
+        each.stored.id: {each.stored.id, *each.state.carried()}
+        for person in persons_of(old.store)
+        for each in person.members
+    }
+    known, whole = 0, 0
+    by: dict[str, int] = {}
+    for person in persons_of(new.store):
+        names = {each.stored.id for each in person.members}
+        own = set[str]().union(*(shown.get(each, set()) for each in names))
+        whole += bool(own)
+        common = own & set[str]().union(*(stored.get(each, set()) for each in names))
+        known += bool(common)
+        for kind in {each.partition(":")[0] for each in common}:
+            by[kind] = by.get(kind, 0) + 1
+    assert 0 < known < whole
+    assert (found.persons, found.known, found.by) == (whole, known, by)
+    # Of events that are mapped today it says nothing.
+    again = [EventPair(each.after, each.after) for each in pairs]
+    assert compare_persons(new.store, Rules(DEFAULT_RULES), (str, str), again).known is None
+
+
 def test_the_error_of_a_share() -> None:
     assert share_error(5, 100, 100) == share_error(0, 0, None) == 0.0
     assert share_error(0, 2000, None) == pytest.approx(0.0015)

@@ -159,7 +159,12 @@ def spec_preview_document(job: SpecPreviewJob) -> dict[str, Any]:
         ],
         "persons": None
         if persons is None
-        else {"merged": list(persons.merged_examples), "split": list(persons.split_examples)},
+        else {"merged": list(persons.merged_examples), "split": list(persons.split_examples)}
+        | (
+            {}
+            if persons.known is None
+            else {"of_events": persons.known.persons, "known_by": persons.known.by}
+        ),
         "examples": effect.examples,
     }
 
@@ -180,7 +185,14 @@ def print_preview(job: SpecPreviewJob) -> None:
         for place in found["withheld"]["places"]:
             _line(f"  {place}")
         print("--reveal counts on them; who and why are kept with the job")
-    for name in ("events_changed", "errors_new", "exposed", "persons_merged", "persons_split"):
+    for name in (
+        "events_changed",
+        "errors_new",
+        "exposed",
+        "persons_merged",
+        "persons_split",
+        "persons_known",
+    ):
         if name in figures:
             print(f"{name.replace('_', ' ')}: {_figure(figures[name])}")
     for each in found["errors"]:
@@ -197,6 +209,8 @@ def print_preview(job: SpecPreviewJob) -> None:
         print(f"  and {counted(len(changes) - _MOST_PRINTED, 'attribute')} more: --json has all")
     for kind, number in found["identifiers_opened"].items():
         print(f"identifiers of type {kind} would be stored readable: {number:,}")
+    known_by = (found["persons"] or {}).get("known_by", {})
+    print("".join(f"  known by {kind}: {number:,}\n" for kind, number in known_by.items()), end="")
     for key, name in (("of", "merged"), ("into", "split")):
         for each in (found["persons"] or {}).get(name, ()):
             _line(f"  {name}: {each['id']} {key} {', '.join(each[key])}")

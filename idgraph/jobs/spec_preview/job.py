@@ -134,6 +134,9 @@ class SpecPreviewJob(PagedJob):
             whole = persons.persons if self.sample.is_whole else None
             found["persons_merged"] = _figure(persons.merged, persons.persons, whole)
             found["persons_split"] = _figure(persons.split, persons.persons, whole)
+            if persons.known is not None:
+                whole = persons.known.persons if self.sample.is_whole else None
+                found["persons_known"] = _figure(persons.known.known, persons.known.persons, whole)
         return found
 
 

@@ -6,7 +6,7 @@ version is left out, also where events that are not in the sample showed the sam
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, cast
@@ -35,14 +35,25 @@ class EventPair(NamedTuple):
         return bool(_evidence(self.before) != _evidence(self.after))
 
 
+class KnownPersons(NamedTuple):
+    """Of events that nothing maps today: the `persons` that they are of, how many of these are stored already, and by which types
+    of identifiers they are found; a person may be found by several."""
+
+    persons: int
+    known: int
+    by: dict[str, int]
+
+
 class PersonEffect(NamedTuple):
-    """How many persons have fragments or events of several (`merged`), or are several (`split`), of `persons` looked at."""
+    """How many persons have fragments or events of several (`merged`), or are several (`split`), of `persons` looked at. `known`
+    is None where the version in force maps some of the events."""
 
     persons: int = 0
     merged: int = 0
     split: int = 0
     merged_examples: tuple[dict[str, Any], ...] = ()
     split_examples: tuple[dict[str, Any], ...] = ()
+    known: KnownPersons | None = None
 
 
 def compare_persons(
@@ -69,7 +80,34 @@ def compare_persons(
         )
         for there, name in zip((with_old, left), names, strict=True)
     )
-    return _compared(before, after, differing, touched)
+    effect = _compared(before, after, differing, touched)
+    if any(each.before is not None for each in events):
+        return effect
+    return effect._replace(known=_known(after, states, news, names[1]))
+
+
+def _known(
+    after: Side, states: Mapping[str, FragmentState], news: Sequence[MappedEvent], name: Callable[[str], str]
+) -> KnownPersons:
+    """`states` are those that are stored of the fragments that these events name."""
+    shown: dict[str, set[str]] = defaultdict(set)
+    for each in news:
+        shown[each.fragment_id].update(name(str(identifier)) for identifier in each.identifiers)
+    persons = after.around(shown)
+    by: Counter[str] = Counter()
+    known = 0
+    for person in persons:
+        stored: set[str] = set()
+        for member in person.members:
+            # Of a fragment that the events name, what was there without them.
+            own = member.stored.id
+            state = states.get(own) if own in shown else member.state
+            if state is not None:
+                stored.update(map(name, (own, *state.carried())))
+        found = stored & set[str]().union(*(shown.get(each, ()) for each in members(person)))
+        known += bool(found)
+        by.update({each.partition(":")[0] for each in found})
+    return KnownPersons(len(persons), known, dict(by.most_common()))
 
 
 def _compared(before: Side, after: Side, differing: Sequence[EventPair], touched: set[str]) -> PersonEffect:

@@ -131,6 +131,18 @@ document.addEventListener("htmx:afterSwap", () => {
   if (find("#news[data-news]") && !isBusy) refresh();
 });
 
+// The policy of an attribute follows the defaults of the classification that somebody chooses; they change what is to differ.
+document.addEventListener("change", (event) => {
+  const levels = event.target.id === "classification" && event.target.form?.dataset.levels;
+  const level = levels && JSON.parse(levels)[event.target.value];
+  if (!level) return;
+  const fields = event.target.form.elements;
+  fields.encryption.value = level.encryption;
+  fields.authorization_level.value = level.authorization_level;
+  fields.indexable.checked = level.indexable;
+  find("#level-note").hidden = false;
+});
+
 // A list of facets starts closed where there is no room beside it.
 if (matchMedia("(width < 720px)").matches) find(".facets")?.removeAttribute("open");
 

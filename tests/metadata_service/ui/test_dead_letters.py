@@ -148,6 +148,15 @@ def test_one_some_and_all_that_match_are_dropped_with_a_reason(
         whole.letters.drop([each.id for each in later])
 
 
+@pytest.mark.usefixtures("letters")
+def test_a_published_spec_leads_to_the_dead_letters_of_its_source(operator: Person) -> None:
+    page = operator.get("/ui/specs/shop-orders?published=true")
+    waiting = re.search(r"(\d+) dead letters of orders may pass now", text(page))
+    assert waiting
+    assert f"Replay {waiting[1]} dead letters?" in operator.get(f"{LIST}/replay?source=orders")
+    assert "may pass now" not in operator.get("/ui/specs/shop-amplitude?published=true")
+
+
 def test_without_the_scope_a_page_says_how_to_get_it(whole: Whole, letters: dict[str, str]) -> None:
     viewer = whole.site.signed_in(Role.VIEWER)
     for path in (LIST, f"{LIST}/{letters['not_json']}", f"{LIST}/replay?id={letters['not_json']}"):

@@ -78,6 +78,19 @@ def test_unlinking_shows_what_joins_next_and_is_undone(shared: Whole) -> None:
     assert "Remove, 2 pins" in back
     assert "Pin removed" in person.post("/ui/links", form(back) | {"act": "decide", "reason": "hers"})
     assert "splits them" in person.get(EXPLAIN)
+    # Days later it is undone from the person's page, which then offers it no more.
+    assert "Remove the pin" not in person.get(f"/ui/profiles/{ANN}")
+    fields = form(person.get(EXPLAIN))
+    person.post("/ui/links", fields | {"act": "decide", "reason": "two of them"})
+    page = person.get(f"/ui/profiles/{ANN}")
+    assert "Remove the pin" not in reader(shared, "who only looks", 50).get(f"/ui/profiles/{ANN}")
+    while address := re.search(r'href="(/ui/links/new[^"]+decision=none)"', page):
+        effect = person.get(html.unescape(address[1]))
+        assert "Pin removed" in person.post(
+            "/ui/links", form(effect) | {"act": "decide", "reason": "one, after all"}
+        )
+        page = person.get(f"/ui/profiles/{ANN}")
+    assert "splits them" in person.get(EXPLAIN)
     linked = person.get(f"/ui/links/new?one={ANN}&other={BEN}")
     assert "Link, 1 pin" in linked
 

@@ -101,6 +101,19 @@ def test_a_flow_that_is_silent_says_so(whole: Whole, operator: Person) -> None:
     assert "No report for" not in operator.get(f"{LIST}/shop")
 
 
+def test_a_flow_that_has_ended_has_nothing_in_force_and_takes_nothing(whole: Whole, operator: Person) -> None:
+    report_of(whole)
+    rate = re.compile(r'<td class="right">[1-9][0-9.,]*</td><td class="right">')
+    assert rate.search(operator.get(LIST))
+    assert "running flow" in operator.get("/ui/?beside=true")
+    for state, age in ((FlowState.STOPPED, 100), (FlowState.RUNNING, 100)):
+        report_of(whole, state, age)
+        assert not rate.search(operator.get(LIST))
+        overview = operator.get("/ui/?beside=true")
+        assert "in force on" not in overview
+        assert 'href="/ui/flows">no flow runs' in overview
+
+
 def test_pause_and_resume_with_a_reason(whole: Whole, operator: Person) -> None:
     folders = report_of(whole)
     operator.post(f"{LIST}/shop/pause", {"reason": ""}, 422)
@@ -143,7 +156,7 @@ def test_the_editor_takes_the_newest_event_as_its_sample(whole: Whole, operator:
     elsewhere = fields | {"text": json.dumps(definition | {"source": "nowhere"})}
     page = html.unescape(operator.post(edit, elsewhere, 422))
     assert 'name = "nowhere"' in page
-    assert "404" not in page
+    assert "answered 404" not in page
 
 
 def test_without_the_scope_a_page_says_how_to_get_it(whole: Whole) -> None:

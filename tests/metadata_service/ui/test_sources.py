@@ -46,7 +46,7 @@ def test_it_is_said_from_the_first_draft_to_the_published_spec(writer: Person) -
     fields = {"text": html.unescape(text[1]), "sample": "", "etag": "", "reason": "seats"}
     newest = writer.post(EDIT, fields | {"act": "newest"}, 422)
     assert lines_in(newest) == wanted
-    assert "404" not in newest
+    assert "answered 404" not in newest
     effect = writer.post("/ui/specs/theatre-seats/effect", fields | {"act": "run"})
     assert lines_in(effect) == wanted
     assert re.search(r'name="agreed" required', effect)

@@ -182,3 +182,14 @@ def test_a_changed_password_signs_out_everywhere(site: Site) -> None:
     here.post("/ui/password", {"current": password, "wanted": 12 * "y"})
     assert there.client.get("/ui/keys").url.path == "/ui/sign-in"
     assert entered(site, "eve", 12 * "y")[1].status_code == 200
+
+
+def test_only_roles_that_the_admin_may_give_are_offered_and_clearances_say_what_they_show(site: Site) -> None:
+    page = site.signed_in().get("/ui/users")
+    form = page[page.index('<select id="role"') :]
+    offered = re.findall(r"<option[^>]*>(\w+)</option>", form[: form.index("</select>")])
+    assert "privacy" not in offered
+    assert {"viewer", "publisher", "admin"} <= set(offered)
+    scale = re.search(r'id="clearance-scale">([^<]+)<', page)
+    assert scale
+    assert re.search(r"50: also confidential", scale[1])
