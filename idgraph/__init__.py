@@ -1,6 +1,6 @@
 """idgraph: one private profile per person, out of events from many systems.
 
-`open` reads profiles, `compile_spec` maps events; docs/python.md shows both.
+`open` reads profiles, `publish` sends events, `compile_spec` maps them; docs/python.md shows both.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from idgraph.model.errors import (
     KeyProviderError,
     MetadataError,
     ProfileIndexError,
+    PublishError,
     QueryError,
     SpecError,
     StoreError,
@@ -21,6 +22,7 @@ from idgraph.model.errors import (
 )
 
 if TYPE_CHECKING:
+    from idgraph.app.publish import publish
     from idgraph.app.reader import Page, Profiles, Reader, open  # noqa: A004 - as in `gzip.open`
     from idgraph.model.identifiers import Identifier
     from profile_service.reader import Profile
@@ -38,6 +40,7 @@ __all__ = [
     "Profile",
     "ProfileIndexError",
     "Profiles",
+    "PublishError",
     "QueryError",
     "Reader",
     "SpecError",
@@ -46,6 +49,7 @@ __all__ = [
     "__version__",
     "compile_spec",
     "open",
+    "publish",
 ]
 
 _LATE = {
@@ -56,6 +60,7 @@ _LATE = {
     "Reader": "idgraph.app.reader",
     "compile_spec": "transforms.spec.compiler",
     "open": "idgraph.app.reader",
+    "publish": "idgraph.app.publish",
 }
 """Names that are loaded when first used, and their modules: importing idgraph loads none of them."""
 
@@ -68,3 +73,7 @@ def __getattr__(name: str) -> Any:
     if name not in _LATE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_LATE[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

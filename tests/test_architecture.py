@@ -60,6 +60,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "pyspark": ("ingestion/spark/", "ingestion/sources/"),
     "py4j": (),
     "pyarrow": (
+        "idgraph/app/payload_rows.py",
         "idgraph/app/reader.py",
         "idgraph/jobs/suggestions.py",
         "ingestion/spark/",

@@ -7,10 +7,11 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 from idgraph.app.adapters.extras import needing
-from idgraph.app.settings.document import Settings
+from idgraph.app.payload_rows import Nulls, batched, lines_of
+from idgraph.app.settings.document import Settings, load_of
 from idgraph.files import replacing
 from idgraph.model import canonical, paths
 from idgraph.model.errors import ConfigError
@@ -19,14 +20,20 @@ from idgraph.model.sources import FileSource, is_glob
 if TYPE_CHECKING:
     from sinks.kafka.publisher import KafkaPublisher
 
+EVENTS_PER_FILE = 50_000
 Publish = Callable[[Sequence[bytes]], int]
 """Publishes lines, each ending in a line feed."""
 
 
 @contextmanager
-def publisher(settings: Settings, source: str, key: str | None = None) -> Iterator[Publish]:
+def publisher(
+    settings: Settings,
+    source: str,
+    key: str | None = None,
+    written: Callable[[Path], object] = lambda _: None,
+) -> Iterator[Publish]:
     """A function that publishes lines to a configured source and returns their number; durable when it returns. `key` is the dotted
-    path of what a record of Kafka has as its key.
+    path of what a record of Kafka has as its key. `written` gets each new file.
 
     Raises ConfigError for a source that cannot be published to. What it gives raises PublishError.
     """
@@ -36,7 +43,7 @@ def publisher(settings: Settings, source: str, key: str | None = None) -> Iterat
             raise ConfigError(f"source {source} is files, whose events have no key")
 
         def as_file(lines: Sequence[bytes]) -> int:
-            publish_lines(config, lines)
+            written(publish_lines(config, lines))
             return len(lines)
 
         yield as_file
@@ -48,6 +55,28 @@ def publisher(settings: Settings, source: str, key: str | None = None) -> Iterat
         yield lambda lines: opened.publish(
             config.topics[0], ((_key(line, keys), line.removesuffix(b"\n")) for line in lines)
         )
+
+
+def publish(
+    events: Any,
+    source: str,
+    config: str | Path | None = None,
+    *,
+    null: Literal["keep", "delete"] = "keep",
+    key: str | None = None,
+) -> int:
+    """Publish a pandas data frame, an Arrow table or a list of dictionaries to a source: an event per row, a key per column,
+    and how many they were. The index of a data frame is left out.
+
+    A missing value (NaN, NaT, NA, None) is no statement, and keeps what is stored; with `null="delete"` it deletes that.
+    `config` is that of `idgraph.open`, `key` the dotted path of what a record of Kafka has as its key.
+
+    Raises ConfigError for a source that cannot be published to and for values that no event can have, before anything is
+    published, and PublishError.
+    """
+    lines = list(lines_of(events, Nulls(null)))
+    with publisher(load_of(config), source, key) as give:
+        return sum(give(some) for some in batched(lines, EVENTS_PER_FILE))
 
 
 def kafka_publisher(settings: Settings, user: str) -> KafkaPublisher:

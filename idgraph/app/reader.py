@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self, overload
 
 from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring
-from idgraph.app.settings.document import DEFAULT_FILE, Settings, load
+from idgraph.app.settings.document import Settings, load_of
 from idgraph.app.terminal import counted
 from idgraph.model.attributes import DataType
 from idgraph.model.errors import QueryError, StoreError
@@ -38,8 +38,7 @@ def open(config: str | Path | None = None) -> Reader:  # noqa: A001 - as in `gzi
 
     Without `config`: $IDGRAPH_CONFIG, then ./idgraph.toml. Raises ConfigError, KeyProviderError and StoreError.
     """
-    path = Path(config) if config is not None else None
-    settings = load(path / DEFAULT_FILE if path is not None and path.is_dir() else path)
+    settings = load_of(config)
     ensure_keyring(settings)
     return Reader(settings)
 

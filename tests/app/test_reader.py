@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import doctest
+import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +28,25 @@ def test_the_documentation_does_what_it_says(filled: CommandLine, monkeypatch: p
     (filled.folder / "demo").mkdir()
     (filled.folder / "demo" / ".idgraph").mkdir()
     (filled.folder / "demo" / ".idgraph" / "demo-retail").symlink_to(filled.folder)
+    page = PAGE.read_text(encoding="utf-8")
+    (source,) = re.findall(r"^```\n(\[\[sources.*?)^```", page, re.MULTILINE | re.DOTALL)
+    with (filled.folder / "idgraph.toml").open("a") as file:
+        file.write(source)
     monkeypatch.chdir(filled.folder / "demo")
     failed, run = doctest.testfile(
         str(PAGE), module_relative=False, optionflags=doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
     )
     assert run > 20
     assert failed == 0
+    (written,) = (filled.folder / "inbox" / "scores").iterdir()
+    events = list(map(json.loads, written.read_bytes().splitlines()))
+    assert [each.get("score") for each in events] == [0.25, None]
+    (spec,) = re.findall(r"^```json\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    map_event = library.compile_spec(json.loads(spec)["operations"])
+    mapped, missing = map(map_event, events)
+    assert mapped.keys() == {"_event", "identity", "experiments"}
+    assert mapped["experiments"] == {"churn": {"score": 0.25, "model": "v7"}}
+    assert missing["experiments"] == {"churn": {"model": "v7"}}
 
 
 @pytest.mark.parametrize("reveal", [False, True])

@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import threading
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,15 +16,21 @@ import typer
 
 from idgraph.app.commands.context import settings_of
 from idgraph.app.observation.json_logs import log_batch, say
+from idgraph.app.payload_rows import Nulls
 from idgraph.app.terminal import counted, print_json
 from idgraph.model.counts import COUNTERS
-from idgraph.model.errors import AlreadyRunningError, ConfigError, FlowInterruptedError, PublishError
+from idgraph.model.errors import (
+    AlreadyRunningError,
+    ConfigError,
+    FlowInterruptedError,
+    PublishError,
+    first_few,
+)
 
 if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings
     from ingestion.stages.outcomes import BatchReport
 
-EVENTS_PER_FILE = 50_000
 _STANDARD_INPUT = Path("-")
 
 Reported = TypeVar("Reported")
@@ -101,29 +106,53 @@ def publish(
     files: Annotated[
         list[Path] | None,
         typer.Argument(
-            help="JSON Lines files, plain or gzip; default, or `-`: standard input.", show_default=False
+            help="JSON Lines, a JSON array, CSV with a header or Parquet, plain or gzip; default, or `-`: standard input.",
+            show_default=False,
         ),
     ] = None,
     key: Annotated[
         str | None,
         typer.Option(help="Kafka only: dotted path of the record's key.", show_default=False),
     ] = None,
+    null: Annotated[
+        Nulls | None,
+        typer.Option(
+            help="What null, NaN or an empty cell says: `keep` what is stored, or `delete` it. Default: delete in JSON, else keep.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
-    """Publish events to a source. Lines pass unchanged; the flow checks them."""
-    from idgraph.app.publish import publisher
+    """Publish events to a source.
 
-    with publisher(_of_production(context), source, key) as give:
+    JSON Lines pass unchanged; the flow checks them. Other formats are converted, a column to a key; values of CSV stay
+    text. Of a file that holds no events nothing is published, and of the others neither.
+    """
+    from idgraph.app.payload_files import STANDARD_INPUT, event_files
+    from idgraph.app.publish import EVENTS_PER_FILE, publisher
+
+    written: list[str] = []
+    with publisher(_of_production(context), source, key, lambda file: written.append(file.name)) as give:
         _check_readable(files or [])
         total = 0
+
+        def converted() -> Iterator[bytes]:
+            for found in event_files(files or [STANDARD_INPUT], null):
+                number = 0
+                for number, line in enumerate(found.lines, 1):  # noqa: B007 - the number is used behind the loop
+                    yield line
+                if found.form:
+                    say(f"{found.name}: {found.form}, converted to {counted(number, 'event')}")
+
         try:
-            for chunk in _chunks(_lines(files or [])):
+            for chunk in _chunks(converted(), EVENTS_PER_FILE):
                 total += give(chunk)
         except PublishError as error:
             total += error.published
             raise
         finally:
             # Also after a file that cannot be read to its end: the user must know what was published.
-            say(f"published {counted(total, 'event')} to {source}")
+            names = f" in {', '.join(first_few(written))}" if written else ""
+            say(f"published {counted(total, 'event')} to {source}{names}")
 
 
 def _of_production(context: typer.Context) -> Settings:
@@ -147,13 +176,13 @@ def _check_readable(files: list[Path]) -> None:
             raise ConfigError(f"{file}: {os.strerror(errno.EACCES)}")
 
 
-def _chunks(lines: Iterator[bytes]) -> Iterator[list[bytes]]:
+def _chunks(lines: Iterator[bytes], size: int) -> Iterator[list[bytes]]:
     """Lines in chunks of one published file; also the lines before an error."""
     chunk: list[bytes] = []
     try:
         for line in lines:
             chunk.append(line)
-            if len(chunk) == EVENTS_PER_FILE:
+            if len(chunk) == size:
                 yield chunk
                 chunk = []
     except ConfigError:
@@ -162,24 +191,6 @@ def _chunks(lines: Iterator[bytes]) -> Iterator[list[bytes]]:
         raise
     if chunk:
         yield chunk
-
-
-def _lines(files: list[Path]) -> Iterator[bytes]:
-    from idgraph.app.payload_lines import unpacked
-
-    for file in files or [_STANDARD_INPUT]:
-        named = "standard input" if file == _STANDARD_INPUT else file
-        try:
-            raw = sys.stdin.buffer if file == _STANDARD_INPUT else file.open("rb")
-            with raw, unpacked(raw) as stream:
-                yield from (line for line in map(_ended, stream) if not line.isspace())
-        except (OSError, EOFError, zlib.error) as error:
-            reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
-            raise ConfigError(f"{named}: {reason}; the lines before it were published") from None
-
-
-def _ended(line: bytes) -> bytes:
-    return line if line.endswith(b"\n") else line + b"\n"
 
 
 @contextmanager

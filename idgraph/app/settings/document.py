@@ -290,6 +290,12 @@ class Settings(FrozenDocument):
         return self.directory / "sandboxes" if is_embedded and not self._sandbox else None
 
 
+def load_of(config: str | Path | None) -> Settings:
+    """The configuration of an idgraph.toml, or of the folder that has one; as `load` without either."""
+    path = Path(config) if config is not None else None
+    return load(path / DEFAULT_FILE if path is not None and path.is_dir() else path)
+
+
 def load(path: Path | None = None) -> Settings:
     """Read the configuration: the given file, else $IDGRAPH_CONFIG, else ./idgraph.toml, else defaults.
 
