@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from math import isinf
 from typing import Any
 
 from idgraph import native
-from idgraph.model import canonical
+from idgraph.model import canonical, paths
 from idgraph.model.attributes import ReconciliationPolicy
 from idgraph.model.classification import SealedValue
 from idgraph.model.errors import DamagedStateError
@@ -27,15 +27,25 @@ def document(fragment_id: str, version: int, state: FragmentState, rules: IndexR
     """
     if native.states is not None and state.encoded is not None and state.encoded[:1] == codec.FORMAT:
         # It has no cells, and need not be decoded.
-        return IndexDocument(fragment_id, version, _fields_of_bytes(state.encoded, rules.is_indexable))
-    fields = _fields_of_state(state, rules.is_indexable)
-    if state.cells:
-        _set_reconciled(fields, state, rules)
+        fields = _fields_of_bytes(state.encoded, rules.is_indexable)
+    else:
+        fields = _fields_of_state(state, rules.is_indexable)
+        if state.cells:
+            _set_reconciled(fields, state, rules)
+    if _Members in map(type, fields.values()):
+        _set_members(fields, rules.is_indexable)
     return IndexDocument(fragment_id, version, fields)
 
 
-_Field = Scalar | list[Scalar] | None
-_Fields = dict[str, Scalar | list[Scalar]]
+class _Members:
+    """An array with objects or arrays in it, until their leaves are fields."""
+
+    def __init__(self, elements: list[Any]) -> None:
+        self.elements = elements
+
+
+_Field = Scalar | list[Scalar] | _Members | None
+_Fields = dict[str, Any]
 
 
 def _fields_of_bytes(data: bytes, is_indexable: Callable[[str], bool]) -> _Fields:
@@ -62,7 +72,7 @@ def _seen(kind: Kind, value: Any) -> _Field:
     return value if kind is Kind.PLAIN and type(value) in _SCALARS else _shown(kind, value)
 
 
-def shown_of_json(kind: int, json: bytes) -> Scalar | list[Scalar] | None:
+def shown_of_json(kind: int, json: bytes) -> _Field:
     """The index field of a register's indexable value; None for none. Raises DamagedStateError."""
     try:
         value = canonical.decode(json)
@@ -104,8 +114,51 @@ def _shown(kind: Kind, value: Any) -> _Field:
 def _indexed(value: Any) -> _Field:
     if type(value) is not list:
         return _scalar(value)
-    # Objects inside arrays are not indexed: they have no path of their own.
+    if any(type(each) in _NESTED for each in value):
+        return _Members(value)
     return _scalars(value) or None
+
+
+def _set_members(fields: _Fields, is_indexable: Callable[[str], bool]) -> None:
+    """Put the leaves of objects in arrays at paths of their own, `items.sku`, and all of them at the array's as well: it has a
+    value, and its words are found by whoever may see the array. Leaves that policy keeps out are at neither."""
+    for path, value in list(fields.items()):
+        if type(value) is not _Members:
+            continue
+        del fields[path]
+        found: dict[str, list[Any]] = {}
+        everything: list[Any] = []
+        for place, leaf in _leaves(path, value.elements):
+            if place not in found:
+                if len(found) == MOST_MEMBERS:
+                    continue
+                found[place] = []
+            found[place].append(leaf)
+        for place, some in found.items():
+            if place == path or is_indexable(place):
+                everything += some
+                if place != path:
+                    fields.setdefault(place, []).extend(_scalars(some))
+        fields[path] = _scalars(everything)
+        for place in (path, *found):
+            if not fields.get(place):
+                fields.pop(place, None)
+
+
+def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """The leaves of what stands in an array; positions are no part of their paths."""
+    if type(value) is list:
+        for each in value:
+            yield from _leaves(path, each)
+    elif type(value) is dict:
+        for key, each in value.items():
+            yield from _leaves(f"{path}.{paths.escape(key)}", each)
+    else:
+        yield path, value
+
+
+MOST_MEMBERS = 100
+"""Different paths of leaves in one array. Further ones are not indexed: then its objects' keys are values."""
 
 
 def _scalar(value: Scalar | Decimal) -> Scalar | None:
@@ -124,3 +177,4 @@ def _scalars(elements: Iterable[Any]) -> list[Scalar]:
 
 
 _SCALARS = frozenset({str, int, float, bool})
+_NESTED = frozenset({dict, list})

@@ -14,9 +14,11 @@ import base64
 import binascii
 import hashlib
 import math
+import re
 import struct
 import sys
 import unicodedata
+from collections.abc import Iterator
 from decimal import Decimal
 from enum import Enum
 from functools import cache
@@ -26,7 +28,7 @@ from tantivy import Filter, TextAnalyzer, TextAnalyzerBuilder, Tokenizer
 
 from idgraph.model import canonical
 from idgraph.model.errors import QueryError
-from idgraph.model.queries import Clause, Exists, Order, Query, leaves
+from idgraph.model.queries import UNSPACED, Clause, Exists, Order, Query, leaves
 
 _DIGEST = 6
 
@@ -143,13 +145,52 @@ def check_text(query: Query, order: Order | None = None) -> None:
 
 
 def words(text: str) -> list[str]:
-    """The words of a text without case and Latin accents: `Zoë, zoe` gives `["zoe", "zoe"]`.
+    """The words of a text without case and Latin accents: `Zoë, zoe` gives `["zoe", "zoe"]`. Of scripts without blanks between
+    words also each character and each pair of neighbours: `東京都` gives itself, `東`, `京`, `都`, `東京` and `京都`.
 
     A word is a run of letters and digits of at most WORD_BYTES. It is the analysis of the embedded index, so that every
     index finds the same.
     """
-    found: list[str] = analyzer().analyze(composed(text))
+    found: list[str] = analyzer().analyze(spread(composed(text)))
     return found
+
+
+def asked_words(text: str) -> list[str]:
+    """The words that a search for this text looks for: of scripts without blanks the pairs alone, in whatever they stand."""
+    text = composed(text)
+    if not text.isascii():
+        text = UNSPACED.sub(lambda run: f" {' '.join(_pairs(run[0]))} ", text)
+    found: list[str] = analyzer().analyze(text)
+    return found
+
+
+BEHIND_TEXT = "\0"
+"""Between a text and its pairs. It sorts before every other character, so that the texts sort as they did."""
+
+
+def spread(text: str) -> str:
+    """A composed text, and behind it what else it is found by."""
+    if text.isascii() or UNSPACED.search(text) is None:
+        return text
+    return f"{text}{BEHIND_TEXT}{' '.join(_parts(text))}"
+
+
+def _parts(text: str) -> Iterator[str]:
+    for run in _RUNS.findall(text):
+        if UNSPACED.search(run) is None:
+            continue
+        # What stands beside such a script without a blank is a word too.
+        yield from filter(None, UNSPACED.split(run))
+        for part in UNSPACED.findall(run):
+            yield from part
+            yield from _pairs(part)
+
+
+def _pairs(run: str) -> list[str]:
+    return [run[place : place + 2] for place in range(max(1, len(run) - 1))]
+
+
+_RUNS = re.compile(rf"(?:[^\W_]|{UNSPACED.pattern[:-1]})+")
 
 
 def composed(text: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from idgraph.model.index import IndexDocument
 from idgraph.model.queries import All, AnyOf, Condition, Exists, FullText, Not, Prefix, Query, Range, Term
-from sinks.index_values import ORDERED_CHARACTERS, ValueClass, class_of, exact, ordered, words
+from sinks.index_values import ORDERED_CHARACTERS, ValueClass, asked_words, class_of, exact, ordered, words
 
 
 def matches(document: IndexDocument, query: Query) -> bool:
@@ -44,7 +44,7 @@ def holds(condition: Condition, document: IndexDocument) -> bool:
         case Exists(path):
             return any(not is_nan(each) for each in values_of(document, path))
         case FullText(text, path, is_prefix, edits):
-            asked, there = words(text), set(words_of(document, path))
+            asked, there = asked_words(text), set(words_of(document, path))
             last = asked.pop() if asked and is_prefix else None
             if last is not None and not any(each.startswith(last) for each in there):
                 return False

@@ -14,6 +14,7 @@ A query is the list of the conditions that must all hold.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -47,11 +48,18 @@ class Range(NamedTuple):
     include_upper: bool = True
 
 
+UNSPACED = re.compile(
+    "[\u3005-\u3007\u3040-\u312f\u3131-\u318e\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3"
+    "\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff\u0e00-\u0e7f\u0e80-\u0eff\u1000-\u109f\u1780-\u17ff]+"
+)
+"""A run of characters of scripts whose words stand together without blanks, or with endings: Chinese, Japanese, Korean, Thai,
+Lao, Burmese and Khmer. Its words are found by pairs of characters."""
+
 MOST_EDITS = 2
 
 
 class FullText(NamedTuple):
-    """The attribute contains all these words; without a path, the indexed text of the profile does. With `is_prefix` the
+    """The attribute contains all these words, and of scripts without blanks between words all pairs of neighbours; without a path, the indexed text of the profile does. With `is_prefix` the
     last word matches the beginning of a word. Each other word may differ in `edits` characters (0 to 2; two that change places
     are one); such words do not rank."""
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from idgraph.model.errors import QueryCostError
 from idgraph.model.queries import (
+    UNSPACED,
     All,
     AnyOf,
     Condition,
@@ -78,7 +79,7 @@ def _parts(condition: Condition, places: int) -> Iterator[tuple[str, int]]:
             yield "NOT", SEEN_ALL
             yield from _parts(negated, places)
         case FullText(text, path, is_prefix, edits):
-            found = len(_WORDS.findall(text))
+            found = len(_WORDS.findall(text)) + sum(map(len, UNSPACED.findall(text)))
             each_word = places if path is None else 1
             if is_prefix and found:
                 found -= 1

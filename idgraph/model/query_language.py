@@ -193,7 +193,7 @@ def _clause(text: str, type_of: Callable[[str], DataType | None]) -> Condition:
         return _full_text(value, path)
     if operator == "=" and value.endswith("*") and not _is_quoted(value):
         return Prefix(path, _beginning(text, value[:-1]))
-    declared = type_of(path)
+    declared = type_of(path) or _type_within_array(path, type_of)
     bound = _value(value, declared)
     if operator == "=":
         is_either = declared is DataType.ARRAY and not isinstance(bound, str)
@@ -203,6 +203,12 @@ def _clause(text: str, type_of: Callable[[str], DataType | None]) -> Condition:
     if operator.startswith(">"):
         return Range(path, lower=bound, include_lower=operator == ">=")
     return Range(path, upper=bound, include_upper=operator == "<=")
+
+
+def _type_within_array(path: str, type_of: Callable[[str], DataType | None]) -> DataType | None:
+    """Of members of the objects in an array the catalogue has no type: it has the array."""
+    is_within = any(type_of(above) is DataType.ARRAY for above in paths.ancestors(path))
+    return DataType.ARRAY if is_within else None
 
 
 def _words(text: str) -> FullText:
@@ -285,7 +291,7 @@ class _Known:
         self, types: Mapping[str, DataType], found_type: Callable[[str], DataType | None] | None
     ) -> None:
         self.types = types
-        self._found_type = found_type or self._of_array
+        self._found_type = found_type or (lambda path: _type_within_array(path, types.get))
         self._found: dict[str, DataType | None] = {}
 
     def type_of(self, path: str) -> DataType | None:
@@ -296,11 +302,6 @@ class _Known:
             self._found[path] = self._found_type(path)
         # As of an array nothing is said.
         return self._found.get(path, DataType.ARRAY)
-
-    def _of_array(self, path: str) -> DataType | None:
-        """Of members of the objects in an array the catalogue has no type: it has the array."""
-        is_within = any(self.types.get(above) is DataType.ARRAY for above in paths.ancestors(path))
-        return DataType.ARRAY if is_within else None
 
     def has_around(self, path: str) -> bool:
         """Whether there is an attribute at a path, above, or below it."""

@@ -29,9 +29,9 @@ from sinks.index_values import (
     INFINITE,
     ORDERED_CHARACTERS,
     ValueClass,
+    asked_words,
     class_of,
     number_order,
-    words,
 )
 
 Json = dict[str, Any]
@@ -91,7 +91,7 @@ def _words(clause: FullText) -> Json:
     if clause.edits:
         # A token is a word with its path: an edit could as well lead to another path.
         raise QueryError("the index in Elasticsearch finds no mistyped words; leave `edits` out")
-    found = list(words(clause.words))
+    found = asked_words(clause.words)
     if not found:
         return _NOTHING
     last = found.pop() if clause.is_prefix else None

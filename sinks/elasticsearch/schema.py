@@ -133,7 +133,7 @@ def source(document_id: str, fields: Mapping[str, Any]) -> DocumentSource:
     return DocumentSource(b'%b,"content":"%b"}' % (json[:-1], content.encode("ascii")), content)
 
 
-LAYOUT = 3
+LAYOUT = 4
 """Of the keys and of the mapping: an index of another one must be built again."""
 
 _KEY = {"type": "keyword", "doc_values": False}

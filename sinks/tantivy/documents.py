@@ -10,7 +10,7 @@ A profile is one document with these fields:
 | `content` | 64 bits of a hash of `source`, by which documents are compared |
 | `id` | the profile's id; a tombstone has none, nor any of what follows |
 | `keys` | for each value: hash of its path, class, and the value in an order of its own, in hexadecimal |
-| `data` | the fields as JSON: columns for order and facets, and words by path |
+| `data` | the fields as JSON: columns for order and facets, and words by path, with pairs behind texts of scripts without blanks |
 | `words` | all text |
 | `source` | the fields, to write the document again |
 
@@ -32,6 +32,7 @@ from idgraph.model import canonical
 from idgraph.model.index import IndexDocument
 from idgraph.model.queries import Scalar
 from sinks.index_values import (
+    BEHIND_TEXT,
     ORDERED_CHARACTERS,
     ValueClass,
     class_of,
@@ -39,6 +40,7 @@ from sinks.index_values import (
     in_column,
     number_key,
     plain_key,
+    spread,
 )
 
 ANALYZER = "words"
@@ -124,7 +126,7 @@ def _prepared(name: str, stamp: int, fields: Mapping[str, Any]) -> Prepared:
         begin = path_key(path)
         if kind is str:
             keys.append(begin + text_key(value))
-            text = value if value.isascii() else composed(value)
+            text = value if value.isascii() else spread(composed(value))
             texts.append(text)
             if text is not value or (text[10:11] == "T" and len(text) >= _DATE_CHARACTERS):
                 changed[path] = _not_a_date(text)
@@ -173,7 +175,7 @@ def _add(path: str, value: Any, keys: list[str], texts: list[str]) -> Scalar:
     key = value_key(value)
     keys.append(path_key(path) + (key or ""))
     if isinstance(value, str):
-        text = composed(value)
+        text = spread(composed(value))
         texts.append(text)
         return _not_a_date(text)
     if isinstance(value, bool):
@@ -188,7 +190,11 @@ def _not_a_date(text: str) -> str:
 
 def shown(value: Scalar) -> Scalar:
     """The value of a column as it was given."""
-    return value.removeprefix(_AS_TEXT) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    text, behind, pairs = value.removeprefix(_AS_TEXT).rpartition(BEHIND_TEXT)
+    # A text that has the character itself, and no pairs.
+    return text if behind and spread(text) == f"{text}{behind}{pairs}" else text + behind + pairs
 
 
 def _storable(fields: Mapping[str, Any]) -> Mapping[str, Any]:

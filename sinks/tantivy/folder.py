@@ -31,7 +31,7 @@ _FILE = "versions.json"
 _PREFIX = "index-"
 _HEAP_BYTES = 64 << 20
 LOCK_SECONDS = 5.0
-LAYOUT = 1
+LAYOUT = 2
 """Of documents and keys: a folder of another one must be made again."""
 
 T = TypeVar("T")

@@ -17,9 +17,9 @@ from sinks.index_values import (
     INFINITE,
     ORDERED_CHARACTERS,
     ValueClass,
+    asked_words,
     class_of,
     number_order,
-    words,
 )
 from sinks.tantivy.documents import (
     BEHIND,
@@ -83,7 +83,7 @@ _NOTHING = Compiled.empty_query()
 
 
 def _words(clause: FullText) -> Compiled:
-    found = words(clause.words)
+    found = asked_words(clause.words)
     if not found:
         return _NOTHING
     field = "words" if clause.path is None else column_path(clause.path)

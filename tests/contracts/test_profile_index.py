@@ -109,6 +109,72 @@ def test_a_document_of_a_states_bytes_is_the_same_as_its_fields(index: ProfileIn
     assert found(index, FullText("unna")) == []
 
 
+def test_leaves_of_objects_in_arrays_are_found(index: ProfileIndex) -> None:
+    origin = Origin(Stamp(0, 1, "shop", "e"), SpecRef("s", 1))
+    given = []
+    for name, lines in {
+        "a": [{"sku": "A1", "price": 5}, {"sku": "A2"}],
+        "b": [{"sku": "B1", "note": "by night"}],
+    }.items():
+        state = FragmentState()
+        state.registers["p.lines"] = Register(origin, Kind.PLAIN, lines)
+        given.append(document(name, 1, FragmentState.checked(state.encode()), IndexRules(lambda _: True)))
+    put(index, **{each.id: dict(each.fields) for each in given})
+    assert found(index, Term("p.lines.sku", "A1")) == ["a"]
+    assert found(index, Exists("p.lines")) == ["a", "b"]
+    assert found(index, FullText("A2")) == found(index, FullText("a2", "p.lines.sku")) == ["a"]
+    assert found(index, FullText("night", "p.lines")) == found(index, Exists("p.lines.note")) == ["b"]
+    assert found(index, Range("p.lines.price", 3, 9)) == ["a"]
+    assert index.facets(Query(), "p.lines.sku")[0].profiles == 1
+
+
+TEXTS = {
+    "a": "東京都渋谷区",
+    "b": "渋谷で iPhone手机 を買う",
+    "c": "สวัสดีชาวโลก",
+    "d": "서울에서 Zoë",
+    "e": "Tokyo",
+}
+
+
+@pytest.mark.parametrize("path", [None, "x"])
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("東京", "a"),
+        ("渋谷", "ab"),
+        ("京", "a"),
+        ("京東", ""),
+        ("東京都渋谷区", "a"),
+        ("手机", "b"),
+        ("iphone手机", "b"),
+        ("iphone", "b"),
+        ("โลก", "c"),
+        ("서울", "d"),
+        ("서울 zoe", "d"),
+        ("tokyo", "e"),
+    ],
+)
+def test_words_are_found_within_texts_without_blanks(
+    index: ProfileIndex, words: str, path: str | None, expected: str
+) -> None:
+    put(index, **{name: {"x": text} for name, text in TEXTS.items()})
+    assert found(index, FullText(words, path)) == list(expected)
+    beginning = found(index, FullText(words[:-1] or words, path, is_prefix=True))
+    assert set(expected) <= set(beginning)
+
+
+def test_texts_without_blanks_sort_and_count_as_they_are(index: ProfileIndex) -> None:
+    texts = {"a": "東京都", "b": "東京", "c": "東", "d": "渋谷", "e": "z"}
+    odd = {"f": "東京\0x", "g": "a\0b", "h": "2024-01-01T00:00:00Z 東"}
+    put(index, **{name: {"x": text} for name, text in texts.items()})
+    assert index.search(Query(), order=Order("x")).ids == sorted(texts, key=lambda name: texts[name])
+    put(index, **{name: {"x": text} for name, text in odd.items()})
+    assert {each.value for each in index.facets(Query(), "x", 50)} == {*texts.values(), *odd.values()}
+    assert found(index, Term("x", "東京")) == ["b"]
+    assert found(index, Prefix("x", "東京")) == ["a", "b", "f"]
+
+
 def test_types_never_meet(index: ProfileIndex) -> None:
     put(index, text={"x": "1"}, number={"x": 1}, double={"x": 1.0}, truth={"x": True}, word={"x": "true"})
     assert found(index, Term("x", "1")) == ["text"]

@@ -49,6 +49,9 @@ texts = st.sampled_from(
         'AND "x" OR NOT (a:b)*',
         "\x80a",
         "日本 語",
+        "日本語",
+        "本",
+        "語x手机",
         LONG,
         LONG + "x",
     ]

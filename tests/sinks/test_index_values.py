@@ -13,6 +13,7 @@ from idgraph.model.index import IndexDocument
 from sinks.index_values import (
     WORD_BYTES,
     ValueClass,
+    asked_words,
     class_of,
     exact,
     number_key,
@@ -34,7 +35,9 @@ from sinks.tantivy.documents import prepared, text_key, value_key
         ("İstanbul", ["istanbul"]),
         ("Ǻ ø", ["a", "o"]),
         ("Москва ЁЛКА", ["москва", "ёлка"]),
-        ("日本語、テスト", ["日本語", "テスト"]),
+        ("日本語、本", ["日本語", "本", "日", "本", "語", "日本", "本語", "本", "本"]),
+        ("x手机", ["x手机", "x", "手", "机", "手机"]),
+        ("กา", ["กา", "ก", "า", "กา"]),
         ("हिन्दी", ["हिन", "दी"]),
         ("\uff14\uff12 ²", ["42", "2"]),
         ("a\x00b\x80c", ["a", "b", "c"]),
@@ -46,7 +49,15 @@ def test_words(text: str, expected: list[str]) -> None:
 
 @given(st.text())
 def test_words_survive_their_own_reading(text: str) -> None:
-    assert words(" ".join(words(text))) == words(text)
+    assert set(words(" ".join(words(text)))) == set(words(text))
+
+
+AROUND = st.text(alphabet="ab 1京渋の서โ、")
+
+
+@given(AROUND, st.text(alphabet="京渋のア手서울โก่"), AROUND)
+def test_a_text_within_another_is_found(before: str, text: str, behind: str) -> None:
+    assert set(asked_words(text)) <= set(words(before + text + behind))
 
 
 @given(st.text())
