@@ -31,6 +31,8 @@ from transforms.spec.pointers import pointer
 
 MOST_BYTES = 64 << 10
 """A larger record is not shown."""
+MOST_SET_ASIDE = 1000
+"""The newest dead letters, among which those of the newest events are looked for."""
 
 _ORDINALS = {
     DeadLetterReason.BAD_ORDINAL,
@@ -112,6 +114,7 @@ class LocalDeadLetterDesk:
         if config is None:
             return None
         found = []
+        aside = {each.position: each for each in self.newest(MOST_SET_ASIDE) if each.source == source}
         for record in self._newest_records(config, most):
             event, spec, shown = self._shown(record, snapshot, etag, sees)
             name = f"{spec.document.name}@{spec.document.version}" if spec else None
@@ -119,7 +122,9 @@ class LocalDeadLetterDesk:
             if event is not None and spec is not None:
                 with self._lock, suppress(TransformError):
                     identifiers = spec.identifiers_in(event)
-            found.append(ShownEvent(event.type if event else None, name, *shown[:3], identifiers))
+            letter = aside.get(record.position)
+            own = (letter.id, str(letter.reason)) if letter else (None, None)
+            found.append(ShownEvent(event.type if event else None, name, *shown[:3], *own, identifiers))
         return found
 
     def _shown(

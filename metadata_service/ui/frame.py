@@ -35,7 +35,7 @@ _UNSEEN = re.compile(
 )
 
 _TIME = re.compile(
-    r"(?:^|[._]|(?<=[a-z0-9]))(?:[Aa]t|[Tt]ime|[Tt]imestamp|[Tt]s|[Dd]ate|[Ss]een|[Ss]ince|[Uu]ntil)$"
+    r"(?:(?:^|[._-])(?:at|time|timestamp|datetime|ts|date|seen|since|until)|At|Time|Timestamp|Ts|Date|Seen|Since|Until)$"
 )
 
 

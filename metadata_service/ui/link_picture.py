@@ -9,6 +9,11 @@ from typing import Any, NamedTuple
 from idgraph.model.identifiers import HASHED_PREFIX
 
 WIDTH, HEIGHT, ROW, COLUMN = 112, 36, 46, 172
+INDENT = 24
+"""Where the picture is upright: one identifier a row, below and right of the one that it hangs on."""
+DEEPEST = 3
+LABEL = 72
+"""Pixels for what stands at a link."""
 MOST_NODES = 60
 """Of more, those at the ends of the tree are drawn as one for each type."""
 
@@ -47,12 +52,17 @@ class LinkPicture(NamedTuple):
 
 
 def link_picture(
-    root: str, identifiers: Sequence[str], accepted: Iterable[LinkRow], refused: Iterable[LinkRow]
+    root: str,
+    identifiers: Sequence[str],
+    accepted: Iterable[LinkRow],
+    refused: Iterable[LinkRow],
+    is_upright: bool = False,
 ) -> LinkPicture:
-    """`identifiers` are those of the person; the tree begins with `root`, if it is one of them."""
+    """`identifiers` are those of the person; the tree begins with `root`, if it is one of them. An upright picture fits beside
+    a text, however deep the tree is."""
     tree = _Tree(root if root in identifiers else identifiers[0], identifiers, accepted, refused)
     tree.group()
-    return tree.drawn()
+    return tree.drawn(is_upright)
 
 
 class _Tree:
@@ -110,7 +120,7 @@ class _Tree:
                     self._crowd[some[0]] = len(some)
                     self._below[here] = [each for each in self._below[here] if each not in set(some[1:])]
 
-    def drawn(self) -> LinkPicture:
+    def drawn(self, is_upright: bool = False) -> LinkPicture:
         order: list[tuple[str, int]] = []
         waiting = [(each, 0) for each in reversed(self._tops)]
         while waiting:
@@ -127,11 +137,17 @@ class _Tree:
             rows[here] = sum(below) / len(below) if below else used
             used += not below
         places = {name: (depth * COLUMN + 1, int((used - 1 - rows[name]) * ROW) + 4) for name, depth in order}
+        if is_upright:
+            used = len(order)
+            places = {
+                name: (min(depth, DEEPEST) * INDENT + 1, row * ROW + 4)
+                for row, (name, depth) in enumerate(order)
+            }
         nodes = [self._node(name, *places[name]) for name, _ in order]
         drawn = [(here, each) for here, _ in order for each in self._below[here] if each in kept]
         drawn += sorted(each for each in self._refused.difference(drawn) if kept.issuperset(each))
-        lines = [self._line(*each, places) for each in drawn]
-        width = max(x for x, _ in places.values()) + WIDTH + 2
+        lines = [(self._bend if is_upright else self._line)(*each, places) for each in drawn]
+        width = max(x for x, _ in places.values()) + WIDTH + (LABEL if is_upright else 0) + 2
         hidden = self._count - len(order) - sum(self._crowd[each] - 1 for each in kept if each in self._crowd)
         return LinkPicture(width, int(used * ROW) + 4, nodes, lines, hidden)
 
@@ -153,6 +169,18 @@ class _Tree:
         path = f"M{x} {y}C{half} {y} {half} {end} {to} {end}"
         label = self._labels.get((one, other), "")
         return LinkLine(path, half, (y + end) // 2, label, (one, other) in self._refused)
+
+    def _bend(self, one: str, other: str, places: Mapping[str, tuple[int, int]]) -> LinkLine:
+        """Down from one, then to the right; its label stands behind the other. Between two of a column it is drawn beside them."""
+        (y, x), (end, to) = sorted((places[each][1], places[each][0]) for each in (one, other))
+        label = self._labels.get((one, other), "")
+        is_refused = (one, other) in self._refused
+        if to > x:
+            path = f"M{x + INDENT // 2} {y + HEIGHT}V{end + HEIGHT // 2}H{to}"
+        else:
+            edge = max(x, to) + WIDTH + 6
+            path = f"M{x + WIDTH} {y + HEIGHT // 2}H{edge}V{end + HEIGHT // 2}H{to + WIDTH}"
+        return LinkLine(path, to + WIDTH + LABEL // 2 + 4, end + HEIGHT // 2, label, is_refused)
 
 
 def _sources(link: LinkRow) -> str:

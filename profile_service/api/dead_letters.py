@@ -28,14 +28,17 @@ class ShownRecord(NamedTuple):
 
 
 class ShownEvent(NamedTuple):
-    """An event as its reader may see it: its type, the spec in force that maps it, and the same as of a dead letter. Its
-    `identifiers` are for nobody to see: they lead to the profile that it is part of."""
+    """An event as its reader may see it: its type, the spec in force that maps it, and the same as of a dead letter; `dead_letter`
+    is the id of its own, where it was set aside, and `reason` why. Its `identifiers` are for nobody to see: they lead to the
+    profile that it is part of."""
 
     type: str | None
     spec: str | None
     payload: Any
     problem: str | None
     becomes: dict[str, list[str]]
+    dead_letter: str | None
+    reason: str | None
     identifiers: list[Identifier]
 
 

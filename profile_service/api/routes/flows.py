@@ -119,7 +119,7 @@ def newest_events(
 ) -> Response:
     """The newest events of a source, read from its files or topics again: flows are not slowed. Each payload
     is as of a dead letter, as far as policy and clearance show it. `profile` is the one that it is part of by now, null where
-    the caller sees none. Of one type, it looks at the newest 200. 404 for a source that is not configured here."""
+    the caller sees none. `dead_letter` is the id of its dead letter where it was set aside, `reason` why. Of one type, it looks at the newest 200. 404 for a source that is not configured here."""
     edition = service.following.edition()
     most = limit if event_type is None else 200
     reader = service.reader(caller)

@@ -138,3 +138,15 @@ def test_a_picture_groups_and_leaves_out_what_has_no_room() -> None:
     assert (len(drawn.nodes), drawn.left_out) == (MOST_NODES, 3000 - MOST_NODES)
     alone = link_picture("a:1", ["a:1", "b:~sealed"], [], [])
     assert [each.kind for each in alone.nodes] == ["root", "sealed"]
+
+
+def test_an_upright_picture_of_a_long_chain_fits_a_side_column() -> None:
+    names = [f"device_id:{number}" for number in range(7)]
+    links = [{"pair": list(pair), "evidence": [{"source": "amplitude"}]} for pair in pairwise(names)]
+    refused = [{"pair": [names[3], "user_id:9"], "evidence": [], "rule": "max:user_id"}]
+    drawn = link_picture(names[0], names, links, refused, is_upright=True)
+    assert drawn.width <= 286
+    assert all(0 <= each.x <= drawn.width - 112 for each in drawn.nodes)
+    assert len({each.y for each in drawn.nodes}) == len(drawn.nodes) == 8
+    assert [each.is_refused for each in drawn.lines].count(True) == 1
+    assert len(drawn.lines) == 7

@@ -20,6 +20,7 @@ from tests.app.test_flow_report import KAFKA, SNAPSHOTS, batch
 from tests.ingestion.patience import eventually
 from tests.metadata_service.ui.site import Person, Whole
 from tests.metadata_service.ui.test_dead_letters import text
+from tests.retail import raw
 
 LIST = "/ui/flows"
 SCRIPT = "<script>alert(1)</script>"
@@ -141,6 +142,20 @@ def test_the_newest_events_of_a_source_are_shown_masked(whole: Whole, operator: 
     assert 'name = "nowhere"' in html.unescape(operator.get(f"{LIST}/shop/sources/nowhere"))
     viewer = whole.site.signed_in(Role.VIEWER)
     viewer.get(f"{LIST}/shop/sources/segment", 403)
+
+
+def test_an_event_that_was_set_aside_leads_to_its_dead_letter(whole: Whole, operator: Person) -> None:
+    report_of(whole)
+    page = f"{LIST}/shop/sources/segment"
+    assert "set aside" not in operator.get(page)
+    # At the position of the newest event, which could not be read at first.
+    letter = whole.pipeline.map(raw(b"{", source="segment")).dead_letters[0]
+    whole.letters.put([letter])
+    try:
+        shown = operator.get(page)
+        assert f'href="/ui/dead-letters/{letter.id}">set aside: not json' in shown
+    finally:
+        whole.letters.drop([letter.id])
 
 
 def test_the_editor_takes_the_newest_event_as_its_sample(whole: Whole, operator: Person) -> None:

@@ -6,6 +6,7 @@ import re
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from functools import partial
 from html import unescape
 from typing import Any
@@ -284,3 +285,19 @@ def test_what_is_over_a_cap_is_stored_and_stays_out_of_the_catalogue(whole: Whol
     admin.put("/v1/discovery-defaults", json={}).raise_for_status()
     whole.process([raw(EVENT | {"messageId": "m-room", "experiments": {"button": "red"}}, source="segment")])
     assert admin.get("/v1/attributes/experiments.button").status_code == httpx.codes.OK
+
+
+def test_times_name_their_zone_and_values_that_are_times_can_be_read(whole: Whole) -> None:
+    page = reader(whole, "of the time", 50).get(PERSON)
+    shown = re.search(
+        r'lastSeenAt</b>.*?<code class="value number">(\d+)</code>\s*<span[^>]*>([^<]+)<', page, re.S
+    )
+    assert shown
+    assert shown[2] == frame.as_time(datetime.fromtimestamp(int(shown[1]) / 1000, UTC))
+    assert shown[2].endswith(" UTC")
+    assert [
+        frame.value_time(each, path) for each, path in ((1712052000000, "orders.total"), ("x", "seenAt"))
+    ] == ["", ""]
+    assert frame.value_time(1712052000, "order.created_at") == frame.value_time(1712052000000, "lastSeen")
+    for path in ("format", "cart", "data", "estimate", "update"):
+        assert not frame.is_time(path), path
