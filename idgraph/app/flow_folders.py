@@ -9,7 +9,8 @@ from pydantic import BaseModel, ValidationError
 
 from idgraph.files import write_atomically, write_unflushed
 from idgraph.model.errors import StoreError
-from idgraph.model.flows import FlowPause, FlowReport
+from idgraph.model.flows import FlowPause, FlowReport, SourceHold
+from ingestion.sources.held import HeldSources
 
 Document = TypeVar("Document", bound=BaseModel)
 
@@ -58,6 +59,12 @@ class FlowFolders:
         except OSError as error:
             raise StoreError(f"{file}: {error.strerror}") from None
         return True
+
+    def holds_of(self, name: str) -> list[SourceHold]:
+        return HeldSources(self._folder / name).holds()
+
+    def try_again(self, name: str, source: str) -> bool:
+        return HeldSources(self._folder / name).try_again(source)
 
     def write(self, report: FlowReport) -> None:
         """Raises OSError."""

@@ -32,6 +32,7 @@ from ingestion.metadata.schema_buffer import SchemaBuffer, SchemaSender
 from ingestion.metadata.schema_journal import SchemaJournal
 from ingestion.metadata.spec_usage import SpecUsage
 from ingestion.sources.files.taken import folder_of, path_below
+from ingestion.sources.held import HeldSources
 from ingestion.sources.stream import InputStream, Intake
 from ingestion.spark import checkpoints
 from ingestion.spark.micro_batch import MicroBatches, MicroBatchRunner
@@ -95,7 +96,8 @@ def run_flow(
         snapshots = stack.enter_context(SnapshotFollower(client, kept, max_age))
         schema = stack.enter_context(_schema_changes(settings, client))
         projection = stack.enter_context(_projecting(settings, resources, snapshots))
-        stream = input_stream(settings)
+        held = _held(settings)
+        stream = input_stream(settings, held)
 
         def is_running() -> bool:
             return any(flow.is_running() for flow in running)
@@ -107,7 +109,7 @@ def run_flow(
         on_start()
         metadata = snapshots, schema
         on_commit = projection.wake if projection else lambda: None
-        started = _started(settings, stop, jars, stream, metadata, resources, on_commit, on_batch)
+        started = _started(settings, stop, jars, stream, held, metadata, resources, on_commit, on_batch)
         flow = stack.enter_context(started)
         running.append(flow)
         stack.enter_context(_following_policy(settings, resources, snapshots, flow, sealed_by))
@@ -115,6 +117,28 @@ def run_flow(
             flow.run(stop, intake)
         finally:
             running.clear()
+        if intake.until_done and not stop.is_set():
+            _require_no_wait(settings, held)
+
+
+def _held(settings: Settings) -> HeldSources:
+    """The sources that wait; with a limit that none exceeds, all are tried again."""
+    held = HeldSources(settings.flow_state())
+    if settings.flow.dead_letters.max_rate >= 1:
+        for hold in held.holds():
+            held.try_again(hold.source)
+    return held
+
+
+def _require_no_wait(settings: Settings, held: HeldSources) -> None:
+    """Raises FlowStoppedError where sources wait: what is there is not done."""
+    known = settings.sources_by_name()
+    waiting = [f"source {hold.source} waits: {hold.why}" for hold in held.holds() if hold.source in known]
+    if waiting:
+        raise FlowStoppedError(
+            f"all else is done. {'; '.join(waiting)}. See `idgraph dead-letters list`, repair the cause, then run "
+            f"again; `idgraph flows resume {settings.flow.name} --source SOURCE` lets it be tried again"
+        )
 
 
 def _noting_uses(on_batch: Callable[[BatchReport], None], usage: SpecUsage) -> Callable[[BatchReport], None]:
@@ -190,6 +214,7 @@ def _started(
     stop: threading.Event,
     jars: Sequence[Path],
     stream: InputStream,
+    held: HeldSources,
     metadata: tuple[SnapshotFollower, SchemaBuffer],
     resources: WorkerResources,
     on_commit: Callable[[], None],
@@ -211,11 +236,13 @@ def _started(
         *metadata,
         resources.dead_letters,
         orphaned_keys,
+        held,
+        plan.sources,
         on_commit,
     )
     is_paused = partial(FlowFolders(settings.directory).is_paused, plan.flow.name)
     try:
-        yield Flow(session, plan.flow, stream, state / "checkpoint", batches, on_batch, is_paused)
+        yield Flow(session, plan.flow, stream, state / "checkpoint", batches, on_batch, held, is_paused)
     finally:
         stop_session(session)
 

@@ -97,8 +97,9 @@ class DeadLetters(Protocol):
         """Durable when it returns. A dead letter replaces an earlier one with its id."""
         ...
 
-    def settle_batch(self, batch: str, attempt: str) -> dict[str, str]:
-        """The batch is done: drop its dead letters of earlier attempts. Returns those of fragments, position by id."""
+    def settle_batch(self, batch: str, attempt: str, source: str | None = None) -> dict[str, str]:
+        """The batch is done: drop its dead letters of earlier attempts, all or of one source. Returns those of fragments,
+        position by id."""
         ...
 
     def get(self, dead_letter_id: str) -> DeadLetter | None: ...

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class FlowState(StrEnum):
-    """Where a flow stands. One that was killed goes on as `running`, with a report that is old."""
+    """Where a flow says that it stands. One that was killed said `running` last (`FlowReport.is_silent`)."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -65,6 +65,10 @@ class FlowMoment(BaseModel):
     waiting: int | None
 
 
+SILENT_SECONDS = 10.0
+"""A flow reports each second."""
+
+
 class FlowReport(BaseModel):
     """What a flow wrote of itself, each second while it runs. Rates are of the latest `window_seconds`. No value of an event is
     in it."""
@@ -85,7 +89,7 @@ class FlowReport(BaseModel):
     )
     set_aside_per_second: float
     set_aside_share: float = Field(description="Of the events of the window.")
-    set_aside_limit: float = Field(description="The share that stops the flow.")
+    set_aside_limit: float = Field(description="The share of a source's events at which the source waits.")
     set_aside_reasons: dict[str, int]
     snapshot_version: int
     snapshot_age_seconds: float | None = Field(
@@ -99,6 +103,15 @@ class FlowReport(BaseModel):
     )
     problem: str | None = Field(default=None, description="The kind of the error that ended a failed flow.")
 
+    def age_seconds(self, now: float) -> float:
+        """How long ago it was written; `now` in seconds since 1970."""
+        return max(0.0, now - self.written_ms / 1000)
+
+    def is_silent(self, now: float) -> bool:
+        """Whether the flow should have reported since: it was killed, or does not get on."""
+        has_ended = self.state in (FlowState.STOPPED, FlowState.FAILED)
+        return not has_ended and self.age_seconds(now) > SILENT_SECONDS
+
 
 class FlowPause(BaseModel):
     """Who asked a flow to pause, and why."""
@@ -108,6 +121,25 @@ class FlowPause(BaseModel):
     who: str
     why: str
     at_ms: int
+
+
+class SourceHold(BaseModel):
+    """Why a source of a flow waits while the others flow on: too many of its records became dead letters. What it published
+    since micro-batch `batch`, which it is a part of no more, stays at the source."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    source: str
+    why: str = Field(description="How many of its records became dead letters, and the most frequent reason.")
+    at_ms: int
+    batch: int = Field(description="Number of the micro-batch that it failed in.")
+    batch_name: str = Field(description="Its name, as dead letters show it.")
+    specs: tuple[str, ...] = Field(
+        description="The mapping specs that were in force for it. When there are others, it is tried again."
+    )
+    offsets: dict[str, dict[int, int]] = Field(
+        default={}, description="From Kafka: where it goes on, by topic and partition."
+    )
 
 
 class Flows(Protocol):
@@ -131,4 +163,12 @@ class Flows(Protocol):
 
     def resume(self, name: str) -> bool:
         """Let it go on. False if it was not paused."""
+        ...
+
+    def holds_of(self, name: str) -> list[SourceHold]:
+        """The sources that a flow lets wait, by name."""
+        ...
+
+    def try_again(self, name: str, source: str) -> bool:
+        """Let a flow take a source again that waits. False if it does not wait."""
         ...

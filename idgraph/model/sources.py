@@ -234,13 +234,18 @@ def file_sources(sources: Mapping[str, SourceConfig]) -> dict[str, FileSource]:
 
 
 class DeadLetterLimits(SettingsTable):
-    """The stop rate: with too many dead letters the flow stops."""
+    """The stop rate: a source with too many dead letters waits, and the flow stops where no other flows."""
 
     max_rate: float = Field(
-        default=0.2, ge=0, le=1, description="Largest share of dead letters in the window; 1 never stops."
+        default=0.2,
+        ge=0,
+        le=1,
+        description="Largest share of dead letters in the window of a source; 1 never stops.",
     )
-    minimum: int = Field(default=100, ge=1, description="The flow never stops for fewer dead letters.")
-    window: int = Field(default=10_000, ge=1, description="Number of latest events in the window.")
+    minimum: int = Field(default=100, ge=1, description="No source waits for fewer dead letters.")
+    window: int = Field(
+        default=10_000, ge=1, description="Number of latest events of a source in the window."
+    )
 
 
 _MASTER = re.compile(

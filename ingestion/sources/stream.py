@@ -64,7 +64,20 @@ class InputStream(Protocol):
     """The sources of one flow as one streaming DataFrame, whose rows a `RecordReader` reads in the workers."""
 
     def load(self, session: SparkSession, intake: Intake) -> DataFrame:
-        """Begin to follow the sources."""
+        """Begin to follow the sources, but for those that wait (`HeldSources`): these are taken out of the checkpoint
+        since the micro-batch that they failed in."""
+        ...
+
+    def active(self) -> frozenset[str]:
+        """The sources that it follows since it was loaded."""
+        ...
+
+    def can_leave_out(self, source: str) -> bool:
+        """Whether it can follow the others without this source."""
+        ...
+
+    def offsets_before(self, number: int, source: str) -> dict[str, dict[int, int]]:
+        """Where micro-batch `number` begins in a source, by topic and partition; empty for files."""
         ...
 
     def in_tasks(self, batch: DataFrame, number: int) -> DataFrame:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import io
 import logging
 import threading
+import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -23,10 +24,12 @@ from pyspark.util import PythonEvalType
 from idgraph.model.backoff import Backoff
 from idgraph.model.dead_letters import DeadLetters
 from idgraph.model.errors import FlowStoppedError, IdgraphError, StoreError, UnreadableRecordError
-from idgraph.model.sources import DeadLetterLimits, FlowConfig
+from idgraph.model.flows import SourceHold
+from idgraph.model.sources import DeadLetterLimits, FlowConfig, SourceConfig
 from idgraph.snapshot_file import PinnedSnapshot
 from ingestion.metadata.follower import SnapshotFollower
 from ingestion.metadata.schema_buffer import SchemaBuffer
+from ingestion.sources.held import HeldSources, specs_for
 from ingestion.sources.stream import InputStream
 from ingestion.spark.sent_snapshots import BatchPins, SnapshotSender
 from ingestion.spark.shuffle_blocks import ROW_SCHEMA, decode_reports
@@ -45,27 +48,43 @@ LONGEST_BATCH_PAUSE_SECONDS = 30.0
 """Before a micro-batch that failed is retried: a random time up to the first, doubled each time."""
 
 
+NO_SOURCE = ""
+"""Whose dead letters hold the changes of several events to a fragment, or a file of no source."""
+
+
 class DeadLetterGuard:
-    """Looks at the latest micro-batches that together hold about `window` events."""
+    """Looks at the latest micro-batches that together hold about `window` events of a source."""
 
     def __init__(self, limits: DeadLetterLimits) -> None:
         self._limits = limits
-        self._batches: deque[tuple[int, int]] = deque()
+        self._batches: dict[str, deque[tuple[int, int]]] = {}
 
-    def check(self, report: StageReport) -> None:
-        """Raises FlowStoppedError when the share of dead letters is above the limit."""
-        batches = self._batches
-        batches.append((report.events, report.dead_letter_count()))
-        while sum(events for events, _ in list(batches)[1:]) >= self._limits.window:
-            batches.popleft()
-        events, dead = (sum(column) for column in zip(*batches, strict=True))
-        if dead >= self._limits.minimum and dead > self._limits.max_rate * events:
-            worst = max(report.dead, key=lambda reason: report.dead[reason], default="earlier batches")
-            raise FlowStoppedError(
-                f"{dead} of the latest {events} events became dead letters, more than the allowed share of "
-                f"{self._limits.max_rate:g} (most in this batch: {worst}). The micro-batch is not marked done and "
-                "will be read again. See `idgraph dead-letters list`, repair the cause, then run again"
-            )
+    def check(self, report: StageReport) -> dict[str, str]:
+        """The sources with a share of dead letters above the limit, with what is to be said of each. That of `NO_SOURCE` is of
+        all events."""
+        found = {}
+        for source in {*report.sources, *report.dead_of}:
+            reasons = report.dead_of.get(source, {})
+            events = report.events if source == NO_SOURCE else report.sources.get(source, 0)
+            dead_letters = sum(reasons.values())
+            if source == NO_SOURCE and not dead_letters and source not in self._batches:
+                continue
+            batches = self._batches.setdefault(source, deque())
+            batches.append((events, dead_letters))
+            while sum(count for count, _ in list(batches)[1:]) >= self._limits.window:
+                batches.popleft()
+            total, dead = (sum(column) for column in zip(*batches, strict=True))
+            if dead >= self._limits.minimum and dead > self._limits.max_rate * total:
+                worst = max(reasons, key=lambda reason: reasons[reason], default="earlier batches")
+                found[source] = (
+                    f"{dead} of the latest {total} events became dead letters, more than the allowed share of "
+                    f"{self._limits.max_rate:g} (most in this batch: {worst})"
+                )
+        return found
+
+    def forget(self, source: str) -> None:
+        """A source that is tried again begins anew."""
+        self._batches.pop(source, None)
 
 
 class MicroBatches:
@@ -81,6 +100,8 @@ class MicroBatches:
         schema: SchemaBuffer,
         dead_letters: DeadLetters,
         orphaned_keys: OrphanedKeys,
+        held: HeldSources,
+        sources: Mapping[str, SourceConfig],
         on_commit: Callable[[], None] = lambda: None,
     ) -> None:
         """`on_commit` is called when a job has ended, whatever it has committed, and returns at once."""
@@ -92,12 +113,15 @@ class MicroBatches:
         self._dead_letters = dead_letters
         self._orphaned_keys = orphaned_keys
         self._on_commit = on_commit
+        self._held = held
+        self._sources = sources
         self._guard = DeadLetterGuard(config.dead_letters)
+        self._looked_at = ""
         self._backoff = Backoff(config.batch_retries, BATCH_PAUSE_SECONDS, LONGEST_BATCH_PAUSE_SECONDS)
 
     def run(self, rows: DataFrame, number: int, batch: str, stop: threading.Event) -> BatchReport:
-        """Run micro-batch `number`, named `batch`, to its end. Raises FlowStoppedError for too many dead letters, and the
-        error of the last attempt when all failed or `stop` was set."""
+        """Run micro-batch `number`, named `batch`, to its end. A source with too many dead letters waits from then on; raises
+        FlowStoppedError when no other source is left, and the error of the last attempt when all failed or `stop` was set."""
         is_again = self._pins.has_begun(batch)
         pinned = self._pins.pin(batch, self._snapshots.in_force())
         for attempted in range(self._backoff.retries + 1):
@@ -117,7 +141,7 @@ class MicroBatches:
                 if stop.wait(self._backoff.pause(attempted)):
                     raise
             else:
-                self._settle(counts, attempt, pinned)
+                self._settle(counts, number, attempt, pinned)
                 return BatchReport(number, 0.0, pinned.snapshot.version, tasks, counts, attempted + 1, batch)
         raise AssertionError("unreachable")
 
@@ -154,16 +178,69 @@ class MicroBatches:
         self._compact_after(self._orphaned_keys.erase(counts.refused))
         counts.refused.clear()
 
-    def _settle(self, counts: StageReport, attempt: BatchAttempt, pinned: PinnedSnapshot) -> None:
+    def follow_specs(self) -> None:
+        """Let sources that wait be tried again when other specs are in force for them."""
+        pinned = self._snapshots.current()
+        if pinned.etag != self._looked_at:
+            self._looked_at = pinned.etag
+            for source in self._held.follow(pinned.snapshot, self._sources):
+                log.warning("source %s is tried again: its mapping specs have changed", source)
+
+    def _settle(
+        self, counts: StageReport, number: int, attempt: BatchAttempt, pinned: PinnedSnapshot
+    ) -> None:
         self._schema.follow(pinned)
         self._schema.add(counts.schema_changes())
-        try:
-            self._guard.check(counts)
-        except FlowStoppedError:
-            self._pins.unpin()
-            raise
+        self._judge(counts, number, attempt, pinned)
         dropped = self._dead_letters.settle_batch(attempt.batch, attempt.attempt)
+        for source, hold in list(self._held.tried_again.items()):
+            if counts.sources.get(source):
+                # Its records of that micro-batch are read again: those that fail again are other dead letters.
+                dropped |= self._dead_letters.settle_batch(hold.batch_name, attempt.attempt, source)
+                self._held.was_taken(source)
         self._compact_after(self._orphaned_keys.erase_of_dead_letters(dropped))
+
+    def _judge(self, counts: StageReport, number: int, attempt: BatchAttempt, pinned: PinnedSnapshot) -> None:
+        """Let sources with too many dead letters wait. Raises FlowStoppedError where nothing else would flow on."""
+        over = self._guard.check(counts)
+        if not over:
+            return
+        active = self._stream.active()
+        is_held = over.keys() < active and all(map(self._stream.can_leave_out, over))
+        if not is_held:
+            self._pins.unpin()
+            said = "; ".join(f"source {source}: {why}" if source else why for source, why in over.items())
+            raise FlowStoppedError(
+                f"{said}. The micro-batch is not marked done and will be read again. See `idgraph dead-letters list`, "
+                "repair the cause, then run again"
+            )
+        for source, why in over.items():
+            self._hold(source, why, number, attempt, pinned)
+
+    def _hold(
+        self, source: str, why: str, number: int, attempt: BatchAttempt, pinned: PinnedSnapshot
+    ) -> None:
+        specs = specs_for(pinned.snapshot, self._sources[source])
+        hold = SourceHold(
+            source=source,
+            why=why if specs else f"{why}; no mapping spec is in force for it",
+            at_ms=time.time_ns() // 1_000_000,
+            batch=number,
+            batch_name=attempt.batch,
+            specs=specs,
+            offsets=self._stream.offsets_before(number, source),
+        )
+        self._held.hold(hold)
+        self._guard.forget(source)
+        # A snapshot that came during the micro-batch may have other specs already.
+        self._looked_at = ""
+        log.error(
+            "source %s waits, the others flow on: %s. Its part of the micro-batch will be read again. See `idgraph dead-letters "
+            "list`; it is tried again when its specs change, or by `idgraph flows resume FLOW --source %s`",
+            source,
+            hold.why,
+            source,
+        )
 
     def _compact_after(self, erased: int) -> None:
         if erased:

@@ -25,6 +25,7 @@ from idgraph.model.errors import (
     WorkerLostError,
 )
 from idgraph.model.sources import FlowConfig
+from ingestion.sources.held import HeldSources
 from ingestion.sources.stream import InputStream, Intake, Throttle
 from ingestion.spark.micro_batch import MicroBatches
 from ingestion.spark.session import unless_gone, was_java_asked_to_end
@@ -55,6 +56,7 @@ class Flow:
         checkpoint: Path,
         batches: MicroBatches,
         on_batch: Callable[[BatchReport], None],
+        held: HeldSources,
         is_paused: Callable[[], bool] = lambda: False,
     ) -> None:
         """`is_paused` is asked before each micro-batch: while it holds, none begins."""
@@ -64,6 +66,7 @@ class Flow:
         self._checkpoint = checkpoint
         self._batches = batches
         self._on_batch = on_batch
+        self._held = held
         self._is_paused = is_paused
         self._query_id: Future[str] = Future()
         self._failure: IdgraphError | None = None
@@ -83,9 +86,11 @@ class Flow:
         query = None
         self._stop, self._throttle = stop, Throttle(intake.rate)
         try:
+            self._batches.follow_specs()
             query = self._start(intake)
             while not stop.is_set() and not query.awaitTermination(0.2):
-                if not intake.until_done and self._stream.is_bound_otherwise():
+                self._batches.follow_specs()
+                if self._held.has_changed() or (not intake.until_done and self._stream.is_bound_otherwise()):
                     query = self._started_again(query, intake)
             self._let_end(query)
             if self._failure is not None:
@@ -137,7 +142,7 @@ class Flow:
         self._await_commit(query)
 
     def _started_again(self, query: StreamingQuery, intake: Intake) -> StreamingQuery:
-        """The query with the bound that its stream has now: Spark reads it only at the start."""
+        """The query with the sources and the bound that its stream has now: Spark reads them only at the start."""
         self._let_end(query)
         query.stop()
         if self._failure is not None:
@@ -165,8 +170,9 @@ class Flow:
     def _process(self, rows: DataFrame, number: int) -> None:
         # Before the lock, which a stop waits for.
         self._throttle.wait(self._stop)
-        while self._is_paused() and not self._stopping:
-            # What the micro-batch takes is noted, and nothing of it is done: this run or the next one begins it.
+        while (self._is_paused() or self._held.is_new()) and not self._stopping:
+            # What the micro-batch takes is noted, and nothing of it is done: this run or the next one begins it, or the
+            # query without a source that is to wait.
             time.sleep(PAUSE_SECONDS)
         with self._in_batch:
             if self._stopping:

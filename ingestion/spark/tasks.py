@@ -196,6 +196,8 @@ def _map_report(output: MapOutput, refused: list[str]) -> StageReport:
         sights=output.sights,
     )
     for each in output.dead_letters:
+        of_source = report.dead_of.setdefault(each.source, {})
+        of_source[each.reason] = of_source.get(each.reason, 0) + 1
         name, _, version = (each.spec or "").partition("@")
         if each.source and (name or each.reason is DeadLetterReason.NO_SPEC):
             report.uses.of(name, int(version or 0), each.source).errors += 1
@@ -226,9 +228,11 @@ def _commit(
         left[:] = task_dead_letters.left(dead_letters)
 
     tools.key_guard().set_aside(kept, put)
+    dead = dict(Counter(str(failure.reason) for failure in kept))
     report = StageReport(
         dead_letters=left,
-        dead=dict(Counter(str(failure.reason) for failure in kept)),
+        dead=dead,
+        dead_of={"": dict(dead)} if dead else {},
         refused=sorted(tools.data_keys.existing(stage.refused)),
     )
     report.count(output)

@@ -89,12 +89,18 @@ class StageReport(BatchCounts, array_like=True, kw_only=True):
     uses: Uses = field(default_factory=Uses)
     sights: dict[str, ReportedChange] = field(default_factory=dict)
     """Of declared attributes, by path: at most as many as the snapshot has."""
+    dead_of: dict[str, dict[str, int]] = field(default_factory=dict)
+    """`dead` by configured source; that of a fragment's changes is empty."""
 
     def add(self, other: StageReport) -> None:
         """Add another report to this one."""
         self.count(other)
         for reason, count in other.dead.items():
             self.dead[reason] = self.dead.get(reason, 0) + count
+        for source, reasons in other.dead_of.items():
+            of_source = self.dead_of.setdefault(source, {})
+            for reason, count in reasons.items():
+                of_source[reason] = of_source.get(reason, 0) + count
         for source, count in other.sources.items():
             self.sources[source] = self.sources.get(source, 0) + count
         self.uses.add(other.uses)

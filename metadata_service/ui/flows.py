@@ -28,7 +28,7 @@ def show_list(page: Polled) -> Response:
 
 
 @router.get(LIST + "/{name}")
-def show(page: Polled, name: Name, done: Act | Literal[""] = "") -> Response:
+def show(page: Polled, name: Name, done: Act | Literal["", "again"] = "") -> Response:
     """One flow, whose figures the page asks for again every two seconds."""
     return _page(page, name, done=done)
 
@@ -62,11 +62,12 @@ def watch(
 
 @router.post(LIST + "/{name}/{act}")
 def act(page: SignedIn, fields: OwnFields, name: Name, act: Act) -> Response:
-    """Pause or resume it."""
-    reason = fields.get("reason", "").strip()
+    """Pause or resume it, or let a source that waits be tried again."""
+    reason, source = fields.get("reason", "").strip(), fields.get("source", "")
     page.on_refusal(_page, name, reason=reason)
-    page.ask("POST", "flows", name, act, body={"reason": reason})
-    return see_other(f"{LIST}/{name}", done=act)
+    asked = {"source": source} if source else None
+    page.ask("POST", "flows", name, act, body={"reason": reason}, params=asked)
+    return see_other(f"{LIST}/{name}", done="again" if source else act)
 
 
 def _page(page: OwnPage, name: str, status: int = 200, **context: Any) -> Response:

@@ -69,12 +69,13 @@ class SqliteDeadLetters:
         if dead_letters:
             self._file.write(work)
 
-    def settle_batch(self, batch: str, attempt: str) -> dict[str, str]:
+    def settle_batch(self, batch: str, attempt: str, source: str | None = None) -> dict[str, str]:
         def work(connection: sqlite3.Connection) -> dict[str, str]:
             settled = dict(
                 connection.execute(
-                    "DELETE FROM dead_letters WHERE batch = ? AND attempt <> ? RETURNING id, position",
-                    (batch, attempt),
+                    "DELETE FROM dead_letters WHERE batch = ? AND attempt <> ? AND source = ifnull(?, source) "
+                    "RETURNING id, position",
+                    (batch, attempt, source),
                 ).fetchall()
             )
             self._destroy(list(settled))

@@ -6,8 +6,8 @@ import time
 
 from idgraph.app.flow_folders import FlowFolders
 from idgraph.app.observation.flow_report import FlowReporter
-from idgraph.model.flows import FlowState
-from profile_service.api.routes.flows import STALE_SECONDS
+from idgraph.model.flows import SILENT_SECONDS, FlowState, SourceHold
+from ingestion.sources.held import HeldSources
 from tests.app.test_dead_letter_routes import Desk, desk  # noqa: F401 - a fixture
 from tests.app.test_flow_report import SNAPSHOTS, batch
 from tests.profile_service.api.conftest import problem
@@ -48,9 +48,9 @@ def test_a_flow_says_what_it_does_and_that_it_is_silent(desk: Desk) -> None:  # 
     (flow,) = desk.operator.get(PATH).json()["items"]
     assert (flow["is_stale"], flow["pause"], flow["newest_snapshot"]) == (False, None, 1)
     assert (flow["report"]["set_aside_share"], flow["report"]["snapshot_version"]) == (0.1, 7)
-    write(desk, age=STALE_SECONDS + 1)
+    write(desk, age=SILENT_SECONDS + 1)
     assert desk.operator.get(f"{PATH}/{flow['name']}").json()["is_stale"]
-    write(desk, FlowState.STOPPED, age=STALE_SECONDS + 1)
+    write(desk, FlowState.STOPPED, age=SILENT_SECONDS + 1)
     assert not desk.operator.get(f"{PATH}/{flow['name']}").json()["is_stale"]
 
 
@@ -79,3 +79,19 @@ def test_damaged_files_of_a_flow_hide_no_other(desk: Desk) -> None:  # noqa: F81
     found = desk.operator.get(PATH).json()
     assert ([each["name"] for each in found["items"]], found["damaged"]) == ([name], ["cut", "pausing"])
     problem(desk.operator.get(f"{PATH}/cut"), 503)
+
+
+def test_a_source_that_waits_is_shown_and_tried_again(desk: Desk) -> None:  # noqa: F811
+    folders = write(desk)
+    (name,) = folders.names()
+    held = HeldSources(desk.idgraph.settings().directory / "flows" / name)
+    held.hold(
+        SourceHold(source="till", why="70 of 90 events", at_ms=5, batch=3, batch_name="f/q/3", specs=())
+    )
+    (shown,) = desk.operator.get(f"{PATH}/{name}").json()["held"]
+    assert (shown["source"], shown["why"]) == ("till", "70 of 90 events")
+    problem(desk.operator.post(f"{PATH}/{name}/resume?source=web", json={"reason": "why"}), 409)
+    problem(desk.operator.post(f"{PATH}/{name}/resume?source=..", json={"reason": "why"}), 422)
+    found = desk.low.post(f"{PATH}/{name}/resume?source=till", json={"reason": "it is repaired"}).json()
+    assert found["held"] == []
+    assert "it is repaired" in desk.audited()

@@ -19,10 +19,13 @@ from urllib.request import urlopen
 
 import pytest
 
+from idgraph.app.flow_folders import FlowFolders
 from idgraph.app.observation import json_logs
 from idgraph.app.observation.flow_observation import OUTBOX_COUNTED, HttpAnswer, observed, serving, verdict
 from idgraph.app.settings.document import load
 from idgraph.model.errors import ConfigError, SourceUnavailableError, StoreError
+from idgraph.model.flows import FlowPause, SourceHold
+from ingestion.sources.held import HeldSources
 from ingestion.stages.outcomes import MAX_REPORTED_DEAD_LETTERS, BatchReport, SetAside, StageReport
 from tests.installation import until
 from tests.support.processes import free_port
@@ -37,7 +40,8 @@ OUTBOX = "idgraph_outbox_entries"
 NUMBERS = {
     name: number
     for number, name in enumerate(StageReport.__struct_fields__, 1)
-    if name not in ("dead", "changes", "sights", "set_aside", "dead_letters", "refused", "sources", "uses")
+    if name
+    not in ("dead", "changes", "sights", "set_aside", "dead_letters", "refused", "sources", "uses", "dead_of")
 }
 
 
@@ -205,6 +209,28 @@ def test_health(tmp_path: Path) -> None:
         world.ready = True
         assert got(f"{url}/health/ready?verbose")[0] == 200
         assert got(f"{url}/")[0] == 404
+
+
+def test_a_pause_and_a_source_that_waits_are_seen(tmp_path: Path) -> None:
+    world = World()
+    sources = "".join(f'[[sources]]\nname = "{name}"\npath = "{name}"\n' for name in ("till", "web"))
+    folder = tmp_path / ".idgraph/flows/shop"
+    paused, till = "idgraph_paused", "idgraph_source_held source=till"
+    with world.observed(tmp_path, sources) as (url, show_report):
+        first = scraped(url)
+        assert (first[paused], first[till], first["idgraph_source_held source=web"]) == (0, 0, 0)
+        folder.mkdir(parents=True)
+        assert FlowFolders(tmp_path / ".idgraph").pause("shop", FlowPause(who="ann", why="move", at_ms=1))
+        held = SourceHold(source="till", why="70 of 90", at_ms=1, batch=0, batch_name="f/q/0", specs=())
+        HeldSources(folder).hold(held)
+        show_report(report(sources={"till": 90, "web": 5}, dead_of={"till": {"no_spec": 70}}))
+        found = scraped(url)
+        status, ready = got(f"{url}/health/ready")
+    assert (found[paused], found[till], found["idgraph_source_held source=web"]) == (1, 1, 0)
+    assert found["idgraph_source_events_total source=till"] == 90
+    assert found["idgraph_source_dead_letters_total reason=no_spec source=till"] == 70
+    # Nothing that a restart would mend.
+    assert (status, json.loads(ready)) == (200, {"status": "ok", "paused": True, "held": ["till"]})
 
 
 def test_without_a_port_nothing_listens(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from idgraph.model.dead_letters import DeadLetter, DeadLetterReason
 from idgraph.model.errors import FlowInterruptedError, FlowStoppedError, StoreError, WorkerInterruptedError
 from idgraph.model.sources import FlowConfig
 from idgraph.snapshot_file import PinnedSnapshot
+from ingestion.sources.held import HeldSources
 from ingestion.sources.stream import Intake
 from ingestion.spark import micro_batch
 from ingestion.spark.micro_batch import MicroBatches
@@ -119,10 +120,11 @@ class Driver:
             FlowConfig(batch_retries=retries), {}, "", cast(Any, None), dead_letters_by_driver=True
         )
         pinned = PinnedSnapshot("etag", snapshot())
-        follower = type("Follower", (), {"in_force": lambda _: pinned})()
+        follower = type("Follower", (), {"in_force": lambda _: pinned, "current": lambda _: pinned})()
         self.reported: list[BatchReport] = []
         self.job, self.stream = Job(), Stream()
         self.pipeline = pipeline = Pipeline(folder, now=lambda: NOW + 60 * 86_400)
+        held = HeldSources(folder)
         session = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=None))
         batches = MicroBatches(
             plan.flow,
@@ -133,6 +135,8 @@ class Driver:
             cast(Any, Schema()),
             dead_letters,
             OrphanedKeys(pipeline.store, pipeline.data_keys, dead_letters),
+            held,
+            {},
         )
         self.flow = Flow(
             cast(Any, session),
@@ -141,6 +145,7 @@ class Driver:
             folder / "checkpoint",
             batches,
             self.reported.append,
+            held,
         )
         self.flow._query_id.set_result("query")
 

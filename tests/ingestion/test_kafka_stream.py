@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from idgraph.model.kafka import KafkaSettings
+from ingestion.sources.held import HeldSources
 from ingestion.sources.kafka.stream import FIRST_OFFSETS, KafkaStream
 
 MOST = 100_000
@@ -21,7 +22,7 @@ def stream(tmp_path: Path) -> KafkaStream:
         max_offsets_per_batch=MOST,
         batch_seconds=5.0,
     )
-    return KafkaStream({}, settings, tmp_path)
+    return KafkaStream({}, settings, tmp_path, HeldSources(tmp_path))
 
 
 def plan(checkpoint: Path, number: int, **offsets: int) -> None:

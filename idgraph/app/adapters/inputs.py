@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings
     from idgraph.model.decryption import Decryptor
     from idgraph.model.sources import DecryptorConfig
+    from ingestion.sources.held import HeldSources
     from ingestion.sources.kafka.records import ReadRange
     from ingestion.sources.payload_formats import PayloadFormats
     from ingestion.sources.stream import InputStream
@@ -45,8 +46,8 @@ def needed_jars(settings: Settings) -> Sequence[Path]:
     return sorted(jars(SPARK_KAFKA).glob("*.jar")) if kafka_sources(settings.sources_by_name()) else ()
 
 
-def input_stream(settings: Settings) -> InputStream:
-    """The stream of the configured sources."""
+def input_stream(settings: Settings, held: HeldSources) -> InputStream:
+    """The stream of the configured sources, but for those that wait."""
     from idgraph.model.kafka import kafka_sources
 
     sources, checkpoint = settings.sources_by_name(), settings.flow_state() / "checkpoint"
@@ -54,11 +55,11 @@ def input_stream(settings: Settings) -> InputStream:
         from ingestion.sources.kafka.stream import KafkaStream
 
         reads_ranges = find_spec("confluent_kafka") is not None
-        return KafkaStream(topics, settings.kafka, checkpoint, reads_ranges)
+        return KafkaStream(topics, settings.kafka, checkpoint, held, reads_ranges)
     from idgraph.model.sources import file_sources
     from ingestion.sources.files.stream import FileStream
 
-    return FileStream(file_sources(sources), settings.flow.max_files_per_batch, checkpoint)
+    return FileStream(file_sources(sources), settings.flow.max_files_per_batch, checkpoint, held)
 
 
 def ranges_config(settings: Settings) -> dict[str, Any]:

@@ -53,14 +53,28 @@ def show(context: typer.Context, as_json: Json = False) -> None:
 
     folders = FlowFolders(settings_of(context).directory)
     found = [(name, folders.report(name), folders.pause_of(name)) for name in folders.names()]
+    held = {name: folders.holds_of(name) for name, _, _ in found}
     if as_json:
-        for _, report, pause in found:
+        for name, report, pause in found:
             if report is not None:
                 paused = pause.model_dump(mode="json") if pause else None
-                print_json(report.model_dump(mode="json") | {"pause": paused})
+                waiting = [each.model_dump(mode="json", exclude={"offsets"}) for each in held[name]]
+                print_json(report.model_dump(mode="json") | {"pause": paused, "held": waiting})
         return
     titles = ("flow", "state", "reported", "events/s", "set aside", "snapshot", "paused by")
     print_table(titles, [_shown(*each) for each in found])
+    for name, report, _ in found:
+        if report is not None and report.is_silent(time.time()):
+            say(
+                f"{name} is silent: it said {report.state} last and has not reported since, so it was killed or hangs. If no "
+                "`idgraph run` of it is there, start it; it continues"
+            )
+    for name, holds in held.items():
+        for hold in holds:
+            say(
+                f"{name}: source {hold.source} waits: {visible_lines(hold.why)}. It is tried again when its specs change, or by "
+                f"`idgraph flows resume {name} --source {hold.source}`"
+            )
 
 
 @commands.command()
@@ -81,9 +95,29 @@ def pause(context: typer.Context, name: Name, why: Why) -> None:
 
 
 @commands.command()
-def resume(context: typer.Context, name: Name, why: Why = "") -> None:
-    """Let a paused flow go on."""
+def resume(
+    context: typer.Context,
+    name: Name,
+    why: Why = "",
+    source: Annotated[
+        str | None, typer.Option(help="A source that waits for too many dead letters: it is tried again.")
+    ] = None,
+) -> None:
+    """Let a paused flow go on, or a source that waits.
+
+    Exit code 3: there is no such flow, or the source does not wait.
+    """
     folders = _known(context, name)
+    if source is not None:
+        waiting = [each.source for each in folders.holds_of(name)]
+        if source not in waiting:
+            raise NotFoundError(
+                f"source {source} does not wait in {name}; waiting: {', '.join(waiting) or 'none'}"
+            )
+        _note(context, "resume source", f"{name}/{source}", why)
+        folders.try_again(name, source)
+        say(f"source {source} is tried again, at once or when {name} next runs")
+        return
     _note(context, "resume flow", name, why)
     say(f"{name} goes on" if folders.resume(name) else f"{name} is not paused")
 
@@ -110,11 +144,11 @@ def _note(context: typer.Context, action: str, name: str, why: str) -> None:
 def _shown(name: str, report: FlowReport | None, pause: FlowPause | None) -> tuple[str, ...]:
     if report is None:
         return (name, *"-" * 6)
-    age = max(0.0, time.time() - report.written_ms / 1000)
+    now = time.time()
     return (
         name,
-        report.state,
-        f"{age:,.0f} s ago",
+        "silent" if report.is_silent(now) else report.state,
+        f"{report.age_seconds(now):,.0f} s ago",
         f"{report.events_per_second:,.1f}",
         f"{report.set_aside_share:.2%}",
         str(report.snapshot_version),

@@ -7,7 +7,7 @@ this process and begin at 0 with it, as Prometheus expects. No label holds a val
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Histogram
@@ -66,13 +66,16 @@ class Gauges(NamedTuple):
     dead_letters: Callable[[], Mapping[str, int]]
     lag: Callable[[], list[PartitionLag]]
     is_ready: Callable[[], bool]
+    is_paused: Callable[[], bool]
+    held: Callable[[], Collection[str]]
 
 
 class FlowMetrics(Collector):
     """Of one flow in this process. Safe for several threads."""
 
-    def __init__(self, flow: str, gauges: Gauges) -> None:
+    def __init__(self, flow: str, sources: Collection[str], gauges: Gauges) -> None:
         self._flow = flow
+        self._sources = sources
         self._gauges = gauges
         self._total = StageReport()
         self._batches = self._retried = 0
@@ -112,6 +115,7 @@ class FlowMetrics(Collector):
             ("projection", self._projection),
             ("dead_letters", self._waiting),
             ("lag", self._lag),
+            ("held", self._held),
         ):
             try:
                 yield from family()
@@ -119,7 +123,12 @@ class FlowMetrics(Collector):
             except IdgraphError:
                 failed.add_metric([self._flow, what], 1)
         yield failed
-        yield self._gauge("idgraph_ready", "1 while the flow takes events.", self._gauges.is_ready())
+        yield self._gauge(
+            "idgraph_ready",
+            "1 while the flow takes events, or may once it is resumed.",
+            self._gauges.is_ready(),
+        )
+        yield self._gauge("idgraph_paused", "1 while somebody has paused the flow.", self._gauges.is_paused())
 
     def _counters(self) -> Iterator[Metric]:
         with self._lock:
@@ -143,12 +152,41 @@ class FlowMetrics(Collector):
             for reason, count in self._total.dead.items():
                 dead_letters.add_metric([self._flow, reason], count)
             yield dead_letters
+            yield from self._of_sources()
             if self._last_batch:
                 yield self._gauge(
                     "idgraph_last_batch_timestamp_seconds",
                     "When the last micro-batch ended.",
                     self._last_batch,
                 )
+
+    def _of_sources(self) -> Iterator[Metric]:
+        events = CounterMetricFamily(
+            "idgraph_source_events", "Records read of a source, good and bad.", labels=["flow", "source"]
+        )
+        for source in self._sources:
+            events.add_metric([self._flow, source], self._total.sources.get(source, 0))
+        yield events
+        dead_letters = CounterMetricFamily(
+            "idgraph_source_dead_letters",
+            "New dead letters of a source.",
+            labels=["flow", "source", "reason"],
+        )
+        for source in self._sources:
+            for reason, count in self._total.dead_of.get(source, {}).items():
+                dead_letters.add_metric([self._flow, source, reason], count)
+        yield dead_letters
+
+    def _held(self) -> Iterator[Metric]:
+        held = self._gauges.held()
+        waits = GaugeMetricFamily(
+            "idgraph_source_held",
+            "1 while a source waits for too many dead letters.",
+            labels=["flow", "source"],
+        )
+        for source in self._sources:
+            waits.add_metric([self._flow, source], source in held)
+        yield waits
 
     def _snapshot(self) -> Iterator[Metric]:
         version, age = self._gauges.snapshot_version(), self._gauges.snapshot_age()

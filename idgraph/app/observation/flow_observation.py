@@ -6,11 +6,12 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from idgraph.app.adapters.extras import needing
+from idgraph.app.flow_folders import FlowFolders
 from idgraph.model.errors import ConfigError, IdgraphError
 from idgraph.model.kafka import kafka_sources
 
@@ -35,10 +36,10 @@ class HttpAnswer(NamedTuple):
     body: bytes
 
 
-def verdict(is_good: bool) -> HttpAnswer:
-    """The answer of a health check."""
+def verdict(is_good: bool, **detail: Any) -> HttpAnswer:
+    """The answer of a health check, with what else is to be known."""
     status = "ok" if is_good else "unavailable"
-    return HttpAnswer(200 if is_good else 503, JSON, json.dumps({"status": status}).encode())
+    return HttpAnswer(200 if is_good else 503, JSON, json.dumps({"status": status, **detail}).encode())
 
 
 @contextmanager
@@ -153,6 +154,17 @@ def observed(
         from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
         from idgraph.app.observation.flow_metrics import FlowMetrics, Gauges
+    folders, name = FlowFolders(settings.directory), settings.flow.name
+
+    def held() -> list[str]:
+        return [each.source for each in folders.holds_of(name)]
+
+    def ready() -> HttpAnswer:
+        detail: dict[str, Any] = {"paused": True} if folders.is_paused(name) else {}
+        with suppress(IdgraphError):
+            detail |= {"held": waiting} if (waiting := held()) else {}
+        return verdict(is_ready(), **detail)
+
     with ExitStack() as stack:
         gauges = Gauges(
             lambda: snapshots.current().snapshot.version,
@@ -162,8 +174,10 @@ def observed(
             resources.dead_letters.counts,
             _lag(settings, waiting, stack),
             is_ready,
+            lambda: folders.is_paused(name),
+            held,
         )
-        metrics = FlowMetrics(settings.flow.name, gauges)
+        metrics = FlowMetrics(name, list(settings.sources_by_name()), gauges)
 
         def show_report(report: BatchReport) -> None:
             metrics.add(report, time.time())
@@ -172,7 +186,7 @@ def observed(
         pages = {
             "/metrics": lambda: HttpAnswer(200, CONTENT_TYPE_LATEST, generate_latest(metrics.registry)),
             "/health/live": lambda: verdict(True),
-            "/health/ready": lambda: verdict(is_ready()),
+            "/health/ready": ready,
         }
         stack.enter_context(serving(settings.metrics.host, settings.metrics.port, pages))
         yield show_report

@@ -6,14 +6,17 @@ It never opens a file (docs/adr/0006-files.md).
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from idgraph.model.sources import FileSource
+from idgraph.model.errors import StoreError
+from idgraph.model.sources import FileSource, is_glob
 from ingestion.sources.files.lines import size_of
-from ingestion.sources.files.taken import files_of, source_of, spark_path
+from ingestion.sources.files.taken import files_of, leave_out, source_of, spark_path
+from ingestion.sources.held import HeldSources
 from ingestion.sources.stream import Intake
 from ingestion.spark import local_disk
 
@@ -24,10 +27,13 @@ _FILE_SCHEMA = "path string, modificationTime timestamp, length long, content bi
 
 
 class FileStream:
-    """The paths of new files of all sources. `checkpoint` is that of the flow's query."""
+    """The paths of new files of all sources that do not wait. `checkpoint` is that of the flow's query."""
 
-    def __init__(self, sources: Mapping[str, FileSource], max_files_per_batch: int, checkpoint: Path) -> None:
+    def __init__(
+        self, sources: Mapping[str, FileSource], max_files_per_batch: int, checkpoint: Path, held: HeldSources
+    ) -> None:
         self._sources = sources
+        self._held = held
         self._max_files_per_batch = max_files_per_batch
         self._checkpoint = checkpoint
         self._session: SparkSession | None = None
@@ -38,6 +44,10 @@ class FileStream:
         """One column, `path`."""
         self._hide = local_disk.hiding(session)
         self._session, self._noted = session, (-1, [])
+        self._held.load()
+        for name, hold in (self._held.waiting | self._held.tried_again).items():
+            self._leave_out(name, hold.batch)
+        active = self.active()
         return (
             session.readStream.format("binaryFile")
             .schema(_FILE_SCHEMA)
@@ -49,9 +59,28 @@ class FileStream:
             # What is gone when a task looks at it is not in its rows, as what was gone when the micro-batch was planned; the
             # flow looks for both (`is_whole`).
             .option("ignoreMissingFiles", "true")
-            .load(spark_path(self._sources))
+            .load(spark_path({name: each for name, each in self._sources.items() if name in active}))
             .select("path")
         )
+
+    def active(self) -> frozenset[str]:
+        """All but those that wait."""
+        return frozenset(self._sources.keys() - self._held.waiting.keys())
+
+    def can_leave_out(self, source: str) -> bool:
+        """Unless its files lie where Spark finds them for another source."""
+        mine = self._sources[source].path
+        return not any(_may_share(each.path, mine) for name, each in self._sources.items() if name != source)
+
+    def offsets_before(self, number: int, source: str) -> dict[str, dict[int, int]]:  # noqa: ARG002
+        """There are none."""
+        return {}
+
+    def _leave_out(self, source: str, number: int) -> None:
+        try:
+            leave_out(self._checkpoint, number, lambda file: source_of(file, self._sources) == source)
+        except OSError as error:
+            raise StoreError(f"{error.filename or self._checkpoint}: {error.strerror}") from None
 
     def in_tasks(self, batch: DataFrame, number: int) -> DataFrame:  # noqa: ARG002 - the protocol's
         """As Spark packed them: up to `split_bytes` are one task."""
@@ -106,6 +135,16 @@ class FileStream:
         if intake.batch_bytes is None:
             return "maxFilesPerTrigger", self._max_files_per_batch
         return "maxBytesPerTrigger", intake.batch_bytes
+
+
+def _may_share(source: Path, other: Path) -> bool:
+    """Whether Spark may find files of the other for this source."""
+    if not is_glob(source):
+        return (other.parent if is_glob(other) else other).is_relative_to(source)
+    if not is_glob(other) or source.parent != other.parent:
+        return False
+    first, second = (re.split(r"[*?\[]", each.name)[0] for each in (source, other))
+    return first.startswith(second) or second.startswith(first)
 
 
 def _is_empty(file: Path) -> bool:

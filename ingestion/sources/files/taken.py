@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from urllib.parse import unquote
 
+from idgraph.files import write_atomically
 from idgraph.model.sources import FileSource, is_glob
 
 
@@ -86,7 +87,11 @@ def _paths(log: Path, entry: int) -> Iterator[Path]:
     for line in _last_lines(_file_of(log, entry), entry):
         entered = json.loads(line)
         if entered["batchId"] == entry:
-            yield Path(unquote(entered["path"].removeprefix("file:")))
+            yield _path(entered)
+
+
+def _path(entered: Mapping[str, str]) -> Path:
+    return Path(unquote(entered["path"].removeprefix("file:")))
 
 
 def _file_of(log: Path, entry: int) -> Path:
@@ -113,3 +118,33 @@ def _last_lines(file: Path, entry: int) -> list[bytes]:
             if tail >= size or (lines and (json.loads(lines[0])["batchId"] if lines[0] else -1) < entry):
                 return [line for line in lines if line.endswith(mine)]
             tail *= 4
+
+
+def leave_out(checkpoint: Path, number: int, is_left_out: Callable[[Path], bool]) -> None:
+    """Take files out of micro-batch `number` and later ones, so that Spark finds them again when it looks at their folder.
+    For a checkpoint that no query runs on. Raises OSError."""
+    log = checkpoint / "sources" / "0"
+    try:
+        first = _first_entry(checkpoint, number, _entry(checkpoint, number))
+    except FileNotFoundError:
+        # Spark has removed the micro-batch's plan: of one so long ago they were taken out then.
+        return
+    for file in list(log.iterdir()):
+        if file.name.removesuffix(".compact").isdecimal() and int(file.stem) >= first:
+            lines = file.read_bytes().split(b"\n")
+            kept = [each for each in lines if not _is_of(each, first, is_left_out)]
+            if len(kept) < len(lines):
+                rewrite(file, b"\n".join(kept))
+
+
+def rewrite(file: Path, content: bytes) -> None:
+    """Change a file of a checkpoint. Without its checksums, Hadoop reads it as it is. Raises OSError."""
+    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+    write_atomically(file, content)
+
+
+def _is_of(line: bytes, first: int, is_left_out: Callable[[Path], bool]) -> bool:
+    if not line.startswith(b"{"):
+        return False
+    entered = json.loads(line)
+    return entered["batchId"] >= first and is_left_out(_path(entered))

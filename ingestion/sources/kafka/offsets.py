@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from ingestion.sources.files.taken import rewrite
 
 Offsets = dict[str, dict[int, int]]
 """By topic and partition, the offset after the last that was taken."""
@@ -27,7 +30,7 @@ class OffsetRange(NamedTuple):
 def ranges_of(checkpoint: Path, number: int) -> list[OffsetRange] | None:
     """The offsets of micro-batch `number`. None if it cannot be determined."""
     until = _read(checkpoint / "offsets" / str(number))
-    since = _read(checkpoint / "offsets" / str(number - 1) if number else checkpoint / "sources" / "0" / "0")
+    since = _read(_begin(checkpoint, number))
     if until is None or since is None:
         return None
     found = (
@@ -47,6 +50,54 @@ def taken(checkpoint: Path) -> Offsets | None:
     """The offsets after the last micro-batch that is done; None if there is none or it is no flow from Kafka."""
     done = [int(file.name) for file in (checkpoint / "commits").glob("*") if file.name.isdecimal()]
     return _read(checkpoint / "offsets" / str(max(done))) if done else None
+
+
+def before(checkpoint: Path, number: int, topics: Collection[str]) -> Offsets:
+    """Where micro-batch `number` begins in these topics; without the partitions of which nobody noted it."""
+    since = _read(_begin(checkpoint, number)) or {}
+    return {topic: since.get(topic, {}) for topic in topics}
+
+
+def leave_out(checkpoint: Path, number: int, topics: Collection[str]) -> None:
+    """Take topics out of micro-batch `number` and later ones. For a checkpoint that no query runs on. Raises OSError."""
+    for file in _offset_files(checkpoint, number):
+        offsets = _read(file) or {}
+        kept = {topic: found for topic, found in offsets.items() if topic not in topics}
+        if len(kept) < len(offsets):
+            _write(file, kept)
+
+
+def put_back(checkpoint: Path, offsets: Mapping[str, Mapping[int, int]]) -> None:
+    """Let the next micro-batch begin at these offsets, in partitions that the checkpoint does not have. As `leave_out`."""
+    done = [int(file.name) for file in (checkpoint / "commits").glob("*") if file.name.isdecimal()]
+    for file in _offset_files(checkpoint, max(done, default=0)):
+        known = _read(file) or {}
+        whole = {
+            **known,
+            **{topic: {**found, **known.get(topic, {})} for topic, found in offsets.items() if found},
+        }
+        if whole != known:
+            _write(file, whole)
+
+
+def _begin(checkpoint: Path, number: int) -> Path:
+    return checkpoint / "offsets" / str(number - 1) if number else checkpoint / "sources" / "0" / "0"
+
+
+def _offset_files(checkpoint: Path, first: int) -> Iterable[Path]:
+    """Those with the ends of micro-batches from `first` on, and that with the beginning of the first of all."""
+    ends = (checkpoint / "offsets").glob("*")
+    found = [file for file in ends if file.name.isdecimal() and int(file.name) >= first]
+    begin = _begin(checkpoint, 0)
+    return [*found, *([begin] if begin.exists() else [])]
+
+
+def _write(file: Path, offsets: Mapping[str, Mapping[int, int]]) -> None:
+    *head, _ = file.read_bytes().splitlines()
+    content = json.dumps(
+        {topic: {str(each): at for each, at in found.items()} for topic, found in offsets.items()}
+    )
+    rewrite(file, b"\n".join([*head, content.encode()]))
 
 
 def _read(file: Path) -> Offsets | None:

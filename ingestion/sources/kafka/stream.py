@@ -6,16 +6,26 @@ import json
 import logging
 import re
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from idgraph.model.errors import SourceUnavailableError
+from idgraph.model.errors import SourceUnavailableError, StoreError
 from idgraph.model.kafka import KafkaSettings, KafkaSource
+from ingestion.sources.held import HeldSources
 from ingestion.sources.kafka.lag import KafkaLag
-from ingestion.sources.kafka.offsets import OffsetRange, planned, ranges_of, taken
-from ingestion.sources.kafka.records import COLUMNS
+from ingestion.sources.kafka.offsets import (
+    OffsetRange,
+    Offsets,
+    before,
+    leave_out,
+    planned,
+    put_back,
+    ranges_of,
+    taken,
+)
+from ingestion.sources.kafka.records import COLUMNS, source_of_topic
 from ingestion.sources.stream import Intake
 
 FIRST_OFFSETS = 10_000
@@ -61,19 +71,21 @@ BATCHES_BY_RANGES = 20
 
 
 class KafkaStream:
-    """The records of all sources' topics. `checkpoint` is that of the flow's query."""
+    """The records of the topics of all sources that do not wait. `checkpoint` is that of the flow's query."""
 
     def __init__(
         self,
         sources: Mapping[str, KafkaSource],
         settings: KafkaSettings,
         checkpoint: Path,
+        held: HeldSources,
         reads_ranges: bool = False,
     ) -> None:
         """`reads_ranges` says whether workers can read ranges of offsets themselves."""
         self._sources = sources
         self._settings = settings
         self._checkpoint = checkpoint
+        self._held = held
         self._reads_ranges = reads_ranges
         self._by_ranges = 0
         self._bound = BatchBound(
@@ -88,6 +100,14 @@ class KafkaStream:
         # To load again would move the end that a run to the end has.
         most = self._settings.max_offsets_per_batch if intake.until_done else self._bound.present
         self._session, self._loaded_bound = session, self._bound.present
+        self._held.load()
+        try:
+            for hold in (self._held.waiting | self._held.tried_again).values():
+                leave_out(self._checkpoint, hold.batch, hold.offsets)
+            for hold in self._held.tried_again.values():
+                put_back(self._checkpoint, hold.offsets)
+        except OSError as error:
+            raise StoreError(f"{error.filename or self._checkpoint}: {error.strerror}") from None
         cores = session.sparkContext.defaultParallelism
         self._lag = self._lag or KafkaLag(session, self._consumer_options())
         reader = session.readStream.format("kafka")
@@ -95,6 +115,20 @@ class KafkaStream:
             reader = reader.option(name, value)
         columns = ("unix_millis(timestamp) AS timestamp" if name == "timestamp" else name for name in COLUMNS)
         return reader.load().selectExpr(*(f"`{each}`" if each.isalpha() else each for each in columns))
+
+    def active(self) -> frozenset[str]:
+        """All but those that wait."""
+        return frozenset(self._sources.keys() - self._held.waiting.keys())
+
+    def can_leave_out(self, source: str) -> bool:  # noqa: ARG002 - the protocol's
+        """Always: by the names of its topics."""
+        return True
+
+    def offsets_before(self, number: int, source: str) -> Offsets:
+        """Of all topics of the source that the micro-batch has."""
+        topics = planned(self._checkpoint, number) or {}
+        mine = [topic for topic in topics if source_of_topic(topic, self._sources) == source]
+        return before(self._checkpoint, number, mine)
 
     def in_tasks(self, batch: DataFrame, number: int) -> DataFrame:
         """As many tasks as partitions and cores, or one for `FEW_RECORDS`."""
@@ -133,17 +167,23 @@ class KafkaStream:
         offsets = sum(each.records() for each in ranges if each.since is not None)
         self._bound.took(max(records, offsets), seconds)
         done = planned(self._checkpoint, number)
-        return (done and self._lag and self._lag.behind(done)) or {}
+        return (done and self._lag and self._lag.behind(self._with_held(done))) or {}
 
     def waiting(self) -> dict[str, int]:
         """The same of what was taken by now."""
         done, lag = taken(self._checkpoint), self._lag
         if not done or lag is None:
             return {}
-        found = lag.behind(done)
+        found = lag.behind(self._with_held(done))
         if found is None:
             raise SourceUnavailableError("Kafka does not say where the topics end")
         return found
+
+    def _with_held(self, done: Offsets) -> Offsets:
+        return {
+            **{topic: at for hold in self._held.waiting.values() for topic, at in hold.offsets.items()},
+            **done,
+        }
 
     def is_bound_otherwise(self) -> bool:
         """Whether the rate of the last micro-batches asks for another bound than the query has."""
@@ -179,7 +219,7 @@ class KafkaStream:
         starting = self._settings.starting_offsets
         return {
             **{f"kafka.{name}": value for name, value in self._consumer_options().items()},
-            **_subscription(self._sources),
+            **_subscription(self._sources, self.active()),
             "startingOffsets": starting if isinstance(starting, str) else json.dumps(starting),
             "maxOffsetsPerTrigger": str(most),
             "includeHeaders": "true",
@@ -194,10 +234,21 @@ def _are_few(ranges: Sequence[OffsetRange]) -> bool:
     return sum(each.records() for each in ranges) <= FEW_RECORDS
 
 
-def _subscription(sources: Mapping[str, KafkaSource]) -> dict[str, str]:
-    """One subscription for the topics of all sources."""
-    if all(source.topics for source in sources.values()):
-        return {"subscribe": ",".join(topic for source in sources.values() for topic in source.topics)}
-    patterns = [source.topic_pattern for source in sources.values() if source.topic_pattern]
-    names = [re.escape(topic) for source in sources.values() for topic in source.topics]
-    return {"subscribePattern": "|".join(f"(?:{each})" for each in [*names, *patterns])}
+def _subscription(sources: Mapping[str, KafkaSource], active: Collection[str]) -> dict[str, str]:
+    """One subscription for the topics of all active sources, and for no topic of another (`source_of_topic`)."""
+    followed = [source for name, source in sources.items() if name in active]
+    if all(source.topics for source in followed):
+        return {"subscribe": ",".join(topic for source in followed for topic in source.topics)}
+    patterns, others = [], []
+    names = {name: [re.escape(topic) for topic in source.topics] for name, source in sources.items()}
+    waiting = [topic for name, topics in names.items() if name not in active for topic in topics]
+    for name, source in sources.items():
+        if source.topic_pattern and name not in active:
+            others.append(source.topic_pattern)
+        elif source.topic_pattern:
+            excluded = "|".join(f"(?:{each})" for each in [*waiting, *others])
+            patterns.append(
+                f"(?!(?:{excluded})$)(?:{source.topic_pattern})" if excluded else source.topic_pattern
+            )
+    named = [topic for name in names if name in active for topic in names[name]]
+    return {"subscribePattern": "|".join(f"(?:{each})" for each in [*named, *patterns])}

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 
 from idgraph.model.callers import Caller, Scope
 from idgraph.model.errors import ConfigError, SourceUnavailableError, StoreError
-from idgraph.model.flows import FlowPause, FlowReport, FlowState
+from idgraph.model.flows import FlowPause, FlowReport, SourceHold
 from idgraph.model.sources import FLOW_NAME
 from idgraph.web.refusals import ClashError, RefusedRequestError, UnknownSubjectError
 from profile_service.api.dead_letters import ShownEvent
@@ -23,8 +23,6 @@ from profile_service.reader import ProfileReader
 log = logging.getLogger(__name__)
 
 MOST_SAMPLED = 50
-STALE_SECONDS = 10.0
-"""A flow reports each second."""
 
 router = APIRouter(prefix="/v1/flows", tags=["flows"])
 
@@ -40,6 +38,7 @@ class FlowDocument(BaseModel):
         description="Whether it should have reported since: its process was killed, or does not get on."
     )
     pause: FlowPause | None = Field(description="Who asked it to pause; null while it may run.")
+    held: list[SourceHold] = Field(description="The sources that wait, with why.")
     newest_snapshot: int = Field(description="Version of the snapshot that this service follows.")
     report: FlowReport
 
@@ -83,9 +82,22 @@ def pause(name: Name, body: Reasoned, service: Service, caller: Operator) -> Res
 
 
 @router.post("/{name}/resume", response_model=FlowDocument)
-def resume(name: Name, body: Reasoned, service: Service, caller: Operator) -> Response:
-    """Let a paused flow go on. 409 if it is not paused."""
+def resume(
+    name: Name,
+    body: Reasoned,
+    service: Service,
+    caller: Operator,
+    source: Annotated[
+        str | None, Query(pattern=FLOW_NAME, description="A source that waits: it is tried again.")
+    ] = None,
+) -> Response:
+    """Let a paused flow go on, or a source that waits. 409 if it is not paused, or does not wait."""
     _document(service, name)
+    if source is not None:
+        service.note(caller, "resume source", subject=f"{name}/{source}", purpose=body.reason)
+        if not required(service.rights.flows).try_again(name, source):
+            raise ClashError("the source does not wait")
+        return answer(_document(service, name))
     service.note(caller, "resume flow", subject=name, purpose=body.reason)
     if not required(service.rights.flows).resume(name):
         raise ClashError("the flow is not paused")
@@ -151,14 +163,13 @@ def _document(service: ProfileService, name: str) -> dict[str, Any]:
     report = flows.report(name)
     if report is None:
         raise UnknownSubjectError("no flow of this name has run on this machine")
-    age = max(0.0, time.time() - report.written_ms / 1000)
-    has_ended = report.state in (FlowState.STOPPED, FlowState.FAILED)
-    pause = flows.pause_of(name)
+    now, pause = time.time(), flows.pause_of(name)
     return {
         "name": name,
-        "age_seconds": age,
-        "is_stale": not has_ended and age > STALE_SECONDS,
+        "age_seconds": report.age_seconds(now),
+        "is_stale": report.is_silent(now),
         "pause": pause.model_dump(mode="json") if pause else None,
+        "held": [each.model_dump(mode="json", exclude={"offsets"}) for each in flows.holds_of(name)],
         "newest_snapshot": service.following.edition().snapshot.version,
         "report": report.model_dump(mode="json"),
     }

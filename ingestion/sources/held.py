@@ -1,0 +1,114 @@
+"""The sources of a flow that wait: each has failed beyond the limit of dead letters, and the others flow on.
+
+`held/SOURCE.json` in the flow's folder says why. Whoever lets the source be tried again renames it to `SOURCE.again`, which
+stays until the flow has taken some of the source again. So a hold outlives the flow and its crashes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from idgraph.files import write_atomically
+from idgraph.model.errors import StoreError
+from idgraph.model.flows import SourceHold
+from idgraph.model.snapshots import MetadataSnapshot, pattern_matches
+from idgraph.model.sources import SourceConfig
+
+FOLDER = "held"
+_WAITS, _AGAIN = ".json", ".again"
+
+
+def specs_for(snapshot: MetadataSnapshot, source: SourceConfig) -> tuple[str, ...]:
+    """The active specs that may map events of a configured source, as `NAME@VERSION`."""
+    place = source.source
+    name = source.name if place is None else None if place.const is None else str(place.const)
+    found = (spec for spec in snapshot.specs if name is None or pattern_matches(spec.source, name))
+    return tuple(sorted(str(spec.ref) for spec in found))
+
+
+class HeldSources:
+    """Of one flow; `folder` is the flow's own. The flow holds, others only let be tried again."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / FOLDER
+        self._is_new = False
+        self.waiting: dict[str, SourceHold] = {}
+        """Those that the running query leaves out, by source."""
+        self.tried_again: dict[str, SourceHold] = {}
+        """Those that it takes again, and has not taken any record of yet."""
+
+    def holds(self) -> list[SourceHold]:
+        """The sources that wait now, by name. Raises StoreError."""
+        return [hold for _, hold in sorted(self._read(_WAITS).items())]
+
+    def load(self) -> None:
+        """What the next query leaves out and takes again. Raises StoreError."""
+        self.waiting = self._read(_WAITS)
+        self.tried_again = {
+            name: each for name, each in self._read(_AGAIN).items() if name not in self.waiting
+        }
+        self._is_new = False
+
+    def hold(self, hold: SourceHold) -> None:
+        """Let a source wait from now on. Durable when it returns. Raises StoreError."""
+        file = self._folder / f"{hold.source}{_WAITS}"
+        try:
+            self._folder.mkdir(exist_ok=True)
+            write_atomically(file, hold.model_dump_json().encode())
+            file.with_suffix(_AGAIN).unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreError(f"{file}: {error.strerror}") from None
+        self._is_new = True
+
+    def try_again(self, source: str) -> bool:
+        """Let a source be taken again. False if it does not wait. Raises StoreError."""
+        file = self._folder / f"{source}{_WAITS}"
+        try:
+            file.rename(file.with_suffix(_AGAIN))
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise StoreError(f"{file}: {error.strerror}") from None
+        return True
+
+    def follow(self, snapshot: MetadataSnapshot, sources: Mapping[str, SourceConfig]) -> list[str]:
+        """Let those be tried again for which other specs are in force than when they failed; returns their names."""
+        changed = [
+            name
+            for name, hold in self._read(_WAITS).items()
+            if name in sources and specs_for(snapshot, sources[name]) != hold.specs
+        ]
+        return [name for name in changed if self.try_again(name)]
+
+    def was_taken(self, source: str) -> None:
+        """Some of a source that is tried again was taken. Raises StoreError."""
+        self.tried_again.pop(source, None)
+        file = self._folder / f"{source}{_AGAIN}"
+        try:
+            file.unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreError(f"{file}: {error.strerror}") from None
+
+    def is_new(self) -> bool:
+        """Whether a source waits that the running query does not leave out."""
+        return self._is_new
+
+    def has_changed(self) -> bool:
+        """Whether the running query should be another: some source waits that did not, or the other way round."""
+        return self._is_new or any(not (self._folder / f"{name}{_WAITS}").exists() for name in self.waiting)
+
+    def _read(self, suffix: str) -> dict[str, SourceHold]:
+        found = {}
+        for file in sorted(self._folder.glob(f"*{suffix}")):
+            try:
+                found[file.stem] = SourceHold.model_validate_json(file.read_bytes())
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise StoreError(f"{file}: {error.strerror}") from None
+            except ValidationError:
+                raise StoreError(f"{file}: is damaged, or of another version of idgraph") from None
+        return found
