@@ -118,6 +118,8 @@ def run_flow(
         finally:
             running.clear()
         if intake.until_done and not stop.is_set():
+            if projection is not None:
+                projection.finish(stop)
             _require_no_wait(settings, held)
 
 

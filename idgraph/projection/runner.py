@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 
-from idgraph.model.errors import IdgraphError
+from idgraph.model.errors import IdgraphError, ProfileIndexError
 from idgraph.outages import Outage
 from idgraph.projection.projection import Projection
 
@@ -17,6 +17,10 @@ POLL_SECONDS = 1.0
 RETRY_SECONDS = 1.0
 LONGEST_RETRY_SECONDS = 30.0
 """After the index or the store was away, doubled each time."""
+MOST_FAILURES = 3
+"""So many sweeps in a row that failed are an outage, which whoever waits for the end does not wait for."""
+FINISH_SECONDS = 0.1
+"""Between looks whether all is projected."""
 END_SECONDS = 60.0
 """How long the end of a flow waits for what is left."""
 SWEEP_SECONDS = 5.0
@@ -45,6 +49,8 @@ class ProjectionRunner:
         self._woken: float | None = None
         self._behind: float | None = None
         self._is_busy = False
+        self._failures = 0
+        self._failure = ""
         self._thread = threading.Thread(target=self._run, name="projection", daemon=True)
 
     def __enter__(self) -> ProjectionRunner:
@@ -64,6 +70,17 @@ class ProjectionRunner:
         with self._lock:
             self._woken = self._woken or time.monotonic()
         self._wake.set()
+
+    def finish(self, stop: threading.Event) -> None:
+        """Wait until all that is committed is projected, however long it takes, or until `stop` is set. Raises
+        ProfileIndexError when index or store are away."""
+        self.wake()
+        while self.lag_seconds() and not stop.wait(FINISH_SECONDS):
+            if self._failures >= MOST_FAILURES:
+                raise ProfileIndexError(
+                    f"all is stored and readable, and not all is searchable: {self._failure}. What is left waits in the "
+                    "outbox, and the next run projects it"
+                )
 
     def lag_seconds(self) -> float:
         """Since when something is committed and not projected; 0 while nothing is. For any thread."""
@@ -118,6 +135,7 @@ class ProjectionRunner:
             self._report(error, "what is committed waits in the outbox")
             return False
         self._outage.is_over()
+        self._failures = 0
         self._is_busy = swept.is_whole and swept.projected >= MANY
         if swept.is_whole:
             with self._lock:
@@ -138,8 +156,8 @@ class ProjectionRunner:
             log.warning("%d profile(s)%s wait for the index; the next run projects them", left, more)
 
     def _report(self, error: Exception, meanwhile: str) -> None:
-        if isinstance(error, IdgraphError):
-            self._outage.show_report(str(error), meanwhile)
-        else:
-            # Only the type: the message of a stranger's exception may quote a profile.
-            self._outage.show_report(type(error).__name__, meanwhile, logging.ERROR)
+        is_ours = isinstance(error, IdgraphError)
+        # Of others only the type: the message of a stranger's exception may quote a profile.
+        self._failure = str(error) if is_ours else type(error).__name__
+        self._failures += 1
+        self._outage.show_report(self._failure, meanwhile, logging.WARNING if is_ours else logging.ERROR)

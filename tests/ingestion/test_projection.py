@@ -462,6 +462,49 @@ def test_its_end_waits_no_longer_than_it_may_and_says_so(
     eventually(lambda: not store.outbox())
 
 
+def test_all_is_searchable_once_it_has_finished_however_slow_the_index_is(
+    store: MemoryProfileStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runners, "SWEEP_SECONDS", 0.001)
+
+    class Slow(_Index):
+        def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:
+            time.sleep(0.05)
+            return super().put(documents)
+
+    index = Slow()
+    for number in range(60):
+        written(store, f"user_id:{number}")
+    with ProjectionRunner(
+        Projection(store, index, lambda: EVERYTHING, at_once=5), end_seconds=0.01
+    ) as runner:
+        runner.finish(threading.Event())
+        assert not store.outbox()
+        assert index.count(Query()) == 60
+
+
+def test_an_index_that_is_away_is_not_waited_for(
+    store: MemoryProfileStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runners, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(runners, "LONGEST_RETRY_SECONDS", 0.01)
+    with running(store, _Index(failures=2)) as soon_back:
+        written(store)
+        soon_back.finish(threading.Event())
+        assert not store.outbox()
+    away = MemoryProfileIndex()
+    away.close()
+    with running(store, away) as runner:
+        written(store, "user_id:2")
+        with pytest.raises(ProfileIndexError, match="next run"):
+            runner.finish(threading.Event())
+    assert store.outbox()
+    asked_to_stop = threading.Event()
+    asked_to_stop.set()
+    with running(store, away) as runner:
+        runner.finish(asked_to_stop)
+
+
 def test_its_end_says_what_remains(store: MemoryProfileStore, caplog: pytest.LogCaptureFixture) -> None:
     index = MemoryProfileIndex()
     index.close()

@@ -16,7 +16,7 @@ from metadata_service.api.service import ServiceSettings
 from metadata_service.storage.tokens import Role
 from sinks.http.metadata import MetadataClient
 from sinks.keyring.provider import KeyringFile
-from tests.installation import Installation, Shop, kill_tree, retail, until
+from tests.installation import Installation, Shop, retail, until
 from tests.metadata_service.made_tokens import create_token
 from tests.retail import definition
 from tests.spark.conftest import declare
@@ -81,11 +81,9 @@ def test_a_wait_outlives_the_flow_and_ends_by_a_command(
     folders = FlowFolders(installation.folder / ".idgraph")
     installation.publish("orders", retail("orders")[:50])
     installation.publish("amplitude", retail("amplitude")[:100])
-    process = installation.start()
-    try:
-        until(lambda: folders.holds_of("shop") or process.poll() is not None, what="the wait")
-    finally:
-        kill_tree(process)
+    batches = installation.run(code=4)
+    assert sum(batch["events"] for batch in batches) == 150
+    assert len(folders.holds_of("shop")) == 1
     shown = installation.command("flows", "show", "--json").stdout
     assert [each["source"] for each in json.loads(shown)["held"]] == ["amplitude"]
     done = installation.command("run", "--until-done", code=4)
