@@ -75,6 +75,7 @@ LONG = (
     "spark/test_erasure_beside_a_flow.py",
     "spark/test_full_disk.py",
     "spark/test_further_options.py",
+    "spark/test_held_source.py",
     "spark/test_kafka.py",
     "spark/test_local_disk.py",
     "spark/test_metadata.py::test_without_the_service",
