@@ -12,10 +12,11 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from html import escape
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from idgraph.model import paths
+from idgraph.model import canonical, paths
 from idgraph.model.attributes import DataType, ReconciliationPolicy
 from idgraph.model.errors import DamagedStateError, KeyProviderError, QueryError, SealError
 from idgraph.model.fragments import Kind, Origin, Register
@@ -101,6 +102,16 @@ class Profile(NamedTuple):
     consents: tuple[dict[str, Any], ...] = ()
     """The consents that an answer rests on, as they may be shown."""
 
+    def __repr__(self) -> str:
+        return f"<profile {self.id}, {len(self.identifiers)} identifiers, {len(self.leaves)} attributes>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the identifiers and the attributes as a table."""
+        names = ", ".join(map(str, self.identifiers))
+        shown = [(leaf.path, _shown_text(leaf.value)) for leaf in self.leaves]
+        rows = "".join(f"<tr><td>{escape(path)}</td><td>{escape(value)}</td></tr>" for path, value in shown)
+        return f"<table><caption>{escape(self.id)}<br>{escape(names)}</caption>{rows}</table>"
+
     def attributes(self) -> dict[str, Any]:
         """The attributes as nested objects."""
         return tree([(leaf.path, leaf.value) for leaf in self.leaves])
@@ -121,6 +132,12 @@ class Profile(NamedTuple):
         if self.consents:
             body["consents"] = list(self.consents)
         return body
+
+
+def _shown_text(value: Any) -> str:
+    if value is MASK or value is UNREADABLE:
+        return "protected" if value is MASK else "unreadable"
+    return value if isinstance(value, str) else canonical.encode(value).decode()
 
 
 class SearchResult(NamedTuple):

@@ -15,7 +15,7 @@ from typing import Any, Self
 import httpx
 
 from idgraph.client.methods import Follow, Methods, Request, T, path_of
-from idgraph.model.errors import ConfigError, ProfileServiceError
+from idgraph.model.errors import ConfigError, ProfileServiceError, first_few
 from idgraph.model.transport import PLAIN_HTTP, is_private
 
 log = logging.getLogger("idgraph.client")
@@ -187,10 +187,29 @@ def _silent(error: httpx.TransportError) -> ProfileServiceError:
 def _content(answer: httpx.Response) -> Any:
     if answer.is_success:
         return answer.json() if answer.content else None
+    raise _refusal(answer)
+
+
+def _refusal(answer: httpx.Response) -> ProfileServiceError:
     try:
-        detail = str(answer.json()["detail"])
-    except (ValueError, KeyError, TypeError):
-        detail = "no problem details"
-    raise ProfileServiceError(
-        f"the profile service answered {answer.status_code}: {detail}", answer.status_code
+        found = answer.json()
+    except ValueError:
+        found = None
+    problem = found if isinstance(found, dict) else {}
+    detail = str(problem.get("detail", "no problem details"))
+    errors = [each for each in problem.get("errors") or () if isinstance(each, dict)]
+    message = f"the profile service answered {answer.status_code}: {detail}"
+    places = [str(place) for each in errors if (place := each.get("pointer") or each.get("parameter"))]
+    places = list(dict.fromkeys(places)) or list(filter(None, [problem.get("pointer")]))
+    if places:
+        message += f" (at {', '.join(first_few(places))})"
+    if problem.get("hint"):
+        message += f"; {problem['hint']}"
+    return ProfileServiceError(
+        message,
+        answer.status_code,
+        detail=detail,
+        pointer=problem.get("pointer"),
+        hint=problem.get("hint"),
+        errors=errors,
     )

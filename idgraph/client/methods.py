@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from typing import (
     TYPE_CHECKING,
@@ -15,9 +16,12 @@ from typing import (
     TypedDict,
     TypeVar,
     Unpack,
+    get_type_hints,
     overload,
 )
 from urllib.parse import quote
+
+from idgraph.model.errors import ProfileServiceError, QueryError
 
 if TYPE_CHECKING:
     from idgraph.client.clients import AsyncProfilesClient, ProfilesClient
@@ -54,11 +58,48 @@ Asked = tuple[Request, Callable[[Any], T]]
 """A request, and what its answer means."""
 
 
+class Reading(TypedDict, total=False):
+    """How profiles are read. With `purpose` protected values are revealed."""
+
+    fields: Sequence[str] | None
+    view: str | None
+    provenance: bool
+    purpose: str | None
+
+
+def _signature(make: Callable[..., Any]) -> inspect.Signature:
+    """As a caller sees it, in a notebook's help too: without the client, each of `Reading` by its name, and with what comes
+    back in place of the request."""
+    own = inspect.signature(make)
+    _, *parameters = own.parameters.values()
+    if parameters and parameters[-1].kind is inspect.Parameter.VAR_KEYWORD:
+        named = get_type_hints(Reading)
+        parameters[-1:] = [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=False if kind is bool else None,
+                annotation=kind.__name__ if kind is bool else str(kind).replace("collections.abc.", ""),
+            )
+            for name, kind in named.items()
+        ]
+    form, _, answer = str(own.return_annotation).removesuffix("]").partition("[")
+    return inspect.Signature(
+        parameters, return_annotation=answer if form == "Asked" else f"Iterator[{answer}]"
+    )
+
+
+def _signed(call: Any, signature: inspect.Signature) -> Any:
+    call.__signature__ = signature
+    return call
+
+
 class Method(Generic[P, T]):
     """A method of both clients that is one request: blocks in the one, is awaited in the other."""
 
     def __init__(self, make: Callable[Concatenate[Any, P], Asked[T]]) -> None:
         self._make = make
+        self._signature = _signature(make)
         self.__doc__ = make.__doc__
 
     @overload
@@ -77,7 +118,7 @@ class Method(Generic[P, T]):
         def ask(*words: P.args, **named: P.kwargs) -> Any:
             return client.ask(*self._make(client, *words, **named))
 
-        return ask
+        return _signed(ask, self._signature)
 
 
 Follow = Callable[[Any], tuple[Sequence[T], Request | None]]
@@ -91,6 +132,7 @@ class Paged(Generic[P, T]):
 
     def __init__(self, make: Callable[Concatenate[Any, P], Pages[T]]) -> None:
         self._make = make
+        self._signature = _signature(make)
         self.__doc__ = make.__doc__
 
     @overload
@@ -107,7 +149,7 @@ class Paged(Generic[P, T]):
         def iterate(*words: P.args, **named: P.kwargs) -> Any:
             return client.pages(*self._make(client, *words, **named))
 
-        return iterate
+        return _signed(iterate, self._signature)
 
 
 def by_cursor(request: Request, named: str, report: Callable[[Any], None] = lambda _: None) -> Pages[Any]:
@@ -136,15 +178,6 @@ def query_body(query: str | list[Any]) -> dict[str, Any]:
     return {"q": query} if isinstance(query, str) else {"query": query}
 
 
-class Reading(TypedDict, total=False):
-    """How profiles are read. With `purpose` protected values are revealed."""
-
-    fields: Sequence[str] | None
-    view: str | None
-    provenance: bool
-    purpose: str | None
-
-
 def lookup_request(identifiers: Sequence[str], reading: Reading) -> Request:
     return Request("POST", "/v1/profiles/lookup", {"identifiers": list(identifiers), **reading_body(reading)})
 
@@ -163,20 +196,27 @@ class Methods:
 
     @Method
     def lookup(self, identifier: str, **reading: Unpack[Reading]) -> Asked[Profile | None]:
-        """The profile of an identifier, `type:value`; None where there is none, or where several share it. With `purpose`
-        protected values are revealed."""
+        """The profile of an identifier, `type:value`; None where nobody has it. Of one that several share, and that the rules
+        give to none of them, raises ProfileServiceError with the status 409. With `purpose` protected values are revealed."""
 
         def profile(answer: Any) -> Profile | None:
             self.report(answer)
-            found: Profile | None = answer["items"][0]["profile"]
+            (item,) = answer["items"]
+            if item["is_shared"]:
+                detail = "several profiles share the identifier, and the rules give it to none"
+                raise ProfileServiceError(f"the profile service answered: {detail}", 409, detail=detail)
+            found: Profile | None = item["profile"]
             return found
 
         return lookup_request([identifier], reading), profile
 
     @Paged
     def lookups(self, identifiers: Sequence[str], **reading: Unpack[Reading]) -> Pages[Profile | None]:
-        """The profiles of any number of identifiers, in their order, as of `lookup`."""
+        """The profiles of any number of identifiers, in their order; None where nobody has one, or several share it."""
+        if isinstance(identifiers, str):
+            raise QueryError("`lookups` takes a list of identifiers; `lookup` takes one")
         places = iter(range(0, len(identifiers), MOST_AT_ONCE))
+        reports = iter([self.report])
 
         def following() -> Request | None:
             start = next(places, None)
@@ -185,7 +225,9 @@ class Methods:
             )
 
         def profiles(answer: Any) -> tuple[list[Profile | None], Request | None]:
-            self.report(answer)
+            # Of the first batch: those of the others are the same.
+            for report in reports:
+                report(answer)
             return [item["profile"] for item in answer["items"]], following()
 
         return following(), profiles

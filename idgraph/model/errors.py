@@ -6,6 +6,9 @@ and never a value of an event, because values can be personal data (law 3).
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 
 class IdgraphError(Exception):
     """Base of all errors that idgraph raises on purpose."""
@@ -164,10 +167,27 @@ class ProfileIndexError(IdgraphError):
 
 
 class ProfileServiceError(IdgraphError):
-    """The profile service refused a request, or did not answer. `status` is the HTTP status, None without an answer."""
+    """The profile service refused a request, or did not answer. `status` is the HTTP status, None without an answer.
 
-    def __init__(self, message: str, status: int | None) -> None:
+    The rest is of its problem details: `detail`, the JSON `pointer` of the wrong place in the body, a `hint`, and `errors`,
+    each with its `detail` and its `pointer` or `parameter`.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        status: int | None,
+        *,
+        detail: str = "",
+        pointer: str | None = None,
+        hint: str | None = None,
+        errors: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
         self.status = status
+        self.detail = detail
+        self.pointer = pointer
+        self.hint = hint
+        self.errors = tuple(errors)
         super().__init__(message)
 
 

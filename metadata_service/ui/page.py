@@ -301,7 +301,7 @@ def said(error: ValidationError | IdgraphError) -> str:
         return "; ".join(f"line {each.line}: {each.message}" for each in error.problems)
     if isinstance(error, ProfileServiceError) and error.status is not None:
         # Whoever reads a page did not call a service.
-        return str(error).removeprefix(f"the profile service answered {error.status}: ")
+        return error.detail or str(error)
     if isinstance(error, RefusedRequestError) and error.pointer:
         return f"{error.pointer}: {error.message}"
     return str(error)

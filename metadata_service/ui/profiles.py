@@ -105,7 +105,7 @@ def look_up(page: OwnPage, identifier: str) -> dict[str, Any] | Response | None:
         with page.profiles() as client:
             return client.lookup(identifier, provenance=True)
     except ProfileServiceError as error:
-        return failed_search(page, identifier, error)
+        return None if error.status == 409 else failed_search(page, identifier, error)
 
 
 def failed_search(page: OwnPage, typed: str, error: ProfileServiceError) -> Response:
@@ -113,8 +113,7 @@ def failed_search(page: OwnPage, typed: str, error: ProfileServiceError) -> Resp
     if error.status in (401, 403):
         return page.render("profiles.html", 403, typed=typed, is_refused=True)
     if error.status in (400, 422):
-        problem = str(error).partition(": ")[2] or str(error)
-        return page.render("profiles.html", 422, typed=typed, problem=problem)
+        return page.render("profiles.html", 422, typed=typed, problem=error.detail or str(error))
     return page.render("profiles.html", 503, typed=typed, away=str(error))
 
 

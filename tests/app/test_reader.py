@@ -211,3 +211,19 @@ def test_pandas_that_is_not_there_is_asked_for(monkeypatch: pytest.MonkeyPatch) 
 
 def test_all_names_are_there() -> None:
     assert [name for name in library.__all__ if getattr(library, name, None) is None] == []
+    assert {"open", "publish", "compile_spec"} <= set(dir(library))
+    assert all(not name.startswith("_") or name == "__version__" for name in dir(library))
+
+
+def test_a_profile_is_short_in_a_shell_and_a_table_in_a_notebook(filled: CommandLine) -> None:
+    with library.open(filled.folder) as profiles:
+        (person,) = profiles.lookup(SOMEBODY)
+        assert SOMEBODY in repr(person)
+        assert len(repr(person)) < 100
+        shown = person._repr_html_()
+        assert "demographics.age</td><td>37<" in shown
+        assert "identity.email</td><td>protected<" in shown
+        (leaf, *_) = person.leaves
+        (harmful,) = [person._replace(leaves=(leaf._replace(path="<b>", value="<script>"),))]
+        assert "<script>" not in harmful._repr_html_()
+        assert "<b>" not in harmful._repr_html_()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import pickle
 import socket
 import threading
@@ -12,9 +13,11 @@ from typing import Any
 import pytest
 
 from idgraph.client import AsyncProfilesClient, ProfilesClient
-from idgraph.model.errors import ProfileServiceError
+from idgraph.client.methods import Method, Methods, Paged
+from idgraph.model.errors import ProfileServiceError, QueryError
 from idgraph.model.identifiers import Identifier
 from tests.profile_service.api.conftest import Served
+from tests.retail import raw
 
 USER = "user_id:4493"
 
@@ -70,6 +73,74 @@ def test_refusals_are_errors_with_their_status(served: Served, client: ProfilesC
         assert revealing.lookup(USER, purpose="a test", fields=["identity.email"])
     with pytest.raises(TypeError):
         pickle.dumps(client)
+
+
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        (lambda client: client.facets(["a"]), "/paths/0"),
+        (lambda client: client.lookup(USER, fields="x"), "/fields"),
+        (lambda client: client.lookup(USER, field=["x"]), "/field"),
+        (lambda client: client.call("GET", "search", params={"limitt": 3}), "query.limitt"),
+        (lambda client: client.call("POST", "search", body={"limit": "many"}), "/limit"),
+    ],
+)
+def test_a_refusal_keeps_what_the_service_said(client: ProfilesClient, call: Any, named: str) -> None:
+    with pytest.raises(ProfileServiceError) as refused:
+        call(client)
+    error = refused.value
+    assert error.detail in str(error)
+    assert named in str(error)
+    assert named in [each.get("pointer") or each.get("parameter") for each in error.errors]
+    assert error.pointer in (None, *(each.get("pointer") for each in error.errors))
+    assert error.hint is None or error.hint in str(error)
+
+
+def test_a_hint_is_kept(client: ProfilesClient) -> None:
+    with pytest.raises(ProfileServiceError) as refused:
+        client.call("GET", "search", "count", params={"qq": "a=1"})
+    assert refused.value.hint is not None
+    assert refused.value.hint in str(refused.value)
+
+
+def test_an_identifier_of_several_is_not_one_of_nobody(served: Served, client: ProfilesClient) -> None:
+    served.pipeline.process(
+        raw(
+            {
+                "type": "identify",
+                "userId": user,
+                "messageId": f"m{user}",
+                "timestamp": "2024-03-03T10:00:00Z",
+                "traits": {"email": "house@example.com"},
+            },
+            int(user),
+            "segment",
+        )
+        for user in ("90001", "90002")
+    )
+    assert client.lookup("email:nobody@example.com") is None
+    with pytest.raises(ProfileServiceError) as shared:
+        client.lookup("email:house@example.com")
+    assert shared.value.status == 409
+    none, somebody = client.lookups(["email:house@example.com", "user_id:90001"])
+    assert (none is None, somebody is None) == (True, False)
+
+
+def test_one_text_is_no_list_of_identifiers(client: ProfilesClient) -> None:
+    with pytest.raises(QueryError):
+        list(client.lookups(USER))
+
+
+@pytest.mark.parametrize("kind", [ProfilesClient, AsyncProfilesClient])
+def test_a_notebook_shows_readable_parameters(kind: Any) -> None:
+    client = kind("http://127.0.0.1:9", "token")
+    for name, method in vars(Methods).items():
+        if isinstance(method, Method | Paged):
+            shown = str(inspect.signature(getattr(client, name)))
+            assert "Unpack" not in shown
+            assert "Asked" not in shown
+    names = list(inspect.signature(client.search).parameters)
+    assert names == ["query", "sort", "page", "fields", "view", "provenance", "purpose"]
 
 
 async def _listed(some: AsyncIterator[Any]) -> list[Any]:
