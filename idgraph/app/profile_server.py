@@ -125,7 +125,9 @@ def application(settings: Settings) -> Iterator[FastAPI]:
             topics = [_topic(stack, settings, each) for each in settings.profiles.topics]
             stack.enter_context(Webhooks(service, topics, settings.directory / "topics"))
             per_second = settings.profiles.requests_per_second
-            yield create_app(service, RateLimit(per_second, max(1, int(2 * per_second))))
+            yield create_app(
+                service, RateLimit(per_second, max(1, int(2 * per_second))), settings.profiles.allowed_origins
+            )
 
 
 def project_now(adapters: ReadResources, following: Following, fragments: Collection[str]) -> bool:

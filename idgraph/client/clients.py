@@ -9,12 +9,14 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
 import httpx
 
 from idgraph.client.methods import Follow, Methods, Request, T, path_of
+from idgraph.model.callers import is_fresh_session
 from idgraph.model.errors import ConfigError, ProfileServiceError, first_few
 from idgraph.model.transport import PLAIN_HTTP, is_private
 
@@ -43,6 +45,7 @@ class _Calls(Methods):
         """`ca_file`: trusted authorities as PEM, instead of the system's. `connect_seconds`: somebody waits for the answer, so
         that a service which is not reached by then, or does not answer in time, is not tried again. `warn` is given the
         warnings of searches and of `fields`. Raises ConfigError for plain HTTP beyond this machine, unless it is allowed."""
+        self._token = token
         self._is_waited_for = connect_seconds is not None
         self._warn = warn
         if not (allow_plain_http or is_private(url)):
@@ -69,6 +72,11 @@ class _Calls(Methods):
         if self._is_waited_for:
             raise _silent(error) from None
         return _pause(request, tried, error)
+
+    def _is_final(self, answer: httpx.Response, tried: int) -> bool:
+        # A session that began just now may be unknown for a moment.
+        is_new = answer.status_code == 401 and is_fresh_session(self._token, datetime.now(UTC))
+        return tried == MOST_TRIES or not (is_new or answer.status_code in _RETRIED)
 
     def __reduce__(self) -> str:
         raise TypeError("a client holds a token, and is not pickled")
@@ -109,7 +117,7 @@ class ProfilesClient(_Calls):
             except httpx.TransportError as error:
                 pause = self._pause(request, tried, error)
             else:
-                if answer.status_code not in _RETRIED or tried == MOST_TRIES:
+                if self._is_final(answer, tried):
                     return _content(answer)
                 pause = _pause(request, tried, answer)
             time.sleep(pause)
@@ -163,7 +171,7 @@ class AsyncProfilesClient(_Calls):
             except httpx.TransportError as error:
                 pause = self._pause(request, tried, error)
             else:
-                if answer.status_code not in _RETRIED or tried == MOST_TRIES:
+                if self._is_final(answer, tried):
                     return _content(answer)
                 pause = _pause(request, tried, answer)
             await asyncio.sleep(pause)

@@ -65,7 +65,8 @@ def lesser_role(one: Role, other: Role) -> Role:
 
 SESSION_PREFIX = "idgs_"
 FRESH = timedelta(seconds=3)
-"""So long a session may be unknown to the profile service, which asks for its callers each second."""
+"""So long a session may be unknown to the profile service, which asks for its callers each second; a client asks again until
+then."""
 
 
 def is_fresh_session(token: str, now: datetime) -> bool:

@@ -16,14 +16,15 @@ from idgraph.model.queries import Order, Query, Scalar
 
 
 class Segment(NamedTuple):
-    """A named search: what its author asked for, and with the consent that it needs the condition of its members. `changes`
-    says whether the feed has each change of a member."""
+    """A named search: what its author asked for, and with the consent to `purpose` that it needs the condition of its members.
+    `changes` says whether the feed has each change of a member."""
 
     name: str
     version: int
     asked: Query
     condition: Query
     changes: bool = False
+    purpose: str | None = None
 
 
 class IndexRules(NamedTuple):

@@ -78,4 +78,4 @@ class SegmentDocument(_SegmentDefinition):
         if self.purpose is not None:
             consent = (queries.Term(paths.join((CONSENTS, self.purpose, "status")), GIVEN),)
         condition = queries.Query((*query.clauses, *consent))
-        return Segment(self.name, self.version, query, condition, self.changes)
+        return Segment(self.name, self.version, query, condition, self.changes, self.purpose)

@@ -25,6 +25,9 @@ from idgraph.web.refusals import RateError
 WRONG_TOKEN_SECONDS = 1.0
 """How long an address waits for the answer to a wrong token, after many of them."""
 
+REST_SECONDS, REST_BYTES = 2.0, 1 << 20
+"""How long, and how much, of a body that is not read is waited for before a refusal."""
+
 MARKS = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
 """Headers of each answer that does not have its own."""
 
@@ -55,8 +58,20 @@ class Access(NamedTuple):
     rate: RateLimit | None = None
     refused: Callable[[Any, str, str], None] | None = None
     """Is given each call, as `permits`, that the caller may not make. May block, and raise SQLAlchemyError."""
+    charged: Callable[[Any], str] = lambda caller: str(caller.name)
+    """Who shares a rate limit with this caller, by one name."""
     blocks: bool = True
     """Whether the two may block; otherwise they are called on the event loop, but `authenticate` for tokens of an issuer."""
+
+
+async def _drained(receive: Receive, most: int) -> None:
+    """Raises TimeoutError for a body that is longer."""
+    while most >= 0:
+        message = await receive()
+        most -= len(message.get("body", b""))
+        if message["type"] != "http.request" or not message.get("more_body", False):
+            return
+    raise TimeoutError
 
 
 class Guard:
@@ -86,9 +101,9 @@ class Guard:
         try:
             caller = await self._caller(Headers(scope=scope), address_of(scope.get("client")))
             if isinstance(caller, Response):
-                return await caller(scope, receive, marking)
+                return await self._refuse(caller, scope, receive, marking)
             if (rate := self._access.rate) is not None:
-                name = caller.name
+                name = self._access.charged(caller)
                 turn = rate.take(name)
 
                 def charge(requests: int) -> None:
@@ -107,9 +122,19 @@ class Guard:
         except SQLAlchemyError as error:
             refusal = database_unavailable(error)
         if refusal is not None:
-            return await refusal(scope, receive, marking)
+            return await self._refuse(refusal, scope, receive, marking)
         scope.setdefault("state", {})["caller"] = caller
         return await self._app(scope, self._bounded(receive), marking)
+
+    async def _refuse(self, refusal: Response, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request whose body nobody reads. A client that has not sent it by then is not waited for: its connection is
+        closed."""
+        try:
+            async with asyncio.timeout(REST_SECONDS):
+                await _drained(receive, REST_BYTES)
+        except TimeoutError:
+            refusal.headers["Connection"] = "close"
+        await refusal(scope, receive, send)
 
     async def _caller(self, headers: Headers, address: str) -> NamedCaller | Response:
         scheme, _, token = headers.get("authorization", "").partition(" ")

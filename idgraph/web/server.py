@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import h11
 import uvicorn
@@ -26,6 +26,8 @@ START_SECONDS = 30
 STOP_SECONDS = 5
 HEAD_SECONDS = 10
 """How long a client may take for the head of a request."""
+BODY_SECONDS = 60
+"""And how long for its body."""
 MOST_CONNECTIONS = 2000
 """More get the status 503."""
 
@@ -42,11 +44,20 @@ class Transport(NamedTuple):
 LOCAL = Transport()
 
 
+_SECONDS: dict[Any, Callable[[], float]] = {
+    h11.IDLE: lambda: HEAD_SECONDS,
+    h11.SEND_BODY: lambda: BODY_SECONDS,
+}
+"""By what a client is to send."""
+
+
 class _Protocol(H11Protocol):
-    """Closes a connection that does not bring the whole head of a request in time; uvicorn has a time limit only for
-    connections without any byte of one."""
+    """Closes a connection that does not bring the whole head of a request, or its whole body, in time; uvicorn has a time limit
+    only for connections without any byte of one."""
 
     _due: asyncio.TimerHandle | None = None
+    _awaited: Any = None
+    """What `_due` is for: a head, or a body."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -61,12 +72,16 @@ class _Protocol(H11Protocol):
         super().connection_lost(exc)
 
     def _watch(self) -> None:
-        if self.conn.their_state is not h11.IDLE:
-            self._unwatch()
-        elif self._due is None:
-            self._due = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
+        awaited = self.conn.their_state if self.conn.their_state in _SECONDS else None
+        if awaited is self._awaited:
+            return
+        self._unwatch()
+        if awaited is not None:
+            self._awaited = awaited
+            self._due = self.loop.call_later(_SECONDS[awaited](), self.transport.abort)
 
     def _unwatch(self) -> None:
+        self._awaited = None
         if self._due is not None:
             self._due.cancel()
             self._due = None

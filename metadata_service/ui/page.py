@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from fastapi import Depends, Query, Request, Response
 from fastapi.responses import RedirectResponse
 from pydantic import ValidationError
+from starlette.requests import ClientDisconnect
 
 from idgraph.client import AsyncProfilesClient, ProfilesClient
 from idgraph.model.callers import Caller
@@ -230,10 +231,13 @@ async def posted(request: Request) -> dict[str, str]:
     ):
         raise StaleFormError
     body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MOST_FORM_BYTES:
-            raise RefusedRequestError(f"a form has at most {MOST_FORM_BYTES:,} bytes")
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > MOST_FORM_BYTES:
+                raise RefusedRequestError(f"a form has at most {MOST_FORM_BYTES:,} bytes")
+    except ClientDisconnect:
+        raise RefusedRequestError("the connection ended before the form did") from None
     try:
         fields = dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=300))
     except ValueError:

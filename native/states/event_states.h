@@ -79,7 +79,9 @@ static void append(EventStates *states, Py_ssize_t number, struct kept_event eve
     event.start = states->size;
     event.next = NONE;
     states->events[place] = event;
-    memcpy(states->bytes + states->size, bytes, (size_t)event.size);
+    if (event.size > 0) {
+        memcpy(states->bytes + states->size, bytes, (size_t)event.size);
+    }
     states->size += (size_t)event.size;
     if (fragment->first == NONE) {
         fragment->first = place;
@@ -141,11 +143,14 @@ static struct text json_of_event(const EventStates *states, const struct kept_ev
 /* The event as (time or None, state). */
 static PyObject *taken_out(const EventStates *states, Py_ssize_t place)
 {
-    struct text json = json_of_event(states, &states->events[place]);
-    if (!states->events[place].is_timed) {
-        return Py_BuildValue("(Oy#)", Py_None, json.start, json.size);
+    struct kept_event event = states->events[place];
+    struct text json = json_of_event(states, &event);
+    /* First: to make a tuple may run a finalizer, and what one adds moves the bytes. */
+    PyObject *state = PyBytes_FromStringAndSize(json.start, json.size);
+    if (state == NULL) {
+        return NULL;
     }
-    return Py_BuildValue("(Ly#)", states->events[place].time, json.start, json.size);
+    return event.is_timed ? Py_BuildValue("(LN)", event.time, state) : Py_BuildValue("(ON)", Py_None, state);
 }
 
 PyDoc_STRVAR(take_doc, "take(fragment_id): takes out the events of a fragment, a list of (time, state).");

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 from anyio import to_thread
 from fastapi import APIRouter, FastAPI
+from starlette.middleware.cors import CORSMiddleware
 
 from idgraph.web.application import FREE, Application
 from idgraph.web.guard import Access
 from idgraph.web.limits import RateLimit
 from idgraph.web.metrics import Gauge
 from idgraph.web.refusals import NotReadyError
-from profile_service.api.person_tokens import ActingPerson
+from profile_service.api.person_tokens import ActingPerson, charged_name
 from profile_service.api.routes import (
     audit,
     changes,
@@ -60,8 +61,15 @@ async def ready(service: Service) -> dict[str, str]:
     return {"status": "ok"}
 
 
-def create_app(service: ProfileService, rate: RateLimit | None = None) -> FastAPI:
-    """Serve profiles. `service` is not closed with the application."""
+SENT, READ = ("Authorization", "Content-Type", "If-None-Match", "Last-Event-ID"), ("ETag", "Retry-After")
+"""Headers that scripts of other origins send, and read."""
+PREFLIGHT_SECONDS = 600
+
+
+def create_app(
+    service: ProfileService, rate: RateLimit | None = None, allowed_origins: Sequence[str] = ()
+) -> FastAPI:
+    """Serve profiles, also to scripts of these origins in browsers. `service` is not closed with the application."""
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -75,7 +83,7 @@ def create_app(service: ProfileService, rate: RateLimit | None = None) -> FastAP
         except NotReadyError:
             return None
 
-    access = Access(service.caller, _permits, FREE, MOST_BODY_BYTES, rate, blocks=False)
+    access = Access(service.caller, _permits, FREE, MOST_BODY_BYTES, rate, charged=charged_name, blocks=False)
     routers = (
         profiles.router,  # First, as routes are tried in their order.
         audit.router,
@@ -106,10 +114,20 @@ def create_app(service: ProfileService, rate: RateLimit | None = None) -> FastAP
 
     app = Application("profiles", access, routers, lifespan, gauges, before_shutdown=stop)
     app.state.service = service
+    if allowed_origins:
+        # Outside of the guard: a browser asks first without a token.
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(allowed_origins),
+            allow_methods=["GET", "HEAD", "POST", "PUT", "DELETE"],
+            allow_headers=SENT,
+            expose_headers=READ,
+            max_age=PREFLIGHT_SECONDS,
+        )
     app.router.routes.insert(0, profiles.PlainRoute())
     return app
 
 
 def _permits(caller: Any, _method: str, path: str) -> bool:
     """A person may call what is below `/v1/me`, all others the rest; what they see is decided by clearance."""
-    return isinstance(caller, ActingPerson) == path.startswith("/v1/me/")
+    return isinstance(caller, ActingPerson) == f"{path}/".startswith("/v1/me/")

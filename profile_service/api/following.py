@@ -16,7 +16,6 @@ from idgraph.model.callers import (
     Grant,
     KnownPerson,
     Scope,
-    is_fresh_session,
     token_digest,
 )
 from idgraph.model.errors import MetadataError, SnapshotSignatureError
@@ -93,10 +92,7 @@ class Following:
         if self._callers is None:
             raise NotReadyError("the metadata service has not answered yet")
         # Digests are looked up, not tokens: timing says nothing that leads to a token.
-        found = self._live(token_digest(token))
-        if found is None and is_fresh_session(token, datetime.now(UTC)):
-            raise NotReadyError("this session began just now; ask again")
-        return found
+        return self._live(token_digest(token))
 
     def admitted(self, found: Identity) -> SignedCaller | None:
         """Whoever an issuer says calls; None for an account that is disabled. Raises NotReadyError."""

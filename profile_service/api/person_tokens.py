@@ -28,6 +28,14 @@ class ActingPerson(Caller):
         return "person"
 
 
+def charged_name(caller: Caller) -> str:
+    """Whose rate a call counts for: a person has one, with whatever keys, sessions or tokens."""
+    if isinstance(caller, ActingPerson):
+        return f"{caller.name.rpartition(' for ')[0]} for {caller.person}"
+    # The keys of a person are `PERSON/KEY`.
+    return caller.name.partition("/")[0]
+
+
 class PersonTokens:
     """Issues and checks them."""
 

@@ -8,7 +8,7 @@ import math
 import os
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, NamedTuple, Protocol, TypeVar, cast
@@ -112,6 +112,8 @@ class ProfileService:
         """By segment, what uses it."""
         self.openid: OpenId | None = None
         """Whose tokens are taken besides our own."""
+        self.streams: Counter[str] = Counter()
+        """Streams of changes that are open, by who is charged."""
         self.is_stopping = False
         """Streams end."""
 

@@ -34,6 +34,11 @@ def read(path: Path, envelope: Envelope = BARE) -> tuple[Keyring, FileStamp]:
                 raise KeyProviderError(
                     f"{path}: others than its owner may use this keyring; run: chmod 600 {shlex.quote(str(path))}"
                 )
+            if status.st_uid not in (os.geteuid(), path.parent.stat().st_uid):
+                raise KeyProviderError(
+                    f"{path}: this keyring belongs to another user than its folder and than who runs this; "
+                    f"if it is the right one: chown {os.geteuid()} {shlex.quote(str(path))}"
+                )
             # Never in a variable: a traceback that shows local variables would show the keys.
             keyring = parse(stream.read(MAX_BYTES + 1), envelope)
     except FileNotFoundError:

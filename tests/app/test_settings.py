@@ -9,10 +9,12 @@ import re
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from idgraph.app.adapters.indexes import place
 from idgraph.app.adapters.stores import worker_config
 from idgraph.app.settings.document import Settings, load
+from idgraph.app.settings.tables import ProfilesSettings
 from idgraph.model.errors import ConfigError
 from idgraph.model.sources import FileSource
 
@@ -406,3 +408,12 @@ def test_what_spark_would_not_start_with_is_refused_with_its_line(
         "yarn",
     ):
         load(written(tmp_path, f'[flow]\nmaster = "{master}"\ndriver_memory = "1500m"\n'))
+
+
+@pytest.mark.parametrize(
+    "origin", ["*", "shop.example", "https://shop.example/", "https://shop.example/a", "https://a@b", "null"]
+)
+def test_what_is_no_origin_of_a_web_page_is_refused(origin: str) -> None:
+    assert ProfilesSettings(allowed_origins=("https://shop.example:8443", "http://localhost:3000"))
+    with pytest.raises(ValidationError):
+        ProfilesSettings(allowed_origins=(origin,))

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from idgraph.app.jobs.exports import members
 from idgraph.model.events import RawRecord
 from idgraph.model.identifiers import Identifier
 from idgraph.model.sources import FileSource
 from idgraph.model.specs import SpecDocument
+from idgraph.model.views import SegmentDocument
 from profile_service.consents import Consent, consent_of, consents_of
 from tests.retail import CREATED, UNDETECTED, Pipeline, attribute, raw, snapshot
 
@@ -86,3 +88,24 @@ def test_a_caller_who_may_not_see_a_consent_has_none(tmp_path: Path) -> None:
     (hidden,), (seen,) = (reader.with_clearance(level).lookup(ANN) for level in (49, 50))
     assert consent_of(hidden, "marketing") is None
     assert consent_of(seen, "marketing") is not None
+
+
+def test_an_export_of_a_segment_asks_the_store_for_consent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = made(tmp_path, decided(1, "given"), consents_marketing_status=50)
+    segments = (
+        SegmentDocument(name="buyers", query=[], version=1, purpose="marketing"),
+        SegmentDocument(name="all", query=[], version=1),
+    )
+    pipeline.snapshot = pipeline.snapshot.model_copy(update={"segments": segments})
+    reader = pipeline.reader().with_clearance(0)
+    (exported,) = members(reader, "buyers", reveal=False)
+    assert list(consents_of(exported)) == [], "what the clearance hides is not shown"
+    # The index does not follow.
+    monkeypatch.setattr(pipeline, "project", lambda: None)
+    pipeline.process([decided(2, "withdrawn")])
+    reader = pipeline.reader().with_clearance(0)
+    assert len(reader.members(segments[0].segment(), 10).profiles) == 1
+    assert list(members(reader, "buyers", reveal=False)) == []
+    assert len(list(members(reader, "all", reveal=False))) == 1

@@ -18,7 +18,7 @@ from idgraph.model.errors import ConfigError, MetadataError
 from idgraph.model.kafka import RegistrySettings
 from idgraph.model.sources import DecryptorConfig
 from idgraph.model.transport import is_private
-from idgraph.web import server
+from idgraph.web import guard, server
 from idgraph.web.server import Transport, serving
 from metadata_service.api.app import create_app
 from metadata_service.api.service import ServiceSettings
@@ -141,6 +141,54 @@ def test_half_a_head_does_not_keep_a_connection(
             found = client.snapshot()
             assert found is not None
             assert client.snapshot(found.etag, wait=1) is None
+
+
+def read_to_the_end(port: int, sent: bytes) -> bytes:
+    """What a connection answers until the service closes it."""
+    found = b""
+    with (
+        closing(socket.create_connection(("127.0.0.1", port), timeout=30)) as opened,
+        suppress(ConnectionResetError),
+    ):
+        opened.sendall(sent)
+        while some := opened.recv(10_000):
+            found += some
+    return found
+
+
+@pytest.mark.parametrize("head", ["POST /ui/sign-in", "PUT /v1/specs/a", "POST /v1/nothing"])
+def test_half_a_body_does_not_keep_a_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, head: str
+) -> None:
+    monkeypatch.setattr(server, "BODY_SECONDS", 0.3)
+    monkeypatch.setattr(server, "STOP_SECONDS", 1)
+    with metadata(tmp_path) as (url, token):
+        port = httpx.URL(url).port
+        assert port
+        fields = f"Host: 127.0.0.1\r\nAuthorization: Bearer {token}\r\nContent-Length: 500\r\n"
+        read_to_the_end(port, f"{head} HTTP/1.1\r\n{fields}\r\n{{".encode())
+        assert httpx.get(f"{url}/health/live").status_code == 200
+    assert not [each for each in caplog.records if each.exc_info]
+
+
+def test_who_has_no_token_is_answered_and_not_listened_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "REST_SECONDS", 0.2)
+    monkeypatch.setattr(server, "STOP_SECONDS", 1)
+    with metadata(tmp_path) as (url, token):
+        port = httpx.URL(url).port
+        assert port
+        for sent in ("Content-Length: 500\r\n\r\n{", "Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"):
+            answered = read_to_the_end(
+                port, f"PUT /v1/specs/a HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer x\r\n{sent}".encode()
+            )
+            assert answered.startswith(b"HTTP/1.1 401")
+        with httpx.Client(base_url=url) as client:
+            for _ in range(2):
+                assert client.put("/v1/specs/a", json={"a": "b" * 10_000}).status_code == 401
+            headers = {"Authorization": f"Bearer {token}"}
+            assert client.get("/v1/specs", headers=headers).status_code == 200
 
 
 def test_more_connections_than_a_service_takes_are_refused(

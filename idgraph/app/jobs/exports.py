@@ -30,14 +30,20 @@ def expected(index: ProfileIndex) -> int:
 
 
 def members(reader: ProfileReader, name: str, reveal: bool) -> Iterator[Profile]:
-    """The profiles of a segment, of those who gave the consent that it needs. Raises QueryError."""
+    """The profiles of a segment, of those who gave the consent that it needs: by the store, since the index may lag behind a
+    withdrawal. Raises QueryError."""
+    from profile_service.consents import ROOT, consent_of
+
     segment = reader.segments().get(name)
     if segment is None:
         raise QueryError(f"no segment is called {escape_control_chars(name)}")
-    cursor = None
+    purpose, cursor = segment.purpose, None
+    whole = reader if purpose is None else reader.reading_always(ROOT)
     while True:
-        page = reader.members(segment, 1000, cursor, reveal)
-        yield from page.profiles
+        page = whole.members(segment, 1000, cursor, reveal)
+        for profile in page.profiles:
+            if purpose is None or ((consent := consent_of(profile, purpose)) and consent.is_given):
+                yield whole.visible(profile)
         cursor = page.cursor
         if cursor is None:
             return

@@ -96,6 +96,21 @@ class TopicSettings(SettingsTable):
     clearance: int = Field(default=0, ge=0, le=100, description="As whom it sees segments and ids.")
 
 
+def web_origin(origin: str) -> str:
+    """The origin of a web page, as browsers write it. Raises ValueError for anything else."""
+    try:
+        parts = urlsplit(origin)
+        is_origin = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        is_origin = is_origin and origin == f"{parts.scheme}://{parts.netloc}" and "@" not in origin
+    except ValueError:
+        is_origin = False
+    if not is_origin or origin != origin.lower():
+        raise ValueError(
+            "not the origin of a web page; it looks like https://HOST or https://HOST:PORT, without a path"
+        )
+    return origin
+
+
 class ProfilesSettings(SettingsTable):
     """The profile service."""
 
@@ -124,6 +139,13 @@ class ProfilesSettings(SettingsTable):
     allow_plain_http: bool = Field(
         default=False,
         description="Whether it may listen beyond this machine without https, because something else encrypts.",
+    )
+    allowed_origins: Annotated[
+        tuple[str, ...], AfterValidator(lambda origins: tuple(map(web_origin, origins)))
+    ] = Field(
+        default=(),
+        description='Origins of web pages whose scripts may call the service from a browser (CORS), as `["https://shop.example"]`. '
+        "Default: none.",
     )
     contact_attributes: dict[Literal["name", "phone", "email", "postcode"], tuple[str, ...]] = Field(
         default={},

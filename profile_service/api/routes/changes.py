@@ -5,25 +5,31 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
+from starlette.types import Receive, Scope, Send
 
 from idgraph.model import canonical
 from idgraph.model.callers import Caller
 from idgraph.model.errors import IdgraphError
 from idgraph.web.cursors import ListPage
-from idgraph.web.refusals import UnknownSubjectError
+from idgraph.web.refusals import RateError, UnknownSubjectError
 from profile_service.api.documents import MoveDocument, answer
+from profile_service.api.person_tokens import charged_name
 from profile_service.api.service import ActingCaller, ProfileService, Service
 from profile_service.link_documents import move_document
 
 EVENT_STREAM = "text/event-stream"
 HEARTBEAT_SECONDS = 15.0
 POLL_SECONDS = 0.5
+MOST_STREAMS, MOST_STREAMS_IN_ALL = 10, 200
+"""Each asks the store twice a second."""
+RETRY_SECONDS = 10
 KIND = "changes"
 PAGE = 100
 _LONGEST_POSITION, _LONGEST_PLACE = 20, 400
@@ -35,6 +41,22 @@ SegmentName = Annotated[
 ]
 
 router = APIRouter(prefix="/v1/changes", tags=["changes"])
+
+
+class _Stream(StreamingResponse):
+    """Counts for its caller until it ends, however it does."""
+
+    def __init__(self, events: AsyncIterator[bytes], open_streams: Counter[str], name: str) -> None:
+        super().__init__(events, headers={"Cache-Control": "no-store"}, media_type=EVENT_STREAM)
+        self._open, self._name = open_streams, name
+        open_streams[name] += 1
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._open[self._name] -= 1
+            self._open += Counter()  # Without those that have none.
 
 
 @router.get(
@@ -58,8 +80,13 @@ async def get(
     items, behind = await run_in_threadpool(_page, service, caller, begin, limit, segment)
     if EVENT_STREAM not in accept:
         return answer({"items": items, "next": behind})
-    events = _events(service, request, caller, begin, segment)
-    return StreamingResponse(events, headers={"Cache-Control": "no-store"}, media_type=EVENT_STREAM)
+    name = charged_name(caller)
+    if service.streams[name] >= MOST_STREAMS or service.streams.total() >= MOST_STREAMS_IN_ALL:
+        raise RateError(
+            RETRY_SECONDS,
+            f"a caller has at most {MOST_STREAMS} streams of changes, and all together {MOST_STREAMS_IN_ALL}; end one first",
+        )
+    return _Stream(_events(service, request, caller, begin, segment), service.streams, name)
 
 
 def _page(

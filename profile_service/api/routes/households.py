@@ -7,22 +7,25 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, Field
+from starlette.concurrency import run_in_threadpool
 
 from idgraph.model.callers import Caller, Scope
 from idgraph.model.documents import StrictDocument
 from idgraph.model.households import HouseholdEntry
 from idgraph.model.identifiers import HASHED_PREFIX, Identifier, given_identifier
+from idgraph.web.conditional import IfNoneMatch
 from idgraph.web.refusals import RefusedRequestError, UnknownSubjectError
 from merge.identity.persons import Person
-from profile_service.api.documents import Items, answer
+from profile_service.api.documents import ConsentDocument, FoundProfile, Items, answer, warned
 from profile_service.api.households import Acting, Household, Households, Share
 from profile_service.api.person_tokens import ActingPerson
 from profile_service.api.rights import required
 from profile_service.api.routes.consents import ConsentDecision, Purpose, Recorded, record_decision
 from profile_service.api.routes.profiles import AskedIdentifier, the_profile
-from profile_service.api.service import MASKED, Officer, ProfileService, Service, Wanted, scoped
+from profile_service.api.service import MASKED, Officer, ProfileService, Service, Wanted, WantedParts, scoped
+from profile_service.consents import consents_of
 from profile_service.link_documents import time_text
-from profile_service.reader import ProfileReader
+from profile_service.reader import Profile, ProfileReader
 from profile_service.visibility import HIGHEST
 
 issuing = APIRouter(prefix="/v1/person-tokens", tags=["households"])
@@ -127,6 +130,16 @@ class _Me:
     def households(self) -> Households:
         return required(self.service.rights.households)
 
+    def profile(self, wanted: Wanted) -> Profile:
+        """The person's own, as it may be shown; what is revealed is recorded first. Raises UnknownSubjectError where it rests on a
+        consent that the person did not give."""
+        reader = wanted.reading(self.reader)
+        found = [reader.profile_of(self.owner, wanted.reveal)]
+        shown = wanted.read(self.service, self.caller, found, reader)
+        if not shown:
+            raise UnknownSubjectError("the person has not consented to the purpose of this view")
+        return shown[0]
+
     def view(self, known: Household) -> dict[str, Any]:
         return {
             "id": known.id,
@@ -201,6 +214,20 @@ def issue(body: PersonTokenBody, service: Service, caller: Issuer) -> Response:
     service.note(caller, "person token", profile=service.hashed(profile.id))
     token, end = required(service.rights.tokens).issue(caller, bound.stored.id, body.minutes)
     return answer({"token": token, "expires": time_text(end)}, status=201)
+
+
+@router.get("", response_model=FoundProfile, responses={304: {"description": "Nothing changed."}})
+async def get(me: Me, wanted: WantedParts, if_none_match: IfNoneMatch = None) -> Response:
+    """The person's own profile, as the application that issued the token may see it."""
+    profile = await run_in_threadpool(me.profile, wanted)
+    warnings = await me.service.warnings(me.caller, wanted, [profile])
+    return answer(warned(wanted.document(profile), warnings), if_none_match)
+
+
+@router.get("/consents", response_model=Items[ConsentDocument])
+def get_consents(me: Me) -> Response:
+    """What the person decided, by purpose, as far as the application may see it."""
+    return answer({"items": [each._asdict() for each in consents_of(me.profile(MASKED))]})
 
 
 @router.put("/consents/{purpose}", response_model=Recorded, status_code=202)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import httpx
 import pytest
 
 from idgraph.model.queries import Exists, Not
+from tests.ingestion.patience import eventually
 from tests.profile_service.api.conftest import Served, caller, identified, problem, served_here, with_levels
 from tests.profile_service.api.test_segments import segment, with_segments
 from tests.retail import Pipeline
@@ -103,3 +105,30 @@ def test_what_is_wrong_is_a_problem_before_anything_is_sent(served: Served) -> N
     client = served.client("all")
     problem(client.get("/v1/changes", headers=STREAM | {"Last-Event-ID": "nonsense"}), 400)
     problem(client.get("/v1/changes?segment=nothing", headers=STREAM), 404)
+
+
+def test_a_caller_has_so_many_streams_with_all_their_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("profile_service.api.routes.changes.MOST_STREAMS", 2)
+    pipeline = Pipeline(tmp_path)
+    names = ("ann/one", "ann/two", "ben")
+    with served_here(pipeline, [caller(each, 100) for each in names]) as served, ExitStack() as stack:
+        for name in names[:2]:
+            assert stack.enter_context(streamed(served.client(name))).status_code == 200
+        for name in names[:2]:
+            refused = served.client(name).get("/v1/changes", headers=STREAM)
+            problem(refused, 429)
+            assert int(refused.headers["Retry-After"]) > 0
+            assert served.client(name).get("/v1/changes").status_code == 200
+        with streamed(served.client("ben")) as answer:
+            assert answer.status_code == 200
+            monkeypatch.setattr("profile_service.api.routes.changes.MOST_STREAMS_IN_ALL", 3)
+            problem(served.client("ben").get("/v1/changes", headers=STREAM), 429)
+        stack.close()
+
+        def ended() -> bool:
+            with streamed(served.client("ann/one")) as answer:
+                return bool(answer.status_code == 200)
+
+        eventually(ended)

@@ -13,6 +13,9 @@ import pytest
 
 from idgraph.model.callers import Scope
 from idgraph.model.identifiers import Identifier
+from idgraph.web.limits import RateLimit
+from idgraph.web.server import serving
+from profile_service.api.app import create_app
 from profile_service.api.households import MOST_HOUSEHOLDS, Households
 from profile_service.api.person_tokens import PersonTokens
 from profile_service.api.rights import Rights
@@ -296,3 +299,35 @@ def test_a_token_ends_by_time_and_with_its_issuer() -> None:
     assert PersonTokens(b"other").caller(made, lambda _: portal) is None
     now = end / 1000
     assert tokens.caller(made, lambda _: portal) is None
+
+
+def test_a_person_reads_their_own_profile_as_far_as_the_application_may(home: Served) -> None:
+    mine = me(home, 1).get("/v1/me", params={"provenance": True}).json()
+    whole = home.client("portal").get("/v1/profiles/user_id:1", params={"provenance": True}).json()
+    assert mine == whole
+    assert me(home, 1).get("/v1/me?fields=demographics").json()["attributes"] == {"demographics": {"age": 31}}
+    # The kiosk sees no customer numbers and e-mail addresses.
+    less = me(home, 1, "kiosk").get("/v1/me").json()
+    assert less == home.client("kiosk").get("/v1/profiles/anonymous_id:device-1").json()
+    assert less["attributes"].keys() <= whole["attributes"].keys()
+    assert less != mine
+    problem(me(home, 1, "kiosk").get("/v1/me?reveal=true&purpose=x"), 403)
+    assert me(home, 1).get("/v1/me?reveal=true&purpose=x").json()["attributes"]["identity"]
+    problem(me(home, 1).get("/v1/me?field=demographics"), 400)
+    for path in ("/v1/me", "/v1/me/consents"):
+        problem(home.client("portal").get(path), 403)
+    problem(me(home, 1).get("/v1/profiles/user_id:2"), 403)
+    known = me(home, 1).get("/v1/me")
+    again = me(home, 1).get("/v1/me", headers={"If-None-Match": known.headers["ETag"]})
+    assert again.status_code == 304
+
+
+def test_a_persons_tokens_share_one_rate(home: Served) -> None:
+    app = create_app(home.service, RateLimit(0.001, 3))
+    with serving(app) as url, httpx.Client(base_url=url, trust_env=False) as client:
+
+        def status(bearer: str) -> int:
+            return client.get("/v1/me", headers={"Authorization": f"Bearer {bearer}"}).status_code
+
+        assert [status(token(home, 1)) for _ in range(5)] == [200, 200, 200, 429, 429]
+        assert status(token(home, 2)) == 200
