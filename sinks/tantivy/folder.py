@@ -51,6 +51,15 @@ class Version(NamedTuple):
         return int(self.name.removeprefix(_PREFIX))
 
 
+def holds_documents(folder: Path) -> bool:
+    """Whether some version of an index lies here with documents, by tantivy's own list of segments; nothing is opened."""
+    for file in folder.glob("*/meta.json"):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            if any(each["max_doc"] for each in json.loads(file.read_bytes())["segments"]):
+                return True
+    return False
+
+
 class Uncommitted(NamedTuple):
     """What a block writes to one version: tantivy's writer, and the stamps of the documents by name."""
 

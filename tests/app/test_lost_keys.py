@@ -1,14 +1,17 @@
-"""`data-keys.db` lost while the profiles it protects are still there."""
+"""A part of an installation lost while what belongs to it is still there: the profiles, their data keys, the keyring."""
 
 from __future__ import annotations
 
 from contextlib import closing
+from pathlib import Path
+from shutil import rmtree
 
 import pytest
 
 from idgraph.app import wiring
 from idgraph.model.store import NEW, FragmentWrite
 from merge.fragments import FragmentState
+from sinks.keyring.provider import KeyringFile
 from sinks.sqlite.data_keys import SqliteDataKeys
 from tests.app.conftest import CommandLine
 from tests.retail import UNDETECTED, Pipeline, durable_keys, order, snapshot
@@ -130,7 +133,7 @@ def test_an_empty_store_takes_any_keyring(with_keys: CommandLine) -> None:
 def _another_keyring(idgraph: CommandLine) -> bytes:
     keyring = idgraph.settings().keyring_file()
     keyring.unlink()
-    assert idgraph("keys", "init").exit_code == 0
+    KeyringFile.create(keyring)
     return keyring.read_bytes()
 
 
@@ -186,3 +189,88 @@ def test_profiles_without_protected_values_need_no_keys(with_keys: CommandLine) 
     assert with_keys("export").stdout.count("\n") == 1
     # Looked through once only.
     assert file.exists()
+
+
+READERS = [
+    *COMMANDS,
+    ["explain", "user_id:4493"],
+    ["seal"],
+    ["reindex"],
+    ["reconcile"],
+    ["keys", "rotate"],
+    ["keys", "list"],
+]
+
+
+@pytest.mark.parametrize("words", READERS, ids=" ".join)
+def test_lost_profiles_are_reported_and_never_made_anew(words: list[str], filled: CommandLine) -> None:
+    """Found by use: whatever ran first made an empty store, the flow took it for whole, and everybody was unknown."""
+    profiles = filled.settings().directory / "profiles.db"
+    kept = profiles.read_bytes()
+    for file in profiles.parent.glob("profiles.db*"):
+        file.unlink()
+    result = filled(*words)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert f"{profiles} is missing" in result.stderr
+    assert "docs/operate.md" in result.stderr
+    assert not profiles.exists()
+    profiles.write_bytes(kept)
+    assert "is missing" not in filled(*words).stderr
+
+
+@pytest.mark.parametrize("left", ["checkpoint", "data-keys.db", "index"])
+def test_each_part_that_is_left_shows_that_profiles_are_missing(left: str, filled: CommandLine) -> None:
+    directory = filled.settings().directory
+    commit = directory / "flows/shop/checkpoint/commits/0"
+    commit.parent.mkdir(parents=True)
+    commit.touch()
+    for part, files in {
+        "checkpoint": ["flows"],
+        "data-keys.db": ["data-keys.db", "data-keys.db-wal", "data-keys.db-shm"],
+        "index": ["index"],
+        "": ["profiles.db", "profiles.db-wal", "profiles.db-shm"],
+    }.items():
+        for each in files:
+            if part != left and (directory / each).exists():
+                (rmtree if (directory / each).is_dir() else Path.unlink)(directory / each)
+    result = filled("lookup", "user_id:4493")
+    assert result.exit_code == 1
+    assert "profiles.db is missing" in result.stderr
+    # Who means it says so.
+    (directory / "profiles.db").touch()
+    assert filled("lookup", "user_id:4493").exit_code == 3
+
+
+def test_a_new_folder_and_one_that_was_removed_are_fresh_starts(filled: CommandLine) -> None:
+    directory = filled.settings().directory
+    keyring = filled.settings().keyring_file()
+    kept = keyring.read_bytes()
+    rmtree(directory)
+    keyring.parent.mkdir(parents=True, exist_ok=True)
+    keyring.write_bytes(kept)
+    keyring.chmod(0o600)
+    for _ in range(2):
+        assert filled("lookup", "user_id:4493").exit_code == 3
+        assert filled("export").exit_code == 0
+
+
+def test_a_keyring_that_is_lost_is_to_be_restored(filled: CommandLine) -> None:
+    """Found by use: the message said to make one, which opens nothing of what is stored."""
+    settings = filled.settings()
+    keyring, keys = settings.keyring_file(), settings.directory / "data-keys.db"
+    kept = keyring.read_bytes()
+    keyring.unlink()
+    for words in (["lookup", "user_id:4493"], ["export"], ["keys", "init"]):
+        refused = filled(*words)
+        assert (refused.exit_code, refused.stdout) == (2, "")
+        assert "restore the keyring" in refused.stderr
+        assert not keyring.exists()
+    keyring.write_bytes(kept)
+    keyring.chmod(0o600)
+    assert filled("lookup", "user_id:4493").exit_code == 0
+    # Given up, as the documentation says.
+    keyring.unlink()
+    for file in settings.directory.glob("data-keys.db*"):
+        file.unlink()
+    keys.touch()
+    assert filled("keys", "init").exit_code == 0

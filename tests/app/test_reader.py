@@ -17,6 +17,7 @@ from idgraph.model.attributes import DataType
 from idgraph.model.identifiers import Identifier
 from profile_service.reader import MASK
 from profile_service.tables import data_frame
+from sinks.keyring.provider import KeyringFile
 from tests.app.conftest import CommandLine, catalogued
 
 PAGE = Path(__file__).parents[2] / "docs" / "python.md"
@@ -117,8 +118,9 @@ def test_without_a_keyring_nothing_is_read(idgraph: CommandLine) -> None:
 
 
 def test_another_keyring_is_noticed(filled: CommandLine) -> None:
-    (filled.folder / ".idgraph" / "keyring.json").unlink()
-    assert filled("keys", "init").exit_code == 0
+    keyring = filled.folder / ".idgraph" / "keyring.json"
+    keyring.unlink()
+    KeyringFile.create(keyring)
     with library.open(filled.folder) as profiles, pytest.raises(library.KeyProviderError):
         profiles.lookup("user_id:0")
 

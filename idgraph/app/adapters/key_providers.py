@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from idgraph.app.adapters.extras import needing
+from idgraph.app.adapters.stores import DATA_KEYS, holds_data_keys
 from idgraph.model.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -38,11 +39,14 @@ def provider_of(settings: Settings) -> KeyringFile:
 
 
 def create_keyring(settings: Settings, bare: Path | None = None) -> None:
-    """Make the keyring, of new keys or of those of a `bare` one. Raises KeyProviderError, ConfigError."""
+    """Make the keyring, of new keys or of those of a `bare` one. Raises KeyProviderError, ConfigError, and StoreError; new keys
+    are refused beside data keys that another keyring has wrapped."""
     from sinks.keyring.provider import KeyringFile
 
     envelope = _envelope(keys_config(settings))
     if bare is None:
+        if not settings.keyring_file().exists():
+            _require_no_data_keys(settings, "give them up first")
         KeyringFile.create(settings.keyring_file(), envelope)
     elif settings.keys.kind == "file":
         raise ConfigError('[keys] kind is "file": to use another keyring file, name it as `keyring`')
@@ -54,8 +58,19 @@ def ensure_keyring(settings: Settings) -> None:
     """A clear error before Spark starts when the keyring is missing or its keys cannot be used."""
     file = settings.keyring_file()
     if not file.exists():
+        _require_no_data_keys(settings, "see there how to go on without it")
         raise ConfigError(f"there is no keyring at {file}; make one with `idgraph keys init`")
     provider_of(settings).purpose_key("")
+
+
+def _require_no_data_keys(settings: Settings, otherwise: str) -> None:
+    """Raises ConfigError where the keyring of data keys is missing: one that is new opens none of them."""
+    if settings.store.kind == "sqlite" and holds_data_keys(settings.directory):
+        raise ConfigError(
+            f"there is no keyring at {settings.keyring_file()}, and {settings.directory / DATA_KEYS} holds data keys that nothing "
+            f'else opens: restore the keyring from its copy. If it is lost for good, {otherwise} (docs/operate.md, "A lost '
+            'keyring")'
+        )
 
 
 def _envelope(config: dict[str, Any]) -> Envelope:

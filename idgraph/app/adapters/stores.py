@@ -6,12 +6,13 @@ Opened from the worker's configuration (`reported_of`): places, never credential
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from idgraph.app.adapters.extras import needing
 from idgraph.model.counts import BatchCounts
-from idgraph.model.errors import ConfigError
+from idgraph.model.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings
@@ -96,12 +97,51 @@ class Budgeted(Protocol):
 
 
 def require_whole(config: dict[str, Any], store: ProfileStore, key_store: DataKeyStore) -> None:
-    """Raises StoreError when the file of data keys is missing. DynamoDB says so itself of a missing table."""
+    """Raises StoreError when the file of profiles, or that of data keys, is missing though something shows that it was there.
+    DynamoDB says so itself of a missing table."""
     if config["store"]["kind"] == "sqlite":
         from idgraph.app.jobs.lost_keys import require_data_keys
 
         directory = Path(config["directory"])
+        _require_profiles(directory)
         require_data_keys(directory / PROFILES, directory / DATA_KEYS, store, key_store)
+
+
+def holds_data_keys(directory: Path) -> bool:
+    """Whether data keys lie in this folder, which nothing but their keyring opens. Raises StoreError."""
+    file = directory / DATA_KEYS
+    # Nothing is made here. An empty file says that the keys were given up.
+    if not file.exists() or not file.stat().st_size:
+        return False
+    from sinks.sqlite.data_keys import SqliteDataKeys
+
+    with closing(SqliteDataKeys(file)) as store:
+        return bool(store.some(1))
+
+
+def _require_profiles(directory: Path) -> None:
+    """Raises StoreError when there is no file of profiles beside what only an earlier one can have left: a new one in its place
+    would be empty, and everybody unknown."""
+    profiles = directory / PROFILES
+    if profiles.exists():
+        return
+    from sinks.tantivy.folder import holds_documents
+
+    if next(directory.glob("flows/*/checkpoint/commits/[0-9]*"), None) is not None:
+        trace = "a flow has taken input"
+    elif holds_data_keys(directory):
+        trace = f"{DATA_KEYS} holds data keys"
+    elif holds_documents(directory / "index"):
+        trace = "the search index holds profiles"
+    else:
+        return
+    # Made meanwhile by whoever started first.
+    if not profiles.exists():
+        raise StoreError(
+            f"{profiles} is missing, and {trace}: it was lost, or its volume is not mounted. Restore it from a backup "
+            "(docs/operate.md, Backups). To build all profiles again from the source files instead, make an empty file of "
+            "this name and remove the checkpoints of the flows"
+        )
 
 
 def place(config: dict[str, Any]) -> TablesLocation:
