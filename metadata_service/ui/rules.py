@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 from pydantic import ValidationError
+from sqlalchemy.orm import Session as Reading
 
 from idgraph.model.identity_rules import DEFAULT_RULES, IdentityRules
 from idgraph.web.conditional import etag_of, precondition
@@ -14,6 +15,7 @@ from metadata_service import identity_rules as catalogue
 from metadata_service.api.routes import identity_rules as api
 from metadata_service.documents.problems import DocumentError, JsonFile, model_problems
 from metadata_service.documents.writing import difference, spec_text
+from metadata_service.specs import catalogue as specs
 from metadata_service.ui.page import OwnFields, OwnPage, Polled, SignedIn, reason_of, see_other
 
 router = APIRouter()
@@ -23,6 +25,7 @@ API = "/v1/identity-rules"
 PREVIEWS = ("identity-rules", "previews")
 SHOWN = 50
 SAMPLE = 10_000
+MOST_SPECS = 1000
 
 
 @router.get(PAGE)
@@ -93,6 +96,7 @@ def _page(page: OwnPage, text: str | None, status: int = 200, etag: str = "", **
     with page.database.read() as reading:
         record = catalogue.newest_rules(reading)
         versions = catalogue.rules_versions(reading, PageRequest(None, SHOWN)).items
+        unruled = sorted(_types_in_use(reading) - record.document.namespaces.keys())
     in_force = spec_text(record.document)
     text = in_force if text is None else text
     return page.render(
@@ -103,6 +107,18 @@ def _page(page: OwnPage, text: str | None, status: int = 200, etag: str = "", **
         etag=etag or etag_of(record.stated),
         difference=difference(in_force, text),
         versions=versions,
+        unruled=unruled,
+        unnamed=record.document.namespace(""),
         sample_size=SAMPLE,
         **context,
     )
+
+
+def _types_in_use(reading: Reading) -> set[str]:
+    """The types of identifiers that active specs make."""
+    return {
+        each.type
+        for record in specs.list_specs(reading, PageRequest(None, MOST_SPECS)).items
+        if record.active_version is not None
+        for each in specs.get_spec_version(reading, record.name, record.active_version).document.identifiers
+    }

@@ -46,9 +46,10 @@ def _lines(source: str, event_type: str) -> str:
         name = re.sub(r"[^A-Za-z0-9_-]+", "-", source).strip("-_")[:64] or "source"
     lines = ["[[sources]]", f'name = "{name}"']
     lines += [f"source = {{ const = {json.dumps(source)} }}"] if name != source else []
-    lines += [f'path = "inbox/{name}"  # of Kafka instead: kind = "kafka", topics = ["{name}"], a line each']
+    lines.append(f'path = "inbox/{name}"')
     if "*" not in event_type:
         lines.append(f"type = {{ const = {json.dumps(event_type)} }}")
     elif event_type != "*":
         lines.append('type = { path = "type" }')
+    lines += ["# For topics of Kafka, in place of path:", '# kind = "kafka"', f'# topics = ["{name}"]']
     return "\n".join(lines) + "\n"

@@ -11,7 +11,7 @@ import pytest
 from metadata_service.storage.tokens import Role, list_tokens
 from tests.ingestion.patience import eventually
 from tests.metadata_service.made_tokens import create_token
-from tests.metadata_service.ui.site import Person, Whole
+from tests.metadata_service.ui.site import Person, Site, Whole
 from tests.metadata_service.ui.test_deciding import form
 
 RULES = "/ui/rules"
@@ -116,3 +116,27 @@ def test_who_may_not_preview_is_told_and_who_may_not_publish_does_not(whole: Who
     for act in ("check", "run", "publish"):
         viewer.post(RULES, {"text": "{}", "act": act, "reason": "x"}, 403)
     viewer.get(f"{RULES}/previews/1", 403)
+
+
+def test_types_of_identifiers_in_use_without_a_rule_are_listed(site: Site) -> None:
+    admin, api = site.signed_in(), site.api()
+    before = re.search(r"In use without a rule(.*?)</p>", admin.get(RULES), re.S)
+    assert "seat_card" not in (before[1] if before else "")
+    stated = {
+        "source": "theatre",
+        "event_type": "*",
+        "operations": [{"operation": "jmespath", "spec": {"identity.seat": "seat"}}],
+        "identifiers": [{"type": "seat_card", "path": "identity.seat", "primary": True}],
+    }
+    body = {"name": "theatre-cards", **stated}
+    api.put("/v1/specs/theatre-cards?reason=first", json=body | {"status": "draft"}).raise_for_status()
+    assert "seat_card" not in admin.get(RULES)
+    etag = api.get("/v1/specs/theatre-cards").headers["etag"]
+    active = api.put(
+        "/v1/specs/theatre-cards?reason=now", json=body | {"status": "active"}, headers={"If-Match": etag}
+    )
+    active.raise_for_status()
+    found = re.search(r"In use without a rule(.*?)</p>", admin.get(RULES), re.S)
+    assert found
+    assert "seat_card" in found[1]
+    assert "<code>email</code>" not in found[1]
