@@ -136,6 +136,31 @@ def pattern_matches(pattern: str, name: str) -> bool:
     return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None
 
 
+def patterns_overlap(one: str, other: str) -> bool:
+    """Whether some name matches both source or event-type patterns."""
+    if "*" not in one or "*" not in other:
+        return pattern_matches(one, other) or pattern_matches(other, one)
+    # By character of `one`: how many characters of `other` a common name may have used up.
+    reached = set(_past_stars(other, {0}))
+    for key in one:
+        if key == "*":
+            reached = set(range(min(reached, default=0), len(other) + 1)) if reached else set()
+        else:
+            steps = {
+                at if other[at] == "*" else at + 1
+                for at in reached
+                if at < len(other) and other[at] in (key, "*")
+            }
+            reached = set(_past_stars(other, steps))
+    return len(other) in reached
+
+
+def _past_stars(pattern: str, places: Iterable[int]) -> Iterator[int]:
+    for start in places:
+        stars = len(pattern) - start - len(pattern[start:].lstrip("*"))
+        yield from range(start, start + stars + 1)
+
+
 def _precedence(spec: SpecDocument) -> tuple[bool, int, bool, int, str]:
     def literal(pattern: str) -> tuple[bool, int]:
         return "*" in pattern, -len(pattern.replace("*", ""))

@@ -103,7 +103,12 @@ class EventMapper:
     def _route(self, source: str, event_type: str) -> _Route | None:
         """How the native loop maps events of a source and type; None for those that it knows nothing of."""
         spec = self._snapshot.spec_for(source, event_type)
-        signs = None if spec is None else self._snapshot.protected_names.signs_in_event_ids(spec.document.id)
+        names = self._snapshot.protected_names
+        signs = (
+            None
+            if spec is None
+            else names.signs_in_event_ids(names.place_of(spec.document, spec.document.id))
+        )
         found = None
         is_harmless = self._snapshot.attributes.sensitive(source) is None
         is_plain = (
@@ -148,10 +153,12 @@ class EventMapper:
             leaves = self._snapshot.attributes.leaves(mapped.output, Origin(mapped.stamp, spec_ref))
             self._snapshot.attributes.refuse_value_keys(leaves, lambda: spec.is_value_of(event))
             stage = "encrypt"
-            names = self._protector.names(mapped, spec.document.id, leaves, spec.naming)
+            place_of, stated = self._snapshot.protected_names.place_of, spec.document
+            names = self._protector.names(mapped, place_of(stated, stated.id), leaves, spec.naming)
             retracts = spec.retracted(mapped.output)
             if retracts:
-                retracts = self._protector.event_id(retracts, spec.document.id, spec.document.retracts)
+                places = (place_of(stated, each) for each in (stated.id, stated.retracts))
+                retracts = self._protector.event_id(retracts, *places)
         except EventError as error:
             reason, detail = DeadLetterReason(error.reason), error.message
         except TransformError as error:

@@ -1,9 +1,9 @@
 """Edits that weaken protection: one person requests each, another approves or refuses it.
 
 An edit weakens protection if an attribute of the catalogue is less protected after it, inherited protection included, or
-needs a lower clearance; if a decided classification falls; if a spec makes keys of values, or puts a protected value
-elsewhere (`specs/approval.py`); and if a new attribute is less protected than a person decided for
-all below one above it. Protection by a detector's proposal alone counts as none, since no person decided on it.
+needs a lower clearance; if a decided classification falls; if a spec makes keys of values, or does more with a protected
+value than to copy it where it is protected as well (`specs/approval.py`); if a protected attribute may be an identifier from
+now on; and if a new attribute is less protected than a person decided for all below one above it. Protection by a detector's proposal alone counts as none, since no person decided on it.
 
 A request changes nothing that pipelines see. It is approved against the state at the request: after another edit of
 the same subject, or if it would open more by now, it must be requested again.
@@ -77,6 +77,13 @@ def opened_by_attribute(session: Session, planned: PlannedAttribute) -> list[str
     if known is not None and known.status is not AttributeStatus.DISCOVERED:
         was, becomes = known.classification, planned.after.classification
         opened += [f"{path}: {was} to {becomes}"] if becomes.sensitivity < was.sensitivity else []
+    if (
+        before
+        and before[0].encryption is EncryptionLevel.PROTECTED
+        and planned.after.encryption is EncryptionLevel.PROTECTED
+        and planned.after.identifiable > before[0].identifiable
+    ):
+        opened.append(f"{path}: may be made an identifier, whose keyed hash tells equal values")
     return opened
 
 

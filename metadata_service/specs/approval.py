@@ -1,24 +1,33 @@
-"""Why putting a spec in force needs a second person: it makes keys of values, or puts elsewhere what policy protects.
+"""Why putting a spec in force needs a second person: it makes keys of values, or does more with what policy protects than to
+put it where it is protected as well.
 
-Paths are never sealed, so whoever reads the catalogue sees a key that was a value. And a value that one spec puts at a
-protected path is in the clear where another puts it at an open one.
+Paths are never sealed, so whoever reads the catalogue sees a key that was a value. A value that one spec puts at a protected
+path is in the clear where another puts it at an open one, makes the order of events or a name of it, or chooses by it what
+else it puts somewhere. What a place of the input has is protected as `specs/input_places.py` says.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import Any
+from collections.abc import Iterator
 
 from pydantic import BaseModel
 from sqlalchemy.orm import Session
 
-from idgraph.model import canonical, paths
-from idgraph.model.errors import first_few
-from idgraph.model.snapshots import pattern_matches
-from idgraph.model.specs import RESERVED_KEY, SpecDefinition, SpecDocument
-from metadata_service.attributes.policies import attributes_around, policies_of
+from idgraph.model import paths
+from idgraph.model.classification import EncryptionLevel
+from idgraph.model.errors import SpecError, first_few
+from idgraph.model.specs import SpecDefinition, SpecDocument
 from metadata_service.attributes.rules import discovery_defaults, weaker
 from metadata_service.specs.catalogue import active_specs, get_spec_version
+from metadata_service.specs.input_places import (
+    InputPlaces,
+    Place,
+    ProtectedPlace,
+    flow_of,
+    shown_path,
+    stored,
+    ways_of,
+)
 
 MOST_REPORTED = 500
 
@@ -43,9 +52,13 @@ def opened_by_spec(session: Session, name: str, version: int) -> list[str]:
 
 
 def opened_by_definition(session: Session, definition: SpecDefinition) -> list[str]:
-    """What a spec that compiles would show if it mapped events; empty if nothing that none in force shows."""
-    others = [each for each in active_specs(session) if share_events(each, definition)]
-    opened = [*_value_keys(session, definition, others), *_moved(session, definition, others)]
+    """What a spec that compiles would show if it mapped events; empty if nothing that the one that maps them now does not.
+    Raises SpecError for an ordinal that nobody may approve."""
+    places = InputPlaces(session, definition)
+    opened = [
+        *_value_keys(session, definition, places.known),
+        *sorted({*_moved(definition, places), *_used(definition, places)}),
+    ]
     return first_few(opened, MOST_REPORTED)
 
 
@@ -59,52 +72,118 @@ def _value_keys(session: Session, definition: SpecDefinition, others: list[SpecD
     ]
 
 
-def _moved(session: Session, definition: SpecDefinition, others: list[SpecDocument]) -> list[str]:
-    read = {place for each in others for place in flow_of(each).reads()}
-    # As a whole a part hides what changes places in it.
-    read |= flow_of(definition).reads(read)
-    ways = []
-    for place in sorted(read, key=str):
-        before = {path for each in others for path in _stored(each, place)}
-        if after := _stored(definition, place) - before:
-            ways.append((before, after))
-    touched = {path for before, after in ways for path in (*before, *after)}
-    known = attributes_around(session, touched).values()
-    tree = policies_of(session, (each for each in known if not each.sealed_for_review))
-    found = {
-        f"{definition.name} puts at {to} what {source} protects ({opens.partition(': ')[2]})"
-        for before, after in ways
-        for source in before
-        for to in after
-        for opens in weaker(to, tree.policy(source), tree.policy(to))
-    }
-    return sorted(found)
+def _moved(definition: SpecDefinition, places: InputPlaces) -> Iterator[str]:
+    """Where it puts what another place protects more."""
+    for place, before, own in places.all():
+        known = {path for each in places.known for path in _ends(each, place)}
+        protected = {(path, places.tree) for path in before} | {(path, places.declared) for path in own}
+        for to in _ends(definition, place) - known:
+            for source, tree in protected:
+                for opens in weaker(to, tree.policy(source), places.tree.policy(to)):
+                    yield f"{definition.name} puts at {to} what {source} protects ({opens.partition(': ')[2]})"
 
 
-def _stored(spec: SpecDefinition, place: Any) -> set[str]:
+def _ends(spec: SpecDefinition, place: Place) -> set[str]:
     """Where a spec puts what events have at a place, but what serves for the event alone."""
     identifiers = {each.path for each in spec.identifiers}
-    # A key that is not known is one that no attribute has.
-    found = {paths.join("*" if key is None else key for key in each) for each in flow_of(spec).outputs(place)}
-    return {each for each in found if not paths.is_within(each, RESERVED_KEY) or each in identifiers}
+    named = {
+        path for keys in ways_of(flow_of(spec), place).outputs if (path := shown_path(keys)) in identifiers
+    }
+    return named | {path for path, _ in stored(flow_of(spec), place)}
 
 
-def share_events(one: SpecDefinition, other: SpecDefinition) -> bool:
-    """Whether an event may be mapped by either, as far as a pattern and a name, or two equal patterns, show it."""
-    return all(
-        pattern_matches(a, b) or pattern_matches(b, a)
-        for a, b in ((one.source, other.source), (one.event_type, other.event_type))
+def _used(definition: SpecDefinition, places: InputPlaces) -> Iterator[str]:
+    """What else it does with protected values: what it decides and computes by them, and the names and order that it makes of
+    them."""
+    for place in places.protected():
+        yield from _computed(definition, place, places)
+        yield from _named(definition, place, places)
+        _check_ordinal(definition, place, places)
+        for name in ("ordinal", "retracts", "id"):
+            yield from _stamped(definition, name, place, places)
+
+
+def _computed(definition: SpecDefinition, place: ProtectedPlace, places: InputPlaces) -> Iterator[str]:
+    known = {each for spec in places.known for each in ways_of(flow_of(spec), place.keys).computed}
+    for trail, by in ways_of(flow_of(definition), place.keys).computed:
+        if (trail, by) not in known:
+            yield f"{definition.name}: {by.place} decides or computes by what {_shown(place)} protects"
+
+
+def _named(definition: SpecDefinition, place: ProtectedPlace, places: InputPlaces) -> Iterator[str]:
+    known = {
+        (each.type, each.path)
+        for spec in places.known
+        for each in spec.identifiers
+        if _reaches(spec, place.keys, each.path)
+    }
+    hashed = {each.type for each in definition.identifiers if places.declared.policy(each.path).is_protected}
+    for each in definition.identifiers:
+        if (each.type, each.path) in known or not _reaches(definition, place.keys, each.path):
+            continue
+        if each.type not in hashed and _sealed(place, places):
+            yield f"{definition.name} makes a readable identifier, {each.type}, of what {_shown(place)} protects"
+        elif unnamed := _unnamed(place, places):
+            yield f"{definition.name} makes an identifier, {each.type}, of what {unnamed} protects: its hash tells equal values"
+
+
+def _stamped(
+    definition: SpecDefinition, name: str, place: ProtectedPlace, places: InputPlaces
+) -> Iterator[str]:
+    """The id, the order, or the id taken back of an event."""
+    path = getattr(definition, name)
+    if path is None or not _reaches(definition, place.keys, path):
+        return
+    if any(path == getattr(spec, name) and _reaches(spec, place.keys, path) for spec in places.known):
+        return
+    is_hashed = name != "ordinal" and any(
+        places.declared.policy(each).is_protected for each, _ in stored(flow_of(definition), place.keys)
+    )
+    if not is_hashed:
+        yield f"{definition.name} reads its {name} from what {_shown(place)} protects"
+    elif unnamed := _unnamed(place, places):
+        yield f"{definition.name} reads its {name} from what {unnamed} protects: its hash tells equal values"
+
+
+def _check_ordinal(definition: SpecDefinition, place: ProtectedPlace, places: InputPlaces) -> None:
+    """Raises SpecError where the ordinal certainly is a sealed value: it is stored beside each value, and no hash has an order."""
+    path = definition.ordinal
+    if path is None or not (sealed := _sealed(place, places)):
+        return
+    if any(path == spec.ordinal and _reaches(spec, place.keys, path) for spec in places.known):
+        return
+    keys = paths.split(path)
+    if any(tuple(each) == keys for each in ways_of(flow_of(definition), place.keys).outputs):
+        raise SpecError(
+            f"the ordinal is what {sealed[0]} protects, and ordinals are stored readable",
+            "/ordinal",
+            "take a time or a sequence of the event that tells nothing of anybody",
+        )
+
+
+def _reaches(spec: SpecDefinition, place: Place, path: str) -> bool:
+    """Whether a spec may put what events have at a place at a path of its output, above or below it."""
+    own = paths.split(path)
+    return any(
+        all(key is None or key == each for key, each in zip(keys, own, strict=False))
+        for keys in ways_of(flow_of(spec), place).outputs
     )
 
 
-def flow_of(spec: SpecDefinition) -> Any:
-    """Its `ValueFlow`."""
-    return _flow_of(canonical.encode(spec.operations))
+def _sealed(place: ProtectedPlace, places: InputPlaces) -> list[str]:
+    return sorted(each for each in place.copied | place.made if places.declared.policy(each).is_protected)
 
 
-@lru_cache(maxsize=1024)
-def _flow_of(operations: bytes) -> Any:
-    # Late: the operations are large, and most requests need none of them.
-    from transforms.spec.value_flow import ValueFlow
+def _unnamed(place: ProtectedPlace, places: InputPlaces) -> str:
+    """The first path that seals more than which values are equal, and was not declared to name a person."""
+    found = (
+        each
+        for each in _sealed(place, places)
+        if places.declared.policy(each).encryption is EncryptionLevel.PROTECTED
+        and not places.names_somebody(each)
+    )
+    return next(found, "")
 
-    return ValueFlow(canonical.decode(operations))
+
+def _shown(place: ProtectedPlace) -> str:
+    return ", ".join(sorted(place.copied or place.made))

@@ -18,8 +18,8 @@ from idgraph.model.events import Event, kind
 from idgraph.model.records import SpecCaseRecord
 from idgraph.model.specs import SpecCase, SpecDefinition, SpecDocument
 from metadata_service.attributes.policies import attributes_around, policies_of
-from metadata_service.specs.approval import flow_of, share_events
 from metadata_service.specs.catalogue import active_specs
+from metadata_service.specs.input_places import flow_of, share_events
 from transforms.spec.pointers import pointer
 
 if TYPE_CHECKING:

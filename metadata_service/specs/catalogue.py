@@ -77,6 +77,17 @@ def active_specs(session: Session, names: Collection[str] | None = None) -> list
     return [_document(row, edit) for row, edit in session.execute(query)]
 
 
+def once_active_specs(session: Session) -> list[SpecDocument]:
+    """Every version that maps events or did: the active ones and those that were retired."""
+    query = (
+        select(SpecVersionRow, SnapshotRow)
+        .join(SnapshotRow, SnapshotRow.version == SpecVersionRow.snapshot_version)
+        .where(SpecVersionRow.status != SpecStatus.DRAFT)
+        .order_by(SpecVersionRow.name, SpecVersionRow.version)
+    )
+    return [_document(row, edit) for row, edit in session.execute(query)]
+
+
 def count_active_specs(session: Session) -> int:
     """How many specs have an active version."""
     query = select(func.count()).select_from(SpecRow).where(SpecRow.active_version.is_not(None))

@@ -803,6 +803,37 @@ def test_an_event_id_that_is_a_sealed_attribute_is_hashed_in_the_stamp(tmp_path:
     assert b"example.com" not in encoded(output)  # a checksum may hold any character
 
 
+def test_an_event_id_beside_a_sealed_attribute_is_hashed_too(tmp_path: Path) -> None:
+    """Found by review: the same value stood sealed in its attribute, and readable as the event's id in each stamp."""
+    twice = {
+        "operation": "jmespath",
+        "spec": {
+            "user": "u",
+            "health.diagnosis": "d",
+            "_event": {"id": "d", "undo": "x", "ordinal": "_event.ordinal"},
+            "health.former": "x",
+        },
+    }
+    stated = spec(
+        "orders",
+        operations=[twice],
+        id="_event.id",
+        identifiers=[{"type": "user_id", "path": "user", "primary": True}],
+    )
+    declared = [attribute("health", encryption="protected")]
+    for known in (stated, stated.model_copy(update={"retracts": "_event.undo"})):
+        pipeline = Pipeline(tmp_path, snapshot=snapshot(specs=[known], declared=declared))
+        output = pipeline.map(event(1, u="u1", d=CANARY, x=f"{CANARY}-x", _event={"ordinal": 1}))
+        assert canaries(output, CANARY) == []
+        assert len(output.fragments) == 1
+        assert CANARY.encode() not in encoded(output)
+    declared = [attribute("health.other", encryption="protected")]
+    pipeline = Pipeline(tmp_path, snapshot=snapshot(specs=[stated], declared=declared))
+    output = pipeline.map(event(1, u="u1", d="plain", x="y", _event={"ordinal": 1}))
+    (state,) = states_of(output).values()
+    assert {each.origin.stamp.event_id for each in state.registers.values()} == {"plain"}
+
+
 def test_a_chunk_and_an_output_end_by_their_bytes_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

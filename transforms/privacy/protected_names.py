@@ -10,15 +10,16 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
+from itertools import takewhile
 from types import ModuleType
 
 from idgraph import native
-from idgraph.model import paths
+from idgraph.model import canonical, paths
 from idgraph.model.classification import Proposal
 from idgraph.model.fragments import Origin
 from idgraph.model.identifiers import Identifier
 from idgraph.model.snapshots import DetectionMode, MetadataSnapshot
-from idgraph.model.specs import RESERVED_KEY
+from idgraph.model.specs import RESERVED_KEY, SpecDefinition
 from idgraph.model.stamps import Stamp
 from transforms.privacy.blind_index import BlindIndex, is_hashed
 from transforms.privacy.keys import KeyProvider, NotPicklable
@@ -31,11 +32,24 @@ class ProtectedNames:
 
     def __init__(self, snapshot: MetadataSnapshot) -> None:
         found = [(place.type, place.path) for spec in snapshot.specs for place in spec.identifiers]
-        places = {path for _, path in found} | {spec.id for spec in snapshot.specs if _is_stored(spec.id)}
+        read = {
+            (spec.name, own): _beside(spec, own)
+            for spec in snapshot.specs
+            for own in (spec.id, spec.retracts)
+            if own
+        }
+        beside = {path for each in read.values() for path in each}
+        places = (
+            {path for _, path in found} | {spec.id for spec in snapshot.specs if _is_stored(spec.id)} | beside
+        )
         self._levels = snapshot.levels
         self._is_on = snapshot.defaults.detection is DetectionMode.SEAL
         self._undecided = snapshot.undecided_places(filter(None, places)) if self._is_on else frozenset()
-        self._sealed = snapshot.sealed_places(filter(None, places)) | {
+        declared = snapshot.sealed_places(filter(None, places))
+        self._id_places = {
+            own: path for own, each in read.items() for path in reversed(each) if path in declared
+        }
+        self._sealed = declared | {
             path for path in self._undecided if self._seals(_detection().named(paths.split(path)).get(str))
         }
         self._sealed_types = frozenset(kind for kind, path in found if path in self._sealed)
@@ -69,6 +83,11 @@ class ProtectedNames:
 
         return protect
 
+    def place_of(self, spec: SpecDefinition, path: str | None) -> str | None:
+        """The place by which an id that a spec reads at a path is protected: that of a sealed attribute, if it puts the same value
+        there."""
+        return self._id_places.get((spec.name, path), path) if path is not None else None
+
     def protects_event_id(self, place: str | None, event_id: str) -> bool:
         """Whether an event id that a spec reads at a place, or that comes with the envelope, is stored as a
         keyed hash."""
@@ -88,6 +107,27 @@ class ProtectedNames:
 
     def _seals(self, proposal: Proposal | None) -> bool:
         return proposal is not None and self._levels.policy(proposal.classification).is_protected
+
+
+def _beside(spec: SpecDefinition, path: str) -> tuple[str, ...]:
+    """The attributes that may have the value of an id, too. At a key that is not known, the attribute above."""
+    return _stored_beside(canonical.encode(spec.operations), paths.split(path))
+
+
+@lru_cache(maxsize=1024)
+def _stored_beside(operations: bytes, keys: tuple[str, ...]) -> tuple[str, ...]:
+    # Late: the operations are large, and few processes map events.
+    from transforms.spec.value_flow import ValueFlow
+
+    try:
+        found = ValueFlow(canonical.decode(operations)).beside(keys)
+    except Exception:
+        # One that does not compile hurts its own events alone, and they are none.
+        return ()
+    known = {
+        paths.join([key or "" for key in takewhile(lambda key: key is not None, each)]) for each in found
+    }
+    return tuple(sorted(each for each in known if each and _is_stored(each)))
 
 
 @cache
@@ -141,10 +181,12 @@ class StoredNames(NotPicklable):
         self, snapshot: MetadataSnapshot, blind_index: BlindIndex, protected: ProtectedNames | None = None
     ) -> None:
         self._protected = protected or ProtectedNames(snapshot)
-        self._event_id_places = {spec.name: spec.id for spec in snapshot.specs}
+        self._event_id_places = {
+            spec.name: self._protected.place_of(spec, spec.id) for spec in snapshot.specs
+        }
         self._scopes: dict[str, set[str | None]] = {}
         for spec in (each for each in snapshot.specs if each.mode == "snapshot"):
-            self._scopes.setdefault(spec.scope, set()).add(spec.id)
+            self._scopes.setdefault(spec.scope, set()).add(self._event_id_places[spec.name])
         self._blind_index = blind_index
         self.identifier = lru_cache(maxsize=MOST_NAMES)(self._identifier)
         """An identifier, or a fragment's id, as it is written today."""

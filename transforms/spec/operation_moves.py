@@ -328,7 +328,7 @@ def may_be(wanted: Key, key: Key) -> bool:
     if isinstance(wanted, str):
         wanted, key = key, wanted
     if isinstance(key, str):
-        return key.isdecimal() and wanted in (*_NOT_KNOWN, Item(int(key)))
+        return key.isdecimal() and wanted in (*_NOT_KNOWN, APPENDED, Item(int(key)))
     if APPENDED in (wanted, key):
         return wanted != key
     return wanted == key or wanted in _NOT_KNOWN or key in _NOT_KNOWN

@@ -197,6 +197,18 @@ class ValueFlow:
             wanted = found | (set() if step.replaces else wanted)
         return {each for each in wanted if any(covers(above, each) for above in within)}
 
+    def beside(self, output: Place) -> set[Place]:
+        """Where else the output may have what it has at a place, or something made of it."""
+        places: set[Place] = {output}
+        for step in reversed(self._steps):
+            found = {
+                tuple(map(if_known, _carried(move, _Put(0, place), 0).place))
+                for place in places
+                for move in step.inverses.reading(place)
+            }
+            places = found | (set() if step.replaces else places)
+        return {each for place in places for each in self.outputs(place)} - {output}
+
     def outputs(self, place: Place) -> set[Place]:
         """Where the output may have what an event has at a place, or something made of it."""
         return set(self.ways(place).outputs)

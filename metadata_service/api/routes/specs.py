@@ -167,8 +167,8 @@ def put(
     allow_failing_cases: Nevertheless = False,
 ) -> Response:
     """Store a new version; with status `active`, activate it too, if the role may and its test cases pass. The same again makes no new version. One
-    that makes keys of values, or puts a protected value at a weaker path, stays a draft until a second person approves it:
-    202."""
+    that makes keys of values, or does more with a protected value than to copy it where it is protected as well, stays a draft
+    until a second person approves it: 202."""
     if definition.name != name:
         raise RefusedRequestError("the name is not the one in the URL", "/name")
     if definition.status is not SpecStatus.DRAFT:
@@ -176,6 +176,7 @@ def put(
     spec_edits.check_new(definition, service.compile_spec)
     if definition.status is SpecStatus.ACTIVE:
         require_cases(definition, are_allowed_to_fail=allow_failing_cases)
+        _look_ahead(service, definition)
     with service.database.write(caller.name, reason) as edit:
         check_made_up(edit.session, definition)
         version, is_new = spec_edits.put_spec(edit, definition, _of_record(precondition))
@@ -183,6 +184,12 @@ def put(
             return asked(waiting)
         record = specs.get_spec(edit.session, name)
     return json_answer(record.model_dump_json(), status=201 if is_new else 200)
+
+
+def _look_ahead(service: Service, definition: SpecDefinition) -> None:
+    """Follow the values of all versions before there is a writer: it is done once for each, and takes a second for hundreds."""
+    with service.database.read() as session:
+        opened_by_definition(session, definition)
 
 
 def _activate(edit: Edit, name: str, version: int) -> PolicyChangeRecord | None:
@@ -259,6 +266,7 @@ def set_status(
             stored = spec_edits.stored_version(session, name, change.version)
         check_spec(stored, service.compile_spec)
         require_cases(stored, are_allowed_to_fail=change.allow_failing_cases)
+        _look_ahead(service, stored)
         checked = stored.version
     with service.database.write(actor, change.reason) as edit:
         if checked is None:
