@@ -93,7 +93,9 @@ def application(settings: Settings) -> Iterator[FastAPI]:
             audit_log = AuditLog(audit_file(settings), key)
             consents = stack.enter_context(_consent_input(settings))
             jobs = stack.enter_context(
-                PersonJobThreads(settings, lambda: PinnedSnapshot(*following.edition()))
+                PersonJobThreads(
+                    settings, lambda: PinnedSnapshot(*following.edition()), client.protected_places
+                )
             )
             tokens = PersonTokens(provider_of(settings).purpose_key(person_tokens.PURPOSE))
             households = stack.enter_context(closing(wiring.household_log(settings)))

@@ -173,6 +173,12 @@ class CheckRecord(BaseModel):
     warnings: list[str]
 
 
+class ProtectedPlaceList(BaseModel):
+    """The places of a spec's input whose values policy protects, each as its keys; null for any key or element."""
+
+    places: list[list[str | None]]
+
+
 class SpecCheckRecord(CheckRecord):
     """A spec that would be accepted; warnings say what would still stop it from being activated."""
 

@@ -109,6 +109,7 @@ RIGHTS = (
     _right("PUT", "/v1/identity-rules", *_PUBLISH),
     _right("POST", "/v1/specs/check", *_DRAFT),
     _right("POST", "/v1/specs/preview", *_DRAFT),
+    _right("POST", "/v1/specs/protected-places", *_DRAFT, Role.SERVICE),
     _right("POST", "/v1/specs/generate", *_DRAFT),
     _right("POST", "/v1/specs/cases", *_DRAFT),
     _right("POST", "/v1/specs/moves", *_DRAFT),

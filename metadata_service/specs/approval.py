@@ -121,7 +121,7 @@ def _named(definition: SpecDefinition, place: ProtectedPlace, places: InputPlace
     for each in definition.identifiers:
         if (each.type, each.path) in known or not _reaches(definition, place.keys, each.path):
             continue
-        if each.type not in hashed and _sealed(place, places):
+        if each.type not in hashed and places.seals(place):
             yield f"{definition.name} makes a readable identifier, {each.type}, of what {_shown(place)} protects"
         elif unnamed := _unnamed(place, places):
             yield f"{definition.name} makes an identifier, {each.type}, of what {unnamed} protects: its hash tells equal values"
@@ -148,7 +148,7 @@ def _stamped(
 def _check_ordinal(definition: SpecDefinition, place: ProtectedPlace, places: InputPlaces) -> None:
     """Raises SpecError where the ordinal certainly is a sealed value: it is stored beside each value, and no hash has an order."""
     path = definition.ordinal
-    if path is None or not (sealed := _sealed(place, places)):
+    if path is None or not (sealed := places.seals(place)):
         return
     if any(path == spec.ordinal and _reaches(spec, place.keys, path) for spec in places.known):
         return
@@ -170,15 +170,11 @@ def _reaches(spec: SpecDefinition, place: Place, path: str) -> bool:
     )
 
 
-def _sealed(place: ProtectedPlace, places: InputPlaces) -> list[str]:
-    return sorted(each for each in place.copied | place.made if places.declared.policy(each).is_protected)
-
-
 def _unnamed(place: ProtectedPlace, places: InputPlaces) -> str:
     """The first path that seals more than which values are equal, and was not declared to name a person."""
     found = (
         each
-        for each in _sealed(place, places)
+        for each in places.seals(place)
         if places.declared.policy(each).encryption is EncryptionLevel.PROTECTED
         and not places.names_somebody(each)
     )

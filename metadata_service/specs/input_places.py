@@ -94,6 +94,10 @@ class InputPlaces:
         policy = self.declared.policy(path)
         return bool(policy.is_protected or policy.authorization_level)
 
+    def seals(self, place: ProtectedPlace) -> list[str]:
+        """The paths at which its value is encrypted."""
+        return sorted(each for each in place.copied | place.made if self.declared.policy(each).is_protected)
+
     def names_somebody(self, path: str) -> bool:
         """Whether a path, or one above it, was declared to single out a person."""
         found: list[AttributeMetadata | None] = [

@@ -19,6 +19,7 @@ from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.records import (
     DiscoveryCounts,
     PolicyChangeRecord,
+    ProtectedPlaceList,
     PurgeRecord,
     RulesRecord,
     SchemaRecord,
@@ -177,6 +178,13 @@ class MetadataClient:
         body = _stated(definition, SpecDefinition)
         answer = self._http.get_model(SpecCheckRecord, "POST", "/v1/specs/check", content=body, headers=JSON)
         return answer.warnings
+
+    def protected_places(self, definition: SpecDefinition) -> list[tuple[str | None, ...]]:
+        """The places of its input that policy protects, by all versions of all specs: keys from the root, None for any."""
+        body = _stated(definition, SpecDefinition)
+        path = "/v1/specs/protected-places"
+        answer = self._http.get_model(ProtectedPlaceList, "POST", path, content=body, headers=JSON)
+        return [tuple(each) for each in answer.places]
 
     def activate(
         self, name: str, version: int | None = None, reason: str = "", allow_failing_cases: bool = False

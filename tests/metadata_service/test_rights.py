@@ -39,6 +39,7 @@ WRITING: dict[str, set[Role]] = {
     "PUT /v1/identity-rules": PUBLISH,
     "POST /v1/specs/check": DRAFT,
     "POST /v1/specs/preview": DRAFT,
+    "POST /v1/specs/protected-places": DRAFT | {Role.SERVICE},
     "POST /v1/specs/generate": DRAFT,
     "POST /v1/specs/cases": DRAFT,
     "POST /v1/specs/moves": DRAFT,

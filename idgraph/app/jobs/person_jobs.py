@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,14 +20,15 @@ from idgraph.jobs.erase.receipt import complete_from, write_receipt
 from idgraph.jobs.job import PagedJob
 from idgraph.jobs.rules_preview import RulesPreview
 from idgraph.model import canonical
-from idgraph.model.errors import ConfigError, DamagedStateError, QueryError, StoreError
+from idgraph.model.errors import ConfigError, DamagedStateError, MetadataError, QueryError, StoreError
 from idgraph.model.identifiers import Identifier
 from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.jobs import JobKind, JobRecord, Progress, Requester
-from idgraph.web.refusals import RefusedRequestError
+from idgraph.web.refusals import NotReadyError, RefusedRequestError
 from ingestion.spark.workers import WorkerResources
 from merge.identity.persons import Person
 from metadata_service.identity_rules import check_rules
+from metadata_service.specs.rules import check_spec, packaged_compiler
 from profile_service.access_document import access_parts
 from profile_service.history import History
 from profile_service.links import Links
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from idgraph.jobs.spec_preview.job import SpecPreviewJob
     from idgraph.model.specs import SpecDefinition
     from idgraph.snapshot_file import PinnedSnapshot
+    from transforms.spec.operation_moves import Place
 
 
 MOST_PREVIEWS = 20
@@ -106,8 +108,15 @@ def access_job(
 class PersonJobThreads(JobThreads):
     """The jobs of one service over persons."""
 
-    def __init__(self, settings: Settings, pinned: Callable[[], PinnedSnapshot]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        pinned: Callable[[], PinnedSnapshot],
+        protected_places: Callable[[SpecDefinition], Collection[Place]] = lambda _: (),
+    ) -> None:
+        """`protected_places` of a spec's input, by all versions of all specs; raises MetadataError."""
         super().__init__()
+        self._protected_places = protected_places
         self._settings = settings
         self._pinned = pinned
         self._downloads = wiring.downloads(settings)
@@ -155,13 +164,21 @@ class PersonJobThreads(JobThreads):
         where there is nothing to read, and as `start_access` does."""
         from idgraph.app.jobs.spec_preview import spec_preview, spec_preview_document
 
+        check_spec(definition, packaged_compiler)
+        try:
+            once = self._protected_places(definition)
+        except MetadataError as error:
+            raise NotReadyError(f"which values earlier versions protected is not known: {error}") from None
+
         def job(here: Opened, job_id: Callable[[], str]) -> PagedJob:
             def keep(preview: SpecPreviewJob) -> None:
                 self._keep_preview(job_id(), spec_preview_document(preview))
 
             try:
                 return spec_preview(
-                    self._settings, here.resources, here.pinned.snapshot, definition, sample, reveals, keep
+                    *(self._settings, here.resources, here.pinned.snapshot, definition, sample, reveals),
+                    keep,
+                    once,
                 )
             except ConfigError as error:
                 raise RefusedRequestError(str(error)) from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,17 +14,19 @@ from idgraph.app.terminal import counted, escape_control_chars
 from idgraph.jobs.spec_preview.effect import MOST_PATHS
 from idgraph.jobs.spec_preview.job import Inputs, SpecPreviewJob
 from idgraph.jobs.spec_preview.sample import MOST_SCANNED_BYTES, EventSample, files_of
+from idgraph.jobs.spec_preview.stand_ins import StandIns
 from idgraph.jobs.spec_preview.tried import TriedSnapshot
-from idgraph.model.errors import ConfigError
+from idgraph.model.errors import ConfigError, MetadataError
 from idgraph.model.snapshots import pattern_matches
 from idgraph.model.specs import SpecDocument, SpecStatus
 from ingestion.sources.files.lines import DamagedRecord, FileNames
 from ingestion.stages.decrypt import Decryption
+from merge.identity.rules import Rules
 from metadata_service.specs.rules import check_spec, packaged_compiler
 from transforms.privacy.protected_names import StoredNames
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from idgraph.app.settings.document import Settings
     from idgraph.jobs.job import JobRunner
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from idgraph.model.snapshots import MetadataSnapshot
     from idgraph.model.specs import SpecDefinition
     from ingestion.spark.workers import WorkerResources
+    from transforms.spec.operation_moves import Place
 
 SAMPLE = 2000
 _MOST_PRINTED = 30
@@ -47,7 +50,11 @@ def previewing(
     with wiring.opened(settings) as resources, wiring.job_runner(settings) as runner:
         wiring.require_own_keyring(settings, resources, notes=False)
         snapshot = wiring.snapshot_to_read_by(settings).snapshot
-        yield runner, spec_preview(settings, resources, snapshot, definition, sample, reveals)
+        once: Collection[Place] = ()
+        with suppress(MetadataError, ConfigError), wiring.metadata_client(settings) as client:
+            # Whoever has the keyring here may reveal: without the service, what is in force counts.
+            once = client.protected_places(definition)
+        yield runner, spec_preview(settings, resources, snapshot, definition, sample, reveals, once=once)
 
 
 def spec_preview(
@@ -58,9 +65,10 @@ def spec_preview(
     sample: int,
     reveals: bool,
     keep: Callable[[SpecPreviewJob], None] = lambda _job: None,
+    once: Collection[Place] = (),
 ) -> SpecPreviewJob:
-    """The job that compares a new version of a spec with what is in force. `reveals` and `keep` as of `SpecPreviewJob`. Raises
-    SpecError for a spec that would be refused, ConfigError where there is nothing to read."""
+    """The job that compares a new version of a spec with what is in force. `reveals`: it maps the events as they are, else with
+    stand-ins for protected values. `keep` and `once` as of `SpecPreviewJob`. Raises SpecError for a spec that would be refused, ConfigError where there is nothing to read."""
     check_spec(definition, packaged_compiler)
     now = next((each for each in snapshot.specs if each.name == definition.name), None)
     stated = dict(definition) | {"status": SpecStatus.ACTIVE}
@@ -123,7 +131,10 @@ def spec_preview(
         ),
         resources.tombstones,
         sample,
-        reveals,
+        None
+        if reveals
+        else StandIns(resources.blind_index.hashed, Rules(snapshot.identity_rules).identifier),
+        once,
         keep,
     )
 

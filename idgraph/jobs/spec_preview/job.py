@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from idgraph.jobs.job import PagedJob, Plan
 from idgraph.jobs.spec_preview.effect import Effect, share_error
 from idgraph.jobs.spec_preview.persons import EventPair, PersonEffect, compare_persons
-from idgraph.jobs.spec_preview.protected import ProtectedValues
+from idgraph.jobs.spec_preview.protected import HiddenPlaces, ProtectedValues
 from idgraph.jobs.spec_preview.sample import Decrypt, EventSample
-from idgraph.jobs.spec_preview.tried import TriedSnapshot
+from idgraph.jobs.spec_preview.stand_ins import StandIns
+from idgraph.jobs.spec_preview.tried import TriedEvent, TriedSnapshot
 from idgraph.model.events import RawRecord
 from idgraph.model.jobs import JobKind, Point, Progress
 from idgraph.model.tombstones import Tombstone
@@ -21,6 +22,7 @@ from ingestion.stages.map_output import MappedEvent
 from merge.identity.persons import PersonStore
 from merge.identity.rules import Rules
 from transforms.schema.attribute_nodes import Leaves
+from transforms.spec.operation_moves import Place
 
 PAGE = 200
 TARGET = "specs"
@@ -53,14 +55,18 @@ class SpecPreviewJob(PagedJob):
         names: tuple[Callable[[str], str], Callable[[str], str]],
         tombstones: Callable[[Iterable[str]], Mapping[str, Tombstone]],
         size: int,
-        reveals: bool,
+        stand_ins: StandIns | None,
+        once: Collection[Place] = (),
         keep: Callable[[SpecPreviewJob], None] = lambda _job: None,
     ) -> None:
         """`what` are its parameters, with the name of the `spec`. `sides` are the snapshot in force and the one with the new version.
-        `reveals`: whether numbers may say something of protected values. `keep` is called after each page."""
+        With `stand_ins` the events are mapped with these for protected values; None where numbers may say something of them.
+        `once` are places of the input that an earlier version protected. `keep` is called after each page."""
         self.what = {**what, "sample": size}
         self.sample = sample
-        self.effect = Effect(not reveals)
+        self.effect = Effect(withholds=stand_ins is not None)
+        self._stand_ins = stand_ins
+        self._once = once
         self.persons: PersonEffect | None = None
         """None until the persons were compared."""
         self._inputs = inputs
@@ -92,7 +98,7 @@ class SpecPreviewJob(PagedJob):
 
     def _page(self, records: list[RawRecord]) -> Iterator[EventPair]:
         before, after = self._sides
-        mapped = [(each, before.outcome(each), after.outcome(each)) for each in records]
+        mapped = [(each, *self._outcomes(each)) for each in records]
         fragments = {side.event.fragment_id for _, *both in mapped for side in both if side.event is not None}
         erased = self._tombstones(fragments)
         for record, old, new in mapped:
@@ -103,6 +109,17 @@ class SpecPreviewJob(PagedJob):
             values = ProtectedValues(payload, flow, new_flow, {*old.leaves, *new.leaves})
             if self.effect.add(record, old, new, values):
                 yield EventPair(*(_without_values(each.event) for each in (old, new)))
+
+    def _outcomes(self, record: RawRecord) -> tuple[TriedEvent, TriedEvent]:
+        """By either version, of the event or of one with stand-ins for what its reader may not see."""
+        before, after = self._sides
+        if self._stand_ins is None:
+            return before.outcome(record), after.outcome(record)
+        (flow, payload), (new_flow, _) = before.payload(record), after.payload(record)
+        hidden = HiddenPlaces(flow, new_flow, self._once)
+        made = self._stand_ins.put_into(payload, record.position, hidden.hides, hidden.named)
+        name_of = self._stand_ins.name_of
+        return before.outcome(record, made, name_of), after.outcome(record, made, name_of)
 
     def _is_refused(
         self, record: RawRecord, event: MappedEvent | None, erased: Mapping[str, Tombstone]

@@ -6,13 +6,16 @@ whether or not the results do."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from decimal import Decimal
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from idgraph.model import paths
+from idgraph.model.attributes import AttributeMetadata, EncryptionLevel
 from idgraph.model.specs import RESERVED_KEY, SpecDefinition
+from transforms.privacy.protected_names import EVENT
 from transforms.schema.diff import AttributeTree
 from transforms.spec.masking import whole_value
 from transforms.spec.operation_moves import SpecLine
@@ -20,6 +23,9 @@ from transforms.spec.value_flow import Trail, ValueFlow
 
 _LEAST_TEXT = 3
 """A protected text that is shorter is in other values by chance."""
+
+LOOKED_AT = "(looked at)"
+"""A key that no attribute has."""
 
 _Place = tuple[str | int, ...]
 _Keys = tuple[str | None, ...]
@@ -36,8 +42,14 @@ _NOWHERE = _Found([], set())
 class VersionFlow:
     """The spec that maps an event, and the policies that its attributes have. `spec` is None where none maps it."""
 
-    def __init__(self, spec: SpecDefinition | None, tree: AttributeTree) -> None:
+    def __init__(
+        self,
+        spec: SpecDefinition | None,
+        tree: AttributeTree,
+        attribute: Callable[[str], AttributeMetadata | None],
+    ) -> None:
         self.spec = spec
+        self._attribute = attribute
         self._flow = None if spec is None else ValueFlow(spec.operations)
         self._tree = tree
         self._found: dict[_Place, _Found] = {}
@@ -53,11 +65,60 @@ class VersionFlow:
             known = self._found[place] = _Found(outputs, ways.computed)
         return known
 
+    def may_name(self, path: str) -> bool:
+        """Whether a keyed hash of an attribute, which shows equal values, is no more than policy lets it show."""
+        above = [self._attribute(each) for each in (path, *paths.ancestors(path))]
+        is_named = any(each is not None and each.identifiable for each in above)
+        return is_named or self._tree.policy(path).encryption is not EncryptionLevel.PROTECTED
+
+    def ends(self, place: _Place) -> Iterator[tuple[str, Trail]]:
+        """The attributes that may have the value at a place, each up to a key that is not known."""
+        for keys, trail in self.of(place).outputs:
+            if keys[0] != RESERVED_KEY:
+                yield _shown(keys), trail
+
+    def looks_sensitive(self, place: _Place, value: Any) -> bool:
+        """Whether a value would be sealed by its name and form, were it an attribute that nobody decided on."""
+        names = [each for each in place if isinstance(each, str)]
+        return self._tree.policy_of_value(paths.join((LOOKED_AT, *names[-2:])), value).is_protected
+
     def protects(self, path: str, value: Any, trail: Trail) -> bool:
         """Whether an attribute would be sealed that has a value, or what the statements make of it."""
         if any(each.computes for each in trail):
             return self._tree.policy(path).is_protected
         return self._tree.policy_of_value(path, value).is_protected
+
+
+class HiddenPlaces:
+    """Which values of an event stand where a version puts what policy protects, where an earlier one did (`once`), or look
+    sensitive and are nowhere in the clear by the version in force."""
+
+    def __init__(self, before: VersionFlow, after: VersionFlow, once: Iterable[_Keys]) -> None:
+        self._before, self._after = before, after
+        self._once = tuple(once)
+
+    def hides(self, place: _Place, value: Any) -> bool:
+        """Whether no draft may see the value."""
+        texts = tuple(map(str, place))
+        if any(_may_be(each, texts) for each in self._once):
+            return True
+        ends = [[*version.ends(place)] for version in (self._before, self._after)]
+        for version, own in zip((self._before, self._after), ends, strict=True):
+            if any(version.protects(path, value, trail) for path, trail in own):
+                return True
+        return not ends[0] and self._after.looks_sensitive(place, value)
+
+    def named(self, place: _Place) -> Iterator[str]:
+        """The types of the identifiers that either version makes of a value, and of its event's id."""
+        for version in (self._before, self._after):
+            if version.spec is None:
+                continue
+            reached = {path for keys, _ in version.of(place).outputs for path in (_shown(keys),)}
+            for each in version.spec.identifiers:
+                if each.path in reached and (version is self._before or version.may_name(each.path)):
+                    yield each.type
+            if version.spec.id in reached:
+                yield EVENT
 
 
 class ProtectedValues:
@@ -121,8 +182,8 @@ class ProtectedValues:
                 self.computed.add(f"/{name}")
         for number, identifier in enumerate(spec.identifiers if spec is not None else ()):
             path = identifier.path
-            is_readable = path in reached[1] and (path in is_open[1] or not _is_stored(path))
-            if is_readable and reached[0].get(path) != reached[1][path]:
+            tells = path in is_open[1] or not _is_stored(path) or not versions[1].may_name(path)
+            if path in reached[1] and tells and reached[0].get(path) != reached[1][path]:
                 self.computed.add(f"/identifiers/{number}")
 
     def _paths(self, keys: _Keys) -> list[str]:
@@ -159,6 +220,10 @@ class ProtectedValues:
         if self.follow(path) or self.in_value(value, 1):
             return True
         return bool(self._texts) and not set(_texts(value)) <= self._open
+
+
+def _shown(keys: _Keys) -> str:
+    return paths.join([key or "" for key in takewhile(lambda key: key is not None, keys)])
 
 
 def _is_stored(path: str) -> bool:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 from idgraph.jobs.spec_preview.protected import VersionFlow
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import EventError, SpecError
-from idgraph.model.events import RawRecord
+from idgraph.model.events import Event, RawRecord
 from idgraph.model.fragments import Kind
 from idgraph.model.identifiers import Identifier
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.sources import SourceConfig
+from idgraph.model.specs import SpecDocument
 from idgraph.model.stamps import SpecRef
 from ingestion.sources.payload_formats import NOT_OF_THE_EVENT, PayloadFormats
 from ingestion.stages.dead_letters import BatchDeadLetters
@@ -96,6 +98,16 @@ class _Refusals(BatchDeadLetters):
         self.last = SpecProblem(str(reason), detail, pointer)
 
 
+class _StoodInMapper(EventMapper):
+    """Maps another payload in place of a record's own."""
+
+    payload: Any = None
+
+    def read(self, record: RawRecord) -> Event:
+        event = super().read(record)
+        return event if self.payload is None else event._replace(payload=copy.deepcopy(self.payload))
+
+
 class TriedSnapshot:
     """Maps events by one snapshot. For one thread."""
 
@@ -111,9 +123,10 @@ class TriedSnapshot:
         """`latest` as of `EventMapper.map`."""
         self.snapshot = snapshot
         self._compiled = CompiledSnapshot(snapshot)
+        self._declared = {each.path: each for each in snapshot.attributes}
         self._refusals = _Refusals()
         protector = Protector(self._compiled, data_keys, blind_index, self._refusals)
-        self._mapper = EventMapper(self._compiled, sources, protector, self._refusals, formats)
+        self._mapper = _StoodInMapper(self._compiled, sources, protector, self._refusals, formats)
         self._protector = protector
         self._latest = latest
         self._flows: dict[MappingSpec | None, VersionFlow] = {}
@@ -128,19 +141,34 @@ class TriedSnapshot:
             event = self._mapper.read(record)
             spec = self._compiled.spec_for(event.source, event.type)
             if spec not in self._flows:
-                self._flows[spec] = VersionFlow(spec.document if spec else None, self._compiled.attributes)
+                self._flows[spec] = self._flow(spec.document if spec else None)
             return self._flows[spec], event.payload
-        return VersionFlow(None, self._compiled.attributes), None
+        return self._flow(None), None
 
-    def outcome(self, record: RawRecord) -> TriedEvent:
-        """Raises SchemaRegistryError, ConfigError."""
+    def _flow(self, spec: SpecDocument | None) -> VersionFlow:
+        return VersionFlow(spec, self._compiled.attributes, self._declared.get)
+
+    def outcome(
+        self,
+        record: RawRecord,
+        payload: Any = None,
+        name_of: Callable[[Identifier], Identifier] = lambda name: name,
+    ) -> TriedEvent:
+        """What is made of a record, or of another `payload` in place of its own, with `name_of` each identifier. Raises
+        SchemaRegistryError, ConfigError."""
         self._refusals.last = None
         # Detectors say what they find once for each attribute, and here it is asked for each event.
         self._compiled.attributes.report_again()
-        event = self._mapper.map(record, self._latest, MapOutput())
+        self._mapper.payload = payload
+        try:
+            event = self._mapper.map(record, self._latest, MapOutput())
+        finally:
+            self._mapper.payload = None
         self._protector.forget_identifiers()
         if event is None:
             return TriedEvent({}, None, self._refusals.last)
+        first = str(name_of(Identifier.parse(event.fragment_id)))
+        event = event._replace(fragment_id=first, identifiers=tuple(map(name_of, event.identifiers)))
         found = {each.node.path: each.proposal for each in event.leaves.unexpected if each.proposal}
 
         def leaf(path: str, value: Any, is_sealed: bool) -> Leaf:

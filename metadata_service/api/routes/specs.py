@@ -11,6 +11,7 @@ from idgraph.model.documents import StrictDocument
 from idgraph.model.errors import first_few
 from idgraph.model.records import (
     PolicyChangeRecord,
+    ProtectedPlaceList,
     SpecCheckRecord,
     SpecHealthList,
     SpecRecord,
@@ -31,6 +32,7 @@ from metadata_service.specs import catalogue as specs
 from metadata_service.specs.approval import SpecActivation, in_force, opened_by_definition, opened_by_spec
 from metadata_service.specs.cases import check_made_up, make_case, require_cases, run_cases
 from metadata_service.specs.health import spec_health
+from metadata_service.specs.input_places import InputPlaces
 from metadata_service.specs.moves import moved
 from metadata_service.specs.preview import PreviewRecord, preview_event
 from metadata_service.specs.rules import check_payload, check_spec
@@ -63,6 +65,17 @@ def check_only(definition: SpecDefinition, service: Service) -> SpecCheckRecord:
     warnings = [f"spec {rival} is active for the same source and event type"] if rival else []
     warnings += [f"waits for a second person: {each}" for each in first_few(opened)]
     return SpecCheckRecord(warnings=warnings, cases=run_cases(definition))
+
+
+@router.post("/protected-places")
+def protected_places(definition: SpecDefinition, service: Service) -> ProtectedPlaceList:
+    """Where the events of a spec have what a version of any spec ever put at a path that is protected now. Nothing is stored."""
+    check_spec(definition, service.compile_spec)
+    with service.database.read() as session:
+        places = InputPlaces(session, definition)
+        return ProtectedPlaceList(
+            places=[list(each.keys) for each in places.protected() if places.seals(each)]
+        )
 
 
 class SpecPreview(StrictDocument):
