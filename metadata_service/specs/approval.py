@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from idgraph.model import paths
 from idgraph.model.classification import EncryptionLevel
 from idgraph.model.errors import SpecError, first_few
-from idgraph.model.specs import SpecDefinition, SpecDocument
+from idgraph.model.specs import RESERVED_KEY, IdentifierPlace, SpecDefinition, SpecDocument
 from metadata_service.attributes.rules import discovery_defaults, weaker
 from metadata_service.specs.catalogue import active_specs, get_spec_version
 from metadata_service.specs.input_places import (
@@ -24,7 +24,6 @@ from metadata_service.specs.input_places import (
     Place,
     ProtectedPlace,
     flow_of,
-    shown_path,
     stored,
     ways_of,
 )
@@ -75,21 +74,12 @@ def _value_keys(session: Session, definition: SpecDefinition, others: list[SpecD
 def _moved(definition: SpecDefinition, places: InputPlaces) -> Iterator[str]:
     """Where it puts what another place protects more."""
     for place, before, own in places.all():
-        known = {path for each in places.known for path in _ends(each, place)}
+        known = {path for each in places.known for path, _ in stored(flow_of(each), place)}
         protected = {(path, places.tree) for path in before} | {(path, places.declared) for path in own}
-        for to in _ends(definition, place) - known:
+        for to in {path for path, _ in stored(flow_of(definition), place)} - known:
             for source, tree in protected:
                 for opens in weaker(to, tree.policy(source), places.tree.policy(to)):
                     yield f"{definition.name} puts at {to} what {source} protects ({opens.partition(': ')[2]})"
-
-
-def _ends(spec: SpecDefinition, place: Place) -> set[str]:
-    """Where a spec puts what events have at a place, but what serves for the event alone."""
-    identifiers = {each.path for each in spec.identifiers}
-    named = {
-        path for keys in ways_of(flow_of(spec), place).outputs if (path := shown_path(keys)) in identifiers
-    }
-    return named | {path for path, _ in stored(flow_of(spec), place)}
 
 
 def _used(definition: SpecDefinition, places: InputPlaces) -> Iterator[str]:
@@ -112,19 +102,28 @@ def _computed(definition: SpecDefinition, place: ProtectedPlace, places: InputPl
 
 def _named(definition: SpecDefinition, place: ProtectedPlace, places: InputPlaces) -> Iterator[str]:
     known = {
-        (each.type, each.path)
+        (each.type, each.path, is_hashed)
         for spec in places.known
-        for each in spec.identifiers
-        if _reaches(spec, place.keys, each.path)
+        for each, is_hashed in _identifiers(spec, place.keys, places)
     }
-    hashed = {each.type for each in definition.identifiers if places.declared.policy(each.path).is_protected}
-    for each in definition.identifiers:
-        if (each.type, each.path) in known or not _reaches(definition, place.keys, each.path):
+    for each, is_hashed in _identifiers(definition, place.keys, places):
+        # One that is readable already shows no more as a hash.
+        if not {(each.type, each.path, False), (each.type, each.path, is_hashed)}.isdisjoint(known):
             continue
-        if each.type not in hashed and places.seals(place):
+        if not is_hashed and (places.seals(place) or paths.is_within(each.path, RESERVED_KEY)):
             yield f"{definition.name} makes a readable identifier, {each.type}, of what {_shown(place)} protects"
         elif unnamed := _unnamed(place, places):
             yield f"{definition.name} makes an identifier, {each.type}, of what {unnamed} protects: its hash tells equal values"
+
+
+def _identifiers(
+    spec: SpecDefinition, place: Place, places: InputPlaces
+) -> Iterator[tuple[IdentifierPlace, bool]]:
+    """The identifiers that may have what events have at a place, and whether they are hashed, by what this spec alone says."""
+    hashed = {each.type for each in spec.identifiers if places.declared.policy(each.path).is_protected}
+    for each in spec.identifiers:
+        if _reaches(spec, place, each.path):
+            yield each, each.type in hashed
 
 
 def _stamped(
@@ -134,15 +133,21 @@ def _stamped(
     path = getattr(definition, name)
     if path is None or not _reaches(definition, place.keys, path):
         return
-    if any(path == getattr(spec, name) and _reaches(spec, place.keys, path) for spec in places.known):
-        return
-    is_hashed = name != "ordinal" and any(
-        places.declared.policy(each).is_protected for each, _ in stored(flow_of(definition), place.keys)
-    )
+    is_hashed = name != "ordinal" and _is_sealed(definition, place.keys, places)
+    for spec in places.known:
+        if path == getattr(spec, name) and _reaches(spec, place.keys, path):
+            was_hashed = name != "ordinal" and _is_sealed(spec, place.keys, places)
+            if is_hashed or not was_hashed:
+                return
     if not is_hashed:
         yield f"{definition.name} reads its {name} from what {_shown(place)} protects"
     elif unnamed := _unnamed(place, places):
         yield f"{definition.name} reads its {name} from what {unnamed} protects: its hash tells equal values"
+
+
+def _is_sealed(spec: SpecDefinition, place: Place, places: InputPlaces) -> bool:
+    """Whether a spec puts what events have at a place into a protected attribute too, by which ids of it are hashed."""
+    return any(places.declared.policy(each).is_protected for each, _ in stored(flow_of(spec), place))
 
 
 def _check_ordinal(definition: SpecDefinition, place: ProtectedPlace, places: InputPlaces) -> None:

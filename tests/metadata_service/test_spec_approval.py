@@ -358,6 +358,22 @@ def test_who_a_person_is_may_be_an_identifier(clinic: Running) -> None:
     assert "health.diagnosis" in str(asked.json()["weakens"])
 
 
+def test_what_was_a_hash_does_not_become_readable_by_one(clinic: Running) -> None:
+    """A name or an id that was hashed, because its value stood sealed beside it, is not known to be readable."""
+    protect(clinic, "identity.mail", encryption="searchable")
+    sealed = FIRST | {"mail": ["identity.mail", "_event.mail"]}
+    named = [
+        {"type": "patient", "path": "identity.patient", "primary": True},
+        {"type": "email", "path": "identity.mail"},
+        {"type": "email", "path": "_event.mail"},
+    ]
+    assert put(clinic, sealed, id="_event.mail", identifiers=named).status_code == 200
+    without = {"id": "_event.mail", "identifiers": [named[0], named[1]]}
+    assert put(clinic, FIRST | {"mail": "_event.mail"}, **without).status_code == 202
+    assert put(clinic, sealed, identifiers=[named[0], named[2]]).status_code == 202
+    assert put(clinic, sealed, identifiers=named).status_code == 200
+
+
 def test_a_spec_of_what_nobody_protected_is_published_by_one(service: Running) -> None:
     shift = {
         "mail": ["contact.mail", "contact.raw", "_event.id"],
