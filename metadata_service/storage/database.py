@@ -23,7 +23,7 @@ from idgraph.outages import Outage
 from metadata_service.storage.edits import Edit
 from metadata_service.storage.tables import HistoryRow
 from metadata_service.storage.tries import Tries
-from metadata_service.storage.upgrade import format_of, require_known_format, upgrade_schema
+from metadata_service.storage.upgrade import require_format_of, upgrade_schema
 
 BUSY_MILLISECONDS = 10_000
 WRITER_LOCK = 0x1D64A9  # any constant of ours: the key of PostgreSQL's advisory lock
@@ -68,8 +68,6 @@ class Database:
         if engine.dialect.name == "postgresql":
             engine = engine.execution_options(isolation_level="REPEATABLE READ")
         self._reader = engine
-        self.format = 0
-        """That of its tables, since it was opened."""
         self._reading, self._writing = Outage("the database"), Outage("writing to the database")
 
     @contextmanager
@@ -112,7 +110,7 @@ class Database:
         idgraph has changed its tables."""
         with self.read() as session:
             revision_in(session)
-            require_known_format(session.connection(), self.format)
+            require_format_of(session.connection())
         if self._writing.is_on:
             with self._turn() as session:
                 session.execute(text("UPDATE alembic_version SET version_num = version_num"))
@@ -186,7 +184,6 @@ def open_database(url: str, key: bytes = b"") -> Database:
         with Session(database._writer) as session, session.begin():
             _await_turn(session, 0)
             upgrade_schema(session.connection())
-            database.format = format_of(session.connection()) or 0
     except SQLAlchemyError as error:
         database.close()
         raise unusable(engine.url, error) from None

@@ -1,6 +1,6 @@
 """The format of a metadata database: which it has, whether this idgraph reads it, and the migrations to the newest.
 
-Alembic's revisions are the numbers of formats: "0001" is 1.
+Alembic's revisions are the numbers of formats: "0001" is 1. Alembic itself is loaded only where there is something to migrate.
 """
 
 from __future__ import annotations
@@ -8,15 +8,14 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, MetaData, inspect
+from sqlalchemy import Connection, MetaData, inspect, text
 
 from idgraph.model.errors import ConfigError
 from idgraph.model.formats import require_format
+from metadata_service.storage.tables import Base
 
+_MIGRATIONS = Path(__file__).parent / "migrations"
+NEWEST = max(int(file.name[1:5]) for file in (_MIGRATIONS / "versions").glob("v*.py"))
 _OLDER = (
     "keep using the idgraph that wrote it, or note its specs, attributes and rules with that one (`idgraph specs show`, "
     "`attributes show`, `rules show`), move the database away, start again and apply them"
@@ -27,49 +26,57 @@ _alembic_is_global = threading.Lock()
 def upgrade_schema(connection: Connection) -> None:
     """Run the missing migrations in the transaction that the connection is in. Raises ConfigError for a format that this idgraph
     does not read."""
+    found = format_of(connection)
+    if found == NEWEST:
+        _require_whole(connection, Base.metadata)
+        return
+    require_format_of(connection)
+
+    from alembic import command
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
+
     config = Config()
     # Alembic reads it as a format string.
-    folder = str(Path(__file__).parent / "migrations").replace("%", "%%")
-    config.set_main_option("script_location", folder)
+    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
     config.attributes["connection"] = connection
     with _alembic_is_global:
-        scripts = ScriptDirectory.from_config(config)
-        require_known_format(connection, int(scripts.get_current_head() or 0), _first_tables(scripts))
+        if found == 1:
+            _require_whole(connection, ScriptDirectory.from_config(config).get_revision("0001").module.TABLES)
         command.upgrade(config, "head")
 
 
+def require_format_of(connection: Connection) -> None:
+    """Raise ConfigError unless this idgraph reads or upgrades the format."""
+    _require(connection, format_of(connection))
+
+
 def format_of(connection: Connection) -> int | None:
-    """None for a database without tables. Raises ConfigError for one of something else."""
-    found = MigrationContext.configure(connection).get_current_revision()
+    """None for a database without tables of ours. Raises ConfigError for one of something else."""
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    found = connection.scalar(text("SELECT version_num FROM alembic_version"))
     if found is not None and not found.isdecimal():
-        raise ConfigError(f"{place_of(connection)}: holds something else; name a database of its own")
+        raise ConfigError(f"{_place(connection)}: holds something else; name a database of its own")
     return None if found is None else int(found)
 
 
-def place_of(connection: Connection) -> str:
-    """Which database this is, for messages."""
-    return f"metadata service: {connection.engine.url.render_as_string(hide_password=True)}"
-
-
-def require_known_format(connection: Connection, newest: int, first: MetaData | None = None) -> None:
-    """Raise ConfigError for a format that this idgraph does not read: a later one than `newest`, or, with the tables of the
-    `first`, one of before it."""
-    found = format_of(connection)
-    if found is None:
-        return
-    if first is not None and found == 1 and not _has_all(connection, first):
-        found = 0
-    require_format(place_of(connection), found, newest, ConfigError, _OLDER)
-
-
-def _first_tables(scripts: ScriptDirectory) -> MetaData:
-    tables: MetaData = scripts.get_revision("0001").module.TABLES
-    return tables
-
-
-def _has_all(connection: Connection, tables: MetaData) -> bool:
+def _require_whole(connection: Connection, tables: MetaData) -> None:
+    """A database of before the first release has other tables under the same number."""
     found = {
         table: {column["name"] for column in columns}
         for (_, table), columns in inspect(connection).get_multi_columns().items()
     }
-    return all(found.get(each.name, set()).issuperset(each.columns.keys()) for each in tables.tables.values())
+    if not all(
+        found.get(name, set()).issuperset(each.columns.keys()) for name, each in tables.tables.items()
+    ):
+        _require(connection, 0)
+
+
+def _require(connection: Connection, found: int | None) -> None:
+    if found is not None:
+        require_format(_place(connection), found, NEWEST, ConfigError, _OLDER)
+
+
+def _place(connection: Connection) -> str:
+    return f"metadata service: {connection.engine.url.render_as_string(hide_password=True)}"

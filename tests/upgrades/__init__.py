@@ -1,0 +1,1 @@
+"""Files of earlier versions of the formats, and that this idgraph goes on over them."""
