@@ -40,6 +40,19 @@ class Role(StrEnum):
     __repr__ = str.__repr__  # messages of pydantic have it
 
 
+DUTIES: Mapping[Role, str] = {
+    Role.VIEWER: "a person who reads attributes, specs and, with a clearance, profiles",
+    Role.ANALYST: "that, and drafts specs, rules, views and segments",
+    Role.PUBLISHER: "that, and publishes them",
+    Role.ADMIN: "that, and does everything but what privacy decides",
+    Role.PRIVACY: "a person who decides on protection and on the rights of persons",
+    Role.READER: "a machine that reads attributes and specs",
+    Role.PIPELINE: "a flow",
+    Role.SERVICE: "a profile service",
+    Role.PROFILES: "a machine that reads profiles, up to its clearance",
+}
+"""Who has each role, for those who choose one."""
+
 PEOPLE = (Role.VIEWER, Role.ANALYST, Role.PUBLISHER, Role.ADMIN, Role.PRIVACY)
 """Roles of people, who call both services."""
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
+from idgraph.model.callers import Role
 from tests.app.conftest import CommandLine
 from tests.app.discoveries import AN_EMAIL, discovered, send
 
@@ -19,7 +20,7 @@ As = Callable[..., Result]
 @pytest.fixture
 def bob(served: CommandLine, monkeypatch: pytest.MonkeyPatch) -> As:
     """Gives commands as a second person."""
-    token = served("tokens", "add", "bob").stdout.strip()
+    token = served("tokens", "add", "bob", "--role", "admin").stdout.strip()
 
     def command(*words: str) -> Result:
         with monkeypatch.context() as only_here:
@@ -96,7 +97,12 @@ def test_tokens_are_made_listed_and_revoked(served: CommandLine) -> None:
     shown = served("tokens", "list").stdout
     assert "carol" in shown
     assert made.stdout.strip() not in shown
-    assert served("tokens", "add", "carol").exit_code == 1, "the name is in use"
+    assert served("tokens", "add", "carol", "--role", "viewer").exit_code == 1, "the name is in use"
+    before = len(served.json("tokens", "list", "--json"))
+    unsaid = served("tokens", "add", "erin")
+    assert unsaid.exit_code == 2
+    assert all(f" {role}: " in unsaid.stderr for role in Role)
+    assert len(served.json("tokens", "list", "--json")) == before
     assert served("tokens", "add", "dan", "--role", "king").exit_code == 2
     assert served("tokens", "revoke", "carol").stdout == "the token of carol is revoked\n"
     assert served("tokens", "revoke", "carol").exit_code == 3

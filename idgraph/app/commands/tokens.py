@@ -12,7 +12,7 @@ import typer
 from idgraph.app import wiring
 from idgraph.app.commands.context import Json, settings_of
 from idgraph.app.terminal import print_records
-from idgraph.model.errors import NotFoundError
+from idgraph.model.errors import ConfigError, NotFoundError
 
 if TYPE_CHECKING:
     from metadata_service.storage.database import Database
@@ -29,11 +29,11 @@ def add(
     context: typer.Context,
     name: Name,
     role: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="viewer, analyst, publisher, admin or privacy; of machines reader, pipeline, service or profiles."
+            help="Required: viewer, analyst, publisher, admin or privacy; of machines reader, pipeline, service or profiles."
         ),
-    ] = "admin",
+    ] = None,
     days: Annotated[
         int | None, typer.Option(min=1, help="Days until it expires. Default: 90 for an admin, else 365.")
     ] = None,
@@ -61,12 +61,16 @@ def add(
 
     For a caller of the profile service: idgraph tokens add crm --role profiles --clearance 20
     """
-    from idgraph.model.callers import Scope
-    from metadata_service.storage.tokens import Role, add_token
+    from idgraph.model.callers import DUTIES, Role, Scope
+
+    if role not in list(Role):
+        known = "".join(f"\n  {each.value}: {duty}" for each, duty in DUTIES.items())
+        wrong = "no role is named" if role is None else f"there is no role {role!r}"
+        raise ConfigError(f"{wrong}; give the token the least that does its work, by --role:{known}")
+
+    from metadata_service.storage.tokens import add_token
 
     with metadata_database(context) as database:
-        if role not in list(Role):
-            raise typer.BadParameter(f"a role is one of {', '.join(Role)}")
         if unknown := set(scopes or ()) - set(Scope):
             raise typer.BadParameter(
                 f"a scope is one of {', '.join(Scope)}, not {', '.join(sorted(unknown))}"
