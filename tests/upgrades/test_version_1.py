@@ -20,6 +20,7 @@ from typer.testing import CliRunner, Result
 from idgraph.app.cli import app
 from idgraph.app.metadata_server import serving_here
 from idgraph.app.settings.document import load
+from sinks.tantivy.folder import LAYOUT
 from tests.upgrades.make_version_1 import ARCHIVE, PORT, Folder, answers, customers, free_port
 
 DATABASES = (
@@ -57,7 +58,21 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config.write_text(config.read_text().replace(PORT, str(free_port())))
     for each in (place / ".idgraph").rglob("*"):
         each.chmod(0o700 if each.is_dir() else 0o600)
+    index = place / ".idgraph" / "index"
+    if json.loads((index / "versions.json").read_bytes())["layout"] != LAYOUT:
+        _make_index_again(InProcess(place), index)
     return place
+
+
+def _make_index_again(folder: InProcess, index: Path) -> None:
+    """By the commands that the refusal names. Only the index is not migrated."""
+    refused = folder("search", "invoice")
+    assert refused.exit_code == 1
+    assert "remove the folder, then run `idgraph reindex`" in refused.stderr
+    shutil.rmtree(index)
+    with serving_here(load(folder.place / "idgraph.toml")) as url, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("IDGRAPH_METADATA__URL", url)
+        folder.run("reindex")
 
 
 @pytest.fixture
