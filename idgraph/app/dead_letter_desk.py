@@ -123,8 +123,16 @@ class LocalDeadLetterDesk:
                 with self._lock, suppress(TransformError):
                     identifiers = spec.identifiers_in(event)
             letter = aside.get(record.position)
-            own = (letter.id, str(letter.reason)) if letter else (None, None)
-            found.append(ShownEvent(event.type if event else None, name, *shown[:3], *own, identifiers))
+            found.append(
+                ShownEvent(
+                    event.type if event else None,
+                    name,
+                    *shown[:3],
+                    letter.id if letter else None,
+                    str(letter.reason) if letter else None,
+                    identifiers,
+                )
+            )
         return found
 
     def _shown(
