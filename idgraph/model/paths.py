@@ -82,3 +82,8 @@ def value_at(tree: Any, keys: tuple[str, ...]) -> Any:
             return None
         tree = tree.get(key)
     return tree
+
+
+def pointer(*keys: str | int) -> str:
+    """Keys to a JSON pointer: `pointer("a/b", 0)` is `/a~1b/0`."""
+    return "".join("/" + str(key).replace("~", "~0").replace("/", "~1") for key in keys)

@@ -16,6 +16,7 @@ from starlette.datastructures import QueryParams
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from idgraph.web import api_page, metrics, problems
+from idgraph.web.bodies import reading_app
 from idgraph.web.guard import Access, Guard
 from idgraph.web.metrics import Gauge
 
@@ -51,7 +52,7 @@ class Application(FastAPI):
         for route in self.router.routes:
             # Routes are shared by all applications of a process.
             if isinstance(route, APIRoute) and route.path.startswith("/v1/"):
-                app = getattr(route.app, "strict_app", route.app)
+                app = getattr(route.app, "strict_app", None) or reading_app(route)
                 route.app = StrictParameters(app, query_names(route.dependant))
         self.add_middleware(Guard, access=access, title=title)
         metrics.install(self, f"idgraph_{title}", gauges)

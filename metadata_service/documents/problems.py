@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,16 +11,12 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
-from idgraph.model import canonical
+from idgraph.model import json_text
 from idgraph.model.errors import ConfigError, IdgraphError, SpecError
+from idgraph.model.json_text import find_places, offset_within, place_at
+from idgraph.model.paths import pointer
 from idgraph.model.specs import IDENTIFIER_TYPE_PATTERN, NAME_PATTERN
-from metadata_service.documents.json_places import (
-    JsonPositions,
-    find_places,
-    offset_within,
-    place_at,
-)
-from transforms.spec.pointers import found, nearest, pointer
+from transforms.spec.pointers import found, nearest
 
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
@@ -75,16 +70,16 @@ class JsonFile:
             raise ConfigError(f"{file}: {error.strerror}") from None
         self.text = self._decoded(raw) if text is None else text
         try:
-            json.loads(self.text)
-            self.content: Any = canonical.decode(self.text)
-        except json.JSONDecodeError as error:
-            raise self._refused(self.text, error.pos, f"not JSON: {error.msg}") from None
-        except (*canonical.MalformedJSON, ValueError) as error:
-            # What Python reads and events may not have: NaN, numbers out of range, half of a surrogate pair.
-            raise self._refused(self.text, 0, f"not JSON as events have it: {error}") from None
-        self._places: JsonPositions = find_places(self.text)
-        if self._places.repeated:
-            raise DocumentError(file, map(self._repeated, self._places.repeated))
+            self.content: Any = json_text.read(self.text)
+        except json_text.JsonTextError as error:
+            raise DocumentError(
+                file,
+                [
+                    Problem(*place_at(self.text, each.offset), each.pointer, each.message, None)
+                    for each in error.problems
+                ],
+            ) from None
+        self._places = find_places(self.text)
 
     @classmethod
     def of_text(cls, text: str) -> JsonFile:
@@ -120,12 +115,6 @@ class JsonFile:
 
     def _refused(self, text: str, offset: int, message: str) -> DocumentError:
         return DocumentError(self.file, [Problem(*place_at(text, offset), "", message, None)])
-
-    def _repeated(self, repeated: tuple[str, int, int]) -> Problem:
-        pointer, offset, first = repeated
-        line, column = place_at(self.text, first)
-        message = f"this key stands twice in its object, first in line {line}, column {column}"
-        return Problem(*place_at(self.text, offset), pointer, message, None)
 
 
 _PATTERNS = {

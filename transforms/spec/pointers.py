@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from idgraph import native
+from idgraph.model import paths
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _read = datetime.fromisoformat
@@ -52,12 +53,8 @@ def strip_zeros(text: str) -> str:
     return text.lstrip("0") or text[-1:]
 
 
+pointer = paths.pointer
 _SHOWN = 60
-
-
-def pointer(*keys: str | int) -> str:
-    """Keys to pointer: `pointer("a/b", 0)` is `/a~1b/0`."""
-    return "".join("/" + str(key).replace("~", "~0").replace("/", "~1") for key in keys)
 
 
 def without(entry: Any, place: str) -> Any:

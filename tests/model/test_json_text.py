@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metadata_service.documents.json_places import find_places, offset_within, place_at
+from idgraph.model.json_text import find_places, offset_within, place_at
 from metadata_service.documents.problems import DocumentError, JsonFile
 from transforms.spec.pointers import pointer
 
@@ -70,7 +70,8 @@ def test_characters_within_a_string() -> None:
         ("[True]", (1, 2)),
         ('{"a":\n[1', (2, 3)),
         ("{}\n]", (2, 1)),
-        ("[NaN]", (1, 1)),
+        ("[NaN]", (1, 2)),
+        ('{"a": {"b": [1, -Infinity]}}', (1, 17)),
         (r'["\ud800"]', (1, 1)),
         ("[1e99999]", (1, 1)),
         ("9" * 5000, (1, 1)),
