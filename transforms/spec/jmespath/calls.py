@@ -8,6 +8,7 @@ written as. For all other values the result is the library's.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from decimal import Context, Decimal
 from math import isfinite
@@ -20,6 +21,7 @@ from jmespath.visitor import _Expression
 from idgraph.model.canonical import exact_number
 from idgraph.model.errors import SpecError, TransformError
 from transforms.spec.budget import check_length, paid, pay_for, pay_for_all
+from transforms.spec.jmespath.evaluators import equal
 from transforms.spec.jmespath.functions import CUSTOM_FUNCTIONS, CustomFunction, first_non_null
 from transforms.spec.jmespath.growth import check_spelled
 from transforms.spec.pointers import nearest
@@ -31,14 +33,19 @@ _QUOTIENT = Context(prec=34, Emax=20_000, Emin=-20_000)
 """Of a decimal128: an average need not end."""
 
 
+_JSON_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_MOST_DIGITS = 4000
+"""Of an integer that Python reads; a longer one is out of the range of a double."""
+
+
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
 def _takes(*types: str) -> Callable[[_Method], _Method]:
-    """Marks a function for the library's table, as its own decorator does: one type for each argument."""
+    """Marks a function for the library's table, as its own decorator does: the types of each argument."""
 
     def mark(method: _Method) -> _Method:
-        setattr(method, "signature", tuple({"types": [each] if each else []} for each in types))  # noqa: B010 - functions declare no attributes
+        setattr(method, "signature", tuple({"types": each.split()} for each in types))  # noqa: B010 - functions declare no attributes
         return method
 
     return mark
@@ -87,7 +94,20 @@ class StandardFunctions(Functions):  # type: ignore[misc]
 
     @_takes("")
     def _func_to_number(self, value: Any) -> Any:
+        """Of a text only what JSON has as a number: Python reads `12_34`, digits of other scripts and `Infinity` too."""
+        if type(value) is str:
+            matched = _JSON_NUMBER.fullmatch(value)
+            if matched is None:
+                return None
+            is_whole = matched.lastindex is None and len(value) <= _MOST_DIGITS
+            return int(value) if is_whole else float(value)
         return value if isinstance(value, Decimal) else super()._func_to_number(value)
+
+    @_takes("array string", "")
+    def _func_contains(self, subject: Any, search: Any) -> bool:
+        if type(subject) is list:
+            return any(equal(each, search) for each in subject)
+        return bool(super()._func_contains(subject, search))
 
     def _get_allowed_pytypes(self, types: list[str]) -> tuple[list[str], list[tuple[str, ...]]]:
         allowed: list[str] = []

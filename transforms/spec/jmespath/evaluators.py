@@ -37,7 +37,7 @@ def is_false(value: Any) -> bool:
 
 
 def equal(one: Any, other: Any) -> bool:
-    """Python finds 1 and true equal; JMESPath does not, at the top of a value."""
+    """Whether both are of one type and value: Python finds 1 and true equal, JMESPath does not, however deep."""
     if isinstance(one, bool) is not isinstance(other, bool):
         return False
     if type(one) is list or type(one) is dict:
@@ -45,11 +45,21 @@ def equal(one: Any, other: Any) -> bool:
         if type(one) is not type(other) or len(one) != len(other):
             return False
         pay_for_all(one)
-    elif type(one) is str and type(other) is str and len(one) > FREE:
+        return bool(one == other) and _are_alike(one, other)
+    if type(one) is str and type(other) is str and len(one) > FREE:
         _pay_for_both(one, other)
     elif type(one) is Decimal or type(other) is Decimal:
         pay_for([one, other])
     return bool(one == other)
+
+
+def _are_alike(one: Any, other: Any) -> bool:
+    """Whether two that Python finds equal have booleans at the same places."""
+    if type(one) is dict:
+        return all(_are_alike(below, other[key]) for key, below in one.items())
+    if type(one) is list:
+        return all(map(_are_alike, one, other))
+    return isinstance(one, bool) is isinstance(other, bool)
 
 
 def _pay_for_both(one: str, other: str) -> None:

@@ -31,8 +31,8 @@ from transforms.spec.pointers import epoch_milliseconds, found, nearest, strip_z
 _UNITS = {"seconds": Decimal(1000), "milliseconds": Decimal(1), "microseconds": Decimal("0.001")}
 _DIRECTIVES = frozenset("YymdBbHIMSfpzjaA%")
 _LONGEST = 100  # characters of a time and of a format
-_OFFSET = re.compile(r"([+-])(\d\d):(\d\d)")
-_NUMBER_TEXT = re.compile(r"-?\d{1,18}(\.\d{1,18})?")
+_OFFSET = re.compile(r"([+-])([0-9]{2}):([0-9]{2})")
+_NUMBER_TEXT = re.compile(r"-?[0-9]{1,18}(\.[0-9]{1,18})?")
 _NO_FORMAT = "epoch_ms() expects a format as second argument, such as '%d.%m.%Y %H:%M'"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
