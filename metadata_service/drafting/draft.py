@@ -237,9 +237,12 @@ class _Drafting:
         self._above |= {keys[:length] for length in range(1, len(keys))}
         line = self.lines.get(leaf) or self._leave_out(leaf, why.reason, why.confidence)
         line.maps_to.append(path)
+        if path.startswith("identity.name."):
+            line.looks_like = line.looks_like or "person_name"
         line.role = role or line.role
-        if leaf.is_decimal_text:
+        if leaf.is_decimal_text and not isinstance(why, Guess):
             self._changes[0][path] = "=toDouble"
+            line.reason = f"{why.reason}; its texts become numbers"
         elif isinstance(why, Guess) and why.name == "email":
             self._changes[0][path], self._changes[1][path] = "=trim", "=toLower"
         elif (

@@ -21,9 +21,19 @@ class Guess(NamedTuple):
     is_fallback: bool = False
 
 
-_IDS, _OF_EVENTS, _ENVELOPES, _PERSONS, _DEVICES, _TRANSPORT, _PHONES = (
+_IDS, _OF_EVENTS, _ENVELOPES, _PERSONS, _DEVICES, _TRANSPORT, _PHONES, _OTHERS, _BUSINESSES = (
     frozenset(NAMES[each])
-    for each in ("ids", "of events", "envelopes", "persons", "devices", "transport", "phones")
+    for each in (
+        "ids",
+        "of events",
+        "envelopes",
+        "persons",
+        "devices",
+        "transport",
+        "phones",
+        "other persons",
+        "businesses",
+    )
 )
 _TIMES, _NAMES = ([tuple(name.split()) for name in NAMES[each]] for each in ("times", "event names"))
 _UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
@@ -101,8 +111,8 @@ def identifiers(sample: Sample, namespaces: Mapping[str, str]) -> list[Guess]:
     found: dict[str, tuple[int, Guess]] = {}
     for leaf in sorted(sample.leaves, key=lambda each: (-each.count, len(each.keys))):
         rank, guess = _identifier(leaf, namespaces)
-        if guess is not None:
-            found.setdefault(guess.name, (rank, guess))
+        if guess is not None and (guess.name not in found or rank < found[guess.name][0]):
+            found[guess.name] = rank, guess
     ordered = sorted(found.values(), key=lambda each: each[0])
     sure = [guess for rank, guess in ordered if rank < _UNSURE]
     return sure or [guess for _, guess in ordered[:1]]
@@ -114,6 +124,8 @@ def _identifier(leaf: SampleLeaf, namespaces: Mapping[str, str]) -> tuple[int, G
     owner = set(name.split("_")) - _IDS
     if any(isinstance(part, dict | list) for each in leaf.values if isinstance(each, list) for part in each):
         return _UNSURE, None
+    if any(_BUSINESSES.intersection(words(key)) for key in leaf.keys[:-1]):
+        return _UNSURE, None  # The telephone of a shop is that of all who buy there.
     if leaf.looks_like == "email" or (of[-1:] == ("email",) and leaf.texts(r"\s*\S+@\S+\s*")):
         return 1, Guess(leaf, "its values are e-mail addresses", 0.95, "email")
     if leaf.looks_like == "phone" or (_PHONES.intersection(of) and leaf.texts(r"\s*\+?[\d\s()/.-]{6,}")):
@@ -127,6 +139,11 @@ def _identifier(leaf: SampleLeaf, namespaces: Mapping[str, str]) -> tuple[int, G
         return 3, Guess(leaf, f"names a device, which may move{known}", 0.95 if known else 0.85, name, True)
     if known:
         return 4, Guess(leaf, "a type of identifier of specs in force", 0.7, name)
+    ending = "_".join(of[-2:])
+    if ending in namespaces and len(of) > 2 and not _OTHERS.intersection(leaf.around):
+        return 4, Guess(
+            leaf, f"ends as {ending} does, a type of identifier of specs in force: look", 0.6, ending
+        )
     return _UNSURE, Guess(leaf, "no leaf surely names a person; this is an id in most events", 0.2, name)
 
 

@@ -24,6 +24,7 @@ MOST_VALUES = 100
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
 _DECIMAL = r"-?\d{1,15}(\.\d{1,15})?"
+_NO_NUMBERS = {"version", "build", "release", "ip", "zip", "code", "postcode", "phone"}
 _TYPES = {str: "string", bool: "boolean", int: "integer", list: "array"}
 
 
@@ -87,11 +88,20 @@ class SampleLeaf:
                 return kind
         return None
 
-    @property
+    @cached_property
     def is_decimal_text(self) -> bool:
-        """Numbers that were written as texts: some have a decimal point."""
-        is_number = self.texts(_DECIMAL) and any("." in value for value in self.values)
-        return is_number and not self.around & {"version", "build", "release"}
+        """Numbers that were written as texts, each of which the number gives back: all have as many decimals, and no more
+        digits than a double keeps. No ids: of those `10.10` and `10.1` are two."""
+        found = [str(canonical.decode(each)) for each in self.distinct] if self.texts(_DECIMAL) else []
+        decimals = {len(each.partition(".")[2]) for each in found}
+        if (
+            len(decimals) != 1
+            or not any(decimals)
+            or self.around & _NO_NUMBERS
+            or self.words[-1] in NAMES["ids"]
+        ):
+            return False
+        return all(f"{float(each):.{max(decimals)}f}" == each for each in found)
 
 
 class Sample(NamedTuple):

@@ -32,7 +32,10 @@ _WRAPPERS, _GENERIC = frozenset(NAMES["wrappers"]), frozenset(NAMES["generic"])
 PLAIN = re.compile(r"[^\W_]\w*(\.[^\W_]\w*)*")
 """Paths that mean the same in a spec."""
 _PLACES = {tuple(name.split()): path for path, names in NAMES["places"].items() for name in names}
+_OF_PERSONS = _WRAPPERS.union(NAMES["persons"], NAMES["address kinds"], NAMES["of persons"])
 _COMMON = {paths.split(path)[0] for path in _PLACES.values()} | {"activity"}
+
+_PLACES_OF_PERSONS = ("address.", "identity.", "demographics.")
 
 
 def camel(*parts: str) -> str:
@@ -82,6 +85,9 @@ class Targets:
             path = _PLACES.get(around[-length:])
             if path is not None:
                 kind = next((each for each in NAMES["address kinds"] if each in leaf.around), None)
+                owners = set(around[:-length]) - _OF_PERSONS
+                if owners and not kind and path.startswith(_PLACES_OF_PERSONS):
+                    return None  # The city of a shop is no person's.
                 if path.startswith("address.") and kind:
                     path = f"address.{kind}.{path.rpartition('.')[2]}"
                 return DraftTarget(path, "the usual place for what is named so", 0.8)

@@ -281,6 +281,67 @@ def test_many_words_for_what_happened_are_a_name_but_no_places() -> None:
     assert line(draft_spec("x", "app", "*", events), "/action").role is None
 
 
+LOYALTY = [
+    {
+        "id": f"v{number}",
+        "at": 1709251276633 + number,
+        "member": {"number": f"77-{number}", "name": f"Mia {number}", "city": "Ulm", "ip": f"10.{number}"},
+        "till": {"city": "Bonn", "name": "Bonn 1", "country": "DE", "phone": "till"},
+        "shopUserId": str(3470 + number),
+        "referredByUserId": str(9000 + number),
+        "tracking": f"1234567890.170925127{number}",
+        "spent": f"{number}.50",
+        "ratio": "1.5" if number else "1.50",
+        "ref_no": f"{number}.25",
+    }
+    for number in range(6)
+]
+
+
+def test_numbers_of_texts_are_those_that_give_the_text_back() -> None:
+    made = draft_spec("d", "loyalty", "*", LOYALTY)
+    lines = {line.path: line for line in made.lines}
+    transform = compile_spec(made.definition.operations)
+    for place, is_number in (
+        ("/spent", True),
+        ("/ratio", False),
+        ("/tracking", False),
+        ("/ref_no", False),
+        ("/member/ip", False),
+    ):
+        (path,) = lines[place].maps_to
+        found = [paths.value_at(transform(event), paths.split(path)) for event in LOYALTY]
+        assert {type(each) for each in found} == {float if is_number else str}, place
+        assert ("numbers" in lines[place].reason) is is_number
+        assert (
+            len({str(each) for each in found}) == len({json.dumps(event.get(place[1:])) for event in LOYALTY})
+            or "/" in place[1:]
+        )
+
+
+def test_what_a_shop_has_is_no_persons_and_a_persons_name_is_marked() -> None:
+    lines = {line.path: line for line in draft_spec("d", "loyalty", "*", LOYALTY).lines}
+    assert lines["/member/city"].maps_to == ["address.city"]
+    for place in ("/till/city", "/till/country", "/till/name", "/till/phone"):
+        assert [path.partition(".")[0] for path in lines[place].maps_to] == ["loyalty"], place
+        assert lines[place].confidence <= 0.5
+    assert lines["/member/name"].maps_to == ["identity.name.full"]
+    assert lines["/member/name"].looks_like == "person_name"
+    assert lines["/till/name"].looks_like is None
+
+
+def test_an_identifier_in_use_is_known_by_the_end_of_its_name() -> None:
+    made = draft_spec("d", "loyalty", "*", LOYALTY, namespaces={"user_id": "identity.userId"})
+    types = {each.type: each.path for each in made.definition.identifiers}
+    transform = compile_spec(made.definition.operations)
+    assert paths.value_at(transform(LOYALTY[4]), paths.split(types["user_id"])) == "3474"
+    lines = {line.path: line for line in made.lines}
+    assert lines["/referredByUserId"].role is None
+    both = [event | {"user_id": f"u{number}"} for number, event in enumerate(LOYALTY)]
+    made = draft_spec("d", "loyalty", "*", both, namespaces={"user_id": "identity.userId"})
+    assert {line.path: line for line in made.lines}["/user_id"].role == "identifier"
+
+
 def test_a_sample_without_an_identifier_is_refused() -> None:
     with pytest.raises(SpecError, match="name a person"):
         draft_spec("x", "app", "*", [{"temperature": 21.5}])
