@@ -478,6 +478,10 @@ class ProfileReader:
         """Whether identifiers of this type may be shown."""
         return self._visibility.sees_type(kind)
 
+    def is_hidden_type(self, kind: str) -> bool:
+        """Whether active specs take identifiers of this type, and they may not be shown."""
+        return kind in self._levels.places and not self._visibility.sees_type(kind)
+
     def shown_name(self, stored: str) -> str:
         """A stored identifier or id as it is shown; hashed, where policy protects it or a clearance hides it."""
         name = self.names.identifier(stored)

@@ -107,7 +107,7 @@ NO_INPUT_OR_OUTPUT = frozenset(
 )
 MOST_TO_READ = 65
 """Modules of ours that reading profiles loads."""
-MOST_TO_SERVE = 117
+MOST_TO_SERVE = 118
 """The same with the REST interface."""
 STILL_SHARED = ("Order",)
 """Names of two classes: of a search's answers, and of links."""

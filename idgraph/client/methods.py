@@ -65,6 +65,7 @@ class Reading(TypedDict, total=False):
     view: str | None
     provenance: bool
     purpose: str | None
+    show_identifiers: bool | None
 
 
 def _signature(make: Callable[..., Any]) -> inspect.Signature:

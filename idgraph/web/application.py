@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from idgraph.web import api_page, metrics, problems
 from idgraph.web.bodies import reading_app
+from idgraph.web.codings import Compressing, Decompressing, Heads
 from idgraph.web.guard import Access, Guard
 from idgraph.web.metrics import Gauge
 
@@ -42,6 +43,7 @@ class Application(FastAPI):
         super().__init__(
             title=f"idgraph {title}", version="1", docs_url=None, redoc_url=None, lifespan=lifespan
         )
+        self._heads = Heads(super().__call__)
         self.state.before_shutdown = before_shutdown
         self._free = access.free
         problems.install(self)
@@ -54,8 +56,14 @@ class Application(FastAPI):
             if isinstance(route, APIRoute) and route.path.startswith("/v1/"):
                 app = getattr(route.app, "strict_app", None) or reading_app(route)
                 route.app = StrictParameters(app, query_names(route.dependant))
+        self.add_middleware(Compressing)
+        self.add_middleware(Decompressing, most_bytes=access.max_body_bytes)
         self.add_middleware(Guard, access=access, title=title)
         metrics.install(self, f"idgraph_{title}", gauges)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Before all that is added, pages too."""
+        await self._heads(scope, receive, send)
 
     def openapi(self) -> dict[str, Any]:
         """The interface description, with the token that the guard asks for and the problems that any call can get."""

@@ -195,7 +195,8 @@ def install(app: FastAPI) -> None:
         headers = dict(error.headers or {})
         if error.status_code == 405:
             # Each method of a path is a route of its own, and the one that answers names only its own.
-            headers["Allow"] = ", ".join(sorted(_allowed(app, request.scope)))
+            allowed = _allowed(app, request.scope)
+            headers["Allow"] = ", ".join(sorted(allowed | ({"HEAD"} if "GET" in allowed else set())))
         return problem(error.status_code, "http", str(error.detail), headers)
 
     @app.exception_handler(DataError)

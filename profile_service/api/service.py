@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import logging
 import math
 import os
 import threading
@@ -43,9 +44,13 @@ from profile_service.reader import Profile, ProfileReader, SearchResult
 from transforms.privacy.blind_index import BlindIndex
 from transforms.privacy.sealing import DataKeys
 
+log = logging.getLogger(__name__)
+
 T = TypeVar("T")
 
 MOST_FIELDS = 100
+MOST_NOTED = 1000
+"""Callers and types that the log names."""
 LONGEST_PURPOSE = 200
 LONGEST_WAIT_SECONDS = 5.0
 POLL_SECONDS = 0.05
@@ -108,6 +113,7 @@ class ProfileService:
         self._keys_known = -math.inf
         self._own = threading.local()
         self._views: tuple[str, Views] | None = None
+        self._noted: set[tuple[str, str]] = set()
         self.uses: dict[str, list[str]] = defaultdict(list)
         """By segment, what uses it."""
         self.openid: OpenId | None = None
@@ -139,6 +145,7 @@ class ProfileService:
     def lookup_each(self, caller: Caller, identifiers: Sequence[Identifier], wanted: Wanted) -> list[Looked]:
         """`lookup` of each, read together."""
         reader = wanted.reading(self.reader(caller))
+        self._note_hidden_types(caller, reader, identifiers)
         looked = []
         for found in reader.lookup_each(identifiers, wanted.reveal):
             is_shared = bool(reader.shared)
@@ -155,6 +162,22 @@ class ProfileService:
     def _unknown(self, caller: Caller, within: list[str]) -> list[str]:
         reader = self.reader(caller)
         return warnings(SearchQuery(), reader.types(), reader.found_type, within=within)
+
+    def _note_hidden_types(
+        self, caller: Caller, reader: ProfileReader, identifiers: Sequence[Identifier]
+    ) -> None:
+        """Say in the log, once, that a caller looks up by what is hidden: to the caller it is as if nobody had it."""
+        if reader.sees_all:
+            return
+        for kind in {each.type for each in identifiers}:
+            noted = caller.name, kind
+            if reader.is_hidden_type(kind) and noted not in self._noted and len(self._noted) < MOST_NOTED:
+                self._noted.add(noted)
+                log.warning(
+                    "%s looks up by %s, which its clearance %d hides, and finds nobody",
+                    *noted,
+                    caller.clearance,
+                )
 
     def views(self) -> Views:
         """The views of the newest snapshot. Raises NotReadyError."""
@@ -282,6 +305,7 @@ class Wanted:
         reveal: bool,
         purpose: str | None,
         view: View | None = None,
+        show_identifiers: bool = True,
     ) -> None:
         """`fields` are attribute paths; everything below one belongs to it. Raises BadQueryError."""
         if fields is not None and view is not None:
@@ -293,6 +317,7 @@ class Wanted:
         self.reveal = reveal
         self.purpose = (purpose or "").strip()
         self.view = view
+        self._show_identifiers = show_identifiers
         self._purposes = {view.document.purpose} if view and view.document.purpose else set[str]()
 
     def with_purpose(self, purpose: str | None) -> Wanted:
@@ -353,6 +378,8 @@ class Wanted:
     def document(self, profile: Profile) -> dict[str, Any]:
         """What `read` gave, as JSON has it."""
         body = profile.canonical(self.provenance)
+        if not self._show_identifiers:
+            body["identifiers"] = []
         return body if self.view is None else self.view.of(body)
 
     def _consented(self, found: list[Profile], reader: ProfileReader) -> Iterator[Profile]:
@@ -389,11 +416,12 @@ class ReadingBody(BaseModel):
     view: str | None = Field(
         default=None, max_length=100, description="Name of a view, in place of `fields`."
     )
+    show_identifiers: bool = Field(default=True, description="Without, `identifiers` of a profile is empty.")
 
     def wanted(self, service: ProfileService, caller: Caller) -> Wanted:
         """Raises ForbiddenError, which is recorded for a reveal, BadQueryError."""
         view = None if self.view is None else service.views()[self.view]
-        wanted = Wanted(self.fields_, self.provenance, self.reveal, self.purpose, view)
+        wanted = Wanted(self.fields_, self.provenance, self.reveal, self.purpose, view, self.show_identifiers)
         service.require_rights(caller, wanted)
         return wanted
 

@@ -16,7 +16,7 @@ from elastic_transport import TlsError
 from elasticsearch import ApiError, ConnectionTimeout, Elasticsearch, TransportError, UnsupportedProductError
 
 from idgraph.model.backoff import Backoff
-from idgraph.model.errors import ConfigError, ProfileIndexError
+from idgraph.model.errors import ConfigError, ProfileIndexError, QueryCostError
 from sinks.credentials import secret
 
 REQUEST_SECONDS = 30.0
@@ -141,6 +141,10 @@ class ElasticsearchClient:
             except UnsupportedProductError:
                 raise self._problem("what answers there is no Elasticsearch") from None
             except ApiError as error:
+                if _is_too_long(error):
+                    raise QueryCostError(
+                        "the search takes longer than the index allows one; ask for fewer clauses, beginnings and ranges"
+                    ) from None
                 if error.status_code == TOO_MANY:
                     pause.busy()
                     continue
@@ -197,3 +201,10 @@ class ElasticsearchClient:
 def _reason(error: ApiError) -> str:
     reported = error.body.get("error") if isinstance(error.body, dict) else None
     return str(reported.get("type")) if isinstance(reported, dict) else "refused"
+
+
+def _is_too_long(error: ApiError) -> bool:
+    """Whether a search had a time limit and reached it: to try it again would take as long."""
+    reported = error.body.get("error") if isinstance(error.body, dict) else None
+    causes = reported.get("root_cause") if isinstance(reported, dict) else None
+    return any(each.get("type") == "search_timeout_exception" for each in causes or ())

@@ -27,6 +27,11 @@ from sinks.matching import matches
 LEASE_SECONDS = 90.0
 MERGE_SECONDS = 3600.0
 
+SEARCH_SECONDS = 10
+"""The longest search; one that takes more is refused, as it costs too much."""
+_WHOLE: dict[str, Any] = {"timeout": f"{SEARCH_SECONDS}s", "allow_partial_search_results": False}
+"""Every answer is whole, or an error."""
+
 _STATS = [
     "indices.*.shards.*.seq_no.max_seq_no",
     "indices.*.shards.*.retention_leases.leases.retaining_seq_no",
@@ -174,8 +179,8 @@ class ElasticsearchProfileIndex:
                 size=asked,
                 source=False,
                 track_total_hits=False,
-                allow_partial_search_results=False,
                 filter_path=["hits.hits.sort"],
+                **_WHOLE,
             )
         )
         hits = [hit["sort"] for hit in answer.get("hits", {}).get("hits", [])]
@@ -193,7 +198,7 @@ class ElasticsearchProfileIndex:
                 query=compiled(query),
                 size=0,
                 aggs={"values": counted},
-                allow_partial_search_results=False,
+                **_WHOLE,
             )
         )
         found = [(each["key"], each["doc_count"]) for each in answer["aggregations"]["values"]["buckets"]]
@@ -203,10 +208,17 @@ class ElasticsearchProfileIndex:
     def count(self, query: Query) -> int:
         check_text(query)
         self._check()
-        answer = self._client.call(lambda api: api.count(index=self._alias, query=compiled(query)))
-        if answer["_shards"]["failed"]:
-            raise ProfileIndexError(f"Elasticsearch index {self._alias}: a part of it is away")
-        return int(answer["count"])
+        answer = self._client.call(
+            lambda api: api.search(
+                index=self._alias,
+                query=compiled(query),
+                size=0,
+                track_total_hits=True,
+                filter_path=["hits.total.value"],
+                **_WHOLE,
+            )
+        )
+        return int(answer["hits"]["total"]["value"])
 
     def matches(self, document: IndexDocument, query: Query) -> bool:
         return matches(document, query)

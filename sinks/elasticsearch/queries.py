@@ -96,16 +96,17 @@ def _words(clause: FullText) -> Json:
         return _NOTHING
     last = found.pop() if clause.is_prefix else None
     found = list(dict.fromkeys(found))
-    ranked: list[Json] = [{"term": {"text": {"value": word}}} for word in found]
-    if last is not None:
-        ranked.append({"prefix": {"text": {"value": last}}})
     if clause.path is None:
+        ranked: list[Json] = [{"term": {"text": {"value": word}}} for word in found]
+        if last is not None:
+            ranked.append({"prefix": {"text": {"value": last}}})
         return {"bool": {"must": ranked}}
+    # Ranked by how often a word stands there, and how rare it is. By the text of the profile, the order would tell of words in hidden attributes.
     path = path_key(clause.path)
     there: list[Json] = [{"term": {"words": {"value": word + END + path}}} for word in found]
     if last is not None:
         there.append({"regexp": {"words": f"{_literal(last)}[^{END}]*{END}{_literal(path)}"}})
-    return {"bool": {"filter": there, "should": ranked}}
+    return {"bool": {"must": there}}
 
 
 def _literal(text: str) -> str:

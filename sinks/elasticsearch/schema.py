@@ -107,7 +107,7 @@ def source(document_id: str, fields: Mapping[str, Any]) -> DocumentSource:
     keys: dict[str, Any] = {"id": document_id, "texts": [], "numbers": [], "booleans": [], "words": []}
     keys |= {"paths": [], "text": [], "columns": {}}
     for path, value in sorted(fields.items()):
-        found: dict[str, None] = {}
+        found: list[str] = []
         columns: list[str] = []
         for scalar in value if type(value) is list else (value,):
             try:
@@ -119,7 +119,7 @@ def source(document_id: str, fields: Mapping[str, Any]) -> DocumentSource:
                 columns.append(column_key(scalar))
             if isinstance(scalar, str):
                 there = words(scalar)
-                found |= dict.fromkeys(there)
+                found += there
                 keys["text"] += there
         if columns:
             keys["paths"].append(path_key(path))
@@ -147,7 +147,8 @@ MAPPING: dict[str, Any] = {
         "texts": _KEY,
         "numbers": _KEY,
         "booleans": _KEY,
-        "words": _KEY,
+        # Each with its path, as often as it stands there. Nothing of the length of the profile, which has hidden attributes.
+        "words": {"type": "text", "analyzer": "keyword", "index_options": "freqs", "norms": False},
         "paths": _KEY,
         # The words of the profile, by which answers are ranked.
         "text": {"type": "text", "analyzer": "whitespace", "index_options": "freqs"},

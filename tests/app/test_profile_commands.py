@@ -456,3 +456,15 @@ def test_a_damaged_fragment_is_left_out_and_reported(filled: CommandLine) -> Non
     ]
     assert f"user_id:{SEGMENT_USER}" in result.stderr
     assert filled("lookup", f"user_id:{SEGMENT_USER}").exit_code == 1
+
+
+def test_search_shows_chosen_attributes_in_a_line_each(filled: CommandLine) -> None:
+    words = ("search", "shop.username:user4493", "--fields", "shop.persona,demographics.agee")
+    result = filled(*words)
+    assert "demographics.age" in result.stderr
+    assert "user4493" not in result.stdout
+    assert len(result.stdout.splitlines()) <= 3
+    (profile,) = filled.json(*words, "--json")
+    assert list(profile["attributes"]) == ["shop"]
+    assert list(profile["attributes"]["shop"]) == ["persona"]
+    assert profile["provenance"].keys() == {"shop.persona"}

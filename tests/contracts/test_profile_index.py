@@ -109,6 +109,17 @@ def test_a_document_of_a_states_bytes_is_the_same_as_its_fields(index: ProfileIn
     assert found(index, FullText("unna")) == []
 
 
+def test_the_order_of_matches_in_one_attribute_tells_nothing_of_others(index: ProfileIndex) -> None:
+    put(index, a={"seen": "guitar", "hidden": "long text of other words that stand here"})
+    put(index, z={"seen": "guitar", "hidden": "guitar guitar guitar"})
+    put(index, n={"seen": "piano", "hidden": "guitar"}, o={"seen": "guita", "hidden": "x"})
+    assert index.search(Query((FullText("guitar", "seen"),))).ids == ["a", "z"]
+    assert index.search(Query((AnyOf((FullText("guitar", "seen"), FullText("no", "seen"))),))).ids == [
+        "a",
+        "z",
+    ]
+
+
 def test_leaves_of_objects_in_arrays_are_found(index: ProfileIndex) -> None:
     origin = Origin(Stamp(0, 1, "shop", "e"), SpecRef("s", 1))
     given = []

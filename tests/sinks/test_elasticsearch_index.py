@@ -7,6 +7,7 @@ import ssl
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from idgraph.model.errors import ConfigError, ProfileIndexError
+from idgraph.model.errors import ConfigError, ProfileIndexError, QueryCostError
 from idgraph.model.fragments import Kind, Register
 from idgraph.model.index import IndexDocument, IndexRules
-from idgraph.model.queries import Query, Term
+from idgraph.model.queries import FullText, Query, Term
 from idgraph.model.store import NEW, FragmentWrite
 from merge.documents import document
 from merge.fragments import FragmentState
@@ -295,3 +296,23 @@ def _certificate(folder: Path) -> Path:
     private = key.private_bytes(encoding, serialization.PrivateFormat.PKCS8, none)
     file.write_bytes(private + certificate.public_bytes(encoding))
     return file
+
+
+def test_a_search_beyond_its_time_is_refused_and_not_tried_again(tmp_path: Path) -> None:
+    with closing(ElasticsearchProfileIndex(place_of_index(tmp_path), hashed_name)) as index:
+        assert (
+            index.put([IndexDocument(f"u:{n}", 1, {"x": f"word{n} abc{n % 977}"}) for n in range(20_000)])
+            == {}
+        )
+        slow = [{"regexp": {"words": f".*{n}.*{n % 7}.*[a-z]+{n % 3}.*"}} for n in range(300)]
+        with pytest.raises(QueryCostError):
+            index._client.call(
+                lambda api: api.search(
+                    index=index._alias,
+                    query={"bool": {"should": slow}},
+                    timeout="1nanos",
+                    allow_partial_search_results=False,
+                )
+            )
+        # Others go on.
+        assert index.count(Query((FullText("word7"),))) == 1

@@ -26,7 +26,7 @@ from idgraph.model.identifiers import given_identifier
 from idgraph.model.queries import Order, Query
 
 if TYPE_CHECKING:
-    from profile_service.reader import Profile, ProfileReader
+    from profile_service.reader import Profile, ProfileLeaf, ProfileReader
 
 
 class Form(StrEnum):
@@ -95,6 +95,10 @@ def search(
     count: Annotated[
         bool, typer.Option("--count", help="Print only the number of matching profiles.")
     ] = False,
+    fields: Annotated[
+        str | None,
+        typer.Option("--fields", help="Show these attributes alone, by commas; a line for each profile."),
+    ] = None,
     reveal: Reveal = False,
     as_json: Json = False,
 ) -> None:
@@ -119,7 +123,8 @@ def search(
         reader = wiring.profile_reader(settings, resources, pinned)
         total = reader.count(query)
         others = (*(facet or ()), *((order.path,) if order else ()))
-        said = warnings(query, types, reader.found_type, others)
+        wanted = [each for each in (fields or "").split(",") if each]
+        said = warnings(query, types, reader.found_type, others, wanted)
         if not total:
             wiring.require_own_keyring(settings, resources, notes=False)
             said += _hints_of_loss(resources)
@@ -131,7 +136,9 @@ def search(
             page = reader.search(query, limit or 5, cursor, reveal, order)
             summary |= {"profiles": len(page.profiles), "cursor": page.cursor}
     summary["warnings"] = said
-    if page is not None:
+    if page is not None and wanted:
+        _show_fields(page.profiles, wanted, as_json)
+    elif page is not None:
         _show(page.profiles, as_json)
     if as_json:
         _print_summary(summary, is_answer=page is None)
@@ -307,6 +314,28 @@ def _hints_of_loss(resources: wiring.ReadResources) -> Iterator[str]:
     """What to say where nothing can be found at all: a file that was removed is made again, empty."""
     if not resources.index.count(Query()) and resources.store.scan(limit=1):
         yield "the index is empty, and the store has profiles: they wait in the outbox, or `idgraph reindex` brings them back"
+
+
+def _show_fields(profiles: list[Profile], fields: list[str], as_json: bool) -> None:
+    from idgraph.model import canonical, paths
+
+    def leaves(profile: Profile, field: str) -> Iterator[ProfileLeaf]:
+        return (each for each in profile.leaves if paths.is_within(each.path, field))
+
+    if as_json:
+        for each in profiles:
+            own = tuple(leaf for leaf in each.leaves if any(paths.is_within(leaf.path, f) for f in fields))
+            print_json(each._replace(leaves=own).canonical(provenance=True))
+        return
+    rows = []
+    for each in profiles:
+        found = [[leaf.value for leaf in leaves(each, field)] for field in fields]
+        shown = [
+            "; ".join(v if isinstance(v, str) else canonical.encode(v).decode() for v in some)
+            for some in found
+        ]
+        rows.append((each.id, *shown))
+    print_table(("id", *fields), rows)
 
 
 def _show(profiles: list[Profile], as_json: bool) -> None:

@@ -11,6 +11,7 @@ from idgraph.model.documents import StrictDocument
 from idgraph.model.errors import QueryError
 from profile_service.api.contacts import FIELDS, find_contacts
 from profile_service.api.documents import Items, ProfileDocument, answer
+from profile_service.api.rights import required
 from profile_service.api.service import MOST_FIELDS, ActingCaller, Service, Wanted
 
 router = APIRouter(prefix="/v1/contacts", tags=["search"])
@@ -47,8 +48,9 @@ def post(body: ContactBody, service: Service, caller: ActingCaller) -> Response:
     asked = {field: value for field in FIELDS if (value := getattr(body, field) or "").strip()}
     if not asked:
         raise QueryError(f"give one of {', '.join(FIELDS)}")
+    places = required(service.contact_paths or None)
     reader = service.reader(caller)
-    found = find_contacts(reader, asked, service.contact_paths, body.limit)
+    found = find_contacts(reader, asked, places, body.limit)
     items = []
     for each in found:
         document = wanted.document(wanted.of(each.profile))

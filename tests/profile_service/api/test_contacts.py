@@ -90,3 +90,8 @@ def test_what_cannot_be_asked(agents: Served) -> None:
     problem(agent.post("/v1/contacts", json={"name": "x" * 301}), 422)
     problem(agent.post("/v1/contacts", json={"street": "Main"}), 422)
     assert ask(agent, name='") OR *') == []
+
+
+def test_a_service_that_knows_no_attributes_of_contacts_says_so(served: Served) -> None:
+    answer = problem(served.client("everything").post("/v1/contacts", json={"name": "Johanna"}), 422)
+    assert "configured" in answer["detail"]

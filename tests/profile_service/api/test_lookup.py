@@ -67,7 +67,7 @@ def test_parameters_that_ask_for_nothing_change_nothing(everything: httpx.Client
             assert plain.headers == stated.headers
     tag = {"If-None-Match": everything.get(f"/v1/profiles/{USER}").headers["ETag"]}
     assert everything.get(f"/v1/profiles/{USER}", headers=tag).status_code == 304
-    assert everything.head(f"/v1/profiles/{USER}").status_code == 405
+    assert everything.head(f"/v1/profiles/{USER}").status_code == 200
     counted = everything.get("/metrics").text
     assert 'route="/v1/profiles/{identifier}",status="304"' in counted
 
@@ -148,3 +148,37 @@ def test_a_refused_reveal_is_recorded(served: Served, everything: httpx.Client) 
     problem(everything.post("/v1/search", json=asked), 403)
     found = recorded()[before:]
     assert [(each["caller"], each["purpose"]) for each in found] == [("everything", "curiosity")] * 3
+
+
+def test_identifiers_are_left_out_on_request(everything: httpx.Client) -> None:
+    (found,) = everything.get("/v1/search?limit=1").json()["items"]
+    assert found["identifiers"]
+    body = {"identifiers": [found["id"]], "fields": ["activity"], "show_identifiers": False}
+    shown = [
+        everything.get(f"/v1/profiles/{found['id']}", params={"show_identifiers": False}).json(),
+        everything.post("/v1/profiles/lookup", json=body).json()["items"][0]["profile"],
+        everything.post("/v1/search", json={"limit": 1, "show_identifiers": False}).json()["items"][0],
+    ]
+    for each in shown:
+        assert each["id"] == found["id"]
+        assert each["identifiers"] == []
+
+
+def test_a_look_up_by_a_hidden_type_is_in_the_log_alone(
+    served: Served,
+    everything: httpx.Client,
+    half: httpx.Client,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Other tests may have done so before.
+    monkeypatch.setattr(served.service, "_noted", set())
+    names = ["user_id:4493", "user_id:nobody", "made_up:4493"]
+    hidden, unknown, invented = (half.get(f"/v1/profiles/{name}") for name in names)
+    assert problem(hidden, 404) == problem(unknown, 404) == problem(invented, 404)
+    assert everything.get(f"/v1/profiles/{names[0]}").status_code == 200
+    said = [each for each in caplog.messages if "clearance" in each]
+    assert len(said) == 1
+    assert "user_id" in said[0]
+    assert "half" in said[0]
+    assert "4493" not in said[0]
