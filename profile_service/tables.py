@@ -281,7 +281,7 @@ def _named(
     for batch in batches:
         if columns.other[partition]:
             raise ConfigError(
-                f"{partition} cannot name folders: it has values that are no {columns.types[partition]} of a column"
+                f"{partition} cannot name folders: it has values that a column of type {columns.types[partition]} cannot hold"
             )
         for value in set(batch.column(field.name).to_pylist()) - known:
             name, _ = folders.format(dataset.field(field.name) == pa.scalar(value, field.type))

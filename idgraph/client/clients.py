@@ -99,6 +99,11 @@ class ProfilesClient(_Calls):
         """Send a request, and read its answer."""
         return read(self._call(request))
 
+    def download(self, *path: str) -> bytes:
+        """The content of a route that answers with a file: `download("jobs", ID, "download")`. Raises ProfileServiceError."""
+        content: bytes = self._call(Request("GET", path_of(path)), _bytes)
+        return content
+
     def close(self) -> None:
         self._http.close()
 
@@ -108,7 +113,7 @@ class ProfilesClient(_Calls):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _call(self, request: Request) -> Any:
+    def _call(self, request: Request, read: Callable[[httpx.Response], Any] | None = None) -> Any:
         tried = 0
         while True:
             tried += 1
@@ -118,7 +123,7 @@ class ProfilesClient(_Calls):
                 pause = self._pause(request, tried, error)
             else:
                 if self._is_final(answer, tried):
-                    return _content(answer)
+                    return (read or _content)(answer)
                 pause = _pause(request, tried, answer)
             time.sleep(pause)
 
@@ -190,6 +195,10 @@ def _pause(request: Request, tried: int, got: httpx.Response | httpx.TransportEr
 
 def _silent(error: httpx.TransportError) -> ProfileServiceError:
     return ProfileServiceError(f"the profile service does not answer ({type(error).__name__})", None)
+
+
+def _bytes(answer: httpx.Response) -> bytes:
+    return answer.content if answer.is_success else bytes(_content(answer))
 
 
 def _content(answer: httpx.Response) -> Any:

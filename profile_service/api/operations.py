@@ -17,7 +17,7 @@ RESUMED = (JobState.INTERRUPTED, JobState.FAILED, JobState.CANCELLED)
 
 class Work(NamedTuple):
     """A job that is asked for. `rate` bounds its units per second. An export has what `clearance` sees, of a `segment` or
-    of all, as `form` says. A replay is of `dead_letters`, by their ids."""
+    of all, as `form` says, as Parquet with these `columns` or all, and one of the `key`. A replay is of `dead_letters`, by their ids."""
 
     kind: JobKind
     rate: int | None = None
@@ -25,6 +25,8 @@ class Work(NamedTuple):
     form: str = "jsonl"
     segment: str | None = None
     clearance: int = 0
+    columns: Sequence[str] | None = None
+    key: str | None = None
     dead_letters: Sequence[str] = ()
 
 
@@ -73,7 +75,14 @@ def work_of(caller: Caller, record: JobRecord) -> Work | None:
     if record.kind is JobKind.EXPORT:
         if record.target != download_of(caller.name):
             return None
-        return Work(record.kind, form=what["format"], segment=what["segment"], clearance=caller.clearance)
+        return Work(
+            record.kind,
+            form=what["format"],
+            segment=what["segment"],
+            clearance=caller.clearance,
+            columns=what.get("columns"),
+            key=what.get("key"),
+        )
     if what.get("flow"):
         return None  # A flow resumes its own.
     return Work(record.kind, repair=what.get("repair", False))

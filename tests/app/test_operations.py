@@ -15,9 +15,10 @@ import pytest
 from idgraph.app.jobs.exports import expected
 from idgraph.app.jobs.operations import OperationThreads
 from idgraph.app.wiring import job_runner, opened_to_read
+from idgraph.client import ProfilesClient
 from idgraph.jobs.job import PagedJob, Plan
 from idgraph.model.callers import Scope
-from idgraph.model.errors import JobStoppedError, ProfileIndexError
+from idgraph.model.errors import JobStoppedError, ProfileIndexError, ProfileServiceError
 from idgraph.model.jobs import JobKind, Point, Progress, Requester
 from idgraph.snapshot_file import PinnedSnapshot
 from idgraph.web.audit import AuditLog
@@ -167,6 +168,32 @@ def test_an_export_as_parquet_goes_with_an_erased_person(operating: Operating) -
     assert list((settings.directory / "exports").iterdir()) == []
     operating.idgraph.json("erase", WHO, "--yes", "--json")
     problem(seeing.get(path), 404)
+
+
+def test_an_export_as_parquet_has_the_columns_that_were_asked_for(operating: Operating) -> None:
+    body = {"kind": "export", "form": "parquet", "reason": "features"}
+    chosen = body | {"columns": ["demographics.gender", "activity.lastSeenAt"], "key": "user_id"}
+    with ProfilesClient(str(operating.seeing.base_url), "seeing") as profiles:
+        job = profiles.call("POST", "jobs", body=chosen)
+        eventually(lambda: profiles.call("GET", "jobs", job["id"])["state"] != "running")
+        table = pq.read_table(io.BytesIO(profiles.download("jobs", job["id"], "download")))
+        with pytest.raises(ProfileServiceError) as unknown:
+            profiles.download("jobs", "unknown", "download")
+    assert unknown.value.status == 404
+    own = ["_id", "_identifiers", "user_id", "_rest"]
+    assert table.column_names == [*own[:3], *chosen["columns"], own[3]]
+    assert any(table.column("user_id").to_pylist())
+    seeing, analyst = operating.seeing, operating.analyst
+    for client, wrong in (
+        (seeing, {"columns": ["demographics.gendr"]}),
+        (seeing, {"key": "usr_id"}),
+        (seeing, {"form": "jsonl"}),
+        # The caller's clearance hides these.
+        (analyst, {"key": "user_id"}),
+        (analyst, {"key": None, "columns": ["demographics.age"]}),
+    ):
+        answer = client.post("/v1/jobs", json=chosen | wrong)
+        assert answer.status_code in (400, 422), answer.text
 
 
 class Endless(PagedJob):

@@ -245,7 +245,8 @@ def export(
             "reveal": reveal,
             "fragments": fragments,
         }
-        table = columns_of(reader, columns, key, partition) if form is Form.PARQUET else None
+        names = None if columns is None else [each for part in columns.split(",") if (each := part.strip())]
+        table = columns_of(reader, names, key, partition) if form is Form.PARQUET else None
         options |= {"format": form, "segment": segment, "clearance": clearance}
         if fragments:
             job = Export(resources.store.count(), output, options, "fragment")

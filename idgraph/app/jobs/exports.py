@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,15 +50,16 @@ def members(reader: ProfileReader, name: str, reveal: bool) -> Iterator[Profile]
 
 
 def columns_of(
-    reader: ProfileReader, names: str | None = None, key: str | None = None, partition: str | None = None
+    reader: ProfileReader,
+    names: Sequence[str] | None = None,
+    key: str | None = None,
+    partition: str | None = None,
 ) -> Columns:
-    """The columns of an export: the attributes that are named, joined by commas, or all known ones. Raises QueryError."""
+    """The columns of an export: the attributes that are named, or all known ones. Raises QueryError."""
     from profile_service.tables import Columns
 
-    wanted = None if names is None else list(filter(None, map(str.strip, names.split(","))))
-    if wanted is not None and partition is not None:
-        wanted.append(partition)
-    columns = Columns(reader, wanted, key)
+    more = () if partition is None else (partition,)
+    columns = Columns(reader, None if names is None else (*names, *more), key)
     if partition is not None:
         if partition not in columns.types:
             raise QueryError(f"no attribute is called {partition}; {nearest(partition, columns.types)}")

@@ -113,7 +113,13 @@ class OperationThreads(JobThreads):
         if work.segment is not None:
             total = reader.count_members(reader.segments()[work.segment])
             found = members(reader, work.segment, reveal=False)
-        options = {"format": work.form, "segment": work.segment, "clearance": work.clearance}
+        table = columns_of(reader, work.columns, work.key) if work.form == "parquet" else None
+        options: dict[str, Any] = {
+            "format": work.form,
+            "segment": work.segment,
+            "clearance": work.clearance,
+        }
+        options |= {"columns": work.columns, "key": work.key} if table is not None else {}
 
         def write(run: Run) -> None:
             for earlier in runner.log.scan(JobKind.EXPORT):
@@ -123,13 +129,12 @@ class OperationThreads(JobThreads):
             shown = Export.counted(run, found, lambda _: None)
             hours, rules = self._settings.profiles.download_hours, restrictions(pinned.snapshot)
             with self._downloads.writing(job_id(), None, hours, rules) as put:
-                if work.form == "parquet":
+                if table is not None:
                     folder = self._folder / job_id()
                     self._folder.mkdir(mode=0o700, exist_ok=True)
                     stack.callback(shutil.rmtree, folder, ignore_errors=True)
-                    columns = columns_of(reader)
-                    write_parquet_folder(folder, shown, columns)
-                    count_other(run.progress, columns)
+                    write_parquet_folder(folder, shown, table)
+                    count_other(run.progress, table)
                     for content in _contents(folder):
                         put(content)
                 else:

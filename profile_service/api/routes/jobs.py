@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from fastapi import APIRouter, Depends, Query, Response
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 
 from idgraph.model.callers import Caller
 from idgraph.model.jobs import JobKind, JobRecord, JobState, Requester
@@ -100,6 +100,20 @@ class ExportBody(Reasoned):
     kind: Literal[JobKind.EXPORT]
     form: Literal["jsonl", "parquet"] = "jsonl"
     segment: str | None = Field(default=None, max_length=100)
+    columns: list[str] | None = Field(
+        default=None,
+        max_length=10_000,
+        description="Parquet: these attributes and no other value; null for all.",
+    )
+    key: str | None = Field(
+        default=None, max_length=200, description="Parquet: a column with the identifier of this type."
+    )
+
+    @model_validator(mode="after")
+    def _is_table(self) -> Self:
+        if self.form != "parquet" and (self.columns is not None or self.key is not None):
+            raise ValueError("columns and key are of the form parquet")
+        return self
 
 
 StartBody = Annotated[ReindexBody | ReconcileBody | SealBody | ExportBody, Field(discriminator="kind")]
