@@ -37,6 +37,7 @@ MOST_SET_ASIDE = 1000
 _ORDINALS = {
     DeadLetterReason.BAD_ORDINAL,
     DeadLetterReason.FUTURE_ORDINAL,
+    DeadLetterReason.PAST_ORDINAL,
 }
 _NAMES = {DeadLetterReason.WRONG_TYPE, DeadLetterReason.LONG_IDENTIFIER}
 

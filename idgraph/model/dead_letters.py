@@ -24,6 +24,7 @@ class DeadLetterReason(StrEnum):
     MISSING_ORDINAL = "missing_ordinal"
     BAD_ORDINAL = "bad_ordinal"
     FUTURE_ORDINAL = "future_ordinal"
+    PAST_ORDINAL = "past_ordinal"
     MISSING_IDENTIFIER = "missing_identifier"
     LONG_IDENTIFIER = "long_identifier"
     NO_SPEC = "no_spec"

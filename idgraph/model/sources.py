@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, NamedTuple, Self
 
@@ -330,7 +331,18 @@ class FlowConfig(SettingsTable):
         le=100 * 366 * 86_400,
         description="An event with an ordinal further in the future becomes a dead letter.",
     )
+    earliest_year: int = Field(
+        default=2001,
+        ge=1,
+        le=2100,
+        description="An event with an ordinal before this year becomes a dead letter, as one in seconds would be.",
+    )
     dead_letters: DeadLetterLimits = DeadLetterLimits()
+
+    @property
+    def earliest_ordinal(self) -> int:
+        """`earliest_year` in epoch milliseconds."""
+        return int(datetime(self.earliest_year, 1, 1, tzinfo=UTC).timestamp()) * 1000
 
     @field_validator("master")
     @classmethod

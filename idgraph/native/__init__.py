@@ -59,6 +59,7 @@ class Events(Protocol):
         leaves: tuple[Any, ...],
         take_back: Callable[[Any], None],
         timed: frozenset[str],
+        earliest: int,
         /,
     ) -> Callable[..., tuple[int, int]]: ...
 

@@ -15,7 +15,7 @@ from idgraph.model.errors import EventError, SchemaRegistryError, SpecError, Tra
 from idgraph.model.events import DecryptedRecord, Event, RawRecord
 from idgraph.model.fragments import Origin
 from idgraph.model.sources import SourceConfig
-from idgraph.model.stamps import SpecRef
+from idgraph.model.stamps import ORDINAL_MIN, SpecRef
 from ingestion.sources.files.lines import DamagedRecord
 from ingestion.sources.kafka.envelope import envelope_reader
 from ingestion.sources.payload_formats import NOT_OF_THE_EVENT, PayloadFormats
@@ -31,6 +31,10 @@ _Route = tuple[Callable[[Event], Any], SpecRef, tuple[str, ...]]
 """A spec's function, its reference, and the signs of ids that may have to be hashed."""
 
 
+COUNTERS = range(100_000_000)
+"""Ordinals of the first day of 1970: of a source that counts, though nobody said so."""
+
+
 class EventMapper:
     """Maps records with one snapshot. Not safe for several threads, as the snapshot is not."""
 
@@ -41,7 +45,11 @@ class EventMapper:
         protector: Protector,
         dead_letters: BatchDeadLetters,
         formats: PayloadFormats,
+        earliest: int = ORDINAL_MIN,
     ) -> None:
+        """The ordinal of a timed source must not be before `earliest` (epoch milliseconds), nor beyond `latest` of a call;
+        `COUNTERS` are no times."""
+        self._earliest = earliest
         self._snapshot = snapshot
         self._protector = protector
         self._dead_letters = dead_letters
@@ -98,6 +106,7 @@ class EventMapper:
             leaves,
             self._snapshot.attributes.take_back,
             self._timed,
+            self._earliest,
         )
 
     def _route(self, source: str, event_type: str) -> _Route | None:
@@ -144,11 +153,7 @@ class EventMapper:
             if mapped is None:
                 output.skipped += 1
                 return None
-            if mapped.stamp.ordinal > latest and self.is_timed(record):
-                raise EventError(
-                    DeadLetterReason.FUTURE_ORDINAL,
-                    "the ordinal lies further in the future than the allowed skew",
-                )
+            self._check_order(record, mapped.stamp.ordinal, latest)
             stage = "diff"
             leaves = self._snapshot.attributes.leaves(mapped.output, Origin(mapped.stamp, spec_ref))
             self._snapshot.attributes.refuse_value_keys(leaves, lambda: spec.is_value_of(event))
@@ -199,6 +204,16 @@ class EventMapper:
                     f"the envelope's source looks sensitive ({reported.kind}), and names of sources are stored readable",
                 )
         return event
+
+    def _check_order(self, record: RawRecord, ordinal: int, latest: int) -> None:
+        if self._earliest <= ordinal <= latest or not self.is_timed(record):
+            return
+        if ordinal > latest:
+            message = "the ordinal lies further in the future than the allowed skew"
+            raise EventError(DeadLetterReason.FUTURE_ORDINAL, message)
+        if ordinal not in COUNTERS:
+            message = "the ordinal lies before the earliest year; are these seconds, not milliseconds?"
+            raise EventError(DeadLetterReason.PAST_ORDINAL, message)
 
     def is_timed(self, record: RawRecord) -> bool:
         """Whether the ordinals of its source are times."""

@@ -79,7 +79,12 @@ class MapStage:
         stops_without_keys = flow.on_key_service_failure == "stop"
         self._protector = Protector(snapshot, data_keys, blind_index, self._dead_letters, stops_without_keys)
         self._mapper = EventMapper(
-            snapshot, sources, self._protector, self._dead_letters, formats or PayloadFormats()
+            snapshot,
+            sources,
+            self._protector,
+            self._dead_letters,
+            formats or PayloadFormats(),
+            flow.earliest_ordinal,
         )
         self._usage = UsageCounter(snapshot, sources, self._mapper.read)
         self._aggregator = Aggregator(snapshot.attributes.policies)

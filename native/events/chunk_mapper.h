@@ -5,7 +5,7 @@
 #include "reader.h"
 
 enum { RECORD_TYPE, DECRYPTED_TYPE, ORIGIN_TYPE, LEAVES_TYPE, MAPPED_EVENT_TYPE, AWAY_TYPE, TYPES };
-enum { OF_TYPES, READERS, ROUTES, FIND_ROUTE, PROTECT, LEAVES, TAKE_BACK, TIMED, CHUNK_MAPPER_PARTS };
+enum { OF_TYPES, READERS, ROUTES, FIND_ROUTE, PROTECT, LEAVES, TAKE_BACK, TIMED, EARLIEST, CHUNK_MAPPER_PARTS };
 /* Of a route: the spec's function, its reference, and signs: an event id with none of them is not hashed. */
 enum { MAP, SPEC_REF, SIGNS, ROUTE_PARTS };
 /* What idgraph.native's `state` is given beside an event's own, and how many leaves an event may have. */
@@ -16,7 +16,7 @@ enum { PLAIN_LEAVES, TO_SEAL, UNEXPECTED, FOUND_PARTS };
  * EventStates, `others` a dict of lists by fragment id, and `to_seal` one whose keys are ids of fragments. */
 struct gathering {
     PyObject *parts, *add_plain, *others, *to_seal, *rest, *found;
-    long long latest;
+    long long latest, earliest;
     Py_ssize_t bytes, skipped;
 };
 
@@ -61,13 +61,26 @@ static PyObject *route_of(const struct gathering *gathering, PyObject *event)
     return route;
 }
 
-/* Whether an event id is stored as it is, and its ordinal is none of the future: 1, 0 for the reference to say, or -1. */
-static int is_common_stamp(const struct gathering *gathering, PyObject *stamp, PyObject *signs)
+/* Smaller ordinals are no times: `COUNTERS` of the reference. */
+#define FIRST_TIME 100000000
+
+/* Whether an event id is stored as it is, and its ordinal is none of the future or of long ago: 1, 0 for the reference to
+ * say, or -1. */
+static int is_common_stamp(const struct gathering *gathering, PyObject *record, PyObject *stamp, PyObject *signs)
 {
     if (!is_tuple_of(stamp, 4) || !is_short_integer(PyTuple_GET_ITEM(stamp, 1)) ||
-        !PyUnicode_CheckExact(PyTuple_GET_ITEM(stamp, 3)) ||
-        PyLong_AsLongLong(PyTuple_GET_ITEM(stamp, 1)) > gathering->latest) {
+        !PyUnicode_CheckExact(PyTuple_GET_ITEM(stamp, 3))) {
         return 0;
+    }
+    long long ordinal = PyLong_AsLongLong(PyTuple_GET_ITEM(stamp, 1));
+    if (ordinal > gathering->latest) {
+        return 0;
+    }
+    if (ordinal < gathering->earliest && (ordinal < 0 || ordinal >= FIRST_TIME)) {
+        int is_timed = PySet_Contains(PyTuple_GET_ITEM(gathering->parts, TIMED), PyTuple_GET_ITEM(record, 0));
+        if (is_timed) {
+            return is_timed < 0 ? -1 : 0;
+        }
     }
     int found = 0;
     for (Py_ssize_t each = 0; !found && each < PyTuple_GET_SIZE(signs); each++) {
@@ -160,7 +173,7 @@ static int take_steps(const struct gathering *gathering, PyObject *record, struc
         return 0;
     }
     PyObject *stamp = PyTuple_GET_ITEM(steps->mapped, 0);
-    if (is_common_stamp(gathering, stamp, PyTuple_GET_ITEM(steps->route, SIGNS)) != 1) {
+    if (is_common_stamp(gathering, record, stamp, PyTuple_GET_ITEM(steps->route, SIGNS)) != 1) {
         return 0;
     }
     steps->identifiers = PyObject_CallOneArg(PyTuple_GET_ITEM(parts, PROTECT), PyTuple_GET_ITEM(steps->mapped, 1));
@@ -314,9 +327,13 @@ static PyObject *gather_chunk(PyObject *parts, PyObject *const *arguments, Py_ss
         PyErr_SetString(PyExc_TypeError, "a list of records is needed");
         return NULL;
     }
-    struct gathering gathering = {parts, arguments[2], arguments[3], arguments[4], arguments[5], NULL, 0, 0, 0};
+    struct gathering gathering = {parts, arguments[2], arguments[3], arguments[4], arguments[5], NULL, 0, 0, 0, 0};
     gathering.latest = PyLong_AsLongLong(arguments[1]);
     if (gathering.latest == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    gathering.earliest = PyLong_AsLongLong(PyTuple_GET_ITEM(parts, EARLIEST));
+    if (gathering.earliest == -1 && PyErr_Occurred()) {
         return NULL;
     }
     gathering.found = new_found(&gathering);
@@ -333,7 +350,7 @@ static PyMethodDef chunk_mapper_method = {
 
 PyDoc_STRVAR(chunk_mapper_doc, "chunk_mapper((RawRecord, DecryptedRecord, Origin, Leaves, MappedEvent, Away), readers, routes,\n"
                            "find_route, protect, (state, root, skipped, policies, rest, encode, most), take_back,\n"
-                           "timed): a function that maps chunks of records. Of their errors it raises Away.");
+                           "timed, earliest): a function that maps chunks of records. Of their errors it raises Away.");
 
 static bool are_chunk_mapper_types(PyObject *types)
 {

@@ -113,6 +113,7 @@ BAD: dict[str, tuple[Reason, str, RawRecord | DamagedRecord]] = {
     "id of a wrong type": (Reason.WRONG_TYPE, "map", order(9, 50, order_id={"no": 1})),
     "missing ordinal": (Reason.MISSING_ORDINAL, "map", order(9, 50, created_at=None)),
     "ordinal in the future": (Reason.FUTURE_ORDINAL, "map", order(9, 50, created_at="2031-01-01T00:00:00Z")),
+    "ordinal in seconds": (Reason.PAST_ORDINAL, "map", order(9, 50, created_at="1970-01-21T10:05:24Z")),
     "missing identifier": (Reason.MISSING_IDENTIFIER, "map", order(9, 50, customer={})),
     "blank identifier": (Reason.MISSING_IDENTIFIER, "map", order(9, 50, customer={"email": "  "})),
     "identifier of white space": (
@@ -324,6 +325,38 @@ def test_only_times_are_checked_against_the_future(unit: str, ahead: int, dead: 
     ordinal = int((NOW + 60) * 1000) + ahead
     output = pipeline.map(event(1, _event={"id": "e", "ordinal": ordinal}))
     assert [dead_letter.reason for dead_letter in output.dead_letters] == [Reason.FUTURE_ORDINAL] * dead
+
+
+YEAR_2001 = 978_307_200_000
+SECONDS = 1_764_324_000
+
+
+@pytest.mark.parametrize(
+    ("unit", "ordinal", "year", "dead"),
+    [
+        ("epoch_ms", SECONDS, 2001, True),
+        ("epoch_ms", YEAR_2001 - 1, 2001, True),
+        ("epoch_ms", YEAR_2001, 2001, False),
+        ("epoch_ms", -1, 2001, True),
+        ("epoch_ms", 100_000_000, 2001, True),
+        ("epoch_ms", 99_999_999, 2001, False),
+        ("epoch_ms", 3, 2001, False),
+        ("epoch_ms", YEAR_2001 - 1, 1995, False),
+        ("epoch_ms", SECONDS, 1995, True),
+        ("epoch_ms", SECONDS, 1970, False),
+        ("sequence", SECONDS, 2001, False),
+        ("sequence", -1, 2001, False),
+    ],
+)
+def test_only_times_are_checked_against_the_past(
+    unit: str, ordinal: int, year: int, dead: bool, tmp_path: Path
+) -> None:
+    flow = FlowConfig(earliest_year=year)
+    pipeline = Pipeline(tmp_path, flow=flow, snapshot=snapshot(specs=[passing(SAME)]))
+    pipeline.sources["orders"] = pipeline.sources["orders"].model_copy(update={"ordinal_unit": unit})
+    output = pipeline.map(event(1, _event={"id": "e", "ordinal": ordinal}))
+    assert [dead_letter.reason for dead_letter in output.dead_letters] == [Reason.PAST_ORDINAL] * dead
+    assert len(states_of(output)) == (not dead)
 
 
 # Keys

@@ -38,6 +38,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 LATEST = int(NOW * 1000)
+EARLIEST = 978_307_200_000
 WHOLE = [{"operation": "shift", "spec": {"*": "&"}}]
 # Where the id stands decides how it is protected; events of a snapshot spec, and of none, are the reference implementation's.
 PLACES: dict[str, dict[str, Any]] = {
@@ -76,7 +77,23 @@ SOURCES = {
 }
 
 ids = st.sampled_from(["e1", "e2", "ann@example.com", "a%40b.example", "日", 7, None, ""])
-ordinals = st.sampled_from([1, 5, LATEST, LATEST + 1, 2**63, "2024-03-01T00:00:00Z", "soon", None])
+ordinals = st.sampled_from(
+    [
+        1,
+        5,
+        -1,
+        10**8 - 1,
+        10**8,
+        EARLIEST - 1,
+        EARLIEST,
+        LATEST,
+        LATEST + 1,
+        2**63,
+        "2024-03-01T00:00:00Z",
+        "soon",
+        None,
+    ]
+)
 emails = st.sampled_from(["p1@example.com", "p2@example.com", " ", None, 7, ["x"], "日@example.com"])
 extras = st.dictionaries(
     st.sampled_from(["a", "n", "secret", "first", "4111111111111111", "_event", "deep", "日"]),
@@ -132,7 +149,9 @@ def mapped(found: MetadataSnapshot, some: list[list[RawRecord | DamagedRecord]])
     compiled = CompiledSnapshot(found)
     dead_letters = BatchDeadLetters(DeadLetterWriter(tools.sealer), 1, BatchAttempt("main/0", "attempt"))
     protector = Protector(compiled, tools.data_keys, tools.blind_index, dead_letters)
-    mapper = EventMapper(compiled, {**tools.sources, **SOURCES}, protector, dead_letters, PayloadFormats())
+    mapper = EventMapper(
+        compiled, {**tools.sources, **SOURCES}, protector, dead_letters, PayloadFormats(), EARLIEST
+    )
     reported = []
     for day, chunk in enumerate(some):
         compiled.attributes.look_again(day)

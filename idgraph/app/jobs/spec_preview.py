@@ -105,7 +105,15 @@ def spec_preview(
 
     latest = int((time.time() + settings.flow.max_future_skew_seconds) * 1000)
     both = [
-        TriedSnapshot(each, sources, resources.data_keys, resources.blind_index, resources.formats, latest)
+        TriedSnapshot(
+            each,
+            sources,
+            resources.data_keys,
+            resources.blind_index,
+            resources.formats,
+            latest,
+            settings.flow.earliest_ordinal,
+        )
         for each in (snapshot, changed)
     ]
     inputs = Inputs(

@@ -16,7 +16,7 @@ from idgraph.model.identifiers import Identifier
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.sources import SourceConfig
 from idgraph.model.specs import SpecDocument
-from idgraph.model.stamps import SpecRef
+from idgraph.model.stamps import ORDINAL_MIN, SpecRef
 from ingestion.sources.payload_formats import NOT_OF_THE_EVENT, PayloadFormats
 from ingestion.stages.dead_letters import BatchDeadLetters
 from ingestion.stages.map import EventMapper
@@ -31,6 +31,7 @@ _PLACES = {
     DeadLetterReason.MISSING_ID: "/id",
     DeadLetterReason.MISSING_ORDINAL: "/ordinal",
     DeadLetterReason.FUTURE_ORDINAL: "/ordinal",
+    DeadLetterReason.PAST_ORDINAL: "/ordinal",
     DeadLetterReason.MISSING_IDENTIFIER: "/identifiers",
     DeadLetterReason.LONG_IDENTIFIER: "/identifiers",
 }
@@ -119,14 +120,15 @@ class TriedSnapshot:
         blind_index: BlindIndex,
         formats: PayloadFormats,
         latest: int,
+        earliest: int = ORDINAL_MIN,
     ) -> None:
-        """`latest` as of `EventMapper.map`."""
+        """`latest` and `earliest` as of `EventMapper`."""
         self.snapshot = snapshot
         self._compiled = CompiledSnapshot(snapshot)
         self._declared = {each.path: each for each in snapshot.attributes}
         self._refusals = _Refusals()
         protector = Protector(self._compiled, data_keys, blind_index, self._refusals)
-        self._mapper = _StoodInMapper(self._compiled, sources, protector, self._refusals, formats)
+        self._mapper = _StoodInMapper(self._compiled, sources, protector, self._refusals, formats, earliest)
         self._protector = protector
         self._latest = latest
         self._flows: dict[MappingSpec | None, VersionFlow] = {}
