@@ -31,7 +31,7 @@ from transforms.spec.pointers import pointer
 
 MOST_BYTES = 64 << 10
 """A larger record is not shown."""
-MOST_SET_ASIDE = 1000
+MOST_SET_ASIDE = 200
 """The newest dead letters, among which those of the newest events are looked for."""
 
 _ORDINALS = {
@@ -115,7 +115,7 @@ class LocalDeadLetterDesk:
         if config is None:
             return None
         found = []
-        aside = {each.position: each for each in self.newest(MOST_SET_ASIDE) if each.source == source}
+        aside = self._set_aside(source)
         for record in self._newest_records(config, most):
             event, spec, shown = self._shown(record, snapshot, etag, sees)
             name = f"{spec.document.name}@{spec.document.version}" if spec else None
@@ -123,7 +123,7 @@ class LocalDeadLetterDesk:
             if event is not None and spec is not None:
                 with self._lock, suppress(TransformError):
                     identifiers = spec.identifiers_in(event)
-            letter = aside.get(record.position)
+            letter = aside.get(record.as_arrived())
             found.append(
                 ShownEvent(
                     event.type if event else None,
@@ -134,6 +134,17 @@ class LocalDeadLetterDesk:
                     identifiers,
                 )
             )
+        return found
+
+    def _set_aside(self, source: str) -> dict[bytes, DeadLetter]:
+        """Dead letters of a source among the newest, by their records: a record that is read from the end of a file has no
+        position of its own."""
+        found: dict[bytes, DeadLetter] = {}
+        for each in self.newest(MOST_SET_ASIDE):
+            letter = self.get(each.id) if each.source == source else None
+            if letter is not None:
+                with suppress(SealError):
+                    found.setdefault(self._sealer.open(letter.payload, letter.id, letter.position), letter)
         return found
 
     def _shown(
