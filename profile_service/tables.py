@@ -157,7 +157,7 @@ class Columns:
         rests: list[str | None] = []
         for row, profile in enumerate(profiles):
             rest: dict[str, Any] = {}
-            for path, value, *_ in profile.leaves:
+            for path, value, _, _, _ in profile.leaves:
                 if value is MASK or value is UNREADABLE:
                     continue
                 if path not in held:

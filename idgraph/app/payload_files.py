@@ -125,8 +125,18 @@ def _look(name: str, stream: BinaryIO, nulls: Nulls | None) -> EventFile:
         if _is_object(line):
             return EventFile(name, "", _json_lines(name, chain(seen, lines), nulls or Nulls.DELETE))
     if first[:1] in b"[{":
-        raise ConfigError(f"{name}: begins as JSON, but is no object and no array of objects")
+        is_text = _is_utf8(b"".join(seen))
+        reason = "is no object and no array of objects" if is_text else "is not in UTF-8"
+        raise ConfigError(f"{name}: begins as JSON, but {reason}")
     return EventFile(name, "CSV", _csv(name, chain(seen, lines), nulls or Nulls.KEEP))
+
+
+def _is_utf8(content: bytes) -> bool:
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _first_line(stream: BinaryIO) -> bytes:

@@ -83,6 +83,7 @@ def test_other_formats_are_converted_and_said_so(
         b'[{"a": 1}, 2]',
         b'[{"a": NaN}]',
         b'{\n "a": 1,\n',
+        '{"name": "José"}\n'.encode("latin-1"),
         b"PK\x03\x04 and more",
         parquet(pa.table({"a": [1] * 1000}))[:-100],
         parquet(pa.table({"a": [b"\x00"]})),
