@@ -22,9 +22,16 @@ def secret(variable: str, file: str | None) -> str | None:
     be read."""
     if found := os.environ.get(variable):
         return found
-    if file is None:
-        return None
+    return None if file is None else secret_in(Path(file))
+
+
+def secret_in(file: Path) -> str:
+    """The content of a file. Raises ConfigError for one that cannot be read or that holds nothing: a server that is asked
+    without a secret says something else, or nothing."""
     try:
-        return Path(file).read_text(encoding="utf-8").strip()
+        found = file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file}: {getattr(error, 'strerror', None) or type(error).__name__}") from None
+    if not found:
+        raise ConfigError(f"{file}: is empty; write the secret into it")
+    return found

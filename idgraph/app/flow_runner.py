@@ -154,6 +154,7 @@ def _noting_uses(on_batch: Callable[[BatchReport], None], usage: SpecUsage) -> C
 def _prepared(settings: Settings, stop: threading.Event) -> Sequence[Path]:
     """Check the settings and make folders and keys before anything runs; returns the jars that Spark needs."""
     if not settings.sources:
+        settings.require_folder()
         raise ConfigError("no sources are configured; add a [[sources]] table to idgraph.toml")
     require_shared(settings)
     with _reporting_of_interruption(stop):

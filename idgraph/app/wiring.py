@@ -24,7 +24,7 @@ from idgraph.app.adapters.stores import (
     require_whole,
     worker_config,
 )
-from idgraph.model.errors import ConfigError, MetadataError
+from idgraph.model.errors import ConfigError, MetadataError, UnauthorizedError
 from idgraph.model.identifiers import Identifier
 
 if TYPE_CHECKING:
@@ -249,15 +249,14 @@ def pinned_key(settings: Settings) -> PinnedKey:
 
 
 def metadata_token(settings: Settings) -> str:
-    """A person's token, from the configuration, the environment or its file."""
-    return settings.metadata.token or _token(settings.token_file(), "IDGRAPH_METADATA__TOKEN", "admin")
+    """A person's token, from the configuration, the environment or its file. Each of these raises ConfigError when there is none,
+    UnauthorizedError for what can be none: no service is asked with it."""
+    return _token(settings, settings.metadata.token, settings.token_file(), _METADATA_TOKEN, "admin")
 
 
 def flow_token(settings: Settings) -> str:
     """The flow's token."""
-    return settings.metadata.token or _token(
-        settings.flow_token_file(), "IDGRAPH_METADATA__TOKEN", "pipeline"
-    )
+    return _token(settings, settings.metadata.token, settings.flow_token_file(), _METADATA_TOKEN, "pipeline")
 
 
 def _reading_token(settings: Settings) -> str:
@@ -267,21 +266,48 @@ def _reading_token(settings: Settings) -> str:
 
 def profiles_token(settings: Settings) -> str:
     """The token of the profile service, by which it reads the metadata and who its callers are."""
-    return settings.profiles.token or _token(
-        settings.profiles_token_file(), "IDGRAPH_PROFILES__TOKEN", "service"
+    return _token(
+        settings,
+        settings.profiles.token,
+        settings.profiles_token_file(),
+        "IDGRAPH_PROFILES__TOKEN",
+        "service",
     )
 
 
-def _token(file: Path, variable: str, role: str) -> str:
-    try:
-        return file.read_text(encoding="ascii").strip()
-    except FileNotFoundError:
-        raise ConfigError(
-            f"no token for the metadata service: there is no file {file}. The first start of `idgraph serve metadata` "
-            f"makes one; later `idgraph tokens add NAME --role {role} > {file}` does; or set {variable}"
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file}: {type(error).__name__}") from None
+_METADATA_TOKEN = "IDGRAPH_METADATA__TOKEN"  # noqa: S105 - a variable's name
+
+
+def _token(settings: Settings, stated: str | None, file: Path, variable: str, role: str) -> str:
+    place, found = variable, stated
+    if not found:
+        place = str(file)
+        try:
+            found = file.read_text(encoding="ascii")
+        except FileNotFoundError:
+            settings.require_folder()
+            raise ConfigError(
+                f"no token for the metadata service: there is no file {file}. The first start of `idgraph serve metadata` "
+                f"makes one; later `idgraph tokens add NAME --role {role} > {file}` does; or set {variable}"
+            ) from None
+        except UnicodeDecodeError:
+            found = "\0"
+        except OSError as error:
+            raise ConfigError(f"{file}: {error.strerror}") from None
+    token = found.strip()
+    if not token or not all("!" <= each <= "~" for each in token):
+        wrong = (
+            "is more than a token"
+            if token
+            else "the token is empty"
+            if place == variable
+            else "the token file is empty"
+        )
+        raise UnauthorizedError(
+            f"{place}: {wrong}; `idgraph tokens add NAME --role {role}` prints one"
+            + ("" if place == variable else f", and `> {file}` writes it there")
+        )
+    return token
 
 
 def local_user() -> str:

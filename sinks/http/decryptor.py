@@ -17,7 +17,7 @@ import httpx
 
 from idgraph.model.decryption import Decrypted
 from idgraph.model.errors import ConfigError
-from sinks.credentials import trust
+from sinks.credentials import secret_in, trust
 
 _BASE, _CAP = 0.05, 2.0
 
@@ -154,8 +154,8 @@ class _RefusedError(Exception):
 def _headers(token_file: Path | None) -> dict[str, str]:
     headers = {"Content-Type": "application/octet-stream", "Accept-Encoding": "identity"}
     if token_file is not None:
-        try:
-            headers["Authorization"] = f"Bearer {token_file.read_text(encoding='ascii').strip()}"
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{token_file}: {type(error).__name__}") from None
+        token = secret_in(token_file)
+        if not token.isascii() or not token.isprintable():
+            raise ConfigError(f"{token_file}: holds no token, which is one line of ASCII")
+        headers["Authorization"] = f"Bearer {token}"
     return headers

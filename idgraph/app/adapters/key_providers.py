@@ -58,6 +58,7 @@ def ensure_keyring(settings: Settings) -> None:
     """A clear error before Spark starts when the keyring is missing or its keys cannot be used."""
     file = settings.keyring_file()
     if not file.exists():
+        settings.require_folder()
         _require_no_data_keys(settings, "see there how to go on without it")
         raise ConfigError(f"there is no keyring at {file}; make one with `idgraph keys init`")
     provider_of(settings).purpose_key("")

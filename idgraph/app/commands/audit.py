@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from idgraph.app.commands.context import Json, settings_of
+from idgraph.app.commands.context import Json, stored
 from idgraph.app.exits import Exit
 from idgraph.app.terminal import print_json
 
@@ -26,7 +26,7 @@ def verify(context: typer.Context, as_json: Json = False) -> None:
     from idgraph.app.metadata_server import verify_history
     from idgraph.app.profile_server import audit_file, verify_audit
 
-    settings = settings_of(context)
+    settings = stored(context)
     has_log = settings.keyring_file().exists() or audit_file(settings).exists()
     log, history = verify_audit(settings) if has_log else None, verify_history(settings)
     found = {f"{audit_file(settings)}, line": log, "history, version": history}

@@ -60,6 +60,13 @@ def settings_of(context: typer.Context) -> Settings:
     return in_sandbox(settings, given[1])
 
 
+def stored(context: typer.Context) -> Settings:
+    """The same, for a command on what is there already: not in a folder that has neither a configuration nor anything stored."""
+    settings = settings_of(context)
+    settings.require_folder()
+    return settings
+
+
 def keyed(context: typer.Context) -> Settings:
     """The same, once there is a keyring that can be used. Raises ConfigError, KeyProviderError."""
     from idgraph.app.adapters.key_providers import ensure_keyring

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from idgraph.app.commands.context import Json, Why, settings_of
+from idgraph.app.commands.context import Json, Why, stored
 from idgraph.app.observation.json_logs import say
 from idgraph.app.terminal import print_json, print_table, visible_lines
 from idgraph.app.wiring import local_user
@@ -31,7 +31,7 @@ def flows(context: typer.Context, as_json: Json = False) -> None:
         return
     from idgraph.app.flow_progress import partition_states
 
-    settings = settings_of(context)
+    settings = stored(context)
     states = partition_states(settings)
     if as_json:
         for state in states:
@@ -51,7 +51,7 @@ def show(context: typer.Context, as_json: Json = False) -> None:
     """Show what each flow of this folder reported last."""
     from idgraph.app.flow_folders import FlowFolders
 
-    folders = FlowFolders(settings_of(context).directory)
+    folders = FlowFolders(stored(context).directory)
     found = [(name, folders.report(name), folders.pause_of(name)) for name in folders.names()]
     held = {name: folders.holds_of(name) for name, _, _ in found}
     if as_json:
@@ -125,7 +125,7 @@ def resume(
 def _known(context: typer.Context, name: str) -> FlowFolders:
     from idgraph.app.flow_folders import FlowFolders
 
-    folders = FlowFolders(settings_of(context).directory)
+    folders = FlowFolders(stored(context).directory)
     if name not in folders.names():
         raise NotFoundError(f"no such flow: {name}; known: {', '.join(folders.names()) or 'none'}")
     return folders
@@ -136,7 +136,7 @@ def _note(context: typer.Context, action: str, name: str, why: str) -> None:
     from idgraph.app.profile_server import audit_file
     from idgraph.web.audit import PURPOSE, AuditLog
 
-    settings = settings_of(context)
+    settings = stored(context)
     entry = {"action": action, "caller": local_user(), "subject": name, "purpose": why}
     AuditLog(audit_file(settings), provider_of(settings).purpose_key(PURPOSE)).append(entry)
 

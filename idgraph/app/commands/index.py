@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from idgraph.app.commands.context import Again, JobWho, JobWhy, Json, Rate, origin_of, settings_of
+from idgraph.app.commands.context import Again, JobWho, JobWhy, Json, Rate, origin_of, settings_of, stored
 from idgraph.app.exits import Exit
 from idgraph.app.jobs.view import LINE_SECONDS
 from idgraph.app.observation.json_logs import say
@@ -36,7 +36,7 @@ def reindex(
     from idgraph.jobs.reindex import PAGE
 
     page = min(PAGE, rate or PAGE)
-    with reindexing(settings_of(context), page, again) as (runner, job):
+    with reindexing(stored(context), page, again) as (runner, job):
         done = run_shown(runner, job, origin_of(who, why), again, rate)
     refused, named = done.counts["refused"], done.notes.get("refused", [])
     if as_json:
@@ -83,7 +83,7 @@ def versions(context: typer.Context, as_json: Json = False) -> None:
     """List the versions of the index: in use, being made, replaced."""
     from idgraph.app.jobs.index_upkeep import opened_versions
 
-    with opened_versions(settings_of(context)) as opened:
+    with opened_versions(stored(context)) as opened:
         known = opened.known()
         if as_json:
             for each in known:

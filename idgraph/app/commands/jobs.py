@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from idgraph.app import wiring
-from idgraph.app.commands.context import Json, settings_of
+from idgraph.app.commands.context import Json, stored
 from idgraph.app.exits import Exit
 from idgraph.app.terminal import escape_control_chars, print_json, print_table, report_cut
 from idgraph.model.errors import NotFoundError
@@ -35,7 +35,7 @@ def list_jobs(
     as_json: Json = False,
 ) -> None:
     """List jobs, the newest first."""
-    with wiring.job_log(settings_of(context)) as log:
+    with wiring.job_log(stored(context)) as log:
         known = list(log.scan(kind))
         if as_json:
             for job in known[:limit]:
@@ -49,7 +49,7 @@ def list_jobs(
 @commands.command()
 def show(context: typer.Context, job_id: JobId, as_json: Json = False) -> None:
     """Show one job: parameters, progress, examples of problems, error."""
-    settings = settings_of(context)
+    settings = stored(context)
     with wiring.job_log(settings) as log:
         job = log.get(job_id)
     if job is None:
@@ -68,7 +68,7 @@ def show(context: typer.Context, job_id: JobId, as_json: Json = False) -> None:
 @commands.command()
 def cancel(context: typer.Context, job_id: JobId) -> None:
     """Ask a running job to end after its current page. Exit code 3: there is no such job; 1: it is not running."""
-    with wiring.job_log(settings_of(context)) as log:
+    with wiring.job_log(stored(context)) as log:
         if log.cancel(job_id):
             print(f"job {job_id} ends after its current page")
             return

@@ -10,7 +10,17 @@ import typer
 
 from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import create_keyring
-from idgraph.app.commands.context import JobWho, JobWhy, Json, Rate, Yes, keyed, origin_of, settings_of
+from idgraph.app.commands.context import (
+    JobWho,
+    JobWhy,
+    Json,
+    Rate,
+    Yes,
+    keyed,
+    origin_of,
+    settings_of,
+    stored,
+)
 from idgraph.app.exits import Exit
 from idgraph.app.terminal import confirmed, counted, print_json, print_table
 
@@ -48,7 +58,7 @@ def add(context: typer.Context) -> None:
     """Add a key-encryption key, which wraps new data keys from now on."""
     from idgraph.jobs.rotate import known_counts
 
-    with wiring.opened_keys(settings_of(context), own=True) as (provider, store):
+    with wiring.opened_keys(stored(context), own=True) as (provider, store):
         # Raises for an older copy of the keyring.
         known_counts(provider, store)
         print(f"version {provider.add()} is current")
@@ -116,7 +126,7 @@ def adopt(context: typer.Context, yes: Yes = False) -> None:
 @commands.command("list")
 def list_keys(context: typer.Context, as_json: Json = False) -> None:
     """List key-encryption keys: version, status, dates, number of data keys; never the keys themselves."""
-    with wiring.opened_keys(settings_of(context)) as (provider, store):
+    with wiring.opened_keys(stored(context)) as (provider, store):
         counts = store.counts()
         listed = [_described(key, counts.pop(key.version, 0)) for key in provider.versions()]
         # These data keys are unreadable, because their version is missing.
@@ -147,7 +157,7 @@ def retire(
     from idgraph.jobs.rotate import users
     from idgraph.model.errors import KeyInUseError
 
-    with wiring.opened_keys(settings_of(context)) as (provider, store):
+    with wiring.opened_keys(stored(context)) as (provider, store):
         try:
             retirement(provider, store, version)
         except KeyInUseError:

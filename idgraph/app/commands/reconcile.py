@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from idgraph.app.commands.context import Again, JobWho, JobWhy, Json, Rate, origin_of, settings_of
+from idgraph.app.commands.context import Again, JobWho, JobWhy, Json, Rate, origin_of, stored
 from idgraph.app.exits import Exit
 from idgraph.app.observation.json_logs import say
 from idgraph.app.terminal import counted, escape_control_chars, print_json, print_table
@@ -34,7 +34,7 @@ def reconcile(
     from idgraph.jobs.reconcile import PAGE
 
     page = min(PAGE, rate or PAGE)
-    with reconciling(settings_of(context), repair, page) as (runner, job):
+    with reconciling(stored(context), repair, page) as (runner, job):
         done = run_shown(runner, job, origin_of(who, why), again, rate)
     if as_json:
         print_json(_described(done))

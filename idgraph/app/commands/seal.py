@@ -10,7 +10,7 @@ import typer
 
 from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring
-from idgraph.app.commands.context import DryRun, JobWho, JobWhy, Json, Rate, origin_of, settings_of
+from idgraph.app.commands.context import DryRun, JobWho, JobWhy, Json, Rate, origin_of, stored
 from idgraph.app.exits import Exit
 from idgraph.app.observation.json_logs import say
 from idgraph.app.terminal import counted, escape_control_chars, print_json, print_table
@@ -44,7 +44,7 @@ def seal(
     from idgraph.model.jobs import Progress
     from transforms.spec.mapping import CompiledSnapshot
 
-    settings = settings_of(context)
+    settings = stored(context)
     if list_names is not None and list_names.exists():
         raise ConfigError(f"{list_names}: the file exists and is not replaced; name a new file")
     ensure_keyring(settings)

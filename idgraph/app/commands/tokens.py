@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from idgraph.app import wiring
-from idgraph.app.commands.context import Json, settings_of
+from idgraph.app.commands.context import Json, stored
 from idgraph.app.terminal import print_records
 from idgraph.model.errors import ConfigError, NotFoundError
 
@@ -110,7 +110,7 @@ def metadata_database(context: typer.Context) -> Iterator[Database]:
     from idgraph.model.errors import MetadataError, RefusedError
     from idgraph.web.refusals import UnknownSubjectError
 
-    settings = settings_of(context)
+    settings = stored(context)
     wiring.prepare_directory(settings)
     try:
         with opened_metadata_database(settings) as database:

@@ -284,6 +284,15 @@ class Settings(FrozenDocument):
             raise ConfigError(f"source {name} is in Kafka, not in files")
         return source
 
+    def require_folder(self) -> None:
+        """Raise ConfigError where there is neither a configuration nor anything stored: all that a command says there is
+        missing is somewhere else."""
+        if self._file is None and not self.directory.exists():
+            raise ConfigError(
+                f"there is no {DEFAULT_FILE} in {Path.cwd()}, and no {self.directory.name}; go to the folder that has them, or "
+                f"name the file: `idgraph --config FOLDER/{DEFAULT_FILE}` or IDGRAPH_CONFIG"
+            )
+
     def sandboxes(self) -> Path | None:
         """Folder of the sandboxes; None where there can be none."""
         is_embedded = self.store.kind == "sqlite" and self.index.kind == "sqlite"
