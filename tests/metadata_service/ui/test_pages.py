@@ -773,3 +773,26 @@ def test_what_a_wheel_needs_is_packaged() -> None:
 
 def test_without_a_profile_service_the_page_says_how_to_start_one(site: Site) -> None:
     assert "idgraph serve profiles" in site.signed_in().get("/ui/profiles")
+
+
+def test_an_attribute_says_once_how_it_is_found_and_its_form_knows_the_levels(site: Site) -> None:
+    person = site.signed_in()
+
+    def found_by_search(path: str) -> str:
+        shown = re.search(
+            r"<dt>Found by search</dt><dd>(.*?)</dd>", person.get(f"/ui/attributes/{path}"), re.S
+        )
+        assert shown
+        return shown[1]
+
+    levels = {
+        each["encryption"]: each["path"]
+        for each in site.api().get("/v1/attributes?limit=200").json()["items"]
+    }
+    # A ticked field is no promise for what protection keeps out of the index.
+    assert "protected" in found_by_search(levels["protected"])
+    assert found_by_search(levels["none"]) == "yes"
+    page = person.get(f"/ui/attributes/{levels['none']}")
+    stated = re.search(r'data-levels="([^"]+)"', page)
+    assert stated
+    assert json.loads(html.unescape(stated[1]))["restricted"]["authorization_level"] == 80
