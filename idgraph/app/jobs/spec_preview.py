@@ -214,6 +214,8 @@ def print_preview(job: SpecPreviewJob) -> None:
     ):
         if name in figures:
             print(f"{name.replace('_', ' ')}: {_figure(figures[name])}")
+    known_by = (found["persons"] or {}).get("known_by", {})
+    print("".join(f"  known by {kind}: {number:,}\n" for kind, number in known_by.items()), end="")
     for each in found["errors"]:
         place = each["pointer"] or each["reason"]
         _line(f"  {each['events']:,} at {place}: {each['message']} (such as {each['positions'][0]})")
@@ -228,8 +230,6 @@ def print_preview(job: SpecPreviewJob) -> None:
         print(f"  and {counted(len(changes) - _MOST_PRINTED, 'attribute')} more: --json has all")
     for kind, number in found["identifiers_opened"].items():
         print(f"identifiers of type {kind} would be stored readable: {number:,}")
-    known_by = (found["persons"] or {}).get("known_by", {})
-    print("".join(f"  known by {kind}: {number:,}\n" for kind, number in known_by.items()), end="")
     for key, name in (("of", "merged"), ("into", "split")):
         for each in (found["persons"] or {}).get(name, ()):
             _line(f"  {name}: {each['id']} {key} {', '.join(each[key])}")
