@@ -261,7 +261,11 @@ def _following_policy(
     """A change of policy starts its re-encryption while the flow runs."""
     with wiring.job_runner(settings) as jobs:
         name = settings.flow.name
-        with PolicyChanges(name, jobs, resources, snapshots.current, flow.is_past, sealed_by):
+        commits = (settings.flow_state() / "checkpoint" / "commits").glob("[0-9]*")
+        last_batch = max((int(each.stat().st_mtime * 1000) for each in commits), default=0)
+        with PolicyChanges(
+            name, jobs, resources, snapshots.current, flow.is_past, sealed_by, last_batch=last_batch
+        ):
             yield
 
 

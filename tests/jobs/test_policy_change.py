@@ -7,7 +7,7 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from idgraph.model.jobs import JobState, Requester
 from idgraph.model.queries import FullText, Query
 from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
 from idgraph.model.store import FragmentWrite, ProfileStore, StoredFragment
+from idgraph.model.tombstones import Tombstone
 from idgraph.projection.projection import Projected, Projection
 from idgraph.snapshot_file import PinnedSnapshot
 from ingestion.spark.sent_snapshots import BatchPins
@@ -79,12 +80,18 @@ class Beside:
         self.asked.append(etag)
         return self.past
 
-    def sealing(self, share: float = 1.0) -> PolicyChanges:
+    def sealing(self, share: float = 1.0, last_batch: int | None = None) -> PolicyChanges:
         resources = self.pipeline.resources()
         self.opened.append(resources.dead_letters)
         return PolicyChanges(
-            FLOW, self.runner, resources, lambda: self.current, self.is_past, self.baseline, share
+            FLOW, self.runner, resources, lambda: self.current, self.is_past, self.baseline, share, last_batch
         )
+
+    def command(self) -> None:
+        """`idgraph seal`, to its end."""
+        sealing = StoredSealing(self.pipeline.resources(), CompiledSnapshot(self.current.snapshot))
+        job = Reencryption(sealing, self.current.snapshot, self.pipeline.store)
+        self.runner.run(job, Requester("ann", "at once"))
 
     def sealed(self) -> int:
         """How many fragments have nothing in the clear."""
@@ -420,6 +427,67 @@ def test_changes_without_end_do_not_put_it_off(beside: Beside) -> None:
         begun = time.monotonic()
         while another():
             assert time.monotonic() - begun < 60, "it never begins"
+
+
+def test_a_complete_command_spares_the_flow_its_job(beside: Beside) -> None:
+    """Found by use: the flow looked through all that `idgraph seal` had sealed just before."""
+    before = time.time_ns() // 1_000_000
+    beside.command()
+    assert beside.found() == 0
+    with beside.sealing(last_batch=before):
+        eventually(lambda: beside.asked)
+        time.sleep(0.2)
+        assert beside.runs() == 1
+        # The next change is the flow's.
+        more = [*attributes(), attribute("orders.last.id", encryption="protected")]
+        beside.current = PinnedSnapshot('"3"', snapshot(3, declared=more))
+        eventually(lambda: beside.kept() == protection_of(beside.current.snapshot))
+    assert beside.runs() == 2
+
+
+@pytest.mark.parametrize("late", [True, False], ids=["a later batch", "a batch that runs again"])
+def test_what_a_flow_wrote_since_the_command_began_is_its_own(beside: Beside, late: bool) -> None:
+    beside.command()
+    beside.past = late
+    after = time.time_ns() // 1_000_000 + 1
+    with beside.sealing(last_batch=after if late else 0):
+        if not late:
+            eventually(lambda: beside.runs() == 2)
+            beside.past = True
+        eventually(lambda: beside.kept() == protection_of(AFTER))
+    assert beside.runs() == 2
+
+
+def test_a_change_of_one_attribute_opens_no_profile_without_it(
+    beside: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by use: each new protection looked through all profiles, a dozen in a second."""
+    with beside.sealing():
+        eventually(lambda: beside.kept() == protection_of(AFTER))
+        looked_at: set[str] = set()
+        tombstones = beside.pipeline.store.tombstones
+
+        def noted(ids: Iterable[str]) -> Mapping[str, Tombstone]:
+            some = [*ids]
+            looked_at.update(some)
+            return tombstones(some)
+
+        extra = spec("orders", name="extra", event_type="gift", source="orders")
+        monkeypatch.setattr(beside.pipeline.store, "tombstones", noted)
+        absent = [*attributes(), attribute("orders.gift.note", encryption="protected")]
+        beside.current = PinnedSnapshot('"3"', snapshot(3, declared=absent))
+        eventually(lambda: beside.kept() == protection_of(beside.current.snapshot))
+        assert looked_at == set()
+        held = [*absent, attribute("orders.last.id", encryption="protected")]
+        beside.current = PinnedSnapshot('"4"', snapshot(4, declared=held))
+        eventually(lambda: beside.kept() == protection_of(beside.current.snapshot))
+        assert len(looked_at) >= MANY - 1
+        # A spec may name persons otherwise: all are looked at.
+        looked_at.clear()
+        specs = [*snapshot().specs, extra]
+        beside.current = PinnedSnapshot('"5"', snapshot(5, declared=held, specs=specs))
+        eventually(lambda: beside.kept() == protection_of(beside.current.snapshot))
+        assert len(looked_at) >= MANY - 1
 
 
 def test_cancelled_it_rests_until_the_next_start(beside: Beside) -> None:

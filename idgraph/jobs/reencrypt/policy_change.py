@@ -12,7 +12,8 @@ import hashlib
 import logging
 import secrets
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Collection, Iterator
 
 from idgraph.jobs.job import JobRunner, Pace, PagedJob, Plan, Run
 from idgraph.jobs.reencrypt.stored_sealing import PAGE, StoredSealing
@@ -26,17 +27,18 @@ from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.store import ProfileStore
 from idgraph.snapshot_file import PinnedSnapshot
 from ingestion.spark.workers import WorkerResources
+from transforms.privacy.protected_names import ProtectedNames
 from transforms.spec.mapping import CompiledSnapshot
 
 log = logging.getLogger(__name__)
 
-FLOW_PAGE = 100
+FLOW_PAGE = 500
 """Fragments a page beside a flow: it ends within a page when it is asked to stop."""
 POLL_SECONDS = 1.0
 RETRY_SECONDS = 30.0
 AGAIN_SECONDS = 3600.0
 """After what could not be sealed: a person has to repair it, and to look at all costs."""
-SHARE = 0.1
+SHARE = 0.5
 """How much of one core, at most, and of the store's time to write."""
 
 
@@ -108,6 +110,19 @@ def sealed_by(runner: JobRunner, flow: str, store: ProfileStore) -> str | None:
     return None
 
 
+def is_sealed_by_command(runner: JobRunner, protection: str, store: ProfileStore, since: int) -> bool:
+    """Whether `idgraph seal`, begun after the moment `since` in milliseconds, sealed all by this protection in this store."""
+    return any(
+        record.what.get("flow") == ""
+        and record.what.get("protection") == protection
+        and record.started >= since
+        and record.state is JobState.DONE
+        and is_complete(record.progress)
+        and store.remembers(runner.private(record).get("point", {}).get("mark", ""))
+        for record in runner.log.scan(JobKind.REENCRYPT)
+    )
+
+
 class PolicyChanges:
     """A thread beside a flow. Use as a context manager; it ends after the page that it is at."""
 
@@ -120,8 +135,9 @@ class PolicyChanges:
         is_past: Callable[[str], bool],
         baseline: str | None = None,
         share: float = SHARE,
+        last_batch: int | None = None,
     ) -> None:
-        """`is_past` says of an ETag whether no micro-batch under another snapshot can come any more. `baseline` is the
+        """`last_batch` is the moment, in milliseconds, at which the last micro-batch of an earlier run ended. `is_past` says of an ETag whether no micro-batch under another snapshot can come any more. `baseline` is the
         protection that all is sealed by which the flow has stored before its first run; without one, all is looked
         through."""
         self._flow = flow
@@ -134,6 +150,9 @@ class PolicyChanges:
         self._known = current()
         self._wanted = protection_of(self._known.snapshot)
         self._changed = False
+        self._paths: set[str] | None = None
+        self._last_batch = last_batch
+        self._past: int | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="policy-changes", daemon=True)
 
@@ -162,7 +181,9 @@ class PolicyChanges:
                     found = sealed_by(self._runner, self._flow, self._resources.store)
                     sealed = found if found is not None else self._baseline or ""
                     pause = 0.0
-                elif self._seal():
+                    if sealed == self._wanted:
+                        self._paths = set()
+                elif self._is_sealed_by_command() or self._seal():
                     sealed = self._wanted
                 else:
                     pause = AGAIN_SECONDS
@@ -189,11 +210,36 @@ class PolicyChanges:
                 wanted = protection_of(newest.snapshot)
                 self._changed |= wanted != self._wanted
                 self._wanted = wanted
+                self._past, self._last_batch = None, None
+                changed = changed_paths(before.snapshot, newest.snapshot)
+                self._paths = None if self._paths is None or changed is None else self._paths | changed
+
+    def _is_sealed_by_command(self) -> bool:
+        """Whether a command has sealed all that the flow can have left in the clear."""
+        if self._past is None and self._is_past(self._current().etag):
+            now = time.time_ns() // 1_000_000
+            self._past = now if self._last_batch is None else self._last_batch
+        if self._past is None:
+            return False
+        is_sealed = is_sealed_by_command(self._runner, self._wanted, self._resources.store, self._past)
+        if is_sealed:
+            self._paths = set()
+        return is_sealed
 
     def _seal(self) -> bool:
         """Run the job; says whether nothing is left in the clear."""
+        changed, self._paths = self._paths, set()
+        is_sealed = False
+        try:
+            is_sealed = self._run_job(changed)
+        finally:
+            if not is_sealed:
+                self._paths = None if changed is None or self._paths is None else changed | self._paths
+        return is_sealed
+
+    def _run_job(self, changed: Collection[str] | None) -> bool:
         snapshot = self._known.snapshot
-        sealing = StoredSealing(self._resources, CompiledSnapshot(snapshot))
+        sealing = StoredSealing(self._resources, CompiledSnapshot(snapshot), changed=changed)
         ready = self._is_ready
         job = Reencryption(sealing, snapshot, self._resources.store, self._flow, FLOW_PAGE, ready)
 
@@ -268,6 +314,22 @@ def protect_alike(known: MetadataSnapshot, newer: MetadataSnapshot) -> bool:
         return False
     before = filter(None, (known.attribute(each.path) for each in changes.attributes))
     return all(_is_as_undeclared(each, newer) for each in (*changes.attributes, *before))
+
+
+def changed_paths(known: MetadataSnapshot, newer: MetadataSnapshot) -> set[str] | None:
+    """The attributes that the newer snapshot may protect otherwise; None where it is more than these: specs, defaults, or
+    an attribute that plays a part in names."""
+    changes = changes_between(known, "", newer, "")
+    if (
+        changes is None
+        or changes.has_specs
+        or known.defaults != newer.defaults
+        or known.levels != newer.levels
+    ):
+        return None
+    found = {each.path for each in changes.attributes}
+    names = ProtectedNames(newer)
+    return None if any(map(names.depend_on, found)) else found
 
 
 def _is_as_undeclared(each: AttributeMetadata, snapshot: MetadataSnapshot) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
+from idgraph.model import canonical, paths
 from idgraph.model.errors import DamagedStateError
 from idgraph.model.jobs import Progress
 from idgraph.model.store import StoredFragment
@@ -37,6 +38,13 @@ class StaleFragment(NamedTuple):
     types: set[str]
 
 
+def marks_of(changed: Collection[str]) -> list[bytes]:
+    """What the bytes of a fragment's state hold if it may have a value at one of these paths, below or above it."""
+    below = [canonical.encode(path)[:-1] for path in changed]
+    above = {ancestor for path in changed for ancestor in paths.ancestors(path)}
+    return [*below, *(canonical.encode(each) + b":" for each in sorted(above))]
+
+
 class StaleSearch(NotPicklable):
     """Looks through fragments under one snapshot. One per thread."""
 
@@ -46,17 +54,21 @@ class StaleSearch(NotPicklable):
         values: StoredValues,
         names: StoredNames,
         on_readable: Callable[[str, set[str]], None] | None = None,
+        marks: Sequence[bytes] | None = None,
     ) -> None:
-        """`on_readable` is given the id, as it is stored, of each fragment with names in the clear, and their
+        """Fragments without any of the `marks` (`marks_of`) are as they should be. `on_readable` is given the id, as it is stored, of each fragment with names in the clear, and their
         types."""
         self._store = resources.store
         self._data_keys = resources.data_keys
         self._values = values
         self._names = names
         self._on_readable = on_readable
+        self._marks = marks
 
     def find(self, found: Sequence[StoredFragment], progress: Progress) -> list[StaleFragment]:
         """Those of these fragments with something to reseal; damaged ones, and keys in the clear, are counted."""
+        if self._marks is not None:
+            found = [each for each in found if any(mark in each.state for mark in self._marks)]
         stale, damaged = self._stale_and_damaged(found)
         for fragment_id in damaged:
             fail(progress, self._names.identifier(fragment_id))

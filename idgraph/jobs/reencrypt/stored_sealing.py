@@ -9,12 +9,12 @@ takes the old bytes out of the files. Why law 1 holds is in docs/adr/0014-policy
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 
 from idgraph.jobs.reencrypt.dead_letter_renaming import DeadLetterRenaming
 from idgraph.jobs.reencrypt.renaming import Renaming
-from idgraph.jobs.reencrypt.stale import StaleFragment, StaleSearch, fail
+from idgraph.jobs.reencrypt.stale import StaleFragment, StaleSearch, fail, marks_of
 from idgraph.model.backoff import Backoff
 from idgraph.model.errors import (
     ConflictError,
@@ -34,6 +34,9 @@ from transforms.privacy.stored_values import Resealing, StoredValues
 from transforms.spec.mapping import CompiledSnapshot
 
 PAGE = 500
+PROJECTED_AT_ONCE = 5_000
+PROJECTED_SECONDS = 5.0
+"""So many fragments, or those of so long, are projected together: a commit of the index costs as much for few."""
 
 _Resealed = list[tuple[str, Register, Register]]
 """Paths, the registers that stand there, and what takes their places."""
@@ -49,8 +52,10 @@ class StoredSealing:
         backoff: Backoff | None = None,
         sleep: Callable[[float], None] = time.sleep,
         on_readable: Callable[[str, set[str]], None] | None = None,
+        changed: Collection[str] | None = None,
     ) -> None:
-        """`on_readable` is given the id, as it is stored, of each fragment with names in the clear that are to be
+        """`changed` are the paths of which policy says otherwise since all was sealed; by default all is looked at.
+        `on_readable` is given the id, as it is stored, of each fragment with names in the clear that are to be
         renamed or, of keys, stay; and the types of such names."""
         self._resources = resources
         self._store = resources.store
@@ -58,7 +63,11 @@ class StoredSealing:
         self._projection = resources.projection(lambda: snapshot.attributes.index_rules)
         self._values = StoredValues(snapshot, resources.blind_index)
         self._names = StoredNames(snapshot.snapshot, resources.blind_index, snapshot.protected_names)
-        self._search = StaleSearch(resources, self._values, self._names, on_readable)
+        self._search = StaleSearch(
+            resources, self._values, self._names, on_readable, None if changed is None else marks_of(changed)
+        )
+        self._unprojected: list[str] = []
+        self._projected_at = -PROJECTED_SECONDS
         self._renaming = Renaming(resources, self._values, self._names, self._projection)
         self._dead_letters = DeadLetterRenaming(resources, self._names, self.seal_change)
         self._backoff = backoff or Backoff()
@@ -149,9 +158,15 @@ class StoredSealing:
 
     def _seal_page(self, stale: Sequence[StaleFragment], progress: Progress) -> None:
         self._seal(stale, progress)
+        self._unprojected += [each.stored.id for each in stale]
+        now = time.monotonic()
+        if len(self._unprojected) < PROJECTED_AT_ONCE and now < self._projected_at + PROJECTED_SECONDS:
+            return
+        self._projected_at = now
         # Not what a flow beside it has yet to project. Where the index is away, `finish` does it, the flow, or the next run.
         with suppress(ProfileIndexError):
-            self._projection.project([each.stored.id for each in stale])
+            self._projection.project(self._unprojected)
+        self._unprojected.clear()
 
     def _seal(self, stale: Sequence[StaleFragment], progress: Progress) -> None:
         for attempt in range(self._backoff.retries + 1):
