@@ -108,7 +108,13 @@ def root(
     ] = False,
 ) -> None:
     """Options of every command."""
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
+    # Who sits at a terminal knows what time it is; a file, and what gathers logs, must hold it.
+    is_seen = sys.stderr is not None and sys.stderr.isatty()
+    logging.basicConfig(
+        level=logging.WARNING,
+        format="%(levelname)s %(message)s" if is_seen else "%(asctime)s %(levelname)s %(message)s",
+        datefmt="%Y-%m-%dT%H:%M:%S%z",
+    )
     if log_format is LogFormat.JSON:
         logging.getLogger().handlers[0].setFormatter(JsonFormatter())
     # Only ours: at this level libraries log URLs, which can contain search terms.

@@ -30,8 +30,12 @@ class FlowFolders:
         except OSError as error:
             raise StoreError(f"{self._folder}: {error.strerror}") from None
 
+    def report_file(self, name: str) -> Path:
+        """Where a flow's report is."""
+        return self._folder / name / _REPORT
+
     def report(self, name: str) -> FlowReport | None:
-        return _read(self._folder / name / _REPORT, FlowReport)
+        return _read(self.report_file(name), FlowReport)
 
     def pause_of(self, name: str) -> FlowPause | None:
         return _read(self._folder / name / _PAUSE, FlowPause)
@@ -68,7 +72,7 @@ class FlowFolders:
 
     def write(self, report: FlowReport) -> None:
         """Raises OSError."""
-        write_unflushed(self._folder / report.name / _REPORT, report.model_dump_json().encode())
+        write_unflushed(self.report_file(report.name), report.model_dump_json().encode())
 
 
 def _read(file: Path, kind: type[Document]) -> Document | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from idgraph.app.commands.flows import _shown
 from idgraph.app.flow_folders import FlowFolders
 from idgraph.app.observation.flow_report import FlowReporter, reported
 from idgraph.app.settings.document import Settings, load
@@ -122,13 +123,24 @@ def test_a_flow_writes_what_it_does_and_how_it_ended(tmp_path: Path) -> None:
     assert (failed.state, failed.problem) == (FlowState.FAILED, "FlowStoppedError")
 
 
-def test_a_report_that_cannot_be_written_stops_no_flow(tmp_path: Path) -> None:
+def test_a_report_that_cannot_be_written_is_named_and_stops_no_flow(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     settings = settings_of(tmp_path)
     settings.flow_state().rmdir()
     seen: list[BatchReport] = []
     with reported(settings, SNAPSHOTS, None, dict, lambda: True, seen.append) as add:
         add(batch(1, 5, 0.1))
     assert len(seen) == 1
+    assert any(str(settings.flow_state() / "report.json") in each for each in caplog.messages)
+
+
+def test_a_flow_that_was_killed_is_silent_and_not_running(tmp_path: Path) -> None:
+    reporter = FlowReporter(settings_of(tmp_path), SNAPSHOTS, None, dict, None, lambda: 1000.0)
+    running, ended = reporter.report(FlowState.RUNNING), reporter.report(FlowState.STOPPED)
+    assert [running.is_silent(now) for now in (1005.0, 1071.0)] == [False, True]
+    assert not ended.is_silent(1071.0)
+    assert _shown("shop", running, None)[1] == "silent"
 
 
 def test_a_damaged_report_is_named(tmp_path: Path) -> None:

@@ -19,10 +19,12 @@ from ingestion.sources.kafka.envelope import payload_of
 from sinks.http.metadata import MetadataClient
 from tests.docs.test_identity_doc import tombstone_specs
 from tests.installation import Installation, Shop, kill_tree, retail, until
+from tests.retail import definition
 from tests.servers.kafka import Kafka, running_kafka
 from tests.servers.schema_registry import schema_registry
 from tests.spark.conftest import FIRST, serving_shop
 from tests.support.processes import free_port
+from tests.undisturbed import take
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -266,3 +268,33 @@ def test_a_tombstone_takes_an_event_back(tmp_path: Path, kafka: Kafka) -> None:
         installation.run()
         assert persons() == {"order_id:A": 3, "order_id:B": 1}
         assert installation.dead_letters() == []
+
+
+def test_a_source_that_waits_begins_again_where_it_failed(tmp_path: Path, kafka: Kafka) -> None:
+    topics, limits = "waits-", {"max_rate": 0.1, "minimum": 10, "window": 1000}
+    kafka.create(*(topics + source for source in FIRST))
+    with serving_shop(tmp_path) as (shop, _), MetadataClient(shop.url, shop.token) as client:
+        client.put_spec(definition("amplitude", event_type="nothing of the kind"))
+        settings = {"bootstrap_servers": kafka.bootstrap_servers}
+        installation = Installation(
+            tmp_path / "shop", shop, kafka=settings, topics=topics, dead_letters=limits
+        )
+
+        def publish_some(source: str, since: int, until: int) -> None:
+            kafka.produce(topics + source, *retail(source)[since:until])
+
+        def taken(code: int) -> int:
+            return sum(batch["events"] for batch in installation.run(code=code))
+
+        publish_some("orders", 0, 50)
+        publish_some("amplitude", 0, 100)
+        assert taken(code=4) == 150
+        publish_some("orders", 50, 80)
+        publish_some("amplitude", 100, 150)
+        assert taken(code=4) == 30
+        client.put_spec(definition("amplitude"))
+        assert taken(code=0) == 150
+        assert installation.dead_letters() == []
+        clean = Installation(tmp_path / "clean", shop)
+        take(clean, {"orders": retail("orders")[:80], "amplitude": retail("amplitude")[:150]})
+        assert installation.profiles() == clean.profiles()

@@ -210,9 +210,11 @@ def reported(
             try:
                 folders.write(reporter.report(state, problem))
                 outage.is_over()
-            except (IdgraphError, OSError) as error:
+            except OSError as error:
                 # A flow does not end because nobody can see it.
-                outage.show_report(type(error).__name__, "the flow goes on")
+                outage.show_report(f"{folders.report_file(name)}: {error.strerror}", "the flow goes on")
+            except IdgraphError as error:
+                outage.show_report(f"the flow's report: {type(error).__name__}", "the flow goes on")
 
         def repeat() -> None:
             was_paused = False
