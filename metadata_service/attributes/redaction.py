@@ -22,6 +22,8 @@ from idgraph.model import paths
 from idgraph.model.attributes import AttributeMetadata
 from idgraph.web.refusals import UnknownSubjectError
 from metadata_service.attributes.catalogue import find_attributes, find_within
+from metadata_service.attributes.policies import attributes_around, policies_of
+from metadata_service.attributes.rules import weaker
 from metadata_service.storage.edits import Edit
 from metadata_service.storage.tables import (
     AttributeRow,
@@ -128,6 +130,15 @@ def is_recent(session: Session) -> bool:
     return at is not None and datetime.now(UTC) - at < _RESENT
 
 
-def described(found: Sequence[str]) -> list[str]:
-    """What a request says to the second person."""
-    return [f"redacts {each}" for each in found]
+def described(session: Session, found: Sequence[str]) -> list[str]:
+    """What a request says to the second person: the paths, and what protection goes with them."""
+    known = attributes_around(session, (each for each in found if not each.startswith("/")))
+    before = policies_of(session, known.values())
+    after = policies_of(session, (each for path, each in known.items() if path not in found))
+    opened = [
+        f"opens {said}"
+        for path in found
+        if path in known
+        for said in weaker(path, before.policy(path), after.policy(path))
+    ]
+    return [*(f"redacts {each}" for each in found), *opened]

@@ -113,9 +113,11 @@ def is_in_use(edit: Edit, name: str) -> bool:
     return edit.session.scalar(live(edit.at).where(TokenRow.name == name)) is not None
 
 
-def has_keys(edit: Edit, name: str) -> bool:
-    """Whether keys of somebody of this name are neither revoked nor expired."""
-    return edit.session.scalar(live(edit.at).where(TokenRow.owner == name).limit(1)) is not None
+def was_used(edit: Edit, name: str) -> bool:
+    """Whether there ever was a token of this name, or a key of somebody of this name. Jobs, downloads and grants belong to names:
+    no person gets one that was somebody else's."""
+    query = select(TokenRow.id).where(or_(TokenRow.name == name, TokenRow.owner == name))
+    return edit.session.scalar(query.limit(1)) is not None
 
 
 def has_tokens(edit: Edit) -> bool:

@@ -21,7 +21,7 @@ from metadata_service.storage.edits import Edit
 from metadata_service.storage.passwords import is_slowed, new_password
 from metadata_service.storage.sessions import end_sessions
 from metadata_service.storage.tables import TokenRow, UserRow
-from metadata_service.storage.tokens import has_keys, is_in_use, live, person_of
+from metadata_service.storage.tokens import live, person_of, was_used
 from metadata_service.storage.versions import paged
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}$"
@@ -94,7 +94,7 @@ def add_user(edit: Edit, name: str, rights: PersonRights, made_by: str = "") -> 
     """Make an account and give its first password. Raises ClashError."""
     row = UserRow(name=name, created=edit.at, tries=0, made_by=person_of(made_by))
     if _is_taken(edit, name):
-        raise ClashError(f"a person or token named {name} exists; choose another name")
+        raise ClashError(f"a person or token named {name} exists, or existed; choose another name")
     _give(row, rights)
     password = new_password(row)
     edit.session.add(row)
@@ -273,7 +273,7 @@ def _counts_as(session: Session, name: str) -> set[str]:
 
 def _is_taken(edit: Edit, name: str) -> bool:
     known = edit.session.scalar(select(UserRow.id).where(UserRow.name == name))
-    return known is not None or is_in_use(edit, name) or has_keys(edit, name)
+    return known is not None or was_used(edit, name)
 
 
 def _bound_of(row: UserRow) -> PersonRights | None:

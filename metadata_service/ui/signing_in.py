@@ -74,7 +74,7 @@ def end_sso(request: Request) -> Response:
             context = {"wrong": "disabled"}
             tries.give_back_address(address)
     except RateError as error:
-        return _slower(sign_in_page(request, unquote(goes_on), 429, problem=f"{error}."), error)
+        return _slower(error)
     except (NoRightsError, NotReadyError, ClashError) as error:
         context = {"problem": f"{error}."}
     if user is None:
@@ -114,15 +114,16 @@ async def sign_in(request: Request, fields: Fields) -> Response:
             if begun is not None:
                 tries.give_back_address(address)
     except RateError as error:
-        return _slower(sign_in_page(request, goes_on, 429, problem=f"{error}.", name=name[:100]), error)
+        return _slower(error)
     if begun is None:
-        return sign_in_page(request, goes_on, 403, wrong=wrong, name=name[:100])
+        return await run_in_threadpool(sign_in_page, request, goes_on, 403, wrong=wrong, name=name[:100])
     return await run_in_threadpool(go_in, request, begun, goes_on)
 
 
-def _slower(response: Response, error: RateError) -> Response:
-    response.headers["Retry-After"] = str(error.reset_seconds)
-    return response
+def _slower(error: RateError) -> Response:
+    # A text, no page: whoever floods costs as little as can be.
+    headers = {"Retry-After": str(error.reset_seconds)}
+    return Response(f"Sign in: {error}.\n", 429, headers, media_type="text/plain")
 
 
 def database_of(request: Request) -> Database:

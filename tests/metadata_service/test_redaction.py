@@ -52,7 +52,11 @@ def test_a_path_is_redacted_by_two(leaked: Running, bob: httpx.Client) -> None: 
     assert request(leaked, "nothing.here").status_code == 404
     answer = request(leaked, "seen.NAME")
     assert answer.status_code == 202
-    assert answer.json()["weakens"] == [f"redacts {LEAKED}", f"redacts {LEAKED}.since"]
+    # The second person reads too what protection goes with them.
+    assert answer.json()["weakens"] == [
+        *(f"redacts {each}" for each in (LEAKED, f"{LEAKED}.since")),
+        *(f"opens {each}: protected to none" for each in (LEAKED, f"{LEAKED}.since")),
+    ]
     number = answer.json()["id"]
     assert decide(leaked.admin, number, "approve").status_code == 409
     assert CANARY in everything(leaked)

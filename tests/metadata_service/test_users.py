@@ -13,7 +13,8 @@ import pytest
 from sqlalchemy import text
 
 from idgraph.model.callers import SCOPES, Caller, Scope
-from idgraph.web.refusals import RateError, RefusedRequestError
+from idgraph.web.openid import ClaimRule, Identity
+from idgraph.web.refusals import ClashError, RateError, RefusedRequestError
 from idgraph.web.server import serving
 from metadata_service.api.app import create_app
 from metadata_service.api.service import ServiceSettings
@@ -476,6 +477,19 @@ def test_names_of_persons_tokens_and_keys_are_apart(database: Database) -> None:
         with pytest.raises(Exception, match="exists"):
             made(database, name)
     revoke_token(database, "flow")
-    made(database, "flow")
+    with pytest.raises(ClashError):
+        made(database, "flow")
     with database.read() as session:
-        assert session.query(UserRow).count() == 2
+        assert session.query(UserRow).count() == 1
+
+
+def test_no_person_gets_a_name_whose_jobs_and_grants_were_somebody_elses(house: House) -> None:
+    for name, lifetime in (("crm", timedelta(seconds=-1)), ("report", None)):
+        create_token(house.database, name, Role.PROFILES, lifetime)
+    revoke_token(house.database, "report")
+    create_token(house.database, "key", Role.VIEWER, timedelta(seconds=-1), owner="gone")
+    for name in ("crm", "report", "gone"):
+        assert_problem(house.admin.post("/v1/users", json={"name": name, "role": "viewer"}), 409)
+    rule = ClaimRule("groups", "people", Role.VIEWER)
+    with pytest.raises(ClashError):
+        users.admit(house.database, Identity("issuer 1", "crm", "crm", rule, datetime.now(UTC)))

@@ -91,7 +91,7 @@ def request_redaction(
     """Ask to take a path that is made of somebody's value out of the catalogue and its history, with all paths below it. It
     waits for a second person."""
     with service.database.write(actor, reason) as edit:
-        named = redaction.described(redaction.paths_to_redact(edit.session, wanted.path))
+        named = redaction.described(edit.session, redaction.paths_to_redact(edit.session, wanted.path))
         return asked(request_change(edit, "redaction", wanted.path, None, wanted, named))
 
 

@@ -68,6 +68,8 @@ CALLS: dict[str, tuple[str, Any]] = {
     "POST /v1/flows/{name}/resume": ("main", WHY),
     "GET /v1/sources/{source}/events": ("", {"limit": 1}),
     "POST /v1/person-tokens": ("", {"identifier": USER}),
+    "GET /v1/me": ("", None),
+    "GET /v1/me/consents": ("", None),
     "PUT /v1/me/consents/{purpose}": ("", {"status": "given", "source": "web"}),
     "GET /v1/me/households": ("", None),
     "POST /v1/me/households": ("", {"name": "Ann"}),
