@@ -121,7 +121,7 @@ class ServiceSettings:
 
     database_url: str
     key: ServiceKey | None = None
-    poll_seconds: float = 0.04
+    poll_seconds: float = 0.25
     max_body_bytes: int = 16 * 1024 * 1024
     sandboxes: Path | None = None
     sandbox: str = ""
