@@ -407,13 +407,13 @@ class ProfileReader:
         """What the index is asked for a query, which it answers `times`: after its cost is found to be allowed, and charged.
         Raises QueryCostError before anything is made of it."""
         is_anywhere = not self._visibility.is_total and any(each.path is None for each in leaves(query))
-        places = len(self._searched()) if is_anywhere else 1
-        self.charge(require_affordable(query, places, times, besides))
-        return rewritten(query, self._rewrite_clause)
+        places = self._searched() if is_anywhere else []
+        self.charge(require_affordable(query, max(1, len(places)), times, besides))
+        return rewritten(query, lambda clause: self._rewrite_clause(clause, places))
 
-    def _rewrite_clause(self, clause: Clause) -> Condition:
+    def _rewrite_clause(self, clause: Clause, places: Sequence[str]) -> Condition:
         if clause.path is None:
-            return clause if self._visibility.is_total else self._anywhere_visible(clause)
+            return clause if self._visibility.is_total else _anywhere(clause, places)
         path = self._asked_path(clause.path)
         policy = self._attributes.policy(path)
         if not policy.is_protected:
@@ -429,28 +429,6 @@ class ProfileReader:
             )
         read_as = self._declared_types.get(path, DATA_TYPES[type(clause.value)])
         return Term(path, self._blind_index.token(path, clause.value, read_as))
-
-    def _anywhere_visible(self, clause: FullText) -> Condition:
-        """Words in the indexed text hold those of hidden attributes: each word is looked for in every visible one."""
-        words, places = clause.words.split(), self._searched()
-        if len(places) > MOST_SEARCHED:
-            raise QueryError(
-                f"words without a path are searched in at most {MOST_SEARCHED} attributes; write path:word"
-            )
-        return All(
-            tuple(
-                AnyOf(
-                    tuple(
-                        clause._replace(
-                            words=word, path=path, is_prefix=clause.is_prefix and place == len(words) - 1
-                        )
-                        for path in places
-                    )
-                )
-                for place, word in enumerate(words)
-            )
-            or (AnyOf(()),)
-        )
 
     def _searched(self) -> list[str]:
         """Where words without a path are looked for, if some attributes are hidden."""
@@ -556,6 +534,29 @@ class ProfileReader:
                 value = each.value([part.value for part in each.parts])
             self.unreadable += value is UNREADABLE
             yield ProfileLeaf(each.path, value, protected, each, origin)
+
+
+def _anywhere(clause: FullText, places: Sequence[str]) -> Condition:
+    """Words in the indexed text hold those of hidden attributes: each word is looked for in every visible one, `places`."""
+    words = clause.words.split()
+    if len(places) > MOST_SEARCHED:
+        raise QueryError(
+            f"words without a path are searched in at most {MOST_SEARCHED} attributes; write path:word"
+        )
+    return All(
+        tuple(
+            AnyOf(
+                tuple(
+                    clause._replace(
+                        words=word, path=path, is_prefix=clause.is_prefix and place == len(words) - 1
+                    )
+                    for path in places
+                )
+            )
+            for place, word in enumerate(words)
+        )
+        or (AnyOf(()),)
+    )
 
 
 def _opened_value(keys: Mapping[str, Any], each: Shown) -> Any:
