@@ -94,13 +94,14 @@ def make_case(session: Session, definition: SpecDefinition, payload: dict[str, A
     return made.model_copy(update={"output": output and json.loads(canonical.encode(output))})
 
 
-def stood_in(value: Any) -> Any:
-    """A masked payload with something of the same type for each sealed value."""
+def stood_in(value: Any, by_form: bool = False) -> Any:
+    """A masked payload with something of the same type for each sealed value; `by_form`, with another number or time for one."""
     if isinstance(value, dict) and value.get("$protected") is True:
-        return STAND_INS.get(str(value.get("type")))
+        like = value.get("like") if by_form else None
+        return STAND_INS.get(str(value.get("type"))) if like is None else like
     if isinstance(value, dict):
-        return {key: stood_in(below) for key, below in value.items()}
-    return [stood_in(below) for below in value] if isinstance(value, list) else value
+        return {key: stood_in(below, by_form) for key, below in value.items()}
+    return [stood_in(below, by_form) for below in value] if isinstance(value, list) else value
 
 
 _Keys = tuple[str | int, ...]

@@ -151,4 +151,4 @@ def sample_of(page: OwnPage, dead_letter: str) -> str:
 
 
 def _sample(payload: Any) -> str:
-    return json.dumps(stood_in(payload), indent=2, ensure_ascii=False)
+    return json.dumps(stood_in(payload, by_form=True), indent=2, ensure_ascii=False)

@@ -26,7 +26,7 @@ from metadata_service.storage.database import open_database
 from tests.lanes import examples
 from tests.metadata_service.conftest import sqlite_url
 from tests.retail import UNDETECTED, Pipeline, attribute, raw, snapshot, states_of
-from tests.transforms.test_value_flow import ARRAYS, MODIFIES, OPERATIONS, SHIFTS, VALUES, modify, shift
+from tests.transforms.test_value_flow import ARRAYS, MODIFIES, OPERATIONS, SHIFTS, VALUES, shift
 from transforms import compile_spec
 
 PROTECTED = ("vault", "z")
@@ -125,11 +125,10 @@ def drafts(draw: st.DrawFn) -> SpecDefinition:
             max_size=3,
         )
     )
-    own = draw(st.sampled_from([{}, {"id": "_event.id"}, {"x": "@(1,a)"}]))
-    fixed = {"who": "w1", "_event": {"ordinal": 17}}
-    chain = [*chain, modify({**fixed, **{key: right for key, right in own.items() if key == "x"}})]
+    fixed = {"who": "w1", "_event": {"ordinal": 17, "id": "e1"}}
+    chain = [*chain, {"operation": "default", "spec": fixed}]
     more: dict[str, Any] = {
-        "id": draw(st.none() | NAMES),
+        "id": draw(st.just("_event.id") | NAMES),
         "ordinal": draw(st.sampled_from(["_event.ordinal", "_event.ordinal", "x", "a"])),
         "retracts": draw(st.sampled_from([None, None, "y", "x"])),
     }

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from idgraph.model.errors import SpecError, TransformError
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.specs import SpecDocument
+from metadata_service.specs.cases import stood_in
 from tests.retail import CREATED, attribute, lines, snapshot
 from tests.transforms.test_value_flow import EVENTS, KEYS, SPECS, shift
 from transforms import compile_spec
@@ -90,7 +91,7 @@ def test_what_is_only_looked_at_is_sealed() -> None:
     payload = {"u": "u1", "born": "1990-02-03", "list": [{"p": "three", "q": "other", "flag": True}]}
     chain = jmespath(user="u", plan="born < '2000'", size="list[0].p")
     found = masked(payload, chain).document
-    assert found["born"] == SEALED
+    assert found["born"] == {**SEALED, "like": "2000-01-01"}
     assert found["list"] == [
         {"p": "three", "q": SEALED, "flag": {"$protected": True, "type": "true or false"}}
     ]
@@ -197,3 +198,26 @@ def test_events_of_the_shop_show_no_protected_value() -> None:
                     for each in value.values() if isinstance(value, dict) else [value]:
                         assert f'"{each}"' not in text
             assert found.becomes
+
+
+def test_a_sealed_time_or_number_has_another_one_in_its_place() -> None:
+    """Found by use: the time of a source without a spec was the text "sealed", by which a good spec set every event aside."""
+    payload = {
+        "at": "2026-05-03T10:20:30Z",
+        "day": "03.05.2026",
+        "ms": 1_777_803_630_000,
+        "no": "0017",
+        "name": "Ann",
+        "ok": True,
+    }
+    found = masked(payload, None).document
+    assert {key: each.get("like") for key, each in found.items()} == {
+        "at": "2000-01-01T01:01:01Z", "day": "01.01.2000", "ms": 10**12, "no": "100000000", "name": None, "ok": None,
+    }  # fmt: skip
+    other = masked(payload | {"at": "1999-12-31T23:59:59Z", "no": "4242"}, None).document
+    assert other == found, "it says nothing of the value but its form"
+    tried = stood_in(found, by_form=True)
+    chain = jmespath(
+        user="name", **{"_event.ordinal": "epoch_ms(at)", "size": "epoch_ms(day, '%d.%m.%Y', 'UTC')"}
+    )
+    assert compile_spec(chain)(tried)["_event"]["ordinal"] == 946_688_461_000

@@ -25,6 +25,7 @@ from transforms.schema.diff import AttributeTree
 from transforms.spec.mapping import MappingSpec
 from transforms.spec.pointers import pointer
 from transforms.spec.value_flow import ValueFlow
+from transforms.spec.value_forms import in_form
 
 MOST_TRIED = 200
 """Values beyond them are not tried as the culprit: each costs a mapping."""
@@ -38,7 +39,8 @@ _Keys = tuple[str | None, ...]
 
 
 class MaskedPayload(NamedTuple):
-    """What may be shown: a sealed value is `{"$protected": true, "type": ...}`, one above the clearance is left out. `becomes`
+    """What may be shown: a sealed value is `{"$protected": true, "type": ...}`, with `like`
+    another number or time for one, so that a spec can be tried on it; one above the clearance is left out. `becomes`
     has, by JSON pointer, the attributes that each value becomes; `culprits` are the pointers of a value without which the spec
     can map the payload, and with which it cannot."""
 
@@ -164,7 +166,9 @@ def whole_value(keys: _Keys, place: Place) -> _Keys:
 
 
 def _sealed(value: Any) -> dict[str, Any]:
-    return {"$protected": True, "type": kind(value).removeprefix("a ").removeprefix("an ")}
+    sealed = {"$protected": True, "type": kind(value).removeprefix("a ").removeprefix("an ")}
+    like = in_form(value)
+    return sealed if like is None else {**sealed, "like": like}
 
 
 def _matches(read: _Keys, place: Place) -> bool:

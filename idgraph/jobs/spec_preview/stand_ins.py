@@ -9,22 +9,16 @@ from __future__ import annotations
 
 import copy
 import hmac
-import re
 import secrets
 from collections.abc import Callable, Iterable
-from decimal import Decimal
 from typing import Any
 
 from idgraph.model import canonical, paths
 from idgraph.model.identifiers import Identifier
 from idgraph.model.paths import Place
 from transforms.schema.detection import detect, named
+from transforms.spec.value_forms import in_form
 
-_TIME = re.compile(r"[0-9]{1,4}(?:[-/.: T,]+[0-9]{1,4}){1,6}(?:\.[0-9]+)?(?:Z|[+-][0-9]{2}:?[0-9]{2})?")
-_GROUP = re.compile(r"[0-9]+")
-_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
-_EPOCHS = ((10**9, 2**31, 1), (10**12, 2**31 * 1000, 1000))
-"""Numbers that may be times: from, to, units in a second."""
 _LIKE = {
     "payment_card": "4111111111111111",
     "bank_account": "DE89370400440532013000",
@@ -90,21 +84,12 @@ class StandIns:
         number = int.from_bytes(drawn[:8])
         if isinstance(value, bool):
             return bool(number % 2)
-        if isinstance(value, int):
-            return _integer(value, number)
-        if isinstance(value, float | Decimal):
-            return type(value)(f"{number % 10**6}.{number % 89 + 10}")
-        return _text(place, str(value), number, drawn.hex())
+        if not isinstance(value, str):
+            return in_form(value, number)
+        return _text(place, value, number, drawn.hex())
 
 
-def _integer(value: int, number: int) -> int:
-    for start, end, second in _EPOCHS:
-        if start <= value < end:
-            return start + number % (10**8 * second)
-    return 10**8 + number % (9 * 10**8)
-
-
-def _text(place: Place, value: str, number: int, drawn: str) -> str:
+def _text(place: Place, value: str, number: int, drawn: str) -> Any:
     keys = [each for each in place if isinstance(each, str)][-2:]
     reported = detect(keys, named(keys), value)
     match str(reported.kind) if reported else "":
@@ -114,26 +99,6 @@ def _text(place: Place, value: str, number: int, drawn: str) -> str:
             return f"+1202{200 + number % 800}{number // 800 % 10_000:04}"
         case kind if kind in _LIKE:
             return _LIKE[kind]
-    text = value.strip()
-    if not text:
+    if not value.strip():
         return value
-    if _NUMBER.fullmatch(text):
-        whole = "." not in text
-        return str(_integer(int(text), number)) if whole else f"{number % 10**6}.{number % 89 + 10}"
-    if _TIME.fullmatch(text):
-        return _time(text, number)
-    return f"x{drawn[:15]}"
-
-
-def _time(text: str, number: int) -> str:
-    """Another time in the same form: parts of two digits are from 1 to 12, which is a day and a month, whichever comes first."""
-
-    def other(found: re.Match[str]) -> str:
-        size = len(found[0])
-        part = 1 + number // 12 ** min(found.start(), 15) % 12
-        return str(2000 + number % 20) if size == 4 else f"{part:0{size}}"
-
-    body, zone = (text[:-1], "Z") if text.endswith("Z") else (text, "")
-    if offset := re.search(r"[+-][0-9]{2}:?[0-9]{2}$", body) if ":" in body else None:
-        body, zone = body[: offset.start()], body[offset.start() :]
-    return _GROUP.sub(other, body) + zone
+    return in_form(value, number) or f"x{drawn[:15]}"

@@ -74,7 +74,7 @@ class DeadLetterDetails(DeadLetterSummary):
     """One dead letter with its record, as far as policy and the caller's clearance show it."""
 
     payload: Any = Field(
-        description='A sealed value is `{"$protected": true, "type": ...}`; one above the clearance is left out. Where no '
+        description='A sealed value is `{"$protected": true, "type": ...}`, with `like` another number or time for one; one above the clearance is left out. Where no '
         "policy applies only keys and types are shown."
     )
     problem: str | None = Field(description="Why there is no payload.")
