@@ -16,7 +16,8 @@ from typing import Any
 from idgraph.model import canonical, paths
 from idgraph.model.identifiers import Identifier
 from idgraph.model.paths import Place
-from transforms.schema.detection import detect, named
+from transforms.schema.detection import detect
+from transforms.schema.detection.names import named
 from transforms.spec.value_forms import in_form
 
 _LIKE = {
