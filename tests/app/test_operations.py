@@ -64,7 +64,7 @@ def operating(filled: CommandLine) -> Iterator[Operating]:
         caller("analyst", 20),
         caller("other", 20),
     ]
-    metadata = Metadata(with_levels(LEVELS), callers)
+    metadata = Metadata(with_levels(LEVELS | {"identity.email": 10}), callers)
     with ExitStack() as stack:
         adapters = stack.enter_context(opened_to_read(settings))
         following = stack.enter_context(Following(metadata))

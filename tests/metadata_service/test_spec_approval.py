@@ -368,7 +368,7 @@ def test_what_was_a_hash_does_not_become_readable_by_one(clinic: Running) -> Non
         {"type": "email", "path": "_event.mail"},
     ]
     assert put(clinic, sealed, id="_event.mail", identifiers=named).status_code == 200
-    without = {"id": "_event.mail", "identifiers": [named[0], named[1]]}
+    without: dict[str, Any] = {"id": "_event.mail", "identifiers": [named[0], named[1]]}
     assert put(clinic, FIRST | {"mail": "_event.mail"}, **without).status_code == 202
     assert put(clinic, sealed, identifiers=[named[0], named[2]]).status_code == 202
     assert put(clinic, sealed, identifiers=named).status_code == 200

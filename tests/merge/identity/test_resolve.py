@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from idgraph.model.identity_rules import IdentityRules
 from merge.identity.evidence import Pair
+from merge.identity.normal_forms import normalise
 from merge.identity.resolve import Decision, Resolution
-from merge.identity.rules import Rules, normalise
+from merge.identity.rules import Rules
 from tests.lanes import examples
 from tests.merge.identity.cases import run
 
