@@ -65,7 +65,9 @@ def metadata(folder: Path) -> Iterator[Generated]:
 @contextmanager
 def profiles(folder: Path) -> Iterator[Generated]:
     with every_part(filled(folder)) as whole:
-        yield Generated(whole.served.url, lambda each: whole.person if "/v1/me/" in each else ALL, whole)
+        yield Generated(
+            whole.served.url, lambda each: whole.person if "/v1/me/" in f"{each}/" else ALL, whole
+        )
 
 
 def described(asked: Generated) -> list[Operation]:

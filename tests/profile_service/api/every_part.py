@@ -66,6 +66,7 @@ CALLS: dict[str, tuple[str, Any]] = {
     "GET /v1/flows/{name}": ("main", None),
     "POST /v1/flows/{name}/pause": ("main", WHY),
     "POST /v1/flows/{name}/resume": ("main", WHY),
+    "GET /v1/sources": ("", None),
     "GET /v1/sources/{source}/events": ("", {"limit": 1}),
     "POST /v1/person-tokens": ("", {"identifier": USER}),
     "GET /v1/me": ("", None),
