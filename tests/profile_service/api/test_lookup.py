@@ -32,7 +32,7 @@ def test_each_identifier_leads_to_the_profile(everything: httpx.Client, spelling
 
 
 @pytest.mark.parametrize(
-    "value", ["a/b", "a+b", "a%2Fb", "a%b", "ä ö", "日本", "a?b#c", "a:b", "..", "UPPER", "a\\b", "a&b=c"]
+    "value", ["a/b", "a+b", "a%2Fb", "a%b", "ä ö", "日本", "a?b#c", "a:b", "../a", "UPPER", "a\\b", "a&b=c"]
 )
 def test_every_text_can_be_asked_for(served: Served, everything: httpx.Client, value: str) -> None:
     served.pipeline.process([identified(value, f"{len(value)}@example.com")])
