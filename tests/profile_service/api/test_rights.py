@@ -35,7 +35,8 @@ RIGHTS: dict[str, set[str]] = {
     "GET /v1/flows/{name}": OPERATE,
     "POST /v1/flows/{name}/pause": OPERATE,
     "POST /v1/flows/{name}/resume": OPERATE,
-    "GET /v1/sources": RULES,
+    # Names of the configuration alone.
+    "GET /v1/sources": {*RULES, LOW},
     "GET /v1/sources/{source}/events": OPERATE,
     "POST /v1/person-tokens": PERSONS,
     "GET /v1/me": {PERSON},
