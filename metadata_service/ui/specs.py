@@ -19,6 +19,7 @@ from metadata_service.documents.problems import DocumentError, JsonFile, Problem
 from metadata_service.documents.reading import read_definition_text
 from metadata_service.documents.writing import difference, spec_text
 from metadata_service.specs import catalogue
+from metadata_service.specs.cases import STAND_INS
 from metadata_service.specs.health import unmapped, uses_of
 from metadata_service.specs.vocabulary import CompletionList, WordKind
 from metadata_service.ui.dead_letters import newest_of, sample_of
@@ -165,6 +166,7 @@ def check(page: SignedIn, name: Name, fields: OwnFields) -> Response:
         if payload is not None:
             tried = api.SpecPreview(definition=definition, payload=payload)
             shown["preview"] = api.preview(tried, page.service)
+            shown["has_hidden"] = f'"{STAND_INS["text"]}"' in fields.get("sample", "")
     except DocumentError as error:
         shown |= {"problems": error.problems, "warnings": error.warnings}
     except SpecError as error:

@@ -402,6 +402,17 @@ def test_a_spec_is_checked_as_one_types(site: Site) -> None:
     assert "/type" in shown
 
 
+def test_a_verdict_on_hidden_texts_says_what_judges_the_real_event(site: Site) -> None:
+    person = site.signed_in()
+    text = editor_field(person.get(EDITOR), "text")
+    tried = []
+    for hidden in ("sealed", "shown"):
+        sample = json.dumps(EVENT | {"timestamp": "no time", "note": hidden})
+        tried.append(person.post(f"{EDITOR.removesuffix('/edit')}/check", {"text": text, "sample": sample}))
+    assert ["would be set aside" in each for each in tried] == [True, True]
+    assert ["maps the real events" in each for each in tried] == [True, False]
+
+
 def test_the_editor_is_offered_words(site: Site) -> None:
     person = site.signed_in(Role.READER)
     offered = json.loads(person.get("/ui/completions?kind=path&q=identity.e"))
