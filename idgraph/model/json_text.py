@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterator
 from decimal import Decimal
+from itertools import islice
 from typing import Any, NamedTuple
 
 from idgraph.model import canonical
@@ -22,6 +23,12 @@ _CHARACTER = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.|.", re.DOTALL
 )
 """One character within a string, escapes and pairs of them whole."""
+
+
+MOST_PROBLEMS = 100
+"""Reported of one text."""
+_MOST_POINTERS = 16 << 20
+"""Characters of all pointers: below a long key each value has one as long. No place is noted behind them."""
 
 
 class TextPosition(NamedTuple):
@@ -64,11 +71,11 @@ class _Frame:
 
 
 def find_places(text: str) -> JsonPositions:
-    """Of a text that is JSON."""
+    """Of a text that is JSON; of one with very long keys, or very deep ones, of its beginning alone."""
     spots: dict[str, JsonPosition] = {}
     repeated: list[tuple[str, int, int]] = []
     frames: list[_Frame] = []
-    place, key = "", None
+    place, key, size = "", None, 0
     for token in _TOKEN.finditer(text):
         word, at = token[0], token.start()
         if word in ",:":
@@ -76,6 +83,9 @@ def find_places(text: str) -> JsonPositions:
         if word in "}]":
             frames.pop()
             continue
+        size += len(place)
+        if size > _MOST_POINTERS:
+            break
         frame = frames[-1] if frames else None
         if frame is not None and frame.is_object and key is None:
             key, place = at, frame.pointer + pointer(canonical.decode(word))
@@ -137,7 +147,9 @@ def read(text: str, has_doubles: bool = False) -> Any:
     except json.JSONDecodeError as error:
         raise JsonTextError([JsonProblem(error.pos, "", f"not JSON: {error.msg}")], is_json=False) from None
     except _OddError:
-        raise JsonTextError(list(_odd(text, has_doubles)), is_json=True) from None
+        message = "a key that stands twice in its object, or a number that no reader has exactly"
+        found = list(islice(_odd(text, has_doubles), MOST_PROBLEMS)) or [JsonProblem(0, "", message)]
+        raise JsonTextError(found, is_json=True) from None
     except (*canonical.MalformedJSON, ValueError) as error:
         # What Python reads and events may not have: numbers out of range, half of a surrogate pair.
         message = f"not JSON as events have it: {error}"

@@ -47,12 +47,16 @@ _PLAIN_ADDRESS = re.compile(r"[a-z0-9._%-]+@[a-z0-9.-]*[a-z0-9]")
 
 _BETWEEN_ADDRESSES = " \t\r\n,;"
 _PUNYCODE = "xn--"
+_LONGEST_LABEL = 63
+"""Of a domain, in ASCII; to read a longer one as Punycode takes a time that grows with its square."""
 
 _PHONE = re.compile(
-    r"(?:tel:)?(?P<plus>\(?(?:\+|00))?(?P<number>(?:[0-9\-./()]|[^\S\r\n])+?)"
-    r"(?:\s*(?:;\s*ext=|,?\s*(?:ext(?:ension)?|x)[.:]?)\s*[0-9]{1,11})?",
+    r"(?:tel:)?(?P<plus>\(?(?:\+|00))?"
+    r"(?P<number>[^\S\r\n]*+[0-9\-./()]++(?:[^\S\r\n]++[0-9\-./()]++)*+)"
+    r"(?:\s*+(?:;\s*+ext=|,?\s*+(?:ext(?:ension)?|x)[.:]?)\s*+[0-9]{1,11})?",
     re.IGNORECASE,
 )
+"""No part of it is tried in two ways: anybody may send a long text that is no phone number."""
 _PHONE_CHARACTERS = str.maketrans(
     dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212\uff0d\u30fc", "-")
     | {"\uff0b": "+", "\uff08": "(", "\uff09": ")", "\uff0e": ".", "\u2044": "/", "\uff0f": "/"}
@@ -108,7 +112,7 @@ def _email(value: str, rules: NamespaceRules) -> str:
 
 def _unicode_label(label: str) -> str:
     """A label of a domain as people write it: `bücher` for `xn--bcher-kva`."""
-    if not label.startswith(_PUNYCODE):
+    if not label.startswith(_PUNYCODE) or len(label) > _LONGEST_LABEL:
         return label
     try:
         found = label.removeprefix(_PUNYCODE).encode("ascii").decode("punycode")

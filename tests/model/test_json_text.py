@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from idgraph.model.json_text import find_places, offset_within, place_at
+from idgraph.model import json_text
+from idgraph.model.json_text import JsonTextError, find_places, offset_within, place_at
 from metadata_service.documents.problems import DocumentError, JsonFile
 from transforms.spec.pointers import pointer
 
@@ -53,6 +55,27 @@ def test_places() -> None:
 
 def test_a_key_that_stands_twice() -> None:
     assert find_places('{"a": 1, "b": {"a": 2}, "a": 3}').repeated == [("/a", 24, 1)]
+
+
+def test_a_long_key_above_many_values_costs_no_memory() -> None:
+    """Found by review: the pointers of a body of 1 MiB took 100 GiB."""
+    long = "k" * 400_000
+    text = f'{{"b": 1, "{long}": [{", ".join(["1"] * 50_000)}], "b": 2}}'
+    tracemalloc.start()
+    try:
+        with pytest.raises(JsonTextError) as refused:
+            json_text.read(text)
+        assert tracemalloc.get_traced_memory()[1] < 200 << 20
+    finally:
+        tracemalloc.stop()
+    assert refused.value.is_json
+    assert sum(map(len, find_places(text).spots)) < 20 << 20
+
+
+def test_only_the_first_problems_are_reported() -> None:
+    with pytest.raises(JsonTextError) as refused:
+        json_text.read("{" + '"a": 1, ' * 5000 + '"a": 2}')
+    assert len(refused.value.problems) == json_text.MOST_PROBLEMS
 
 
 def test_characters_within_a_string() -> None:
