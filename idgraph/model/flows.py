@@ -141,6 +141,10 @@ class SourceHold(BaseModel):
         default={}, description="From Kafka: where it goes on, by topic and partition."
     )
 
+    def is_of(self, query: str | None) -> bool:
+        """Whether `batch` and `offsets` are those of the checkpoint of this query."""
+        return self.batch_name.split("/")[-2:-1] == [query]
+
 
 class Flows(Protocol):
     """The flows of one folder. All may raise StoreError."""

@@ -6,7 +6,7 @@ stays until the flow has taken some of the source again. So a hold outlives the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -44,8 +44,11 @@ class HeldSources:
         """The sources that wait now, by name. Raises StoreError."""
         return [hold for _, hold in sorted(self._read(_WAITS).items())]
 
-    def load(self) -> None:
-        """What the next query leaves out and takes again. Raises StoreError."""
+    def load(self, sources: Collection[str]) -> None:
+        """What the next query of these sources leaves out and takes again: also what another source of this flow had, that
+        is configured no more. Raises StoreError."""
+        for name in self._read(_WAITS).keys() - sources:
+            self.try_again(name)
         self.waiting = self._read(_WAITS)
         self.tried_again = {
             name: each for name, each in self._read(_AGAIN).items() if name not in self.waiting
@@ -82,6 +85,12 @@ class HeldSources:
             if name in sources and specs_for(snapshot, sources[name]) != hold.specs
         ]
         return [name for name in changed if self.try_again(name)]
+
+    def let_go(self, sources: Collection[str]) -> None:
+        """The checkpoint is as the next query of these sources is to find it: sources that are configured no more are
+        forgotten. Raises StoreError."""
+        for name in self.tried_again.keys() - sources:
+            self.was_taken(name)
 
     def was_taken(self, source: str) -> None:
         """Some of a source that is tried again was taken. Raises StoreError."""

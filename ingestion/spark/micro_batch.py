@@ -191,14 +191,20 @@ class MicroBatches:
     ) -> None:
         self._schema.follow(pinned)
         self._schema.add(counts.schema_changes())
+        # First: where such a source fails again, the new hold takes the place of the one that names these dead letters.
+        self._settle_holds(counts, attempt)
         self._judge(counts, number, attempt, pinned)
         dropped = self._dead_letters.settle_batch(attempt.batch, attempt.attempt)
+        self._compact_after(self._orphaned_keys.erase_of_dead_letters(dropped))
+
+    def _settle_holds(self, counts: StageReport, attempt: BatchAttempt) -> None:
+        """Of sources that are tried again, the records of the micro-batch that they failed in are read again: those that fail
+        again are other dead letters."""
         for source, hold in list(self._held.tried_again.items()):
             if counts.sources.get(source):
-                # Its records of that micro-batch are read again: those that fail again are other dead letters.
-                dropped |= self._dead_letters.settle_batch(hold.batch_name, attempt.attempt, source)
+                dropped = self._dead_letters.settle_batch(hold.batch_name, attempt.attempt, source)
+                self._compact_after(self._orphaned_keys.erase_of_dead_letters(dropped))
                 self._held.was_taken(source)
-        self._compact_after(self._orphaned_keys.erase_of_dead_letters(dropped))
 
     def _judge(self, counts: StageReport, number: int, attempt: BatchAttempt, pinned: PinnedSnapshot) -> None:
         """Let sources with too many dead letters wait. Raises FlowStoppedError where nothing else would flow on."""

@@ -14,7 +14,8 @@ import pytest
 
 from idgraph.model.dead_letters import DeadLetter, DeadLetterReason
 from idgraph.model.errors import FlowInterruptedError, FlowStoppedError, StoreError, WorkerInterruptedError
-from idgraph.model.sources import FlowConfig
+from idgraph.model.flows import SourceHold
+from idgraph.model.sources import DeadLetterLimits, FlowConfig, SourceConfig, ValuePlace
 from idgraph.snapshot_file import PinnedSnapshot
 from ingestion.sources.held import HeldSources
 from ingestion.sources.stream import Intake
@@ -43,10 +44,24 @@ class AwayAtFirst(SqliteDeadLetters):
         super().put(dead_letters)
 
 
+class PowerLostError(Exception):
+    """Nothing behind it is done."""
+
+
 class Stream:
     """One whose records all are read, unless `left_out` says how often something is missing."""
 
     left_out = 0
+    sources = frozenset({"web"})
+
+    def active(self) -> frozenset[str]:
+        return self.sources
+
+    def can_leave_out(self, source: str) -> bool:
+        return True
+
+    def offsets_before(self, number: int, source: str) -> dict[str, dict[int, int]]:
+        return {}
 
     def without_secrets(self, text: str) -> str:
         return text
@@ -83,6 +98,7 @@ class Job:
         self.rows: list[Any] = []
         self.refused: list[str] = []
         self.failure: Exception | None = None
+        self.dead = 1
 
     def run(
         self, rows: Any, attempt: BatchAttempt, pinned: PinnedSnapshot, is_last: bool
@@ -105,8 +121,14 @@ class Job:
             payload=b"sealed",
             set_aside_at=1,
         )
+        dead = {"not_json": self.dead}
         return 1, StageReport(
-            events=1, dead={"not_json": 1}, dead_letters=[dead_letter], refused=self.refused[:]
+            events=self.dead,
+            sources={"web": self.dead},
+            dead=dead,
+            dead_of={"web": dead},
+            dead_letters=[dead_letter],
+            refused=self.refused[:],
         )
 
     def close(self) -> None: ...
@@ -116,8 +138,13 @@ class Driver:
     """A flow without its session."""
 
     def __init__(self, folder: Path, dead_letters: AwayAtFirst, retries: int) -> None:
+        limits = DeadLetterLimits(minimum=10)
         plan = WorkerPlan(
-            FlowConfig(batch_retries=retries), {}, "", cast(Any, None), dead_letters_by_driver=True
+            FlowConfig(batch_retries=retries, dead_letters=limits),
+            {},
+            "",
+            cast(Any, None),
+            dead_letters_by_driver=True,
         )
         pinned = PinnedSnapshot("etag", snapshot())
         follower = type("Follower", (), {"in_force": lambda _: pinned, "current": lambda _: pinned})()
@@ -136,7 +163,7 @@ class Driver:
             dead_letters,
             OrphanedKeys(pipeline.store, pipeline.data_keys, dead_letters),
             held,
-            {},
+            {"web": SourceConfig(name="web", type=ValuePlace(const="t"))},
         )
         self.flow = Flow(
             cast(Any, session),
@@ -148,6 +175,23 @@ class Driver:
             held,
         )
         self.flow._query_id.set_result("query")
+
+    def fail(self, source: str, first: str) -> None:
+        """Have a source that is tried again fail again, and the power go as soon as it waits. `first` names the micro-batch
+        that it failed in the first time."""
+        held = self.flow._held
+        held.hold(SourceHold(source=source, why="", at_ms=1, batch=7, batch_name=first, specs=(), offsets={}))
+        held.try_again(source)
+        held.load({source})
+        self.job.dead = 20
+        self.stream.sources = frozenset({source, "another"})
+        hold = held.hold
+
+        def and_no_more(new: SourceHold) -> None:
+            hold(new)
+            raise PowerLostError
+
+        held.hold = and_no_more  # type: ignore[method-assign]
 
     def take(self) -> None:
         self.flow._process(cast(Any, None), 0)
@@ -254,3 +298,18 @@ def test_keys_of_refused_events_are_erased_once_all_dead_letters_are_put(tmp_pat
         driver.take()
         assert driver.pipeline.key_store.counts() == {}
         assert [report.counts.refused for report in driver.reported] == [[]]
+
+
+def test_a_source_that_fails_again_leaves_no_dead_letters_of_the_first_time_whatever_breaks_off(
+    tmp_path: Path,
+) -> None:
+    with closing(AwayAtFirst(tmp_path / "letters.db")) as dead_letters:
+        driver = Driver(tmp_path, dead_letters, retries=0)
+        (first,) = driver.job.run(None, BatchAttempt("f/query/7", "a"), cast(Any, None), False)[
+            1
+        ].dead_letters
+        dead_letters.put([first._replace(id="b" * 32)])
+        driver.fail("web", first=first.batch)
+        with pytest.raises(PowerLostError):
+            driver.take()
+        assert [each.batch for each in dead_letters.scan()] == [driver.job.attempts[-1].batch]

@@ -19,6 +19,7 @@ from ingestion.spark import checkpoints
 from tests.retail import snapshot, spec
 
 TYPE = ValuePlace(const="t")
+KNOWN = {"till", "web"}
 
 
 def hold(source: str, **more: object) -> SourceHold:
@@ -31,16 +32,16 @@ def test_a_hold_is_kept_and_taken_back_by_another_process(tmp_path: Path) -> Non
     assert (flow.holds(), flow.has_changed()) == ([], False)
     flow.hold(hold("till", offsets={"a": {0: 5}}))
     assert flow.is_new()
-    flow.load()
+    flow.load(KNOWN)
     assert not flow.has_changed()
     assert flow.waiting["till"].offsets == {"a": {0: 5}}
     assert other.try_again("till")
     assert not other.try_again("till")
     assert flow.has_changed()
-    flow.load()
+    flow.load(KNOWN)
     assert (list(flow.waiting), list(flow.tried_again)) == ([], ["till"])
     flow.was_taken("till")
-    flow.load()
+    flow.load(KNOWN)
     assert list(flow.tried_again) == []
 
 
@@ -140,13 +141,66 @@ def test_no_topic_of_a_source_that_waits_is_subscribed_to(tmp_path: Path) -> Non
     )
     for waits in ("till", "web"):
         held.hold(hold(waits))
-    held.load()
+    held.load({"till", "web", "all"})
     pattern = re.compile(stream._options(2, 100)["subscribePattern"])
     assert stream.active() == {"all"}
     assert pattern.fullmatch("shop.orders")
     assert pattern.fullmatch("shop.till2")
     assert not pattern.fullmatch("shop.till")
     assert not pattern.fullmatch("web.clicks")
+
+
+def checkpoint_of(folder: Path, query: str) -> None:
+    """Of a flow from two topics, whose third micro-batch is done."""
+    topics(folder, "sources/0/0", {"till": {"0": 0}, "web": {"0": 0}})
+    for number in range(3):
+        topics(folder, f"offsets/{number}", {"till": {"0": 10 + number}, "web": {"0": 20 + number}})
+    (folder / "metadata").write_text(json.dumps({"id": query}))
+    (folder / "commits").mkdir()
+    (folder / "commits" / "2").touch()
+
+
+FAILED = hold("till", batch=1, batch_name="f/q/1", offsets={"till": {"0": 10}})
+
+
+def test_a_source_that_gets_another_name_while_it_waits_begins_where_it_failed_once(tmp_path: Path) -> None:
+    checkpoint_of(tmp_path, "q")
+    held = HeldSources(tmp_path)
+    held.hold(FAILED)
+    renamed = {"shop": {"topics": ["till"]}, "web": {"topics": ["web"]}}
+    kafka(tmp_path, held, **renamed)._edit_checkpoint()
+    assert offsets.planned(tmp_path, 2) == {"till": {0: 10}, "web": {0: 22}}
+    assert (held.holds(), held.has_changed()) == ([], False)
+    # It goes on, and is not taken back by the next start.
+    topics(tmp_path, "offsets/2", {"till": {"0": 12}, "web": {"0": 22}})
+    kafka(tmp_path, HeldSources(tmp_path), **renamed)._edit_checkpoint()
+    assert offsets.planned(tmp_path, 2) == {"till": {0: 12}, "web": {0: 22}}
+
+
+@pytest.mark.parametrize("is_tried_again", [False, True])
+def test_the_checkpoint_keeps_no_topic_that_another_source_or_none_reads_by_now(
+    tmp_path: Path, is_tried_again: bool
+) -> None:
+    checkpoint_of(tmp_path, "q")
+    held = HeldSources(tmp_path)
+    held.hold(hold("till", batch=1, batch_name="f/q/1", offsets={"till": {"0": 10}, "gone": {"0": 3}}))
+    if is_tried_again:
+        held.try_again("till")
+        kafka(tmp_path, held, till={"topics": ["till"]}, web={"topics": ["web"]})._edit_checkpoint()
+        assert offsets.planned(tmp_path, 2) == {"till": {0: 10}, "web": {0: 22}}
+    else:
+        kafka(tmp_path, held, till={"topics": ["gone"]}, web={"topics": ["web", "till"]})._edit_checkpoint()
+        assert offsets.planned(tmp_path, 2) == {"till": {0: 12}, "web": {0: 22}}
+
+
+def test_a_hold_says_nothing_of_the_checkpoint_that_took_the_place_of_its_own(tmp_path: Path) -> None:
+    """As the one that reads all again into a store that was restored."""
+    checkpoint_of(tmp_path, "another")
+    held = HeldSources(tmp_path)
+    held.hold(FAILED)
+    held.try_again("till")
+    kafka(tmp_path, held, till={"topics": ["till"]}, web={"topics": ["web"]})._edit_checkpoint()
+    assert offsets.planned(tmp_path, 2) == {"till": {0: 12}, "web": {0: 22}}
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from ingestion.sources.files.taken import files_of, leave_out, source_of, spark_
 from ingestion.sources.held import HeldSources
 from ingestion.sources.stream import Intake
 from ingestion.spark import local_disk
+from ingestion.spark.checkpoints import query_id
 
 log = logging.getLogger(__name__)
 
@@ -44,9 +45,12 @@ class FileStream:
         """One column, `path`."""
         self._hide = local_disk.hiding(session)
         self._session, self._noted = session, (-1, [])
-        self._held.load()
+        self._held.load(self._sources)
+        query = query_id(self._checkpoint)
         for name, hold in (self._held.waiting | self._held.tried_again).items():
-            self._leave_out(name, hold.batch)
+            if hold.is_of(query):
+                self._leave_out(name, hold.batch)
+        self._held.let_go(self._sources)
         active = self.active()
         return (
             session.readStream.format("binaryFile")

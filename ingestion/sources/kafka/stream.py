@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from idgraph.model.errors import SourceUnavailableError, StoreError
+from idgraph.model.errors import ConfigError, SourceUnavailableError, StoreError
 from idgraph.model.kafka import KafkaSettings, KafkaSource
 from ingestion.sources.held import HeldSources
 from ingestion.sources.kafka.lag import KafkaLag
@@ -27,6 +27,7 @@ from ingestion.sources.kafka.offsets import (
 )
 from ingestion.sources.kafka.records import COLUMNS, source_of_topic
 from ingestion.sources.stream import Intake
+from ingestion.spark.checkpoints import query_id
 
 FIRST_OFFSETS = 10_000
 """Of a flow that has not learnt yet."""
@@ -100,14 +101,7 @@ class KafkaStream:
         # To load again would move the end that a run to the end has.
         most = self._settings.max_offsets_per_batch if intake.until_done else self._bound.present
         self._session, self._loaded_bound = session, self._bound.present
-        self._held.load()
-        try:
-            for hold in (self._held.waiting | self._held.tried_again).values():
-                leave_out(self._checkpoint, hold.batch, hold.offsets)
-            for hold in self._held.tried_again.values():
-                put_back(self._checkpoint, hold.offsets)
-        except OSError as error:
-            raise StoreError(f"{error.filename or self._checkpoint}: {error.strerror}") from None
+        self._edit_checkpoint()
         cores = session.sparkContext.defaultParallelism
         self._lag = self._lag or KafkaLag(session, self._consumer_options())
         reader = session.readStream.format("kafka")
@@ -115,6 +109,32 @@ class KafkaStream:
             reader = reader.option(name, value)
         columns = ("unix_millis(timestamp) AS timestamp" if name == "timestamp" else name for name in COLUMNS)
         return reader.load().selectExpr(*(f"`{each}`" if each.isalpha() else each for each in columns))
+
+    def _edit_checkpoint(self) -> None:
+        """Remove the topics of sources that wait, and set those of sources that are tried again to where they failed. Spark
+        stops at a topic that nobody reads. A checkpoint that is newer than a hold reads the topics from their beginning."""
+        held, query = self._held, query_id(self._checkpoint)
+        held.load(self._sources)
+        try:
+            for hold in held.waiting.values():
+                if hold.is_of(query):
+                    mine = [each for each in hold.offsets if self._reader_of(each) == hold.source]
+                    leave_out(self._checkpoint, hold.batch, mine)
+            for hold in held.tried_again.values():
+                if hold.is_of(query):
+                    leave_out(self._checkpoint, hold.batch, hold.offsets)
+                    read = {each: at for each, at in hold.offsets.items() if self._reader_of(each)}
+                    put_back(self._checkpoint, read)
+        except OSError as error:
+            raise StoreError(f"{error.filename or self._checkpoint}: {error.strerror}") from None
+        held.let_go(self._sources)
+
+    def _reader_of(self, topic: str) -> str | None:
+        """The source that a topic belongs to by now; None where it belongs to none."""
+        try:
+            return source_of_topic(topic, self._sources)
+        except ConfigError:
+            return None
 
     def active(self) -> frozenset[str]:
         """All but those that wait."""
