@@ -15,7 +15,7 @@ from idgraph.model.attributes import AttributeMetadata, AttributeStatus
 from idgraph.model.classification import Classification, ClassificationLevels, EncryptionLevel
 from idgraph.model.documents import FrozenDocument
 from idgraph.model.identity_rules import DEFAULT_RULES, IdentityRules
-from idgraph.model.specs import SpecDocument
+from idgraph.model.specs import SpecDefinition, SpecDocument
 from idgraph.model.views import SegmentDocument, ViewDocument
 
 
@@ -80,7 +80,7 @@ class MetadataSnapshot(FrozenDocument):
             for spec in self.specs
             if pattern_matches(spec.source, source) and pattern_matches(spec.event_type, event_type)
         ]
-        return min(matching, key=_precedence, default=None)
+        return min(matching, key=precedence, default=None)
 
     def attribute(self, path: str) -> AttributeMetadata | None:
         """The attribute at this path, or None. The attributes must be ordered by path."""
@@ -161,7 +161,9 @@ def _past_stars(pattern: str, places: Iterable[int]) -> Iterator[int]:
         yield from range(start, start + stars + 1)
 
 
-def _precedence(spec: SpecDocument) -> tuple[bool, int, bool, int, str]:
+def precedence(spec: SpecDefinition) -> tuple[bool, int, bool, int, str]:
+    """Lower for a spec that goes before another one, of the events that both match."""
+
     def literal(pattern: str) -> tuple[bool, int]:
         return "*" in pattern, -len(pattern.replace("*", ""))
 

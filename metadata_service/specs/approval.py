@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 from idgraph.model import paths
 from idgraph.model.classification import EncryptionLevel
 from idgraph.model.errors import SpecError, first_few
+from idgraph.model.snapshots import precedence
 from idgraph.model.specs import RESERVED_KEY, IdentifierPlace, SpecDefinition, SpecDocument
 from metadata_service.attributes.rules import discovery_defaults, weaker
 from metadata_service.specs.catalogue import active_specs, get_spec_version
@@ -24,6 +25,7 @@ from metadata_service.specs.input_places import (
     Place,
     ProtectedPlace,
     flow_of,
+    share_events,
     stored,
     ways_of,
 )
@@ -51,14 +53,37 @@ def opened_by_spec(session: Session, name: str, version: int) -> list[str]:
 
 
 def opened_by_definition(session: Session, definition: SpecDefinition) -> list[str]:
-    """What a spec that compiles would show if it mapped events; empty if nothing that the one that maps them now does not.
-    Raises SpecError for an ordinal that nobody may approve."""
+    """What a spec that compiles would show if it mapped events; empty if nothing that the one that maps them now does not. It
+    counts what others would show of the events that the version in force would leave to them. Raises SpecError for an ordinal
+    that nobody may approve."""
+    known = in_force(session, definition.name)
+    opened = _opened(session, definition)
+    if known is not None and _patterns(known) != _patterns(definition):
+        opened += opened_by_leaving(session, known)
+    return first_few(opened, MOST_REPORTED)
+
+
+def opened_by_leaving(session: Session, known: SpecDocument) -> list[str]:
+    """What wider specs would show of the events of one in force that maps them no more. Raises SpecError as above."""
+    source, event_type = _patterns(known)
+    return [
+        opens
+        for each in active_specs(session)
+        if precedence(known) < precedence(each) and share_events(known, each)
+        for opens in _opened(session, each.model_copy(update={"source": source, "event_type": event_type}))
+    ]
+
+
+def _patterns(spec: SpecDefinition) -> tuple[str, str]:
+    return spec.source, spec.event_type
+
+
+def _opened(session: Session, definition: SpecDefinition) -> list[str]:
     places = InputPlaces(session, definition)
-    opened = [
+    return [
         *_value_keys(session, definition, places.known),
         *sorted({*_moved(definition, places), *_used(definition, places)}),
     ]
-    return first_few(opened, MOST_REPORTED)
 
 
 def _value_keys(session: Session, definition: SpecDefinition, others: list[SpecDocument]) -> list[str]:

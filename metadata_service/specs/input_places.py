@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from idgraph.model import canonical, paths
 from idgraph.model.attributes import AttributeMetadata
-from idgraph.model.snapshots import MetadataSnapshot, patterns_overlap
+from idgraph.model.snapshots import MetadataSnapshot, patterns_overlap, precedence
 from idgraph.model.specs import RESERVED_KEY, SpecDefinition, SpecDocument
 from metadata_service.attributes.policies import attributes_around, policies_of
 from metadata_service.specs.catalogue import active_specs, once_active_specs
@@ -110,6 +110,12 @@ def _versions_now(session: Session, definition: SpecDefinition) -> list[SpecDocu
     active = active_specs(session)
     # Patterns count as names here: what matches them maps all that they do.
     now = MetadataSnapshot(version=0, specs=tuple(active)).spec_for(definition.source, definition.event_type)
+    if now is not None and any(
+        precedence(definition) < precedence(each) < precedence(now) and share_events(each, definition)
+        for each in active
+    ):
+        # Not of all these events: another one goes before it, and behind this one.
+        now = None
     patterns = definition.source, definition.event_type
     own = [
         each

@@ -306,6 +306,48 @@ def test_what_shows_a_value_of_other_events_does_not_count(clinic: Running) -> N
     assert put(clinic, open_one, name="all", source="*").status_code == 202
 
 
+OPEN = {"patient": "identity.patient", "diagnosis": "raw.dx"}
+
+
+@pytest.fixture
+def catch_all(service: Running) -> Running:
+    """A spec of all sources was there before anybody protected a diagnosis."""
+    assert put(service, OPEN, name="all", source="*").status_code == 201
+    return service
+
+
+def protect_diagnosis(service: Running, source: str) -> None:
+    protect(service, "health.diagnosis")
+    assert put(service, FIRST, source=source).status_code == 201
+    give_token(service.database, "bob", Role.ADMIN, BOB)
+
+
+def test_events_are_not_left_to_a_spec_that_shows_more(catch_all: Running) -> None:
+    """Found by review: one person retired or moved the honest spec, and the wider one mapped its events."""
+    service = catch_all
+    protect_diagnosis(service, "clinic")
+    retired = {"status": "retired", "reason": "over"}
+    refused = service.admin.post("/v1/specs/clinic/status", json=retired)
+    assert refused.status_code == 409, refused.text
+    assert "raw.dx" in refused.json()["detail"]
+    for elsewhere in ({"source": "nowhere"}, {"event_type": "visit"}):
+        asked = put(service, FIRST, **elsewhere)
+        assert asked.status_code == 202, asked.text
+    assert len(active(service)) == 2
+    asked = put(service, OPEN)
+    assert asked.status_code == 202
+    assert decide(service, asked.json()["id"]).status_code == 200
+    assert service.admin.post("/v1/specs/clinic/status", json=retired).status_code == 200
+
+
+def test_a_spec_that_maps_nothing_of_it_now_is_no_excuse(catch_all: Running) -> None:
+    """Found by review: the wider spec has all events of the new pattern but those that the honest one goes before it for."""
+    service = catch_all
+    protect_diagnosis(service, "clinic-*")
+    assert put(service, OPEN, name="eu", source="*-intake-eu").status_code == 202
+    assert put(service, OPEN, name="us", source="surgery-*").status_code == 201
+
+
 def test_opening_the_attribute_by_two_lets_the_place_go(clinic: Running) -> None:
     clinic.admin.post("/v1/specs/clinic/status", json={"status": "retired"}).raise_for_status()
     document = {"path": "health.diagnosis", "data_type": "string", "encryption": "none"}

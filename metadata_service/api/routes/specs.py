@@ -20,7 +20,7 @@ from idgraph.model.records import (
 from idgraph.model.specs import NAME_PATTERN, SpecCase, SpecDefinition, SpecStatus
 from idgraph.web.conditional import IfNoneMatch, Precondition, created, json_answer
 from idgraph.web.cursors import ListPage
-from idgraph.web.refusals import RefusedRequestError
+from idgraph.web.refusals import ClashError, RefusedRequestError
 from metadata_service.api.access import require_right
 from metadata_service.api.routes.policies import ASKED, asked
 from metadata_service.api.service import Acting, Actor, Paging, Reason, Service
@@ -29,7 +29,13 @@ from metadata_service.attributes.policy_changes import request_change
 from metadata_service.drafting.draft import SpecDraft, draft_spec
 from metadata_service.specs import catalogue as spec_edits
 from metadata_service.specs import catalogue as specs
-from metadata_service.specs.approval import SpecActivation, in_force, opened_by_definition, opened_by_spec
+from metadata_service.specs.approval import (
+    SpecActivation,
+    in_force,
+    opened_by_definition,
+    opened_by_leaving,
+    opened_by_spec,
+)
 from metadata_service.specs.cases import check_made_up, make_case, require_cases, run_cases
 from metadata_service.specs.health import spec_health
 from metadata_service.specs.input_places import InputPlaces
@@ -215,6 +221,19 @@ def _activate(edit: Edit, name: str, version: int) -> PolicyChangeRecord | None:
     return None
 
 
+def _check_leaving(edit: Edit, name: str, version: int | None) -> None:
+    """Raises ClashError where the events of a spec that is to be retired would go to one that shows more of them."""
+    known = in_force(edit.session, name)
+    if known is None or version not in (None, known.version):
+        return
+    if opened := opened_by_leaving(edit.session, known):
+        raise ClashError(
+            f"without {name} another spec maps its events, and would show what policy protects: "
+            f"{'; '.join(first_few(opened))}. Publish a version of {name} that does the same first: "
+            "a second person approves it, and then it can be retired"
+        )
+
+
 @router.get("")
 def list_(
     service: Service,
@@ -283,6 +302,7 @@ def set_status(
         checked = stored.version
     with service.database.write(actor, change.reason) as edit:
         if checked is None:
+            _check_leaving(edit, name, change.version)
             spec_edits.retire_spec(edit, name, change.version, check)
         else:
             spec_edits.check_activation(edit.session, name, change.version, checked, check)
