@@ -263,8 +263,17 @@ def _following_policy(
         name = settings.flow.name
         commits = (settings.flow_state() / "checkpoint" / "commits").glob("[0-9]*")
         last_batch = max((int(each.stat().st_mtime * 1000) for each in commits), default=0)
+        # A projection runs beside the flow.
+        is_projected = settings.index.fed_by == "flow"
         with PolicyChanges(
-            name, jobs, resources, snapshots.current, flow.is_past, sealed_by, last_batch=last_batch
+            name,
+            jobs,
+            resources,
+            snapshots.current,
+            flow.is_past,
+            sealed_by,
+            last_batch=last_batch,
+            is_projected=is_projected,
         ):
             yield
 

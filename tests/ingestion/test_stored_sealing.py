@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from idgraph.jobs.reencrypt.stored_sealing import StoredSealing
 from idgraph.model.errors import ConflictError, ProfileIndexError, StoreError
+from idgraph.model.jobs import Progress
 from idgraph.model.queries import FullText, Query, Term
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.store import FragmentWrite
@@ -22,6 +25,7 @@ from tests.sealing import Sealed, previewed, sealed, sealing_of, steps
 from tests.support.memory.data_keys import MemoryDataKeys
 from tests.support.memory.profiles import MemoryProfileStore
 from transforms.privacy.protected_names import TombstoneNames
+from transforms.spec.mapping import CompiledSnapshot
 
 OPEN = [each for each in attributes() if each.path == "identity.email"]
 BEFORE = snapshot(1, declared=OPEN, defaults=UNDETECTED)
@@ -286,3 +290,16 @@ def test_changes_that_waited_for_a_damaged_fragment_are_sealed_when_they_are_rep
     assert states(pipeline) == from_the_start(pipeline, AFTER, later), (
         "no plaintext, and nothing left to seal"
     )
+
+
+def test_beside_a_projection_the_index_waits_for_it_or_for_the_last_step(pipeline: Pipeline) -> None:
+    resources = pipeline.resources()
+    with closing(resources.dead_letters):
+        sealing = StoredSealing(resources, CompiledSnapshot(pipeline.snapshot), is_projected=True)
+        for _ in sealing.run(Progress(), page=1):
+            pass
+        assert {name for name, _ in pipeline.store.outbox()} == set(states(pipeline))
+        assert sealing.finish() == 0
+    assert pipeline.store.outbox() == []
+    assert pipeline.index.count(Query((FullText("main"),))) == 0
+    assert states(pipeline) == from_the_start(pipeline, AFTER)

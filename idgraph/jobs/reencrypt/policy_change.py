@@ -136,10 +136,12 @@ class PolicyChanges:
         baseline: str | None = None,
         share: float = SHARE,
         last_batch: int | None = None,
+        is_projected: bool = False,
     ) -> None:
-        """`last_batch` is the moment, in milliseconds, at which the last micro-batch of an earlier run ended. `is_past` says of an ETag whether no micro-batch under another snapshot can come any more. `baseline` is the
+        """`is_past` says of an ETag whether no micro-batch under another snapshot can come any more. `baseline` is the
         protection that all is sealed by which the flow has stored before its first run; without one, all is looked
-        through."""
+        through. `last_batch` is the moment, in milliseconds, at which the last micro-batch of an earlier run ended.
+        `is_projected`: as in `StoredSealing`."""
         self._flow = flow
         self._runner = runner
         self._resources = resources
@@ -152,6 +154,7 @@ class PolicyChanges:
         self._changed = False
         self._paths: set[str] | None = None
         self._last_batch = last_batch
+        self._is_projected = is_projected
         self._past: int | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="policy-changes", daemon=True)
@@ -239,7 +242,8 @@ class PolicyChanges:
 
     def _run_job(self, changed: Collection[str] | None) -> bool:
         snapshot = self._known.snapshot
-        sealing = StoredSealing(self._resources, CompiledSnapshot(snapshot), changed=changed)
+        compiled, is_projected = CompiledSnapshot(snapshot), self._is_projected
+        sealing = StoredSealing(self._resources, compiled, changed=changed, is_projected=is_projected)
         ready = self._is_ready
         job = Reencryption(sealing, snapshot, self._resources.store, self._flow, FLOW_PAGE, ready)
 

@@ -53,8 +53,10 @@ class StoredSealing:
         sleep: Callable[[float], None] = time.sleep,
         on_readable: Callable[[str, set[str]], None] | None = None,
         changed: Collection[str] | None = None,
+        is_projected: bool = False,
     ) -> None:
-        """`changed` are the paths of which policy says otherwise since all was sealed; by default all is looked at.
+        """`is_projected` says that another thread projects what is committed, so that only the last step waits for the index.
+        `changed` are the paths of which policy says otherwise since all was sealed; by default all is looked at.
         `on_readable` is given the id, as it is stored, of each fragment with names in the clear that are to be
         renamed or, of keys, stay; and the types of such names."""
         self._resources = resources
@@ -66,6 +68,7 @@ class StoredSealing:
         self._search = StaleSearch(
             resources, self._values, self._names, on_readable, None if changed is None else marks_of(changed)
         )
+        self._is_projected = is_projected
         self._unprojected: list[str] = []
         self._projected_at = -PROJECTED_SECONDS
         self._renaming = Renaming(resources, self._values, self._names, self._projection)
@@ -158,6 +161,8 @@ class StoredSealing:
 
     def _seal_page(self, stale: Sequence[StaleFragment], progress: Progress) -> None:
         self._seal(stale, progress)
+        if self._is_projected:
+            return
         self._unprojected += [each.stored.id for each in stale]
         now = time.monotonic()
         if len(self._unprojected) < PROJECTED_AT_ONCE and now < self._projected_at + PROJECTED_SECONDS:
