@@ -275,16 +275,21 @@ SHOP_RULES: dict[str, Any] = {
         },
         {
             "pattern": _QUOTED
-            % "(?:not[ _-]?|un)(?:authenticated|identified)|logged[ _-]?out|redacted|deleted"
+            % "(?:not[ _-]?|un)(?:authenticated|identified)|logged[ _-]?out|redacted|filtered|deleted"
         },
-        {"pattern": _QUOTED % "(?:(?:distinct|user|customer|client|device|anonymous)[ _-]?)?id|e-?mail"},
-        # No letter and no digit but zeros: also all zeros of a UUID or a date.
-        {"pattern": r"^[0\-\s.,:;/+()?*#_\"']*$"},
+        {
+            "pattern": _QUOTED
+            % "(?:(?:distinct|user|customer|client|device|anonymous)[ _-]?)?id|uu?id|e-?mail"
+        },
+        # Several of these words, as of a name or a key that was joined from parts.
+        {"pattern": "(?i)^(?:null|none|nan|undefined)(?:[ ,;:/|_-]{1,3}(?:null|none|nan|undefined)){1,3}$"},
+        # No letter and no digit but zeros: also all zeros of a UUID or a date, an empty object and array.
+        {"pattern": r"^[0\-\s.,:;/+()?*#_\"'{}\[\]]*$"},
         {"pattern": "^[xX]{3,}$"},
         # Templates that nobody filled in, and objects that became text.
-        {"pattern": r"\{\{|\$\{|<%|%%|%!|\*\||\[object "},
+        {"pattern": r"\{\{|\$\{|#\{|<%|%%|%!|\*\||\[object "},
         {
-            "pattern": r"^(?:\{[A-Za-z_.]+\}|<[A-Za-z_ ]+>|%[A-Za-z_]+%|\$[A-Za-z_]+|__[A-Za-z_]+__|\[\[.*|function ?\(.*)$"
+            "pattern": r"^(?:\{[A-Za-z_.]+\}|\{[0-9]\}|%[sd]|<[A-Za-z_ ]+>|%[A-Za-z_]+%|\$[A-Za-z_]+|__[A-Za-z_]+__|\[\[.*|function ?\(.*)$"
         },
         # Errors of cells, `\\N` of MySQL, and `4.9E+11`: many numbers became this one.
         {"pattern": r"(?i)^(?:#(?:n/a|ref!|value!|name\?|num!|null!|div/0!)|\\n)$"},

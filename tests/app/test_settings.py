@@ -417,3 +417,11 @@ def test_what_is_no_origin_of_a_web_page_is_refused(origin: str) -> None:
     assert ProfilesSettings(allowed_origins=("https://shop.example:8443", "http://localhost:3000"))
     with pytest.raises(ValidationError):
         ProfilesSettings(allowed_origins=(origin,))
+
+
+def test_a_source_in_a_folder_without_a_configuration_is_said_to_want_the_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"idgraph\.toml"):
+        load().source("crm")
+    (tmp_path / ".idgraph").mkdir()
+    with pytest.raises(ConfigError, match="crm"):
+        load().source("crm")

@@ -46,7 +46,7 @@ def create_keyring(settings: Settings, bare: Path | None = None) -> None:
     envelope = _envelope(keys_config(settings))
     if bare is None:
         if not settings.keyring_file().exists():
-            _require_no_data_keys(settings, "give them up first")
+            _require_no_data_keys(settings, "give them up first, as described")
         KeyringFile.create(settings.keyring_file(), envelope)
     elif settings.keys.kind == "file":
         raise ConfigError('[keys] kind is "file": to use another keyring file, name it as `keyring`')
@@ -59,7 +59,7 @@ def ensure_keyring(settings: Settings) -> None:
     file = settings.keyring_file()
     if not file.exists():
         settings.require_folder()
-        _require_no_data_keys(settings, "see there how to go on without it")
+        _require_no_data_keys(settings, "go on without it as described")
         raise ConfigError(f"there is no keyring at {file}; make one with `idgraph keys init`")
     provider_of(settings).purpose_key("")
 
@@ -69,8 +69,8 @@ def _require_no_data_keys(settings: Settings, otherwise: str) -> None:
     if settings.store.kind == "sqlite" and holds_data_keys(settings.directory):
         raise ConfigError(
             f"there is no keyring at {settings.keyring_file()}, and {settings.directory / DATA_KEYS} holds data keys that nothing "
-            f'else opens: restore the keyring from its copy. If it is lost for good, {otherwise} (docs/operate.md, "A lost '
-            'keyring")'
+            f'else opens: restore the keyring from its copy. If it is lost for good, {otherwise} in docs/operate.md, "A lost '
+            'keyring"'
         )
 
 

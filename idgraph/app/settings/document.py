@@ -270,10 +270,11 @@ class Settings(FrozenDocument):
         return EventSources.of(self.sources)
 
     def source(self, name: str) -> FileSource | KafkaSource:
-        """One source. Raises ConfigError with the configured names."""
+        """One source. Raises ConfigError with the configured names, or where there is no configuration."""
         try:
             return self.sources_by_name()[name]
         except KeyError:
+            self.require_folder()
             known = ", ".join(self.sources_by_name()) or "none"
             raise ConfigError(f"no source is called {name!r}; configured: {known}") from None
 
