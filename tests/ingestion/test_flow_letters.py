@@ -191,7 +191,7 @@ class Driver:
             hold(new)
             raise PowerLostError
 
-        held.hold = and_no_more  # type: ignore[method-assign]
+        held.hold = and_no_more  # type: ignore[method-assign, assignment]
 
     def take(self) -> None:
         self.flow._process(cast(Any, None), 0)

@@ -167,7 +167,7 @@ def test_a_source_that_gets_another_name_while_it_waits_begins_where_it_failed_o
     checkpoint_of(tmp_path, "q")
     held = HeldSources(tmp_path)
     held.hold(FAILED)
-    renamed = {"shop": {"topics": ["till"]}, "web": {"topics": ["web"]}}
+    renamed: dict[str, dict[str, object]] = {"shop": {"topics": ["till"]}, "web": {"topics": ["web"]}}
     kafka(tmp_path, held, **renamed)._edit_checkpoint()
     assert offsets.planned(tmp_path, 2) == {"till": {0: 10}, "web": {0: 22}}
     assert (held.holds(), held.has_changed()) == ([], False)

@@ -56,8 +56,8 @@ class StaleSearch(NotPicklable):
         on_readable: Callable[[str, set[str]], None] | None = None,
         marks: Sequence[bytes] | None = None,
     ) -> None:
-        """Fragments without any of the `marks` (`marks_of`) are as they should be. `on_readable` is given the id, as it is stored, of each fragment with names in the clear, and their
-        types."""
+        """Fragments without any of the `marks` (`marks_of`) are as they should be. `on_readable` is given the id, as it is
+        stored, of each fragment with names in the clear, and their types."""
         self._store = resources.store
         self._data_keys = resources.data_keys
         self._values = values
