@@ -53,6 +53,7 @@ WRITING: dict[str, set[Role]] = {
     "POST /v1/sandboxes/{name}/promote": DRAFT | OFFICE,
     "DELETE /v1/sandboxes/{name}": PUBLISH,
     "PUT /v1/me/password": set(PEOPLE),
+    "POST /v1/users/{name}/confirm": OFFICE,
     "POST /v1/keys": set(PEOPLE),
     "POST /v1/keys/{number}/rotate": set(PEOPLE),
     "DELETE /v1/keys/{number}": set(PEOPLE),
