@@ -73,6 +73,10 @@ def opened_by_attribute(session: Session, planned: PlannedAttribute) -> list[str
     if not before and any(_decided(each, defaults).is_protected for each in above):
         # Of a new path the protection of those above is at stake, before its first value.
         opened += less_encrypted(path, old.policy(path).encryption, new.policy(path).encryption)
+    if not before and planned.after.authorization_level < defaults.authorization_level and knows_any(session):
+        # Purged and over the cap are unknown too, and what is stored of them has the level of the defaults.
+        level = planned.after.authorization_level
+        opened.append(f"{path}: authorization level {defaults.authorization_level} to {level}")
     known = planned.before
     if known is not None and known.status is not AttributeStatus.DISCOVERED:
         was, becomes = known.classification, planned.after.classification

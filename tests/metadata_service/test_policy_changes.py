@@ -270,6 +270,22 @@ def test_levels_and_defaults_too(
     assert service.reader.get(url).json() == answer.json()["document"]
 
 
+def test_what_the_catalogue_does_not_know_has_the_level_of_the_defaults(
+    service: Running, bob: httpx.Client
+) -> None:
+    """Found by review: one person declared a purged path, and what was stored of it was for everybody."""
+    service.admin.put(DEFAULTS, json={"authorization_level": 50}).raise_for_status()
+    stated = {"data_type": "string", "authorization_level": 50}
+    for path in ("crm.first", "crm.second"):
+        body = stated | {"path": path}
+        assert service.admin.put(f"/v1/attributes/{path}", json=body).status_code == 201
+    body = stated | {"path": "crm.purged", "authorization_level": 10}
+    asked = service.admin.put("/v1/attributes/crm.purged", json=body)
+    assert asked.status_code == 202, asked.text
+    assert asked.json()["weakens"] == ["crm.purged: authorization level 50 to 10"]
+    assert decide(bob, asked.json()["id"], "approve").status_code == 200
+
+
 def test_an_empty_catalogue_is_set_up_by_one(service: Running) -> None:
     assert service.admin.put(DEFAULTS, json={"detection": "off"}).status_code == 200
     assert (
