@@ -9,9 +9,9 @@ from pydantic import BaseModel, Field
 
 from idgraph.model.documents import StrictDocument
 from idgraph.model.errors import QueryError
+from idgraph.web.refusals import RefusedRequestError
 from profile_service.api.contacts import FIELDS, find_contacts
 from profile_service.api.documents import Items, ProfileDocument, answer
-from profile_service.api.rights import required
 from profile_service.api.service import MOST_FIELDS, ActingCaller, Service, Wanted
 
 router = APIRouter(prefix="/v1/contacts", tags=["search"])
@@ -43,12 +43,15 @@ class ContactDocument(BaseModel):
 @router.post("", response_model=Items[ContactDocument])
 def post(body: ContactBody, service: Service, caller: ActingCaller) -> Response:
     """Customers by name, phone, e-mail or postcode, with typing errors, the most similar first. A protected value is found as a whole. Which attributes
-    these are says `[profiles.contact]`."""
+    these are says `contact_attributes` of `[profiles]`."""
     wanted = Wanted(body.fields_, provenance=False, reveal=False, purpose=None)
     asked = {field: value for field in FIELDS if (value := getattr(body, field) or "").strip()}
     if not asked:
         raise QueryError(f"give one of {', '.join(FIELDS)}")
-    places = required(service.contact_paths or None)
+    if not (places := service.contact_paths):
+        raise RefusedRequestError(
+            "no attribute is a contact here: name them in contact_attributes of [profiles], then start again"
+        )
     reader = service.reader(caller)
     found = find_contacts(reader, asked, places, body.limit)
     items = []
