@@ -150,10 +150,13 @@ def read(text: str, has_doubles: bool = False) -> Any:
         message = "a key that stands twice in its object, or a number that no reader has exactly"
         found = list(islice(_odd(text, has_doubles), MOST_PROBLEMS)) or [JsonProblem(0, "", message)]
         raise JsonTextError(found, is_json=True) from None
+    except RecursionError:
+        raise JsonTextError([JsonProblem(0, "", "nested too deeply")], is_json=False) from None
     except (*canonical.MalformedJSON, ValueError) as error:
         # What Python reads and events may not have: numbers out of range, half of a surrogate pair.
         message = f"not JSON as events have it: {error}"
-        raise JsonTextError([JsonProblem(0, "", message)], is_json=True) from None
+        found = list(islice(_unreadable(text), MOST_PROBLEMS)) or [JsonProblem(0, "", message)]
+        raise JsonTextError(found, is_json=True) from None
 
 
 def _read_object(pairs: list[tuple[str, Any]]) -> None:
@@ -175,6 +178,22 @@ def _is_double(literal: str) -> bool:
         return not isinstance(canonical.exact_number(literal), Decimal)
     except ArithmeticError:
         return False
+
+
+def _unreadable(text: str) -> Iterator[JsonProblem]:
+    try:
+        spots = find_places(text).spots
+    except canonical.MalformedJSON:
+        # A key: its place has no name.
+        return
+    for place, spot in spots.items():
+        matched = _TOKEN.match(text, spot.value)
+        if matched is None or matched[0] in "{[":
+            continue
+        try:
+            canonical.decode(matched[0])
+        except canonical.MalformedJSON as error:
+            yield JsonProblem(spot.value, place, f"not JSON as events have it: {error}")
 
 
 def _odd(text: str, has_doubles: bool) -> Iterator[JsonProblem]:

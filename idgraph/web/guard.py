@@ -13,6 +13,7 @@ from fastapi import Response
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from idgraph.model.errors import IdgraphError
@@ -174,8 +175,8 @@ class Guard:
             nonlocal left
             message = await receive()
             left -= len(message.get("body", b""))
-            if left < 0:  # chunked: no length was announced. FastAPI makes it a 400.
-                raise ValueError("the body is too large")
+            if left < 0:  # chunked: no length was announced
+                raise HTTPException(413, f"a body has at most {self._access.max_body_bytes} bytes")
             return message
 
         return bounded

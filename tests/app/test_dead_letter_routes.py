@@ -230,7 +230,11 @@ def test_a_record_is_shown_by_policy_and_by_clearance(desk: Desk) -> None:
 def test_without_a_spec_nothing_of_a_record_is_shown_but_keys(desk: Desk) -> None:
     desk.publish(snapshot(specs=[]))
     found = shown(desk, desk.operator, "missing_id")
-    assert found["payload"]["cart"]["items"] == {"$protected": True, "type": "number"}
+    assert found["payload"]["cart"]["items"] == {
+        "$protected": True,
+        "type": "number",
+        "like": 100_000_000,
+    }
     assert found["becomes"] == {}
 
 

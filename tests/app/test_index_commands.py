@@ -52,6 +52,8 @@ def test_a_flow_says_that_the_index_is_of_a_store_that_was_lost(
     assert caplog.messages == []
     for file in settings.directory.glob("profiles.db*"):
         file.unlink()
+    # The documented way to build all profiles again.
+    (settings.directory / "profiles.db").touch()
     with wiring.opened(settings) as resources:
         _report_of_another_store(resources)
     (reported,) = caplog.messages

@@ -161,7 +161,7 @@ def test_a_large_body_is_refused_before_it_is_sent(service: Running, role: Role,
 def test_a_large_body_of_unknown_length_is_refused(service: Running) -> None:
     chunks = (b" " * 1_000_000 for _ in range(20))
     headers = {"Content-Type": "application/json"}
-    assert_problem(service.admin.put("/v1/specs/a", content=chunks, headers=headers), 400)
+    assert_problem(service.admin.put("/v1/specs/a", content=chunks, headers=headers), 413)
 
 
 def test_a_database_that_is_away_is_a_503(service: Running) -> None:

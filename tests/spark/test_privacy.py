@@ -141,13 +141,17 @@ def own_shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Shop, s
     """A service of its own, since what is discovered here would be seen elsewhere; and a reader's token."""
     folder = tmp_path_factory.mktemp("own-shop")
     with serving_shop(folder) as (shop, create):
+        asked = []
+        # They take the events of another spec, and do more with their values than to put them where they are protected: that
+        # needs two.
         with MetadataClient(shop.url, shop.token) as client:
-            client.put_spec(taken("halfway", FAILS_HALFWAY))
-            # It takes the events of another spec, and puts their values where nobody protects them: that needs two.
-            with pytest.raises(ApprovalNeededError) as asked:
-                client.put_spec(taken("open"))
+            for spec in (taken("halfway", FAILS_HALFWAY), taken("open")):
+                with pytest.raises(ApprovalNeededError) as refused:
+                    client.put_spec(spec)
+                asked.append(refused.value.number)
         with MetadataClient(shop.url, create("second", Role.ADMIN)) as second:
-            second.decide_change(asked.value.number, is_approved=True)
+            for number in asked:
+                second.decide_change(number, is_approved=True)
         yield shop, create("reader", Role.READER)
 
 

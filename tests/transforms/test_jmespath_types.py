@@ -12,7 +12,7 @@ from idgraph.model.errors import TransformError
 from transforms import compile_spec
 from transforms.spec.jmespath.compilation import compile_expression
 
-CASES: dict[str, Any] = json.loads((Path(__file__).parent / "cases" / "jmespath_types.json").read_text())
+CASES: dict[str, Any] = json.loads(Path(__file__).with_name("jmespath_types.json").read_text())
 GIVEN = CASES["given"]
 
 

@@ -8,8 +8,8 @@ to identifiers and event ids that are stored already.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable, Iterable
-from functools import cache, lru_cache
+from collections.abc import Callable, Iterable, Set
+from functools import cache, cached_property, lru_cache
 from itertools import takewhile
 from types import ModuleType
 
@@ -32,30 +32,47 @@ class ProtectedNames:
 
     def __init__(self, snapshot: MetadataSnapshot) -> None:
         found = [(place.type, place.path) for spec in snapshot.specs for place in spec.identifiers]
-        read = {
-            (spec.name, own): _beside(spec, own)
-            for spec in snapshot.specs
-            for own in (spec.id, spec.retracts)
-            if own
-        }
-        beside = {path for each in read.values() for path in each}
-        places = (
-            {path for _, path in found} | {spec.id for spec in snapshot.specs if _is_stored(spec.id)} | beside
-        )
+        places = {path for _, path in found} | {spec.id for spec in snapshot.specs if _is_stored(spec.id)}
+        self._snapshot = snapshot
         self._levels = snapshot.levels
         self._is_on = snapshot.defaults.detection is DetectionMode.SEAL
         self._undecided = snapshot.undecided_places(filter(None, places)) if self._is_on else frozenset()
-        declared = snapshot.sealed_places(filter(None, places))
-        self._id_places = {
-            own: path for own, each in read.items() for path in reversed(each) if path in declared
-        }
-        self._sealed = declared | {
+        self._sealed = snapshot.sealed_places(filter(None, places)) | {
             path for path in self._undecided if self._seals(_detection().named(paths.split(path)).get(str))
         }
         self._sealed_types = frozenset(kind for kind, path in found if path in self._sealed)
         self._undecided_types = frozenset(kind for kind, path in found if path in self._undecided)
-        self._places = frozenset(filter(None, places))
-        self._above = frozenset(above for place in self._places for above in paths.ancestors(place))
+        self._own_places = frozenset(filter(None, places))
+
+    @cached_property
+    def _beside(self) -> dict[tuple[str, str], tuple[str, ...]]:
+        """By spec and place of an id of its events, the attributes that may have the same value. Late: to follow the values of a
+        spec needs all operations, and only the ids of events need it."""
+        return {
+            (spec.name, own): _beside(spec, own)
+            for spec in self._snapshot.specs
+            for own in (spec.id, spec.retracts)
+            if own
+        }
+
+    @cached_property
+    def _id_places(self) -> dict[tuple[str, str], str]:
+        declared = self._snapshot.sealed_places({path for each in self._beside.values() for path in each})
+        return {
+            own: path for own, each in self._beside.items() for path in reversed(each) if path in declared
+        }
+
+    @cached_property
+    def _sealed_ids(self) -> Set[str | None]:
+        return self._sealed.union(self._id_places.values())
+
+    @cached_property
+    def _places(self) -> frozenset[str]:
+        return self._own_places.union(*self._beside.values())
+
+    @cached_property
+    def _above(self) -> frozenset[str]:
+        return frozenset(above for place in self._places for above in paths.ancestors(place))
 
     def depend_on(self, path: str) -> bool:
         """Whether an attribute of this path plays a part: it is a place of a name, or above or below one."""
@@ -91,7 +108,7 @@ class ProtectedNames:
     def protects_event_id(self, place: str | None, event_id: str) -> bool:
         """Whether an event id that a spec reads at a place, or that comes with the envelope, is stored as a
         keyed hash."""
-        if place in self._sealed:
+        if place in self._sealed_ids:
             return True
         if place in self._undecided:
             return self._seals(_detection().shaped(event_id))
@@ -101,7 +118,7 @@ class ProtectedNames:
 
     def signs_in_event_ids(self, place: str | None) -> tuple[str, ...] | None:
         """Texts of which an event id at a place has one if `protects_event_id`; None where only that can determine."""
-        if place in self._sealed or place in self._undecided:
+        if place in self._sealed_ids or place in self._undecided:
             return None
         return _SIGNS if self._is_on and not _is_stored(place) else ()
 
@@ -181,15 +198,21 @@ class StoredNames(NotPicklable):
         self, snapshot: MetadataSnapshot, blind_index: BlindIndex, protected: ProtectedNames | None = None
     ) -> None:
         self._protected = protected or ProtectedNames(snapshot)
-        self._event_id_places = {
-            spec.name: self._protected.place_of(spec, spec.id) for spec in snapshot.specs
-        }
-        self._scopes: dict[str, set[str | None]] = {}
-        for spec in (each for each in snapshot.specs if each.mode == "snapshot"):
-            self._scopes.setdefault(spec.scope, set()).add(self._event_id_places[spec.name])
+        self._specs = snapshot.specs
         self._blind_index = blind_index
         self.identifier = lru_cache(maxsize=MOST_NAMES)(self._identifier)
         """An identifier, or a fragment's id, as it is written today."""
+
+    @cached_property
+    def _event_id_places(self) -> dict[str, str | None]:
+        return {spec.name: self._protected.place_of(spec, spec.id) for spec in self._specs}
+
+    @cached_property
+    def _scopes(self) -> dict[str, set[str | None]]:
+        found: dict[str, set[str | None]] = {}
+        for spec in (each for each in self._specs if each.mode == "snapshot"):
+            found.setdefault(spec.scope, set()).add(self._event_id_places[spec.name])
+        return found
 
     def _identifier(self, text: str) -> str:
         name = Identifier.parse(text)
