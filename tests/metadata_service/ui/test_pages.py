@@ -799,6 +799,8 @@ def test_an_attribute_says_once_how_it_is_found_and_its_form_knows_the_levels(si
     levels = {
         each["encryption"]: each["path"]
         for each in site.api().get("/v1/attributes?limit=200").json()["items"]
+        # Other tests of this site leave paths that an address has to escape.
+        if each["path"].replace(".", "").isalnum()
     }
     # A ticked field is no promise for what protection keeps out of the index.
     assert "protected" in found_by_search(levels["protected"])
