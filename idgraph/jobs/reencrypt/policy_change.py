@@ -13,7 +13,7 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from idgraph.jobs.job import JobRunner, Pace, PagedJob, Plan, Run
 from idgraph.jobs.reencrypt.stored_sealing import PAGE, StoredSealing
@@ -306,32 +306,34 @@ def protection_of(snapshot: MetadataSnapshot) -> str:
     return hashlib.sha256(canonical.encode(protects)).hexdigest()
 
 
+def _changed_attributes(
+    known: MetadataSnapshot, newer: MetadataSnapshot
+) -> Sequence[AttributeMetadata] | None:
+    """The newer attributes that differ; None where specs, defaults or levels differ too, or too much to say."""
+    changes = changes_between(known, "", newer, "")
+    if changes is None or changes.has_specs:
+        return None
+    if known.defaults != newer.defaults or known.levels != newer.levels:
+        return None
+    return changes.attributes
+
+
 def protect_alike(known: MetadataSnapshot, newer: MetadataSnapshot) -> bool:
     """Whether two snapshots have equal hashes, as far as their changes show it; else False."""
-    changes = changes_between(known, "", newer, "")
-    if (
-        changes is None
-        or changes.has_specs
-        or known.defaults != newer.defaults
-        or known.levels != newer.levels
-    ):
+    found = _changed_attributes(known, newer)
+    if found is None:
         return False
-    before = filter(None, (known.attribute(each.path) for each in changes.attributes))
-    return all(_is_as_undeclared(each, newer) for each in (*changes.attributes, *before))
+    before = filter(None, (known.attribute(each.path) for each in found))
+    return all(_is_as_undeclared(each, newer) for each in (*found, *before))
 
 
 def changed_paths(known: MetadataSnapshot, newer: MetadataSnapshot) -> set[str] | None:
     """The attributes that the newer snapshot may protect otherwise; None where it is more than these: specs, defaults, or
     an attribute that plays a part in names."""
-    changes = changes_between(known, "", newer, "")
-    if (
-        changes is None
-        or changes.has_specs
-        or known.defaults != newer.defaults
-        or known.levels != newer.levels
-    ):
+    attributes = _changed_attributes(known, newer)
+    if attributes is None:
         return None
-    found = {each.path for each in changes.attributes}
+    found = {each.path for each in attributes}
     names = ProtectedNames(newer)
     return None if any(map(names.depend_on, found)) else found
 

@@ -140,6 +140,9 @@ def test_a_notebook_shows_readable_parameters(kind: Any) -> None:
             assert "Unpack" not in shown
             assert "Asked" not in shown
     names = list(inspect.signature(client.search).parameters)
+    assert sorted(names) == sorted(
+        ["query", "sort", "page", "fields", "view", "provenance", "purpose", "show_identifiers"]
+    )
     assert names[:4] == ["query", "sort", "page", "fields"]
 
 
