@@ -11,7 +11,6 @@ So a table of no profile has the same schema as any other. Masked and unreadable
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,7 +23,8 @@ import pyarrow as pa
 from idgraph.model import canonical
 from idgraph.model.attributes import DataType
 from idgraph.model.errors import ConfigError, QueryError
-from idgraph.model.query_language import nearest
+from idgraph.model.query_language import attribute_hint
+from idgraph.model.text import nearest
 from profile_service.reader import MASK, UNREADABLE, Profile
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Columns:
             wanted = [wanted]
         for path in wanted:
             if path not in types:
-                raise QueryError(f"no attribute is called {path}; {nearest(path, types)}")
+                raise QueryError(f"no attribute is called {path}; {attribute_hint(path, types)}")
             if path in own:
                 raise QueryError(f"{path} is the name of another column of the table, so it has no column")
         if key is not None:
@@ -201,8 +201,8 @@ class Columns:
 
 def _require_type(key: str, known: set[str]) -> None:
     if key not in known:
-        near = difflib.get_close_matches(key, sorted(known), n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}"
+        near = nearest(key, known)
+        hint = f"did you mean {near}?" if near else f"there are {', '.join(sorted(known))}"
         raise QueryError(f"no identifiers are of the type {key}; {hint}")
 
 

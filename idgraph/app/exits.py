@@ -13,7 +13,6 @@ from enum import IntEnum
 import typer
 
 from idgraph.app.observation.json_logs import say
-from idgraph.app.terminal import escape_control_chars
 from idgraph.model.errors import (
     ConfigError,
     FlowStoppedError,
@@ -25,6 +24,7 @@ from idgraph.model.errors import (
     RefusedError,
     UnknownKeyVersionError,
 )
+from idgraph.model.text import escape_control_chars
 
 
 class Exit(IntEnum):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
-from idgraph.app.terminal import counted, escape_control_chars, print_json
+from idgraph.app.terminal import counted, print_json
 from idgraph.model import canonical
 from idgraph.model.fragments import Origin
 from idgraph.model.identifiers import Identifier
 from idgraph.model.pins import PinRecord
+from idgraph.model.text import escape_control_chars
 from merge.identity.evidence import Pair
 from profile_service.history import ProfileMove, ProfilePeriod
 from profile_service.link_documents import (

@@ -7,9 +7,9 @@ from typing import Any
 from rich.text import Text
 from rich.tree import Tree
 
-from idgraph.app.terminal import escape_control_chars
 from idgraph.model import canonical, paths
 from idgraph.model.attributes import ReconciliationPolicy
+from idgraph.model.text import escape_control_chars
 from merge.resolution import Shown
 from profile_service.reader import MASK, Profile, ProfileLeaf
 

@@ -14,7 +14,6 @@ binds closest, OR loosest.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -40,6 +39,7 @@ from idgraph.model.queries import (
     Term,
     leaves,
 )
+from idgraph.model.text import nearest
 
 # What looks like an operator is read whole, so that one of another language is no part of a path or value.
 _CLAUSE = re.compile(
@@ -316,7 +316,7 @@ class _Known:
 
     def unknown(self, path: str) -> str:
         """What is said of an attribute of which nothing is known."""
-        return f"no attribute is called {path}; {nearest(path, self.types)}"
+        return f"no attribute is called {path}; {attribute_hint(path, self.types)}"
 
 
 def _warnings(query: Query, known: _Known, others: Iterable[str], within: Iterable[str]) -> Iterator[str]:
@@ -334,7 +334,7 @@ def _warnings(query: Query, known: _Known, others: Iterable[str], within: Iterab
     yield from (known.unknown(path) for path in others if known.type_of(path) is None)
     for path in within:
         if path and not known.has_around(path):
-            yield f"no attribute has the path {path}, or one above or below it; {nearest(path, known.types)}"
+            yield f"no attribute has the path {path}, or one above or below it; {attribute_hint(path, known.types)}"
 
 
 def _about_stars(clause: Clause) -> Iterator[str]:
@@ -363,7 +363,7 @@ def _as_value(text: str) -> str:
     return f'"{text}"' if any(each.isspace() or each in '=<>"()' for each in text) else text
 
 
-def nearest(path: str, known: Collection[str]) -> str:
+def attribute_hint(path: str, known: Collection[str]) -> str:
     """The hint for an unknown attribute."""
     near = nearest_path(path, known)
     return f"did you mean {near}?" if near else "`idgraph attributes search` finds them"
@@ -372,7 +372,7 @@ def nearest(path: str, known: Collection[str]) -> str:
 def nearest_path(path: str, known: Collection[str]) -> str | None:
     """The known attribute that was most likely meant: by its last keys, else by its letters."""
     ends = [each for each in known if f".{each}".lower().endswith(f".{path.lower()}")]
-    return min(ends, key=len) if ends else next(iter(difflib.get_close_matches(path, known, n=1)), None)
+    return min(ends, key=len) if ends else nearest(path, known)
 
 
 def corrected(text: str, query: Query, types: Mapping[str, DataType]) -> str:

@@ -3,26 +3,34 @@ metrics, and a description that is true."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import AbstractAsyncContextManager
+from email.message import Message
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
 from fastapi.dependencies.models import Dependant
+from fastapi.exceptions import HTTPException
 from fastapi.openapi.utils import get_openapi
-from fastapi.routing import APIRoute
+from fastapi.params import Form
+from fastapi.routing import APIRoute, request_response
 from pydantic import BaseModel
 from starlette.datastructures import QueryParams
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from idgraph.model import json_text
 from idgraph.web import api_page, metrics, problems
-from idgraph.web.bodies import reading_app
 from idgraph.web.codings import Compressing, Decompressing, Heads
 from idgraph.web.guard import Access, Guard
 from idgraph.web.metrics import Gauge
+from idgraph.web.refusals import RefusedRequestError
 
 FREE = frozenset({"/health/live", "/health/ready", "/healthz", metrics.PATH, "/openapi.json", api_page.PATH})
 """Paths that need no token."""
+
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 _DEFINITIONS = "#/$defs/"
 _SCHEMAS = "#/components/schemas/"
@@ -89,6 +97,38 @@ class StrictParameters:
         unknown = [each for each in asked if each not in self.known]
         app = problems.unknown_parameter(unknown[0], self.known) if unknown else self.strict_app
         await app(scope, receive, send)
+
+
+def reading_app(route: APIRoute) -> ASGIApp:
+    """The app of a route. If it has a JSON body, what the reader refuses is refused (422, with the place), and a body of
+    another content type too (415)."""
+    if route.body_field is None or isinstance(route.body_field.field_info, Form):
+        return route.app
+    handle: Handler = route.get_route_handler()
+
+    async def read(request: Request) -> Response:
+        if body := await request.body():
+            _check_type(request)
+            try:
+                # Where FastAPI looks first.
+                request._json = json_text.read(body.decode("utf-8-sig"), has_doubles=True)
+            except json_text.JsonTextError as error:
+                if error.is_json:
+                    first = error.problems[0]
+                    raise RefusedRequestError(first.message, first.pointer) from None
+            except UnicodeDecodeError:
+                raise HTTPException(400, "the body is not UTF-8") from None
+        return await handle(request)
+
+    return request_response(read)
+
+
+def _check_type(request: Request) -> None:
+    header = Message()
+    header["Content-Type"] = request.headers.get("content-type", "")
+    kind, _, form = header.get_content_type().partition("/")
+    if not (kind == "application" and (form == "json" or form.endswith("+json"))):
+        raise HTTPException(415, "the body is no JSON by its header; send Content-Type: application/json")
 
 
 def query_names(dependant: Dependant) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import logging
 from collections.abc import Collection, Mapping, Sequence
@@ -29,6 +28,7 @@ from idgraph.model.errors import (
     SpecError,
     StoreError,
 )
+from idgraph.model.text import nearest
 from idgraph.web.refusals import (
     BadQueryError,
     ClashError,
@@ -96,8 +96,8 @@ def too_many(error: RateError) -> Response:
 def unknown_parameter(name: str, known: Collection[str]) -> Response:
     """400: a query parameter that the route has not."""
     detail = "the query has a parameter that this call has not"
-    near = difflib.get_close_matches(name, known, 1)
-    hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(sorted(known)) or 'none'}"
+    near = nearest(name, known)
+    hint = f"did you mean {near}?" if near else f"it has {', '.join(sorted(known)) or 'none'}"
     errors = [{"detail": detail, "parameter": f"query.{name}"}]
     return problem(400, "unknown-parameter", detail, hint=hint, errors=errors)
 

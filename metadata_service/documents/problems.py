@@ -16,7 +16,8 @@ from idgraph.model.errors import ConfigError, IdgraphError, SpecError
 from idgraph.model.json_text import find_places, offset_within, place_at
 from idgraph.model.paths import pointer
 from idgraph.model.specs import IDENTIFIER_TYPE_PATTERN, NAME_PATTERN
-from transforms.spec.pointers import found, nearest
+from idgraph.model.text import name_hint
+from transforms.spec.pointers import found
 
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
@@ -161,7 +162,7 @@ def _problem(wrong: Mapping[str, Any], content: Any, model: type[BaseModel]) -> 
         return SpecError(f"the key '{wrong['loc'][-1]}' is missing", place)
     if kind == "extra_forbidden":
         absent = [field for field in _fields(model, keys) if field not in _value_at(content, keys[:-1])]
-        return SpecError(f"there is no key '{keys[-1]}' here", place, nearest(str(keys[-1]), absent))
+        return SpecError(f"there is no key '{keys[-1]}' here", place, name_hint(str(keys[-1]), absent))
     if kind == "value_error":
         message = str(wrong["msg"]).removeprefix("Value error, ")
         return SpecError(message, place or _rule_place(message, content))
@@ -194,7 +195,7 @@ def _expected(wrong: Mapping[str, Any], keys: list[str | int]) -> str:
 def _near(wrong: Mapping[str, Any]) -> str | None:
     if wrong["type"] not in ("enum", "literal_error") or not isinstance(wrong["input"], str):
         return None
-    return nearest(wrong["input"], re.findall(r"'([^']*)'", wrong["ctx"]["expected"]))
+    return name_hint(wrong["input"], re.findall(r"'([^']*)'", wrong["ctx"]["expected"]))
 
 
 def _fields(model: type[BaseModel], keys: list[str | int]) -> Iterator[str]:

@@ -92,11 +92,11 @@ def read_definition_text(text: str) -> tuple[SpecDefinition, list[Problem]]:
 
 def unknown_source(source: str, sources: frozenset[str]) -> list[SpecError]:
     """Whether the source that a spec names is none of these: it then maps nothing. Empty where no source is known."""
-    from transforms.spec.pointers import nearest
+    from idgraph.model.text import name_hint
 
     if not sources or any(pattern_matches(source, each) for each in sources):
         return []
-    return [SpecError(f"no source is called '{source}'", "/source", nearest(source, sorted(sources)))]
+    return [SpecError(f"no source is called '{source}'", "/source", name_hint(source, sorted(sources)))]
 
 
 def locate_in(file: Path, problems: Iterable[SpecError]) -> list[Problem]:
@@ -168,14 +168,14 @@ def refused_by_service(file: Path, error: SpecError) -> DocumentError:
 def likely_mistakes(definition: SpecDefinition) -> list[SpecError]:
     """Paths of a document at which no operation puts a value: an event may bring more than the spec reports. A primary
     identifier by which events of several persons make one fragment, by the rules that an installation begins with."""
+    from idgraph.model.text import name_hint
     from transforms.spec.output_tree import can_produce, leaves, output_tree
-    from transforms.spec.pointers import nearest
 
     tree = output_tree(definition.operations)
     places = [("/id", definition.id), ("/ordinal", definition.ordinal), ("/retracts", definition.retracts)]
     places += [(f"/identifiers/{n}/path", place.path) for n, place in enumerate(definition.identifiers)]
     return [
-        SpecError(f"no operation puts a value at '{path}'", place, nearest(path, leaves(tree)))
+        SpecError(f"no operation puts a value at '{path}'", place, name_hint(path, leaves(tree)))
         for place, path in places
         if path is not None and not can_produce(tree, path)
     ] + _shared_primary(definition)

@@ -18,6 +18,7 @@ from markupsafe import escape
 
 from idgraph.model.callers import SCOPES, Role, Scope
 from idgraph.model.errors import first_few
+from idgraph.model.text import duration, marked
 from metadata_service.api.access import is_allowed
 from metadata_service.storage.sessions import Session
 from metadata_service.storage.tokens import TokenRecord
@@ -29,10 +30,6 @@ ROOT = "/ui"
 HOME = "/ui/"
 ATTRIBUTES = "/ui/attributes"
 THEMES = ("auto", "light", "dark")
-
-_UNSEEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
-)
 
 _TIME = re.compile(
     r"(?:(?:^|[._-])(?:at|time|timestamp|datetime|ts|date|seen|since|until)|At|Time|Timestamp|Ts|Date|Seen|Since|Until)$"
@@ -74,11 +71,6 @@ NAVIGATION = (
 )
 
 
-def visible(text: str) -> str:
-    """Characters that are not seen, or that turn text around, as marks."""
-    return _UNSEEN.sub(lambda found: f"\u27e8U+{ord(found[0]):04X}\u27e9", text)
-
-
 def as_json(value: Any) -> str:
     """A value on one line."""
     return json.dumps(value, ensure_ascii=False)
@@ -112,14 +104,6 @@ def ordinal_time(ordinal: int) -> str:
     return str(ordinal)
 
 
-def duration(seconds: float) -> str:
-    """A length of time as people say it: `40 s`, `5 min`, `3 h 20 min`."""
-    minutes = round(seconds / 60)
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
-
-
 def in_words(name: str) -> str:
     """The name of a count as people read it: `drift/different` is `drift: different`."""
     what, _, part = name.partition("/")
@@ -146,7 +130,7 @@ def _environment() -> Environment:
         undefined=ChainableUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=lambda value: visible(value) if type(value) is str else value,
+        finalize=lambda value: marked(value) if type(value) is str else value,
     )
     for each in (as_json, as_time, duration, first_few, in_words, ordinal_time, tint, value_time):
         found.filters[each.__name__] = each

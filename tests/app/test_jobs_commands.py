@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from idgraph.app.jobs import view
-from idgraph.app.jobs.view import duration, line
+from idgraph.app.jobs.view import line
 from idgraph.jobs.export_file import Export
 from idgraph.jobs.job import Pace, Plan, Run
 from idgraph.model.jobs import Progress
+from idgraph.model.text import duration
 from tests.app.conftest import CommandLine
 from tests.app.processes import program
 

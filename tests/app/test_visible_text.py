@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from idgraph.app import wiring
-from idgraph.app.terminal import escape_control_chars, visible_lines
 from idgraph.files import write_atomically
 from idgraph.model import canonical, paths
 from idgraph.model.attributes import DataType
 from idgraph.model.schema_changes import SchemaChange
+from idgraph.model.text import escape_control_chars, visible_lines
 from tests.app.conftest import CommandLine
 from tests.retail import UNDETECTED, Pipeline, durable_keys, raw, snapshot, spec
 

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
 from idgraph.model.errors import SpecError, TransformError
+from idgraph.model.text import name_hint
 from transforms.spec.chain import Chain, Transform
 from transforms.spec.generation.code import Code
 from transforms.spec.jmespath.operation import failing_targets
@@ -19,7 +20,7 @@ from transforms.spec.jolt.scalars import split_or, unmark
 from transforms.spec.limits import DEFAULT_LIMITS, SpecLimits
 from transforms.spec.operation import EVENT, Operation, Ownership, copy_all
 from transforms.spec.operations import JOLT_CLASSES, OPERATIONS, WITH_ALTERNATIVES, WITHOUT_SPEC
-from transforms.spec.pointers import found, nearest, pointer, without
+from transforms.spec.pointers import found, pointer, without
 
 MAX_KEY = 10_000
 """Characters of one key."""
@@ -204,7 +205,7 @@ def _compile_entry(entry: Any, limits: SpecLimits, code: Code) -> Operation:
     name = JOLT_CLASSES.get(name, name)
     compile_operation = OPERATIONS.get(name)
     if compile_operation is None:
-        raise SpecError(_unknown(name), "/operation", nearest(name, OPERATIONS))
+        raise SpecError(_unknown(name), "/operation", name_hint(name, OPERATIONS))
     if "spec" not in entry and name not in WITHOUT_SPEC:
         raise SpecError("the key 'spec' is missing", hint=_misspelled(entry, "spec"))
     operation_spec = entry.get("spec")
@@ -224,7 +225,7 @@ def _unknown(name: str) -> str:
 
 def _misspelled(entry: dict[str, Any], key: str) -> str | None:
     for present in entry:
-        if present not in ("operation", "spec") and nearest(present, [key]):
+        if present not in ("operation", "spec") and name_hint(present, [key]):
             return f"is '{present}' meant to be '{key}'?"
     return None
 

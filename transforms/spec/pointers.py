@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from difflib import get_close_matches
 from typing import Any
 
 from idgraph import native
@@ -70,13 +68,6 @@ def without(entry: Any, place: str) -> Any:
         below[key] = part = dict(part)
         below = part
     return copy if len(below) > 1 and below.pop(keys[-1], None) is not None else None
-
-
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """`did you mean 'shift'?` if a known name is close, whatever its case, else None."""
-    spelled = {each.lower(): each for each in known}
-    close = get_close_matches(name.lower(), spelled, n=1, cutoff=0.6)
-    return f"did you mean '{spelled[close[0]]}'?" if close else None
 
 
 def found(value: Any) -> str:

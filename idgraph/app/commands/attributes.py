@@ -14,15 +14,9 @@ import typer
 from idgraph.app import wiring
 from idgraph.app.commands.context import DryRun, Json, Why, settings_of
 from idgraph.app.exits import Exit
-from idgraph.app.terminal import (
-    counted,
-    escape_control_chars,
-    print_listing,
-    report_cut,
-    report_warnings,
-    visible_lines,
-)
+from idgraph.app.terminal import counted, print_listing, report_cut, report_warnings
 from idgraph.model.errors import ApprovalNeededError, NotFoundError, RefusedError, first_few
+from idgraph.model.text import escape_control_chars, visible_lines
 
 if TYPE_CHECKING:
     from idgraph.model.attributes import AttributeMetadata
@@ -94,14 +88,14 @@ def search_attributes(
 @commands.command("show")
 def show_attribute(context: typer.Context, path: str) -> None:
     """Print an attribute as JSON; `in_force` is its protection, with its origin."""
+    from idgraph.model.text import name_hint
     from transforms.schema.protection_in_force import protection_in_force
-    from transforms.spec.pointers import nearest
 
     with wiring.metadata_client(settings_of(context)) as client:
         found = client.get_attribute(path)
         if found is None:
             known = (each.path for each in client.search_attributes(""))
-            close = nearest(path, islice(known, _MOST_COMPARED))
+            close = name_hint(path, islice(known, _MOST_COMPARED))
             raise NotFoundError(f"no such attribute: {path}{f' ({close})' if close else ''}")
         answer = client.snapshot(None, 0)
         shown = found.model_dump(mode="json")

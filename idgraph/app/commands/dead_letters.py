@@ -12,15 +12,10 @@ import typer
 from idgraph.app import wiring
 from idgraph.app.commands.context import JobWho, keyed, origin_of
 from idgraph.app.exits import Exit
-from idgraph.app.terminal import (
-    escape_control_chars,
-    print_json,
-    print_table,
-    report_cut,
-    visible_lines,
-)
+from idgraph.app.terminal import print_json, print_table, report_cut
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import MetadataError, NotFoundError, SealError
+from idgraph.model.text import escape_control_chars, visible_lines
 
 if TYPE_CHECKING:
     from idgraph.model.dead_letters import DeadLetter, DeadLetters

@@ -12,9 +12,10 @@ import typer
 from idgraph.app import wiring
 from idgraph.app.commands.context import DryRun, JobWho, JobWhy, Yes, all_from_stdin, keyed, origin_of
 from idgraph.app.exits import Exit
-from idgraph.app.terminal import confirmed, counted, escape_control_chars, print_json, print_table
+from idgraph.app.terminal import confirmed, counted, print_json, print_table
 from idgraph.model.errors import ConfigError, NotFoundError, QueryError, StoreError
 from idgraph.model.identifiers import given_identifier
+from idgraph.model.text import escape_control_chars
 
 if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings

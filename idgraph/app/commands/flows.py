@@ -9,9 +9,10 @@ import typer
 
 from idgraph.app.commands.context import Json, Why, stored
 from idgraph.app.observation.json_logs import say
-from idgraph.app.terminal import print_json, print_table, visible_lines
+from idgraph.app.terminal import print_json, print_table
 from idgraph.app.wiring import local_user
 from idgraph.model.errors import NotFoundError, SourceUnavailableError
+from idgraph.model.text import visible_lines
 
 if TYPE_CHECKING:
     from idgraph.app.flow_folders import FlowFolders

@@ -12,7 +12,8 @@ from idgraph.app.commands.context import Again, JobWho, JobWhy, Json, Rate, orig
 from idgraph.app.exits import Exit
 from idgraph.app.jobs.view import LINE_SECONDS
 from idgraph.app.observation.json_logs import say
-from idgraph.app.terminal import counted, escape_control_chars, print_json, print_table
+from idgraph.app.terminal import counted, print_json, print_table
+from idgraph.model.text import escape_control_chars
 
 if TYPE_CHECKING:
     from idgraph.projection.stream_following import FollowProgress

@@ -11,9 +11,10 @@ import typer
 from idgraph.app import wiring
 from idgraph.app.commands.context import Json, stored
 from idgraph.app.exits import Exit
-from idgraph.app.terminal import escape_control_chars, print_json, print_table, report_cut
+from idgraph.app.terminal import print_json, print_table, report_cut
 from idgraph.model.errors import NotFoundError
 from idgraph.model.jobs import JobKind
+from idgraph.model.text import escape_control_chars
 
 if TYPE_CHECKING:
     from idgraph.model.jobs import JobRecord

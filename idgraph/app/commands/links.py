@@ -15,9 +15,10 @@ import typer
 
 from idgraph.app import wiring
 from idgraph.app.commands.context import TYPE_VALUE, DryRun, JobWho, Json, from_stdin, keyed, origin_of
-from idgraph.app.terminal import counted, escape_control_chars, print_json
+from idgraph.app.terminal import counted, print_json
 from idgraph.model.errors import ConfigError, NotFoundError, ProfileIndexError, QueryError
 from idgraph.model.identifiers import Identifier, given_identifier
+from idgraph.model.text import escape_control_chars
 
 if TYPE_CHECKING:
     from idgraph.model.jobs import Requester

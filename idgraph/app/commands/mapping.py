@@ -11,9 +11,10 @@ import typer
 
 from idgraph.app.commands.context import settings_of
 from idgraph.app.exits import Exit
-from idgraph.app.terminal import escape_control_chars, json_writer, print_json, report_warnings
+from idgraph.app.terminal import json_writer, print_json, report_warnings
 from idgraph.model import canonical
 from idgraph.model.errors import ConfigError, TransformError
+from idgraph.model.text import escape_control_chars
 
 if TYPE_CHECKING:
     from idgraph.app.payload_lines import PayloadLine

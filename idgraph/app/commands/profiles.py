@@ -13,17 +13,11 @@ import typer
 from idgraph.app import wiring
 from idgraph.app.commands.context import TYPE_VALUE, JobWho, JobWhy, from_stdin, keyed, origin_of
 from idgraph.app.exits import Exit
-from idgraph.app.terminal import (
-    console,
-    counted,
-    escape_control_chars,
-    json_writer,
-    print_json,
-    print_table,
-)
+from idgraph.app.terminal import console, counted, json_writer, print_json, print_table
 from idgraph.model.errors import ConfigError, NotFoundError
 from idgraph.model.identifiers import given_identifier
 from idgraph.model.queries import Order, Query
+from idgraph.model.text import escape_control_chars
 
 if TYPE_CHECKING:
     from profile_service.reader import Profile, ProfileLeaf, ProfileReader
@@ -302,12 +296,12 @@ def _report_exceptions(reader: ProfileReader) -> None:
 
 def _hint_of_type(given: str, known: set[str]) -> str:
     """What to say of an identifier of a type that no active spec makes."""
-    import difflib
+    from idgraph.model.text import nearest
 
     if given in known or not known:
         return ""
-    near = difflib.get_close_matches(given, sorted(known), n=1)
-    hint = f"did you mean {near[0]}?" if near else f"they make {', '.join(sorted(known))}"
+    near = nearest(given, known)
+    hint = f"did you mean {near}?" if near else f"they make {', '.join(sorted(known))}"
     return f"; no active spec makes the type {given}: {hint}"
 
 

@@ -9,7 +9,8 @@ import typer
 from idgraph.app.commands.context import Again, JobWho, JobWhy, Json, Rate, origin_of, stored
 from idgraph.app.exits import Exit
 from idgraph.app.observation.json_logs import say
-from idgraph.app.terminal import counted, escape_control_chars, print_json, print_table
+from idgraph.app.terminal import counted, print_json, print_table
+from idgraph.model.text import escape_control_chars
 
 if TYPE_CHECKING:
     from idgraph.model.jobs import Progress

@@ -13,7 +13,8 @@ from idgraph.app import wiring
 from idgraph.app.commands.context import JobWho, JobWhy, Json, keyed, origin_of
 from idgraph.app.exits import Exit
 from idgraph.app.observation.json_logs import say
-from idgraph.app.terminal import counted, escape_control_chars, print_json
+from idgraph.app.terminal import counted, print_json
+from idgraph.model.text import escape_control_chars
 
 if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings

@@ -12,14 +12,9 @@ from idgraph.app import wiring
 from idgraph.app.commands.context import JobWho, JobWhy, Json, Why, origin_of, settings_of
 from idgraph.app.exits import Exit
 from idgraph.app.observation.json_logs import say
-from idgraph.app.terminal import (
-    counted,
-    escape_control_chars,
-    print_json,
-    report_warnings,
-    visible_lines,
-)
+from idgraph.app.terminal import counted, print_json, report_warnings
 from idgraph.model.errors import ConfigError, RefusedError
+from idgraph.model.text import escape_control_chars, visible_lines
 
 if TYPE_CHECKING:
     from idgraph.model.sources import FileSource

@@ -13,8 +13,9 @@ from idgraph.app.adapters.key_providers import ensure_keyring
 from idgraph.app.commands.context import DryRun, JobWho, JobWhy, Json, Rate, origin_of, stored
 from idgraph.app.exits import Exit
 from idgraph.app.observation.json_logs import say
-from idgraph.app.terminal import counted, escape_control_chars, print_json, print_table
+from idgraph.app.terminal import counted, print_json, print_table
 from idgraph.model.errors import ConfigError, MetadataError
+from idgraph.model.text import escape_control_chars
 
 if TYPE_CHECKING:
     from idgraph.model.jobs import Progress

@@ -12,8 +12,9 @@ import typer
 from idgraph.app import wiring
 from idgraph.app.commands.context import DryRun, Json, Why, settings_of
 from idgraph.app.exits import Exit
-from idgraph.app.terminal import escape_control_chars, print_json, visible_lines
+from idgraph.app.terminal import print_json
 from idgraph.model.errors import ApprovalNeededError, ConfigError, SpecError
+from idgraph.model.text import escape_control_chars, visible_lines
 
 if TYPE_CHECKING:
     from idgraph.model.records import SpecRecord

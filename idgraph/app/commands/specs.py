@@ -12,13 +12,9 @@ from idgraph.app import wiring
 from idgraph.app.commands import spec_folder
 from idgraph.app.commands.context import JobWho, JobWhy, Json, Why, origin_of, settings_of
 from idgraph.app.exits import Exit
-from idgraph.app.terminal import (
-    print_json,
-    print_listing,
-    report_warnings,
-    visible_lines,
-)
+from idgraph.app.terminal import print_json, print_listing, report_warnings
 from idgraph.model.errors import NotFoundError, SpecError
+from idgraph.model.text import visible_lines
 
 if TYPE_CHECKING:
     from idgraph.model.records import SpecRecord
@@ -88,7 +84,7 @@ def show_spec(
     version: Annotated[int | None, typer.Option(help="Default: the latest.")] = None,
 ) -> None:
     """Print a spec document as JSON, ready to edit and apply."""
-    from transforms.spec.pointers import nearest
+    from idgraph.model.text import name_hint
 
     with wiring.metadata_client(settings_of(context)) as client:
         summary = client.get_spec(name)
@@ -100,7 +96,7 @@ def show_spec(
             else None
         )
         if document is None:
-            close = nearest(name, (spec.name for spec in client.list_specs())) if summary is None else None
+            close = name_hint(name, (spec.name for spec in client.list_specs())) if summary is None else None
             raise NotFoundError(f"no such spec: {name}{f' ({close})' if close else ''}")
         print(visible_lines(document.model_dump_json(indent=2, exclude={"version", "created"})))
 

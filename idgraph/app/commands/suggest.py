@@ -11,8 +11,9 @@ import typer
 from idgraph.app import wiring
 from idgraph.app.commands.context import Json, keyed
 from idgraph.app.commands.links import deciding
-from idgraph.app.terminal import counted, escape_control_chars
+from idgraph.app.terminal import counted
 from idgraph.model import canonical
+from idgraph.model.text import escape_control_chars
 
 commands = typer.Typer(
     no_args_is_help=True, help="Suggestions: who may be one person. Rules decide; a model suggests."

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from idgraph.app.terminal import escape_control_chars
 from idgraph.files import part_of, sync_folder
 from idgraph.model import canonical
 from idgraph.model.errors import ConfigError, ProfileIndexError, QueryError
 from idgraph.model.queries import Query
-from idgraph.model.query_language import nearest
+from idgraph.model.query_language import attribute_hint
+from idgraph.model.text import escape_control_chars
 
 if TYPE_CHECKING:
     from idgraph.model.index import ProfileIndex
@@ -62,7 +62,9 @@ def columns_of(
     columns = Columns(reader, None if names is None else (*names, *more), key)
     if partition is not None:
         if partition not in columns.types:
-            raise QueryError(f"no attribute is called {partition}; {nearest(partition, columns.types)}")
+            raise QueryError(
+                f"no attribute is called {partition}; {attribute_hint(partition, columns.types)}"
+            )
         reader.require_open(partition, "the name of a folder")
     return columns
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring
-from idgraph.app.terminal import counted, escape_control_chars, print_json
+from idgraph.app.terminal import counted, print_json
 from idgraph.jobs.rules_preview import CountEstimate, RulesPreview, Spread
 from idgraph.model.errors import ConfigError
 from idgraph.model.identity_rules import IdentityRules
+from idgraph.model.text import escape_control_chars
 from merge.identity.persons import PersonStore
 from merge.identity.rules import Rules
 from transforms.privacy.protected_names import StoredNames

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring
-from idgraph.app.terminal import counted, escape_control_chars
+from idgraph.app.terminal import counted
 from idgraph.jobs.spec_preview.effect import MOST_PATHS
 from idgraph.jobs.spec_preview.job import Inputs, SpecPreviewJob
 from idgraph.jobs.spec_preview.sample import MOST_SCANNED_BYTES, EventSample, files_of
@@ -19,6 +19,7 @@ from idgraph.jobs.spec_preview.tried import TriedSnapshot
 from idgraph.model.errors import ConfigError, MetadataError
 from idgraph.model.snapshots import pattern_matches
 from idgraph.model.specs import SpecDocument, SpecStatus
+from idgraph.model.text import escape_control_chars
 from ingestion.sources.files.lines import DamagedRecord, FileNames
 from ingestion.stages.decrypt import Decryption
 from merge.identity.rules import Rules

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from idgraph.app.observation.json_logs import is_on, say
 from idgraph.app.terminal import counted
+from idgraph.model.text import duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,14 +97,6 @@ def line(progress: Progress, seconds_left: float | None = None) -> str:
     if seconds_left is not None:
         reported.append(f"about {duration(seconds_left)} left")
     return ", ".join(reported)
-
-
-def duration(seconds: float) -> str:
-    """A length of time as people say it: `40 s`, `5 min`, `3 h 20 min`."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 import re
@@ -16,6 +15,7 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from idgraph.model.errors import ConfigError
+from idgraph.model.text import nearest
 
 
 def depth(content: Any, keys: Sequence[str]) -> int:
@@ -108,8 +108,8 @@ def misspelt_variables(settings: type[BaseModel]) -> Iterator[str]:
             continue
         if name.upper().removeprefix(PREFIX).partition("__")[0].lower() in settings.model_fields:
             continue
-        if near := difflib.get_close_matches(name.upper(), known, n=1, cutoff=0.8):
-            yield f"the environment: {name} sets nothing; did you mean {near[0]}?"
+        if near := nearest(name, known, cutoff=0.8):
+            yield f"the environment: {name} sets nothing; did you mean {near}?"
 
 
 def _variables(model: type[BaseModel]) -> Iterator[str]:
@@ -134,8 +134,8 @@ def explain(
         keys = [str(key) for key in problem["loc"]]
         message = problem["msg"].removeprefix("Value error, ")
         if problem["type"] == "extra_forbidden":
-            near = difflib.get_close_matches(keys[-1], _keys_at(settings, keys[:-1]), n=1)
-            message = "unknown key" + (f"; did you mean {near[0]!r}?" if near else "")
+            near = nearest(keys[-1], _keys_at(settings, keys[:-1]))
+            message = "unknown key" + (f"; did you mean {near!r}?" if near else "")
         keys = _as_written(keys)
         if (found := depth(environment, keys)) and found >= depth(content, keys):
             name = "__".join(takewhile(lambda key: not key.isdigit(), keys[:found])).upper()

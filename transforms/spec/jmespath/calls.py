@@ -20,11 +20,11 @@ from jmespath.visitor import _Expression
 
 from idgraph.model.canonical import exact_number
 from idgraph.model.errors import SpecError, TransformError
+from idgraph.model.text import name_hint
 from transforms.spec.budget import check_length, paid, pay_for, pay_for_all
 from transforms.spec.jmespath.evaluators import equal
 from transforms.spec.jmespath.functions import CUSTOM_FUNCTIONS, CustomFunction, first_non_null
 from transforms.spec.jmespath.growth import check_spelled
-from transforms.spec.pointers import nearest
 
 _NUMBERS = ("Decimal", "Long")
 # Wide enough for a sum of any two decimals that JSON brings here (see idgraph.model.canonical).
@@ -189,7 +189,7 @@ def compile_call(
     known = _STANDARD_TABLE.get(name)
     if known is None:
         names = [*CUSTOM_FUNCTIONS, *_STANDARD_TABLE]
-        raise SpecError(f"there is no function '{name}'", hint=nearest(name, names))
+        raise SpecError(f"there is no function '{name}'", hint=name_hint(name, names))
     signature = known["signature"]
     variadic = bool(signature) and bool(signature[-1].get("variadic"))
     _check_count(name, len(arguments), len(signature), None if variadic else len(signature))

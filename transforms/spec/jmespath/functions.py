@@ -19,6 +19,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from idgraph import native
 from idgraph.model import canonical
 from idgraph.model.errors import SpecError, SpecLimitError, TransformError
+from idgraph.model.text import name_hint
 from transforms.spec.budget import FREE, limits_at_hand, paid, pay, pay_for_all
 from transforms.spec.generation.code import Code
 from transforms.spec.generation.nodes import NONE, choice, is_, name, named
@@ -26,7 +27,7 @@ from transforms.spec.generation.nodes import call as code_call
 from transforms.spec.jmespath.evaluators import Evaluate
 from transforms.spec.jmespath.growth import check_spelled
 from transforms.spec.jolt.scalars import is_blank
-from transforms.spec.pointers import epoch_milliseconds, found, nearest, strip_zeros
+from transforms.spec.pointers import epoch_milliseconds, found, strip_zeros
 
 _UNITS = {"seconds": Decimal(1000), "milliseconds": Decimal(1), "microseconds": Decimal("0.001")}
 _DIRECTIVES = frozenset("YymdBbHIMSfpzjaA%")
@@ -106,7 +107,7 @@ def _checked_format(style: Any) -> str:
         units = ", ".join(_UNITS)
         raise SpecError(
             f"epoch_ms() cannot read the format {found(style)}; it knows {known}, or one of {units}",
-            hint=nearest(style, _UNITS),
+            hint=name_hint(style, _UNITS),
         )
     if len(set(directives) - {"%"}) < len([each for each in directives if each != "%"]):
         raise SpecError(f"a directive stands twice in the format {found(style)}")
@@ -120,7 +121,7 @@ def _zone(zone: Any) -> tzinfo:
         return known
     raise SpecError(
         f"there is no time zone {found(zone)}; expected one like 'Europe/Berlin' or '+02:00'",
-        hint=nearest(zone, _zones()) if isinstance(zone, str) else None,
+        hint=name_hint(zone, _zones()) if isinstance(zone, str) else None,
     )
 
 

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from idgraph.model.errors import SpecError
+from idgraph.model.text import name_hint
 from transforms.spec.generation.code import Code
 from transforms.spec.generation.nodes import Block, assign, call, constant, name, new_tuple
 from transforms.spec.jolt.elements import Transpose, parse_path
@@ -30,7 +31,7 @@ from transforms.spec.jolt.levels import Walk, path_lookup, transposed
 from transforms.spec.jolt.scalars import is_blank, to_number, unmark
 from transforms.spec.jolt.views import MISSING
 from transforms.spec.operation import copy_all
-from transforms.spec.pointers import nearest, pointer
+from transforms.spec.pointers import pointer
 
 
 @dataclass(slots=True)
@@ -139,7 +140,7 @@ def _call(text: str, walk: Walk, traits: Traits) -> Alternative:
         raise SpecError(f"'={text}' has no '('")
     function = FUNCTIONS.get(function_name)
     if function is None:
-        raise SpecError(f"there is no function '{function_name}'", hint=nearest(function_name, FUNCTIONS))
+        raise SpecError(f"there is no function '{function_name}'", hint=name_hint(function_name, FUNCTIONS))
     traits.squashes |= function_name in SQUASHERS
     traits.makes_longs |= function_name in LONG_MAKERS
     traits.reports_longs |= function_name not in BLIND_TO_LONGS

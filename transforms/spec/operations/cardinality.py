@@ -13,6 +13,7 @@ from functools import partial, reduce
 from typing import Any, Final
 
 from idgraph.model.errors import SpecError, TransformError
+from idgraph.model.text import name_hint
 from transforms.spec.budget import pay
 from transforms.spec.generation.code import Code
 from transforms.spec.generation.nodes import (
@@ -36,7 +37,7 @@ from transforms.spec.jolt.scalars import text_of
 from transforms.spec.jolt.stars import GROUPS_A_STEP, Star
 from transforms.spec.limits import SpecLimits
 from transforms.spec.operation import EVERYTHING, EmitContext, Operation, PathTree
-from transforms.spec.pointers import found, nearest, pointer
+from transforms.spec.pointers import found, pointer
 
 
 @dataclass(slots=True)
@@ -165,7 +166,7 @@ def _read_node(key: str, right: Any) -> _Node:
     elif right in ("ONE", "MANY"):
         node.many = right == "MANY"
     else:
-        hint = nearest(right, ("ONE", "MANY")) if isinstance(right, str) else None
+        hint = name_hint(right, ("ONE", "MANY")) if isinstance(right, str) else None
         raise SpecError(
             f'expected "ONE", "MANY", or an object to go on below the key, found {found(right)}', hint=hint
         )
