@@ -72,7 +72,7 @@ def measure(folder: Path, count: int) -> dict[str, Any]:
         runs |= {f"cluster of {workers}": _on_cluster(folder, config, total, workers) for workers in (1, 2)}
     return {
         placement: {
-            **_reported(run),
+            **_figures(run),
             "of_one": round(_rate(run) / _rate(runs[placement.replace("2", "1")]), 2),
             "lost_profiles": len(runs["local[1]"].profiles - run.profiles),
             "profiles_too_many": len(run.profiles - runs["local[1]"].profiles),
@@ -82,7 +82,7 @@ def measure(folder: Path, count: int) -> dict[str, Any]:
     }
 
 
-def _reported(run: _Run) -> dict[str, float]:
+def _figures(run: _Run) -> dict[str, float]:
     return {
         "events": run.figures.events,
         "events_per_second": round(_rate(run)),
@@ -127,7 +127,7 @@ def _on_cluster(folder: Path, config: Path, total: int, workers: int) -> _Run:
 
 def _run(config: Path, name: str, total: int, master: str, cores: int, **further: str) -> _Run:
     """A flow, tables and an index of its own."""
-    reported = {
+    variables = {
         "IDGRAPH_FLOW__NAME": name,
         "IDGRAPH_FLOW__MASTER": master,
         "IDGRAPH_FLOW__PARTITIONS": str(cores),
@@ -135,7 +135,7 @@ def _run(config: Path, name: str, total: int, master: str, cores: int, **further
         "IDGRAPH_INDEX__NAME": name,
         **further,
     }
-    with _environment(reported):
+    with _environment(variables):
         command(config, "store", "create")
         command(config, "index", "create")
         figures = run_until_done(config, total)
@@ -147,9 +147,9 @@ def _run(config: Path, name: str, total: int, master: str, cores: int, **further
 
 
 @contextmanager
-def _environment(reported: dict[str, str]) -> Iterator[None]:
+def _environment(variables: dict[str, str]) -> Iterator[None]:
     kept = dict(os.environ)
-    os.environ |= reported
+    os.environ |= variables
     try:
         yield
     finally:

@@ -121,7 +121,7 @@ def _processes() -> dict[int, _Process]:
 
 def _written(folder: Path) -> int:
     try:
-        reported = (folder / "io").read_text()
+        counters = (folder / "io").read_text()
     except PermissionError:  # another user's
         return 0
-    return next((int(line[13:]) for line in reported.splitlines() if line.startswith("write_bytes: ")), 0)
+    return next((int(line[13:]) for line in counters.splitlines() if line.startswith("write_bytes: ")), 0)

@@ -119,9 +119,9 @@ def measure(folder: Path, fragments: int, more: str = "") -> dict[str, Any]:
                 services = [stack.enter_context(_served(arguments)) for _ in range(processes)]
                 figures[name] = {}
                 for rate in rates:
-                    reported = asyncio.run(_asked(services, requests, token, rate))
-                    figures[name][f"{rate}/s"] = reported
-                    if reported["answered_per_second"] < HELD * rate:
+                    row = asyncio.run(_asked(services, requests, token, rate))
+                    figures[name][f"{rate}/s"] = row
+                    if row["answered_per_second"] < HELD * rate:
                         break
         with _served((PAGES, str(settings.file))):
             figures["pages"] = _pages(settings, admin, wanted)

@@ -137,12 +137,12 @@ class Committer:
         return result
 
     def _give_up(self, stuck: dict[str, FragmentState], result: CommitResult) -> None:
-        reported = (
+        reason = (
             f"kept changing through {self._backoff.retries} retries, or were sealed by a key that is erased"
         )
         if not self._gives_up:
-            raise ConflictError(f"{len(stuck)} fragment(s) {reported}; nothing is lost, retry the batch")
-        result.failed |= _failed(stuck, DeadLetterReason.CONFLICT, f"the fragment {reported}; replay it")
+            raise ConflictError(f"{len(stuck)} fragment(s) {reason}; nothing is lost, retry the batch")
+        result.failed |= _failed(stuck, DeadLetterReason.CONFLICT, f"the fragment {reason}; replay it")
 
     def _try(self, part: _Part) -> tuple[CommitResult, dict[str, FragmentState]]:
         """Try once; gives what became of the changes, and those that another writer was faster at."""
@@ -150,7 +150,7 @@ class Committer:
         # Tombstones also of those that are there: one that came back has another key than what is still on its way may
         # be sealed by.
         stored, tombstoned = self._store.read_with_tombstones(list(pending))
-        self._write_tombstones(pending, tombstoned, result)
+        self._drop_tombstoned(pending, tombstoned, result)
         writes: list[FragmentWrite] = []
         failed: dict[str, CommitFailure] = {}
         erased_once: dict[str, FragmentState] = {}
@@ -175,12 +175,12 @@ class Committer:
                     erased_once[fragment_id] = change
         if failed:
             alive = {name: failure.change for name, failure in failed.items()}
-            self._write_tombstones(alive, self._store.read_with_tombstones(list(failed))[1], result)
+            self._drop_tombstoned(alive, self._store.read_with_tombstones(list(failed))[1], result)
             result.failed |= {name: failed[name] for name in alive}
         unstorable: dict[str, str] = {}
         not_written = self._write(writes, erased_once, unstorable)
-        for name, reported in unstorable.items():
-            result.failed |= _failed({name: pending[name]}, DeadLetterReason.REFUSED_BY_STORE, reported)
+        for name, reason in unstorable.items():
+            result.failed |= _failed({name: pending[name]}, DeadLetterReason.REFUSED_BY_STORE, reason)
         result.versions = {
             write.id: write.expected_version + 1 for write in writes if write.id not in not_written
         }
@@ -215,10 +215,10 @@ class Committer:
             unstorable.update(dict.fromkeys(error.ids, str(error)))
             return {*error.ids, *error.refused}
 
-    def _write_tombstones(
+    def _drop_tombstoned(
         self, changes: dict[str, FragmentState], tombstoned: Mapping[str, Tombstone], result: CommitResult
     ) -> None:
-        """Take out the changes of events that their tombstone forbids by now."""
+        """Drop the changes of events that a tombstone of their fragment forbids by now."""
         for fragment_id, tombstone in tombstoned.items():
             if tombstone.until > changes[fragment_id].erasure_epoch:
                 del changes[fragment_id]

@@ -72,10 +72,10 @@ def _idgraph(folder: Path, shops: int) -> dict[str, Any]:
 
 def _plain_spark(inbox: Path, folder: Path, events: int, table: str, writer: str) -> dict[str, Any]:
     words = [str(inbox), str(folder), "--table", table, "--writer", writer]
-    reported, watch = watched([sys.executable, "-m", "benchmarks.peers.plain_spark", *words])
+    measured, watch = watched([sys.executable, "-m", "benchmarks.peers.plain_spark", *words])
     return {
         "events": events,
-        "events_a_second": round(events / reported["streaming_seconds"]),
+        "events_a_second": round(events / measured["streaming_seconds"]),
         "cpu_us_an_event": round(1e6 * sum(watch.cpu_seconds().values()) / events, 1),
         "peak_mib": round(mib(watch.peak.total)),
         "store_mib": mib(sum(path.stat().st_size for path in folder.glob("profiles.db*"))),
@@ -89,14 +89,14 @@ def _feast(inbox: Path, folder: Path) -> dict[str, Any]:
     mapped = folder / "mapped"
     watched([sys.executable, "-m", "benchmarks.peers.plain_spark", str(inbox), str(mapped), "--mapped"])
     script = Path(__file__).with_name("feast_push.py")
-    reported, watch = watched(
+    measured, watch = watched(
         [str(python), str(script), str(mapped), str(folder / "feast"), str(FEAST_SECONDS)]
     )
     return {
-        "events": reported["rows"],
-        "of": reported["of"],
-        "events_a_second": round(reported["rows"] / reported["seconds"]),
-        "cpu_us_an_event": round(1e6 * reported["cpu_seconds"] / reported["rows"], 1),
+        "events": measured["rows"],
+        "of": measured["of"],
+        "events_a_second": round(measured["rows"] / measured["seconds"]),
+        "cpu_us_an_event": round(1e6 * measured["cpu_seconds"] / measured["rows"], 1),
         "peak_mib": round(mib(watch.peak.total)),
-        "store_mib": mib(reported["store_bytes"]),
+        "store_mib": mib(measured["store_bytes"]),
     }

@@ -36,14 +36,14 @@ def main(mapped: Path, folder: Path, seconds: float) -> None:
             pushed += min(ROWS_A_PUSH, len(frame) - start)
             if time.monotonic() > deadline:
                 break
-    reported = {
+    figures = {
         "rows": pushed,
         "of": sum(map(len, frames.values())),
         "seconds": time.monotonic() - started,
         "cpu_seconds": time.process_time() - cpu,
         "store_bytes": sum(path.stat().st_size for path in folder.glob("online*")),
     }
-    print(json.dumps(reported))
+    print(json.dumps(figures))
 
 
 def rows(path: Path) -> pd.DataFrame:

@@ -16,6 +16,6 @@ def watched(command: list[str]) -> tuple[dict[str, Any], ProcessWatch]:
         output, complaints = process.communicate()
     if process.returncode:
         causes = [line for line in complaints.splitlines() if line.startswith("Caused by")]
-        reported = "\n".join(causes)[-2000:] or complaints[-2000:]
-        raise RuntimeError(f"{command[1:4]} ended with exit code {process.returncode}: {reported}")
+        reason = "\n".join(causes)[-2000:] or complaints[-2000:]
+        raise RuntimeError(f"{command[1:4]} ended with exit code {process.returncode}: {reason}")
     return json.loads(next(line for line in reversed(output.splitlines()) if line.startswith("{"))), watch

@@ -72,10 +72,10 @@ def _heap_bytes(process: int) -> int | None:
     if jcmd is None:
         return None
     for command in ("GC.run", "GC.heap_info"):
-        reported = subprocess.run([jcmd, str(process), command], check=False, capture_output=True, text=True)
-        if reported.returncode != 0:
+        output = subprocess.run([jcmd, str(process), command], check=False, capture_output=True, text=True)
+        if output.returncode != 0:
             return None
-    return 1024 * sum(int(used) for used in re.findall(r"generation .* used (\d+)K", reported.stdout))
+    return 1024 * sum(int(used) for used in re.findall(r"generation .* used (\d+)K", output.stdout))
 
 
 def _measured(config: Path, settings: Settings) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def measure(folder: Path, largest: int) -> dict[str, Any]:
             before = store.count
             store.grow(size)
             grown = time.process_time() - started
-            figures[f"{size} fragments"] = reported = {
+            figures[f"{size} fragments"] = row = {
                 "cpu_us_a_fragment_filled": round(1e6 * grown / (size - before), 1),
                 **_cost(stages, store, chance, size),
                 **_reading(stages, store, chance),
@@ -49,7 +49,7 @@ def measure(folder: Path, largest: int) -> dict[str, Any]:
                 },
             }
             # The largest takes long: what there is by then is not lost with it.
-            print(size, json.dumps(reported), file=sys.stderr, flush=True)
+            print(size, json.dumps(row), file=sys.stderr, flush=True)
     return figures
 
 

@@ -63,8 +63,8 @@ def _curve(flow: RunningFlow, watch: ProcessWatch, count: int) -> list[tuple[int
         flow.check()
         if flow.events() >= count * (len(curve) + 1) / POINTS:
             curve.append((flow.events(), watch.latest))
-            reported = resident_mib(watch.latest) | _when(watch.latest)
-            print(f"{flow.events():,} events", json.dumps(reported), file=sys.stderr, flush=True)
+            row = resident_mib(watch.latest) | _when(watch.latest)
+            print(f"{flow.events():,} events", json.dumps(row), file=sys.stderr, flush=True)
         time.sleep(0.5)
     return curve
 

@@ -16,7 +16,7 @@ from idgraph.app.adapters.key_providers import ensure_keyring
 from idgraph.app.flow_folders import FlowFolders
 from idgraph.app.java import class_archives, require_java
 from idgraph.app.observation.flow_observation import observed
-from idgraph.app.observation.flow_report import reported
+from idgraph.app.observation.flow_report import reporting
 from idgraph.app.settings.document import Settings
 from idgraph.files import exclusive_lock, owner_only
 from idgraph.jobs.reencrypt.policy_change import PolicyChanges
@@ -104,7 +104,7 @@ def run_flow(
 
         watched = observed(settings, resources, snapshots, projection, stream.waiting, is_running, on_batch)
         on_batch = stack.enter_context(watched)
-        seen = reported(settings, snapshots, projection, stream.waiting, is_running, on_batch)
+        seen = reporting(settings, snapshots, projection, stream.waiting, is_running, on_batch)
         on_batch = _noting_uses(stack.enter_context(seen), stack.enter_context(SpecUsage(client)))
         on_start()
         metadata = snapshots, schema

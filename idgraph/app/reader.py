@@ -60,8 +60,8 @@ class _Tables:
         reader, profiles = self._tabled()
         made = Columns(reader, columns, key)
         table = made.table(profiles)
-        for reported in made.report():
-            log.warning("%s", reported)
+        for warning in made.report():
+            log.warning("%s", warning)
         return table
 
     def to_pandas(
@@ -261,8 +261,8 @@ class Reader:
 
     def _query(self, words: Sequence[str], others: Sequence[str] = ()) -> Query:
         query = parse_query(words, self._types.get)
-        for reported in warnings(query, self._types, self.current().found_type, others):
-            log.warning("%s", reported)
+        for warning in warnings(query, self._types, self.current().found_type, others):
+            log.warning("%s", warning)
         return query
 
     def _require_keyring(self, found: bool) -> None:

@@ -26,12 +26,12 @@ def console() -> Console:
     """Standard output for people; plain and never cut when it is not a terminal."""
     from rich.console import Console
 
-    class Reported(Console):
+    class PlainConsole(Console):
         def on_broken_pipe(self) -> None:
-            # Rich would end the process with code 1; `reported` knows what to do.
+            # Rich would end the process with code 1; `error_handler` gives the right one.
             raise BrokenPipeError
 
-    return Reported(highlight=False, width=None if sys.stdout.isatty() else 250)
+    return PlainConsole(highlight=False, width=None if sys.stdout.isatty() else 250)
 
 
 def counted(number: int, thing: str) -> str:
@@ -50,7 +50,7 @@ def report_cut(shown: int, total: int, is_least: bool = False) -> None:
 def report_warnings(file: Path, warnings: Iterable[Problem]) -> None:
     """Say on standard error what may not be meant in a file that a person wrote."""
     for each in warnings:
-        said = f"{file}:{each.line}:{each.column}: warning: {each.reported}"
+        said = f"{file}:{each.line}:{each.column}: warning: {each.text}"
         print(escape_control_chars(said), file=sys.stderr)
 
 

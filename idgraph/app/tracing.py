@@ -45,9 +45,9 @@ class KeyMasks:
         return value
 
     def _name(self, key: str) -> str:
-        reported = shaped_key(key)
-        if reported is not None:
-            return self._mask(key, reported.kind)
+        detection = shaped_key(key)
+        if detection is not None:
+            return self._mask(key, detection.kind)
         return self._mask(key, "value") if self._is_value(key) else key
 
     def _mask(self, key: str, kind: str) -> str:
@@ -173,7 +173,7 @@ class StepView:
             return
         found = list(changes(self._before, self._step.value))
         for change in found:
-            yield f"    {_SIGNS[change.kind]} {change.path or '(all)'}: {self._reported(change)}"
+            yield f"    {_SIGNS[change.kind]} {change.path or '(all)'}: {self._described(change)}"
         if not found:
             same = canonical.encode_ordered(self._before) == canonical.encode_ordered(self._step.value)
             yield "    nothing changed" if same else "    only the order of keys changed"
@@ -195,7 +195,7 @@ class StepView:
             }
         return record
 
-    def _reported(self, change: Change) -> str:
+    def _described(self, change: Change) -> str:
         if change.kind == "changed":
             return f"{self._text(change.before)} -> {self._text(change.after)}"
         return self._text(change.after if change.kind == "added" else change.before)

@@ -72,7 +72,7 @@ def worker_plan(settings: Settings) -> WorkerPlan:
     from idgraph.model.spark import is_local
     from ingestion.spark.workers import WorkerPlan
 
-    reported = {
+    config = {
         **worker_config(settings),
         **keys_config(settings),
         **formats_config(settings),
@@ -80,11 +80,11 @@ def worker_plan(settings: Settings) -> WorkerPlan:
         **ranges_config(settings),
     }
     if settings.production is not None:
-        reported["production"] = worker_config(settings.production) | keys_config(settings.production)
+        config["production"] = worker_config(settings.production) | keys_config(settings.production)
     return WorkerPlan(
         settings.flow,
         settings.sources_by_name(),
-        json.dumps(reported),
+        json.dumps(config),
         open_resources,
         # Of other machines, where the flow's folder is not.
         dead_letters_by_driver=not is_local(settings.flow.master),
@@ -102,22 +102,22 @@ def open_resources(settings: str) -> WorkerResources:
     from transforms.privacy.record_sealing import DeadLetterSealer, ShuffleBlockKeys
     from transforms.privacy.sealing import DataKeys
 
-    reported = json.loads(settings)
-    provider = open_provider(reported)
+    config = json.loads(settings)
+    provider = open_provider(config)
     names = TombstoneNames(provider)
-    store, key_store = open_profiles(reported, names), open_data_keys(reported)
-    erased = ErasedInProduction(reported["production"]) if "production" in reported else None
+    store, key_store = open_profiles(config, names), open_data_keys(config)
+    erased = ErasedInProduction(config["production"]) if "production" in config else None
     return WorkerResources(
         store=store,
-        index=open_index(reported, names),
-        dead_letters=open_dead_letters(reported, provider),
+        index=open_index(config, names),
+        dead_letters=open_dead_letters(config, provider),
         data_keys=DataKeys(provider, key_store),
         blind_index=SandboxBlindIndex(provider, erased) if erased else BlindIndex(provider),
         sealer=DeadLetterSealer(provider),
         block_keys=ShuffleBlockKeys(provider),
-        formats=open_formats(reported),
-        decryptors=open_decryptors(reported),
-        read_range=open_ranges(reported),
+        formats=open_formats(config),
+        decryptors=open_decryptors(config),
+        read_range=open_ranges(config),
         consumed=charged(store, key_store),
         elsewhere=erased,
     )
@@ -152,10 +152,10 @@ def opened_keys(settings: Settings, own: bool = False) -> Iterator[tuple[Rotatin
     from transforms.privacy.protected_names import TombstoneNames
 
     provider = provider_of(settings)
-    reported = worker_config(settings)
-    with closing(open_data_keys(reported)) as key_store:
-        with closing(open_profiles(reported, TombstoneNames(provider))) as store:
-            require_whole(reported, store, key_store)
+    config = worker_config(settings)
+    with closing(open_data_keys(config)) as key_store:
+        with closing(open_profiles(config, TombstoneNames(provider))) as store:
+            require_whole(config, store, key_store)
             if own:
                 lost_keys.require_own_keyring(provider, store, key_store)
         yield provider, key_store

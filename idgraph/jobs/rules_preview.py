@@ -118,7 +118,8 @@ class RulesPreview(PagedJob):
             self._show(what, each)
 
     def estimate(self, progress: Progress, name: str) -> CountEstimate:
-        """A count of the whole store; refused pairs of two hubs are at least those that were met, which many fragments show."""
+        """A count for the whole store. Many fragments show a refused pair of two hubs, so these are not estimated: their
+        count is a lower bound."""
         drawn, whole = progress.done, max(self.fragments, progress.done)
         if drawn in (0, whole):
             return CountEstimate(progress.counts[name], 0.0)

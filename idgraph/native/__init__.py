@@ -205,14 +205,14 @@ functions: Functions | None = built_functions
 """Looked up when a spec is compiled."""
 
 _names: dict[Any, str] = {}
-"""Functions that have a reference implementation in native/functions.c, and what that is called."""
+"""Reference implementations in Python, and the name of each one's function in native/functions.c."""
 _references: dict[Any, Callable[..., Any]] = {}
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def reference(name: str) -> Callable[[Function], Function]:
-    """Marks a function that has a reference implementation of this name in native/functions.c, and says what is right."""
+    """Mark a function as the reference implementation of the function `name` in native/functions.c."""
 
     def mark(function: Function) -> Function:
         _names[function] = name

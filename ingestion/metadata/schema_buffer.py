@@ -156,8 +156,8 @@ class SchemaBuffer:
                     return
             except Exception as error:
                 # Also what nobody expected: a thread that dies in silence would send nothing ever again.
-                reported = str(error) if isinstance(error, IdgraphError) else type(error).__name__
-                outage.show_report(reported, "schema changes wait for the metadata service")
+                reason = str(error) if isinstance(error, IdgraphError) else type(error).__name__
+                outage.show_report(reason, "schema changes wait for the metadata service")
                 if closing:
                     return
                 with self._changed:

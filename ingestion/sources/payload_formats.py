@@ -21,7 +21,7 @@ _MOST_PLACES = 64
 
 
 class _Refused(NamedTuple):
-    reported: str
+    reason: str
     until: float
 
 
@@ -63,19 +63,19 @@ class RegistryPayloads:
                 del self._known[next(iter(self._known))]
             self._known[number] = known
         if isinstance(known, _Refused):
-            raise EventError(DeadLetterReason.NO_SCHEMA, f"schema {number}: {known.reported}")
+            raise EventError(DeadLetterReason.NO_SCHEMA, f"schema {number}: {known.reason}")
         return known
 
     def _asked(self, number: int) -> Decode | _Refused:
         try:
             return self._compiled(self._registry.schema(number))
         except PayloadSchemaError as error:
-            reported = str(error)
+            reason = str(error)
         except SchemaRegistryError as error:
             if self._waits:
                 raise
-            reported = str(error)
-        return _Refused(reported, self._clock() + REFUSED_SECONDS)
+            reason = str(error)
+        return _Refused(reason, self._clock() + REFUSED_SECONDS)
 
 
 def schema_decoder(schema: PayloadSchema) -> Decode:

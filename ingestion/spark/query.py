@@ -183,10 +183,10 @@ class Flow:
                 self._last_batch = number
             except Exception as error:
                 # Spark hands only a text on, and that to nobody once a stop was asked for; the caller of `run` wants the error.
-                self._failure = self._reported(error)
+                self._failure = self._as_our_error(error)
                 raise
 
-    def _reported(self, error: Exception) -> IdgraphError:
+    def _as_our_error(self, error: Exception) -> IdgraphError:
         if isinstance(error, IdgraphError):
             return error
         if is_of_spark(error):

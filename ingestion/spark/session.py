@@ -72,10 +72,10 @@ def start_session(
         except Exception as error:
             if not is_of_spark(error):
                 raise
-            reported = str(error_of_spark(error, spark.without_secrets)).removeprefix(
+            reason = str(error_of_spark(error, spark.without_secrets)).removeprefix(
                 "Spark stopped the flow: "
             )
-            raise FlowStoppedError(f"Spark did not start: {reported}; more in {log_file}") from None
+            raise FlowStoppedError(f"Spark did not start: {reason}; more in {log_file}") from None
         session.sparkContext.setLogLevel("ERROR")
     _report_no_tracebacks(session)
     # Java may collect a callback of an earlier process late, by its id: ours are no earlier one's.
@@ -103,7 +103,7 @@ def was_java_asked_to_end(session: SparkSession, seconds: float) -> bool:
     except subprocess.TimeoutExpired:
         return False
     # Java's exit code names a handled signal as a shell does.
-    return code in {reported for asked in _ASKING for reported in (-asked, 128 + asked)}
+    return code in {exit_code for asked in _ASKING for exit_code in (-asked, 128 + asked)}
 
 
 @contextmanager

@@ -89,8 +89,8 @@ def _for_sockets(scratch: Path) -> str:
 
 def is_authenticated(flow: FlowConfig, spark: SparkSettings) -> bool:
     """Whether Spark's processes know a common secret: on Kubernetes it makes one itself."""
-    reported = spark.options.get("spark.authenticate")
-    return reported.get_secret_value() == "true" if reported else flow.master.startswith("k8s:")
+    authenticate = spark.options.get("spark.authenticate")
+    return authenticate.get_secret_value() == "true" if authenticate else flow.master.startswith("k8s:")
 
 
 def _of_cluster(flow: FlowConfig, spark: SparkSettings) -> dict[str, str]:

@@ -30,7 +30,7 @@ from ingestion.spark.worker_process import (
     BatchOrder,
     commit_size,
     compiled,
-    is_task_given_again,
+    is_task_retried,
     only_our_errors,
     resources,
 )
@@ -144,7 +144,7 @@ def _mapped(
         snapshot,
         plan.sources,
         plan.flow,
-        order.attempt._replace(is_again=order.attempt.is_again or is_task_given_again()),
+        order.attempt._replace(is_again=order.attempt.is_again or is_task_retried()),
         tools.data_keys,
         tools.blind_index,
         DeadLetterWriter(tools.sealer),
@@ -157,18 +157,18 @@ def _mapped(
     def report(output: MapOutput) -> StageReport:
         # Before units are asked for, of which this may take some.
         refused = sorted(tools.data_keys.existing(output.refused))
-        reported = _map_report(output, refused)
-        reported.count(decryption.taken())
-        reported.count(read.taken())
-        reported.count(tools.consumed())
-        reported.map_seconds = time.perf_counter() - started
-        return reported
+        stage_report = _map_report(output, refused)
+        stage_report.count(decryption.taken())
+        stage_report.count(read.taken())
+        stage_report.count(tools.consumed())
+        stage_report.map_seconds = time.perf_counter() - started
+        return stage_report
 
     started = time.perf_counter()
     for output in stage.run(decryption.run(read.records())):
-        reported = report(output)
-        reported.dead_letters = dead_letters.left(output.dead_letters)
-        yield output, reported
+        stage_report = report(output)
+        stage_report.dead_letters = dead_letters.left(output.dead_letters)
+        yield output, stage_report
         started = time.perf_counter()
     # Files without a record are taken too.
     yield MapOutput(), report(MapOutput())

@@ -125,7 +125,7 @@ def stopped_by_spark(text: str) -> FlowStoppedError:
     if lines and lines[0].startswith(_PREFACE):
         # The innermost cause says what was wrong.
         lines = _CAUSE.findall(text)[-1:] or [line.removeprefix(": ") for line in lines[1:]]
-    reported = (lines or ["it did not say why"])[0][:500]
+    message = (lines or ["it did not say why"])[0][:500]
     if _NO_BROKER.search(text):
         return FlowStoppedError(
             "Kafka does not answer: no broker of [kafka] bootstrap_servers; run again when it is back"
@@ -137,8 +137,8 @@ def stopped_by_spark(text: str) -> FlowStoppedError:
         )
     if _GONE.search(text):
         reason = _REASON.search(text)
-        reported = reason[1].strip() if reason else reported
+        message = reason[1].strip() if reason else message
         return FlowStoppedError(
-            f"records in Kafka are gone that were not read yet (docs/kafka.md): {reported}"
+            f"records in Kafka are gone that were not read yet (docs/kafka.md): {message}"
         )
-    return SparkStoppedError(f"Spark stopped the flow: {reported}")
+    return SparkStoppedError(f"Spark stopped the flow: {message}")

@@ -54,7 +54,7 @@ def resources(plan: WorkerPlan) -> WorkerResources:
     if opened is None:
         opened = plan.open_resources(plan.settings)
         _process.resources[plan.settings] = opened
-        _look_away_from_what_stays()
+        _freeze_long_lived_objects()
     return opened
 
 
@@ -72,12 +72,12 @@ def compiled(order: BatchOrder) -> CompiledSnapshot:
         compiled = order.snapshot.compiled(known)
         _process.compiled = (etag, compiled)
         if known is None or compiled.attributes is not known[1].attributes:
-            _look_away_from_what_stays()
+            _freeze_long_lived_objects()
         return compiled
     return known[1]
 
 
-def _look_away_from_what_stays() -> None:
+def _freeze_long_lived_objects() -> None:
     """Freeze long-lived objects, so that the collector does not walk them after each task."""
     gc.unfreeze()
     gc.collect()
@@ -117,8 +117,8 @@ def only_our_errors(
     return guarded
 
 
-def is_task_given_again() -> bool:
-    """Whether Spark gives it again: an executor was lost under it."""
+def is_task_retried() -> bool:
+    """Whether Spark retries this task: an executor was lost, or the task failed."""
     # Here, so that the stages are loaded where there is no Spark.
     from pyspark import TaskContext
 

@@ -112,7 +112,7 @@ class CommitStage:
                     several[fragment_id] = states
         apart: list[dict[str, FragmentState]] = []
         if several:
-            for fragment_id in self._write_tombstones(several, output):
+            for fragment_id in self._drop_tombstoned(several, output):
                 del changes[fragment_id]
             for fragment_id, states in several.items():
                 changes[fragment_id], *others = _joined(states)
@@ -131,9 +131,9 @@ class CommitStage:
             output.failed += [failure._replace(fragment_id=fragment_id) for failure in unread]
         return states
 
-    def _write_tombstones(self, parts: dict[str, list[FragmentState]], output: CommitOutput) -> list[str]:
-        """Take out the parts that were compared with tombstones before an erasure, where others were compared after
-        it or after it was cancelled: joined to those they would be refused together. Gives those of which none is left."""
+    def _drop_tombstoned(self, parts: dict[str, list[FragmentState]], output: CommitOutput) -> list[str]:
+        """Drop the parts that were compared with tombstones before an erasure, if other parts of the fragment were
+        compared later: joined, both would be refused. Gives the fragments that have no part left."""
         gone: list[str] = []
         mixed = [name for name, states in parts.items() if len({state.erasure_epoch for state in states}) > 1]
         for name, tombstone in self.store.tombstones(mixed).items() if mixed else ():

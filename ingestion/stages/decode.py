@@ -105,8 +105,8 @@ def event_text(value: Any, what: str) -> str:
         return value
     if type(value) is int:
         return str(value)
-    reported = "empty text" if value == "" else f"{kind(value)}, not text"
-    raise EventError(DeadLetterReason.WRONG_TYPE, f"the envelope's {what} is {reported}")
+    actual = "empty text" if value == "" else f"{kind(value)}, not text"
+    raise EventError(DeadLetterReason.WRONG_TYPE, f"the envelope's {what} is {actual}")
 
 
 def event_name(value: Any, what: str, missing: DeadLetterReason) -> str:

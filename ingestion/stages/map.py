@@ -197,11 +197,11 @@ class EventMapper:
         event = self._readers[record.source].read(record)
         # A source's name is stored readable, in stamps and in the catalogue, and may come out of the event.
         if event.source != record.source:
-            reported = self._snapshot.attributes.sensitive(event.source)
-            if reported is not None:
+            detection = self._snapshot.attributes.sensitive(event.source)
+            if detection is not None:
                 raise EventError(
                     DeadLetterReason.SENSITIVE_KEY,
-                    f"the envelope's source looks sensitive ({reported.kind}), and names of sources are stored readable",
+                    f"the envelope's source looks sensitive ({detection.kind}), and names of sources are stored readable",
                 )
         return event
 

@@ -105,9 +105,9 @@ class StageReport(BatchCounts, array_like=True, kw_only=True):
             self.sources[source] = self.sources.get(source, 0) + count
         self.uses.add(other.uses)
         self.set_aside.extend(other.set_aside[: MAX_REPORTED_DEAD_LETTERS - len(self.set_aside)])
-        reported = other.changes[: MAX_REPORTED_CHANGES - len(self.changes)]
-        self.dropped_changes += len(other.changes) - len(reported)
-        self.changes.extend(reported)
+        kept = other.changes[: MAX_REPORTED_CHANGES - len(self.changes)]
+        self.dropped_changes += len(other.changes) - len(kept)
+        self.changes.extend(kept)
         self.sights |= other.sights
         self.dead_letters.extend(other.dead_letters)
         self.refused.extend(other.refused)

@@ -149,14 +149,14 @@ def request_change(
         known: PolicyChangeRow = waiting[0]
         if (known.kind, known.base, known.document, known.weakens) == asked:
             return _record(cast(_Found, waiting))
-    _, base, document, reported = asked
+    _, base, document, losses = asked
     row = PolicyChangeRow(
         snapshot_version=edit.version,
         kind=kind,
         subject=subject,
         base=base,
         document=document,
-        weakens=reported,
+        weakens=losses,
     )
     edit.session.add(row)
     edit.record(kind, subject, None, "requested")

@@ -32,14 +32,14 @@ class Problem(NamedTuple):
     hint: str | None
 
     @property
-    def reported(self) -> str:
+    def text(self) -> str:
         """All but the line and column."""
         pointer = f"{self.pointer}: " if self.pointer else ""
         hint = f" ({self.hint})" if self.hint else ""
         return f"{pointer}{self.message}{hint}"
 
     def __str__(self) -> str:
-        return f"{self.line}:{self.column}: {self.reported}"
+        return f"{self.line}:{self.column}: {self.text}"
 
 
 class DocumentError(IdgraphError):
@@ -145,12 +145,12 @@ _EXPECTED = {
 
 def model_problems(error: ValidationError, content: Any, model: type[BaseModel]) -> Iterator[SpecError]:
     """One SpecError for each place that is wrong, its pointer seen from `content`."""
-    reported: set[tuple[str, str]] = set()
+    seen: set[tuple[str, str]] = set()
     for wrong in error.errors(include_url=False):
         problem = _problem(wrong, content, model)
         # A union complains once for each of its members.
-        if problem is not None and (problem.pointer, problem.message) not in reported:
-            reported.add((problem.pointer, problem.message))
+        if problem is not None and (problem.pointer, problem.message) not in seen:
+            seen.add((problem.pointer, problem.message))
             yield problem
 
 

@@ -115,18 +115,16 @@ class PlacedAttribute(NamedTuple):
     def warnings(self) -> list[Problem]:
         """Likely mistakes: a path is the keys of a profile as they are, and no pattern."""
         keys = split(self.definition.path)
-        reported: list[tuple[str, str | None]] = []
+        faults: list[tuple[str, str | None]] = []
         if "*" in keys:
             above = join(keys[: keys.index("*")])
             hint = f"protection of '{above}' reaches all below it" if above else None
-            reported.append(("'*' stands for a key of this name, not for any", hint))
+            faults.append(("'*' stands for a key of this name, not for any", hint))
         if any(key != key.strip() for key in keys):
-            reported.append(("a key begins or ends with white space", None))
+            faults.append(("a key begins or ends with white space", None))
         if "" in keys and len(keys) > 1:
-            reported.append(("a key is empty", "one dot stands between two keys"))
-        return [
-            self.file.locate(SpecError(message, f"{self.place}/path", hint)) for message, hint in reported
-        ]
+            faults.append(("a key is empty", "one dot stands between two keys"))
+        return [self.file.locate(SpecError(message, f"{self.place}/path", hint)) for message, hint in faults]
 
     def refused(self, problem: SpecError) -> DocumentError:
         """The service's error in the definition, with its place in the file."""

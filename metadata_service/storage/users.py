@@ -82,11 +82,11 @@ class UserRecord(PersonRights):
     )
 
     def etag(self) -> str:
-        """Of what an admin decides."""
+        """The ETag of the content that an admin decides."""
         return etag_of(self.content())
 
     def content(self) -> str:
-        """What an edit may find changed."""
+        """The user as JSON, without the fields that change by themselves."""
         return self.model_dump_json(exclude={"seen", "is_locked"})
 
 

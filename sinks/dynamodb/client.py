@@ -318,9 +318,9 @@ class DynamoClient:
             return self._opened
 
     def _count(self, operation: str, answer: Mapping[str, Any]) -> None:
-        reported = answer.get("ConsumedCapacity") or []
+        consumed = answer.get("ConsumedCapacity") or []
         units = sum(
-            float(each["CapacityUnits"]) for each in (reported if isinstance(reported, list) else [reported])
+            float(each["CapacityUnits"]) for each in (consumed if isinstance(consumed, list) else [consumed])
         )
         with self._lock:
             if operation in _READS:

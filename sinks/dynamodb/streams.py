@@ -40,13 +40,13 @@ class DynamoStream:
     def name(self) -> str:
         """Its ARN. Raises StoreError when the table has no stream of new images."""
         if not self._arn:
-            reported = self._tables.call("describe_table", self._table, TableName=self._table)["Table"]
-            if reported.get("StreamSpecification", {}).get("StreamViewType") not in (
+            description = self._tables.call("describe_table", self._table, TableName=self._table)["Table"]
+            if description.get("StreamSpecification", {}).get("StreamViewType") not in (
                 _IMAGE,
                 "NEW_AND_OLD_IMAGES",
             ):
                 raise StoreError(f"DynamoDB table {self._table}: has no stream of new images; switch one on")
-            self._arn = str(reported["LatestStreamArn"])
+            self._arn = str(description["LatestStreamArn"])
         return self._arn
 
     def shards(self) -> Mapping[str, Shard]:
@@ -102,8 +102,8 @@ class DynamoStream:
     def _described(self) -> Iterator[Any]:
         request: dict[str, Any] = {"StreamArn": self.name}
         while True:
-            reported = self._streams.call("describe_stream", self._table, **request)["StreamDescription"]
-            yield from reported["Shards"]
-            if "LastEvaluatedShardId" not in reported:
+            description = self._streams.call("describe_stream", self._table, **request)["StreamDescription"]
+            yield from description["Shards"]
+            if "LastEvaluatedShardId" not in description:
                 return
-            request["ExclusiveStartShardId"] = reported["LastEvaluatedShardId"]
+            request["ExclusiveStartShardId"] = description["LastEvaluatedShardId"]

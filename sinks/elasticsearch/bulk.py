@@ -124,8 +124,8 @@ def _send(
     if len(items) != len(chosen):
         raise ProfileIndexError(f"Elasticsearch index {index}: an answer does not fit its request")
     for number, item in zip(chosen, items, strict=True):
-        reported: dict[str, Any] = item["index"]
-        yield number, int(reported["status"]), str(reported.get("error", {}).get("type"))
+        result: dict[str, Any] = item["index"]
+        yield number, int(result["status"]), str(result.get("error", {}).get("type"))
 
 
 def _lines(action: Action) -> bytes:

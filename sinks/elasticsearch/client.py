@@ -199,12 +199,12 @@ class ElasticsearchClient:
 
 
 def _reason(error: ApiError) -> str:
-    reported = error.body.get("error") if isinstance(error.body, dict) else None
-    return str(reported.get("type")) if isinstance(reported, dict) else "refused"
+    error_body = error.body.get("error") if isinstance(error.body, dict) else None
+    return str(error_body.get("type")) if isinstance(error_body, dict) else "refused"
 
 
 def _is_too_long(error: ApiError) -> bool:
     """Whether a search had a time limit and reached it: to try it again would take as long."""
-    reported = error.body.get("error") if isinstance(error.body, dict) else None
-    causes = reported.get("root_cause") if isinstance(reported, dict) else None
+    error_body = error.body.get("error") if isinstance(error.body, dict) else None
+    causes = error_body.get("root_cause") if isinstance(error_body, dict) else None
     return any(each.get("type") == "search_timeout_exception" for each in causes or ())

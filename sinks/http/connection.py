@@ -197,9 +197,9 @@ def _error(place: str, path: str, answer: httpx.Response) -> MetadataError | Spe
     found = SpecError(str(detail), pointer or "", problem.get("hint"))
     if answer.status_code == httpx.codes.UNPROCESSABLE_ENTITY and path.startswith(REFUSED_SPEC):
         return found
-    reported = f"{message} (at {pointer})" if pointer else message
+    text = f"{message} (at {pointer})" if pointer else message
     if answer.status_code not in _REFUSALS:
-        return MetadataError(reported)
-    refused = RefusedError(reported)
+        return MetadataError(text)
+    refused = RefusedError(text)
     refused.problem = found if answer.status_code == httpx.codes.UNPROCESSABLE_ENTITY else None
     return refused

@@ -112,8 +112,8 @@ class HttpDecryptor:
                 raise
             except Exception as error:
                 return Decrypted(None, f"the decryption failed with {type(error).__name__}", attempt)
-        reported = f"the decryption service failed {self._service.retries + 1} times, at last: {reason}"
-        return Decrypted(None, reported, self._service.retries)
+        failure = f"the decryption service failed {self._service.retries + 1} times, at last: {reason}"
+        return Decrypted(None, failure, self._service.retries)
 
     async def _ask(self, content: bytes, headers: dict[str, str]) -> bytes:
         async with self._client.stream(
@@ -146,8 +146,8 @@ class _BusyError(Exception):
 class _RefusedError(Exception):
     """The service will not take the same request; `is_final` where that is because of the record."""
 
-    def __init__(self, reported: str, is_final: bool) -> None:
-        super().__init__(reported)
+    def __init__(self, message: str, is_final: bool) -> None:
+        super().__init__(message)
         self.is_final = is_final
 
 

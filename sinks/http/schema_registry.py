@@ -95,18 +95,18 @@ class HttpSchemaRegistry:
             try:
                 answer = self._client().get(self._place.url.rstrip("/") + path)
             except httpx.HTTPError as error:
-                reported = f"no answer ({type(error).__name__})"
+                failure = f"no answer ({type(error).__name__})"
             else:
                 if answer.is_success:
                     return _content(answer)
                 if answer.status_code not in (401, 403, 408, 429) and answer.status_code < 500:
                     raise PayloadSchemaError(f"the registry does not have it (HTTP {answer.status_code})")
-                reported = f"HTTP {answer.status_code}"
+                failure = f"HTTP {answer.status_code}"
                 if answer.status_code in (401, 403):
                     break
             if attempt < self._backoff.retries:
                 self._sleep(self._backoff.pause(attempt))
-        raise SchemaRegistryError(f"the schema registry {self._place.url}: {reported}")
+        raise SchemaRegistryError(f"the schema registry {self._place.url}: {failure}")
 
     def _client(self) -> httpx.Client:
         # Sockets of a parent are none of its child's.

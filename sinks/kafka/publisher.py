@@ -43,7 +43,7 @@ class KafkaPublisher:
         except KafkaException as error:
             # Its words name the option, and sometimes show its value.
             raise ConfigError(
-                f"[kafka] producer: librdkafka refuses it: {_reported(error, options)}"
+                f"[kafka] producer: librdkafka refuses it: {_without_secrets(error, options)}"
             ) from None
 
     def __enter__(self) -> KafkaPublisher:
@@ -70,8 +70,8 @@ class KafkaPublisher:
                 break
         self._producer.flush()
         if self._failures:
-            reported = f"the topic {topic} could not be written to{refused}: {self._failures[0].str()}"
-            raise PublishError(reported, self._written)
+            failure = f"the topic {topic} could not be written to{refused}: {self._failures[0].str()}"
+            raise PublishError(failure, self._written)
         return self._written
 
     def _require_answer(self, topic: str) -> None:
@@ -104,7 +104,7 @@ class KafkaPublisher:
             self._failures.append(error)
 
 
-def _reported(error: KafkaException, options: Mapping[str, str]) -> str:
+def _without_secrets(error: KafkaException, options: Mapping[str, str]) -> str:
     text = str(error.args[0].str())
     # The longest first: a password may begin with the user's name.
     for value in sorted(filter(None, options.values()), key=len, reverse=True):

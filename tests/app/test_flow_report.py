@@ -14,7 +14,7 @@ import pytest
 
 from idgraph.app.commands.flows import _shown
 from idgraph.app.flow_folders import FlowFolders
-from idgraph.app.observation.flow_report import FlowReporter, reported
+from idgraph.app.observation.flow_report import FlowReporter, reporting
 from idgraph.app.settings.document import Settings, load
 from idgraph.model.errors import FlowStoppedError, SourceUnavailableError, StoreError
 from idgraph.model.flows import FlowPause, FlowReport, FlowState
@@ -99,7 +99,7 @@ def test_a_flow_writes_what_it_does_and_how_it_ended(tmp_path: Path) -> None:
         found = folders.report(name)
         return found.state if found else None
 
-    with reported(settings, SNAPSHOTS, None, dict, is_ready.is_set, lambda _: None) as add:
+    with reporting(settings, SNAPSHOTS, None, dict, is_ready.is_set, lambda _: None) as add:
         eventually(lambda: state() is FlowState.STARTING)
         is_ready.set()
         eventually(lambda: state() is FlowState.RUNNING)
@@ -115,7 +115,7 @@ def test_a_flow_writes_what_it_does_and_how_it_ended(tmp_path: Path) -> None:
     assert (settings.flow_state() / "report.json").stat().st_mode & 0o077 == 0
     with (
         pytest.raises(FlowStoppedError),
-        reported(settings, SNAPSHOTS, None, dict, is_ready.is_set, lambda _: None),
+        reporting(settings, SNAPSHOTS, None, dict, is_ready.is_set, lambda _: None),
     ):
         raise FlowStoppedError("user_id:1 cannot be committed")
     failed = folders.report(name)
@@ -129,7 +129,7 @@ def test_a_report_that_cannot_be_written_is_named_and_stops_no_flow(
     settings = settings_of(tmp_path)
     settings.flow_state().rmdir()
     seen: list[BatchReport] = []
-    with reported(settings, SNAPSHOTS, None, dict, lambda: True, seen.append) as add:
+    with reporting(settings, SNAPSHOTS, None, dict, lambda: True, seen.append) as add:
         add(batch(1, 5, 0.1))
     assert len(seen) == 1
     assert any(str(settings.flow_state() / "report.json") in each for each in caplog.messages)

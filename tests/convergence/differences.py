@@ -10,23 +10,21 @@ from merge.fragments import FragmentState
 
 def reported_beside(states: Mapping[str, bytes], tidy: Mapping[str, bytes]) -> str:
     """By line what only one of them has; both are stored states by fragment id."""
-    return "\n".join(
-        difflib.unified_diff(_reported(states), _reported(tidy), "site", "tidy", n=0, lineterm="")
-    )
+    return "\n".join(difflib.unified_diff(_lines(states), _lines(tidy), "site", "tidy", n=0, lineterm=""))
 
 
-def _reported(states: Mapping[str, bytes]) -> list[str]:
-    reported: list[str] = []
+def _lines(states: Mapping[str, bytes]) -> list[str]:
+    lines: list[str] = []
     for name, encoded in sorted(states.items()):
         state = FragmentState.decode(encoded)
-        reported += [f"{name} {path}: {each}" for path, each in sorted(state.registers.items())]
+        lines += [f"{name} {path}: {each}" for path, each in sorted(state.registers.items())]
         for path, cells in sorted(state.cells.items()):
             for policy, cell in sorted(cells.items()):
-                reported += [f"{name} {path} {policy}: floor {cell.floor}"]
-                reported += [f"{name} {path} {policy}: {each}" for each in sorted(cell.entries.items())]
-                reported += [f"{name} {path} {policy} best: {each}" for each in sorted(cell.best.items())]
-        reported += [
+                lines += [f"{name} {path} {policy}: floor {cell.floor}"]
+                lines += [f"{name} {path} {policy}: {each}" for each in sorted(cell.entries.items())]
+                lines += [f"{name} {path} {policy} best: {each}" for each in sorted(cell.best.items())]
+        lines += [
             f"{name} {each}"
             for each in sorted(map(str, [*state.markers.items(), *state.identifiers.items()]))
         ]
-    return reported
+    return lines

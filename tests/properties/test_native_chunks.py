@@ -159,7 +159,7 @@ def mapped(found: MetadataSnapshot, some: list[list[RawRecord | DamagedRecord]])
         events = mapper.map_chunk(chunk, LATEST, output)
         reported.append(
             (
-                _reported(events),
+                _comparable(events),
                 [dead_letter[:-2] for dead_letter in output.dead_letters],
                 sorted(map(repr, output.changes.items())),
                 sorted(map(repr, output.proposals.items())),
@@ -170,7 +170,7 @@ def mapped(found: MetadataSnapshot, some: list[list[RawRecord | DamagedRecord]])
     return reported
 
 
-def _reported(chunk: MappedChunk) -> list[tuple[Any, ...]]:
+def _comparable(chunk: MappedChunk) -> list[tuple[Any, ...]]:
     plain: list[tuple[Any, ...]] = [
         (name, when, state) for name in chunk.plain.fragment_ids() for when, state in chunk.plain.take(name)
     ]

@@ -396,7 +396,7 @@ def test_nothing_of_what_was_erased_is_left_among_what_stays(tmp_path: Path) -> 
     versions = dict.fromkeys(ids, 0)
     for turn in range(8):
         some = [each for each in sorted(ids) if not turn or drawn.random() < 0.5]
-        states = {each: _reported(each) * drawn.randrange(5, 60) for each in some}
+        states = {each: _secret_of(each) * drawn.randrange(5, 60) for each in some}
         assert not store.write(
             [FragmentWrite(each, versions[each], state, frozenset()) for each, state in states.items()]
         )
@@ -405,11 +405,11 @@ def test_nothing_of_what_was_erased_is_left_among_what_stays(tmp_path: Path) -> 
     store.finish(erased)
     store.close()
     content = b"".join(file.read_bytes() for file in tmp_path.iterdir())
-    assert [each for each in erased if _reported(each) in content] == []
-    assert all(_reported(each) in content for each in set(ids) - set(erased))
+    assert [each for each in erased if _secret_of(each) in content] == []
+    assert all(_secret_of(each) in content for each in set(ids) - set(erased))
 
 
-def _reported(fragment_id: str) -> bytes:
+def _secret_of(fragment_id: str) -> bytes:
     return f"secret of {fragment_id}, ".encode()
 
 

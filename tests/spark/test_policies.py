@@ -35,10 +35,10 @@ def expected() -> dict[str, dict[str, Any]]:
         event = json.loads(line, parse_float=Decimal)
         if event.get("userId") and (user := event["userId"].lstrip("0")):
             events[user][event["messageId"]] = event
-    return {user: _reported(list(done.values())) for user, done in events.items()}
+    return {user: _expected(list(done.values())) for user, done in events.items()}
 
 
-def _reported(events: list[dict[str, Any]]) -> dict[str, Any]:
+def _expected(events: list[dict[str, Any]]) -> dict[str, Any]:
     totals = [
         Decimal(event["properties"]["cartTotal"]) for event in events if event.get("event") == "Purchase"
     ]

@@ -80,8 +80,8 @@ def avro_decoder(text: str, references: Sequence[str] = ()) -> Decode:
     return decode
 
 
-def _misfit(reported: str) -> EventError:
-    return EventError(DeadLetterReason.BAD_PAYLOAD, f"the payload does not fit its Avro schema: {reported}")
+def _misfit(reason: str) -> EventError:
+    return EventError(DeadLetterReason.BAD_PAYLOAD, f"the payload does not fit its Avro schema: {reason}")
 
 
 def _exact(schema: Any) -> Any:

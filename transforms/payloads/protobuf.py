@@ -160,10 +160,8 @@ class ProtobufFiles:
         return _finite if field.cpp_type in (field.CPPTYPE_DOUBLE, field.CPPTYPE_FLOAT) else _same
 
 
-def _misfit(reported: str) -> EventError:
-    return EventError(
-        DeadLetterReason.BAD_PAYLOAD, f"the payload does not fit its Protobuf schema: {reported}"
-    )
+def _misfit(reason: str) -> EventError:
+    return EventError(DeadLetterReason.BAD_PAYLOAD, f"the payload does not fit its Protobuf schema: {reason}")
 
 
 def _same(value: Any) -> Any:

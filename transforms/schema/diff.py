@@ -177,11 +177,11 @@ class AttributeTree(PolicyTree):
 
     def _refuse_sensitive(self, parent: AttributeNode, key: str) -> None:
         # Keys become paths, and paths are never sealed: not in the store, the catalogue, the index, a log.
-        reported = self.sensitive(key)
-        if reported is not None:
+        detection = self.sensitive(key)
+        if detection is not None:
             raise EventError(
                 DeadLetterReason.SENSITIVE_KEY,
-                f"a key below {parent.path or 'the root'} of the mapped output looks sensitive ({reported.kind}) and "
+                f"a key below {parent.path or 'the root'} of the mapped output looks sensitive ({detection.kind}) and "
                 "no attribute of that path is declared; have the spec make a value of it",
             )
 

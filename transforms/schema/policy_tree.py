@@ -210,9 +210,8 @@ class PolicyTree:
         return policy if policy.authorization_level >= level else policy._replace(authorization_level=level)
 
     def policy_of_value(self, path: str, value: Any) -> AttributePolicy:
-        """What `leaves` would ask for this value, reported one that is stored already: a value that looks
-        sensitive, at a path on which no admin decided, is examined by itself. Nothing is reported, and no path
-        is refused: it is there already."""
+        """The policy that `leaves` would apply to a stored value. A value that looks sensitive is examined by itself, if
+        no admin decided on its path. No schema change is reported, and no path is refused."""
         return self._at_level(self.policy_at(self.stored_node(path), value), self.level(path))
 
     def stored_node(self, path: str) -> AttributeNode:
@@ -282,9 +281,9 @@ class PolicyTree:
         """The kind that a readable name (a key or a source) seems to be, if values like it are sealed."""
         from transforms.schema.detection import shaped_key
 
-        reported = shaped_key(key)
-        level = self._sealing_levels.get(reported.classification) if reported is not None else None
-        return reported if level is not None and level.is_protected else None
+        detection = shaped_key(key)
+        level = self._sealing_levels.get(detection.classification) if detection is not None else None
+        return detection if level is not None and level.is_protected else None
 
     def _policy_of_value(self, node: AttributeNode, proposal: Proposal | None) -> AttributePolicy:
         level = self._sealing_levels.get(proposal.classification) if proposal is not None else None

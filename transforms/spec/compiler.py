@@ -153,19 +153,19 @@ def find_problems(spec: Any, limits: SpecLimits = DEFAULT_LIMITS) -> list[SpecEr
 
 def _mistakes(place: str, entry: Any, limits: SpecLimits) -> list[SpecError]:
     """Each mistake is reported, then the key that has it is left out to see what else is wrong."""
-    reported: list[SpecError] = []
-    while len(reported) < _MOST_MISTAKES:
+    mistakes: list[SpecError] = []
+    while len(mistakes) < _MOST_MISTAKES:
         chain = Chain(limits)
         try:
             _add(chain, "", entry, limits)
             chain.transform()
             break
         except SpecError as error:
-            reported.append(error.under(place))
+            mistakes.append(error.under(place))
             entry = without(entry, error.pointer)
             if entry is None:
                 break
-    return reported
+    return mistakes
 
 
 def _entries(spec: Any, limits: SpecLimits) -> Iterator[tuple[str, Any]]:

@@ -192,8 +192,8 @@ def _text(value: Any, what: str, limit: int) -> str:
     is_short_integer = type(value) is int and value.bit_length() <= MAX_INTEGER_BITS
     text = value if type(value) is str else str(value) if is_short_integer else None
     if not text:
-        reported = "empty text" if text == "" else f"{kinds.kind(value)}, not text or a short integer"
-        raise EventError(DeadLetterReason.WRONG_TYPE, f"{what} is {reported}")
+        actual = "empty text" if text == "" else f"{kinds.kind(value)}, not text or a short integer"
+        raise EventError(DeadLetterReason.WRONG_TYPE, f"{what} is {actual}")
     if len(text) > limit or not is_text(text):
         raise EventError(
             DeadLetterReason.WRONG_TYPE, f"{what} is longer than {limit} characters or not valid Unicode"

@@ -9,11 +9,11 @@ from idgraph.model.errors import ConfigError
 
 
 @contextmanager
-def needing(extra: str, reported: str) -> Iterator[None]:
+def needing(extra: str, message: str) -> Iterator[None]:
     """Around imports of what an extra installs. Raises ConfigError: what needs it, and the command that installs it."""
     try:
         yield
     except ModuleNotFoundError:
         from idgraph.app.package import install_command
 
-        raise ConfigError(f"{reported}; install it with `{install_command(extra)}`") from None
+        raise ConfigError(f"{message}; install it with `{install_command(extra)}`") from None

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _STANDARD_INPUT = Path("-")
 
-Reported = TypeVar("Reported")
+Report = TypeVar("Report")
 
 
 def run(
@@ -78,16 +78,16 @@ def run(
             say("stopped; the next run continues from here")
 
 
-class Reporter(Generic[Reported]):
+class Reporter(Generic[Report]):
     """Reports micro-batches. If writing a report fails (a closed pipe, a full disk), it stops the flow as a signal
     would: a finished micro-batch must not fail because of its report."""
 
-    def __init__(self, show_report: Callable[[Reported], None], stop: threading.Event) -> None:
+    def __init__(self, show_report: Callable[[Report], None], stop: threading.Event) -> None:
         self._failure: OSError | None = None
         self._show_report = show_report
         self._stop = stop
 
-    def __call__(self, report: Reported) -> None:
+    def __call__(self, report: Report) -> None:
         try:
             self._show_report(report)
         except OSError as error:
@@ -235,7 +235,7 @@ def print_batch(report: BatchReport) -> None:
 def _exceptions(report: BatchReport) -> str:
     """Counts that are zero in most micro-batches."""
     counts = report.counts
-    reported = (
+    numbers = (
         (counts.dead_letter_count(), counted(counts.dead_letter_count(), "dead letter")),
         (counts.isolated, f"{counts.isolated:,} isolated"),
         (counts.conflicts, counted(counts.conflicts, "conflict")),
@@ -246,7 +246,7 @@ def _exceptions(report: BatchReport) -> str:
         (counts.erased, f"{counts.erased:,} refused by tombstones"),
         (counts.dropped_changes, f"{counts.dropped_changes:,} new attributes not reported"),
     )
-    return "".join(f", {words}" for number, words in reported if number)
+    return "".join(f", {words}" for number, words in numbers if number)
 
 
 def print_batch_json(report: BatchReport) -> None:

@@ -55,14 +55,14 @@ def show(context: typer.Context, job_id: JobId, as_json: Json = False) -> None:
         job = log.get(job_id)
     if job is None:
         raise NotFoundError(f"no such job: {job_id}")
-    reported = described(job)
+    description = described(job)
     with wiring.job_runner(settings) as runner:
         private = runner.private(job)
-    reported |= {"notes": private.get("notes", {}), "error": private.get("error", "")}
+    description |= {"notes": private.get("notes", {}), "error": private.get("error", "")}
     if as_json:
-        print_json(reported)
+        print_json(description)
     else:
-        for key, value in reported.items():
+        for key, value in description.items():
             print(escape_control_chars(f"{key}: {_text(value)}"))
 
 

@@ -262,8 +262,8 @@ def export(
                         count_other(run.progress, table)
                     else:
                         write_export(output, (line_of(each, provenance) for each in shown))
-        for reported in table.report() if table is not None else ():
-            print(escape_control_chars(reported), file=sys.stderr)
+        for warning in table.report() if table is not None else ():
+            print(escape_control_chars(warning), file=sys.stderr)
         _report_exceptions(reader)
 
 

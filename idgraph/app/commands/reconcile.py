@@ -75,14 +75,14 @@ def _show_report(done: Progress, repair: bool) -> None:
         )
     waiting = f", {done.counts['waiting']:,} on their way" * bool(done.counts["waiting"])
     profiles, documents = done.counts["stored"], done.counts["indexed"]
-    reported = f"{counted(profiles, 'profile')} and {counted(documents, 'document')} compared{waiting}: "
+    summary = f"{counted(profiles, 'profile')} and {counted(documents, 'document')} compared{waiting}: "
     if not drift.total():
-        print(f"{reported}no drift")
+        print(f"{summary}no drift")
         return
     print(
-        f"{reported}{done.counts['repaired']:,} of {drift.total():,} repaired"
+        f"{summary}{done.counts['repaired']:,} of {drift.total():,} repaired"
         if repair
-        else f"{reported}{drift.total():,} differ"
+        else f"{summary}{drift.total():,} differ"
     )
     if drift[str(Drift.AHEAD)] or (repair and done.counts["left"]):
         say(

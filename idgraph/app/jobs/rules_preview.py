@@ -149,7 +149,7 @@ def print_preview(job: RulesPreview, done: Progress, as_json: bool) -> None:
     if done.done < job.fragments:
         print(
             f"estimated from {done.done:,} of {counted(job.fragments, 'fragment')}, errors at 95 % confidence;"
-            " of refused links of two hubs at least those that were met"
+            " refused links between two hubs are not estimated, so their numbers are lower bounds"
         )
     print(f"profiles: {of('profiles_before')} today, {of('profiles_after')} by the new rules")
     for title, name, key in (("merges", "merges", "of"), ("splits", "splits", "into")):

@@ -88,15 +88,15 @@ def beginning(run: Run) -> str:
 def line(progress: Progress, seconds_left: float | None = None) -> str:
     """How far it is, in words."""
     total = max(progress.total, progress.done)
-    reported = [f"{progress.done:,} of {counted(total, progress.unit)}"]
-    reported += [
+    parts = [f"{progress.done:,} of {counted(total, progress.unit)}"]
+    parts += [
         f"{number:,} {name.replace('_', ' ').removesuffix('s' if number == 1 else '')}"
         for name, number in progress.counts.items()
         if number and "/" not in name
     ]
     if seconds_left is not None:
-        reported.append(f"about {duration(seconds_left)} left")
-    return ", ".join(reported)
+        parts.append(f"about {duration(seconds_left)} left")
+    return ", ".join(parts)
 
 
 @contextmanager

@@ -136,8 +136,8 @@ class FlowMetrics(Collector):
             yield self._counter(
                 "batch_retries", "Micro-batches that were retried because they failed.", self._retried
             )
-            for field, (name, reported) in COUNTERS.items():
-                yield self._counter(name, reported, getattr(self._total, field))
+            for field, (name, help_text) in COUNTERS.items():
+                yield self._counter(name, help_text, getattr(self._total, field))
             seconds = CounterMetricFamily(
                 "idgraph_stage_seconds",
                 "Where the time of all tasks together went.",
@@ -229,12 +229,12 @@ class FlowMetrics(Collector):
             lag.add_metric([self._flow, each.topic, str(each.partition)], each.lag)
         yield lag
 
-    def _counter(self, name: str, reported: str, value: float) -> Metric:
-        family = CounterMetricFamily(f"idgraph_{name}", reported, labels=["flow"])
+    def _counter(self, name: str, help_text: str, value: float) -> Metric:
+        family = CounterMetricFamily(f"idgraph_{name}", help_text, labels=["flow"])
         family.add_metric([self._flow], value)
         return family
 
-    def _gauge(self, name: str, reported: str, value: float) -> Metric:
-        family = GaugeMetricFamily(name, reported, labels=["flow"])
+    def _gauge(self, name: str, help_text: str, value: float) -> Metric:
+        family = GaugeMetricFamily(name, help_text, labels=["flow"])
         family.add_metric([self._flow], value)
         return family

@@ -184,7 +184,7 @@ def _stages(total: StageReport, dead: int, window: float) -> list[StageRate]:
 
 
 @contextmanager
-def reported(
+def reporting(
     settings: Settings,
     snapshots: SnapshotFollower,
     projection: ProjectionRunner | None,
@@ -192,8 +192,8 @@ def reported(
     is_running: Callable[[], bool],
     on_batch: Callable[[BatchReport], None],
 ) -> Iterator[Callable[[BatchReport], None]]:
-    """Write the flow's report each second while the block runs, and how it ended; gives what is to be informed of
-    micro-batches, which reports `on_batch`."""
+    """Write the flow's report each second while the block runs, and its end state after it. Gives the callback for
+    finished micro-batches, which also calls `on_batch`."""
     folders, name = FlowFolders(settings.directory), settings.flow.name
     outage = Outage("the flow's report")
     try:

@@ -322,8 +322,8 @@ def load(path: Path | None = None) -> Settings:
         settings = Settings.model_validate_json(stated, strict=True)
     except ValidationError as error:
         raise ConfigError(explain(error, Settings, file, text, content, environment)) from None
-    for reported in misspelt_variables(Settings):
-        log.warning("%s", reported)
+    for warning in misspelt_variables(Settings):
+        log.warning("%s", warning)
     names = [source.name for source in settings.sources]
     if len(names) != len(set(names)):
         raise ConfigError(f"{file}: two sources have the same name")

@@ -354,9 +354,9 @@ class Erasure:
                     yield fragment.id
 
     def _erase_restored_documents(self) -> int:
-        """Of those that have no row only the documents, and keys that a restored backup brought back: the person may
-        be there under another name, as whoever was renamed while the index was away, and so may be the dead letters'.
-        Gives how many documents there were."""
+        """Erase documents and data keys that a restored backup brought back and that have no row; gives the number of
+        documents. Dead letters stay: their person may be stored under another name, if a renaming ran while the index
+        was away."""
         restored: dict[str, None] = {}
         # A fragment that was a part of a profile had a key, and no document of its own.
         for ids in chain(

@@ -92,8 +92,8 @@ class StandIns:
 
 def _text(place: Place, value: str, number: int, drawn: str) -> Any:
     keys = [each for each in place if isinstance(each, str)][-2:]
-    reported = detect(keys, named(keys), value)
-    match str(reported.kind) if reported else "":
+    detection = detect(keys, named(keys), value)
+    match str(detection.kind) if detection else "":
         case "email":
             return f"x{drawn[:20]}@example.com"
         case "phone":

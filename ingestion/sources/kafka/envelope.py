@@ -122,27 +122,27 @@ class KafkaEnvelopeReader:
             return self._tombstone(record, carried)
         text = self._decode(payload) if self._decode else payload
         event = self._payload_reader.read(RawRecord(record.source, record.position, text))
-        reported = self._reported(carried)
+        fields = self._carried_fields(carried)
         if self._is_content:
-            reported["id"] = _content_id(carried, payload)
-        return event._replace(carried=carried.context(), **reported)
+            fields["id"] = _content_id(carried, payload)
+        return event._replace(carried=carried.context(), **fields)
 
     def _tombstone(self, record: RawRecord, carried: Carried) -> Event:
         """A record without a payload, in which nothing can be looked up: what its payload would have said is its
         position, which is as stable, and its timestamp."""
-        reported: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "source": _const(self._config.source) or self._config.name,
-            # Not a constant, which is for those with a payload: a spec must be able to distinguish them .
+            # Not a constant, which is for those with a payload: a spec must be able to distinguish them.
             "type": self._config.tombstone_type,
             "id": record.position,
             "ordinal": carried.timestamp
             if self._config.ordinal_unit == "epoch_ms"
             else _const(self._config.ordinal),
-            **self._reported(carried),
+            **self._carried_fields(carried),
         }
-        return Event(**reported, position=record.position, payload=None, raw=b"", carried=carried.context())
+        return Event(**fields, position=record.position, payload=None, raw=b"", carried=carried.context())
 
-    def _reported(self, carried: Carried) -> dict[str, Any]:
+    def _carried_fields(self, carried: Carried) -> dict[str, Any]:
         """The fields that stand beside the payload."""
         found = {field: _value(place, carried) for field, place in self._carried.items()}
         for field, missing in (

@@ -103,10 +103,10 @@ def _write(file: Path, offsets: Mapping[str, Mapping[int, int]]) -> None:
 def _read(file: Path) -> Offsets | None:
     """The last line of a file of Spark's: offsets of the one source that a flow from Kafka has."""
     try:
-        reported: Any = json.loads(file.read_bytes().splitlines()[-1])
+        offsets: Any = json.loads(file.read_bytes().splitlines()[-1])
         return {
             topic: {int(partition): int(offset) for partition, offset in partitions.items()}
-            for topic, partitions in reported.items()
+            for topic, partitions in offsets.items()
         }
     except (OSError, ValueError, IndexError, AttributeError, TypeError):
         return None

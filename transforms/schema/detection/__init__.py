@@ -131,9 +131,9 @@ def _in_array(keys: Sequence[str], by_name: NameFindings, array: list[Any]) -> P
             waiting.extend((place, its_name, item) for item in value)
         elif isinstance(value, dict):
             for key, item in value.items():
-                reported = shaped_key(key)
-                if reported is not None and reported.is_stronger(strongest):
-                    strongest = reported
+                detection = shaped_key(key)
+                if detection is not None and detection.is_stronger(strongest):
+                    strongest = detection
                 below = (*place[-1:], key)
                 waiting.append((below, _named_within(below), item))
         else:

@@ -1,7 +1,7 @@
 """The second back end: a verified tree as a program for native/programs.c.
 
-What it knows is the syntax of `nodes`, as `verification` lets it pass. What it does not know raises
-`UnknownToMachineError`, and Python's compiler takes the function.
+It knows the syntax of `nodes` that `code.verify` lets pass. Another construct raises `UnknownToMachineError`, and
+Python's compiler takes the function.
 """
 
 from __future__ import annotations

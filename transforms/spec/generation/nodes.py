@@ -1,4 +1,4 @@
-"""The syntax that generated functions are built of. There is no other: see `verification`.
+"""The syntax that generated functions are built of. `code.verify` refuses any other.
 
 Each kind of node is a class of its own, so that a node from elsewhere cannot pass for one; `lineno` and
 `col_offset`, which the compiler wants of every node, are set once for all here.

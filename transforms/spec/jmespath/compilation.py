@@ -57,11 +57,11 @@ def syntax_error(expression: str, error: JMESPathError) -> SpecError:
     if not isinstance(error, ParseError):
         return SpecError("no valid JMESPath expression")
     offset = min(int(error.lex_position), len(expression))
-    message, hint = _reported(expression, error, offset)
+    message, hint = _message_and_hint(expression, error, offset)
     return SpecError(f"JMESPath, character {offset + 1}: {message}", hint=hint, offset=offset)
 
 
-def _reported(expression: str, error: ParseError, offset: int) -> tuple[str, str | None]:
+def _message_and_hint(expression: str, error: ParseError, offset: int) -> tuple[str, str | None]:
     if isinstance(error, LexerError):
         return _lexer_error(expression, error, offset)
     expected = _EXPECTED.search(str(error.msg))

@@ -271,7 +271,7 @@ def to_double(value: int | float | Decimal) -> float | None:
 
 
 def kind_of(value: Any) -> str:
-    """The Java class of a JSON value, as far as functions distinguish classes ."""
+    """The Java class of a JSON value, as far as functions distinguish classes."""
     kind = type(value)
     if kind is int:
         if INT_MIN <= value <= INT_MAX:

@@ -1,4 +1,4 @@
-"""A fragment that can never be committed fails alone, whatever is the matter with it; the others are written."""
+"""A fragment that can never be committed fails alone; the others are written."""
 
 from __future__ import annotations
 

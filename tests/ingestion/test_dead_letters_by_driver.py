@@ -1,4 +1,4 @@
-"""Dead letters and data keys that tasks leave to the driver: what becomes of a task's report, without Spark, whose job a stand-in reports."""
+"""Dead letters and data keys that tasks leave to the driver, without Spark: a stand-in gives the tasks' reports."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Data keys, fragments and dead letters of somebody who was erased and came back, in the order of who comes in between.
-
-Most of these were found by a reader of the code; the order of what happens is reported in each.
-"""
+"""Data keys, fragments and dead letters of a person who was erased and came back, with other writers in between."""
 
 from __future__ import annotations
 

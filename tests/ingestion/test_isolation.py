@@ -1,5 +1,5 @@
-"""One event, or one fragment's changes, that some code fails on: it fails alone wherever that code is, nothing of it
-is lost, and once the code is repaired a replay makes it whole."""
+"""An event, or a fragment's changes, that code fails on fails alone in every stage. Nothing of it is lost, and a replay
+by repaired code makes it whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is informed of micro-batches may go away, or be a disk that is full."""
+"""The reader of a flow's lines may go away, or its disk may be full."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from idgraph.app.commands.flow import Reporter
 @pytest.mark.parametrize(
     "error", [BrokenPipeError(), OSError(errno.ENOSPC, "No space left on device")], ids=["pipe", "disk"]
 )
-def test_a_micro_batch_that_is_done_does_not_fail_because_nobody_can_be_reported(error: OSError) -> None:
+def test_a_finished_micro_batch_does_not_fail_when_its_report_cannot_be_written(error: OSError) -> None:
     reported: list[int] = []
     stop = threading.Event()
 

@@ -1,4 +1,4 @@
-"""Whose dead letters are found, and which are only a guess."""
+"""The search for a person's dead letters: certain ones and guesses."""
 
 from __future__ import annotations
 
