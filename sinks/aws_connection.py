@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -12,18 +10,19 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import IncompleteReadError
 
+from idgraph.model.backoff import Backoff, Retries
 from idgraph.model.errors import IdgraphError, StoreError
 
 RETRY_SECONDS = 30.0
-_BASE, _CAP = 0.025, 2.0
+_PAUSES = Backoff(base=0.025, cap=2.0)
 _TIMEOUT = 5
 
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 class Retry:
-    """Pauses with full jitter: before retry n a random time up to `_BASE * 2**n`, at most `_CAP` seconds;
-    raises `error` when `seconds`, by default RETRY_SECONDS, are over. Only for requests that are safe to make again."""
+    """Pauses between retries; raises `error` when `seconds`, by default RETRY_SECONDS, are over. Only for requests that
+    are safe to make again."""
 
     def __init__(
         self,
@@ -34,15 +33,12 @@ class Retry:
         self._what = what
         self._seconds = RETRY_SECONDS if seconds is None else seconds
         self._error = error
-        self._attempt = 0
-        self._deadline = time.monotonic() + self._seconds
+        self._retries = Retries(_PAUSES, self._seconds)
 
     def pause(self, reason: str) -> None:
         """Raises the error with the reason when there is no time left."""
-        if time.monotonic() > self._deadline:
+        if not self._retries.pause():
             raise self._error(f"{self._what}: {reason}, for {self._seconds:.0f} s and all retries")
-        time.sleep(random.uniform(0, min(_CAP, _BASE * 2**self._attempt)))  # noqa: S311 - no secret
-        self._attempt += 1
 
 
 def client(

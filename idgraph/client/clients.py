@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
@@ -16,6 +16,7 @@ from typing import Any, Self
 import httpx
 
 from idgraph.client.methods import Follow, Methods, Request, T, path_of
+from idgraph.model.backoff import Backoff
 from idgraph.model.callers import is_fresh_session
 from idgraph.model.errors import ConfigError, ProfileServiceError, first_few
 from idgraph.model.transport import PLAIN_HTTP, is_private
@@ -23,8 +24,7 @@ from idgraph.model.transport import PLAIN_HTTP, is_private
 log = logging.getLogger("idgraph.client")
 
 MOST_TRIES = 4
-FIRST_PAUSE_SECONDS = 0.2
-LONGEST_PAUSE_SECONDS = 10.0
+PAUSES = Backoff(retries=MOST_TRIES - 1, base=0.6, cap=10.0, least=2 / 3)
 _RETRIED = (429, 503)
 
 
@@ -189,8 +189,9 @@ def _pause(request: Request, tried: int, got: httpx.Response | httpx.TransportEr
         has_not_arrived = isinstance(got, httpx.ConnectError | httpx.ConnectTimeout)
         if tried == MOST_TRIES or not (request.is_repeatable or has_not_arrived):
             raise _silent(got) from None
-    longest = float(asked) if asked.isdecimal() else FIRST_PAUSE_SECONDS * 2**tried
-    return min(LONGEST_PAUSE_SECONDS, longest * random.uniform(1, 1.5))  # noqa: S311 - no secret
+    if asked.isdecimal():
+        return replace(PAUSES, base=1.5 * float(asked)).pause(0)
+    return PAUSES.pause(tried - 1)
 
 
 def _silent(error: httpx.TransportError) -> ProfileServiceError:

@@ -22,6 +22,7 @@ from itertools import islice, starmap
 from typing import NamedTuple
 
 from idgraph.model import canonical
+from idgraph.model.backoff import Backoff
 from idgraph.model.batch_size import BatchSize
 from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.index import IndexDocument, IndexRules, ProfileIndex
@@ -50,9 +51,8 @@ COMMIT_SECONDS = 5.0
 CROSSED_AT_ONCE = 1_000
 """Entries of the feed with one moment: readers have passed by a moment that is long ago."""
 
-FIRST_RETRY_SECONDS = 1.0
-LONGEST_RETRY_SECONDS = 60.0
-"""Until a refused document is put again, doubled each time."""
+RETRY = Backoff(base=1.0, cap=60.0, least=1.0)
+"""Pauses until a refused document is put again."""
 
 SHOWN = 5
 """How many refused documents are named where more are meant."""
@@ -148,7 +148,7 @@ class Projection:
         self._evaluated: dict[str, _Evaluated] = {}
         self._evaluating, self._evaluated_to = "", ""
         self._segments_mark: str | None = None
-        self._pause = FIRST_RETRY_SECONDS
+        self._retried = 0
         self._retry_at = math.inf
 
     def project(self, ids: Iterable[str], has_lost: bool = False) -> Projected:
@@ -229,10 +229,10 @@ class Projection:
 
     def _plan_retry(self, was_retry: bool) -> None:
         if not self._refused:
-            self._retry_at, self._pause = math.inf, FIRST_RETRY_SECONDS
+            self._retry_at, self._retried = math.inf, 0
         elif was_retry or self._retry_at == math.inf:
-            self._retry_at = time.monotonic() + self._pause
-            self._pause = min(2 * self._pause, LONGEST_RETRY_SECONDS)
+            self._retry_at = time.monotonic() + RETRY.pause(self._retried)
+            self._retried += 1
 
     @contextmanager
     def _committed(self) -> Iterator[dict[str, int]]:

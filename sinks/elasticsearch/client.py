@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from elastic_transport import TlsError
 from elasticsearch import ApiError, ConnectionTimeout, Elasticsearch, TransportError, UnsupportedProductError
 
-from idgraph.model.backoff import Backoff
+from idgraph.model.backoff import Backoff, Retries
 from idgraph.model.errors import ConfigError, ProfileIndexError, QueryCostError
 from sinks.credentials import secret
 
@@ -75,8 +75,8 @@ _BUSY = Backoff(base=0.05, cap=5.0)
 AWAY = Backoff(retries=3, base=0.1, cap=0.5)
 """How often it is tried again when there is no whole answer. Few: the flow continues meanwhile, and the outbox
 waits."""
-LONGEST_REST = 5.0
-"""How many seconds at most nothing is tried after that, so that not every batch waits in vain."""
+_REST = Backoff(base=1.0, cap=5.0, least=1.0)
+"""How long nothing is tried after that, so that not every batch waits in vain."""
 
 TOO_MANY, TOO_LARGE = 429, 413
 BLOCKED = "cluster_block_exception"
@@ -100,21 +100,18 @@ _MEANING = {
 
 
 class Pause:
-    """Pauses with full jitter while Elasticsearch has too much to do."""
+    """Pauses while Elasticsearch has too much to do."""
 
     def __init__(self, index: str) -> None:
         self._index = index
-        self._attempt = 0
-        self._deadline = time.monotonic() + BUSY_SECONDS
+        self._retries = Retries(_BUSY, BUSY_SECONDS)
 
     def busy(self) -> None:
         """Raises ProfileIndexError when there is no time left."""
-        if time.monotonic() > self._deadline:
+        if not self._retries.pause():
             raise ProfileIndexError(
                 f"Elasticsearch index {self._index}: busy, or blocked, for {BUSY_SECONDS:.0f} s and all retries"
             )
-        time.sleep(_BUSY.pause(self._attempt))
-        self._attempt += 1
 
 
 class ElasticsearchClient:
@@ -126,7 +123,7 @@ class ElasticsearchClient:
         self._opened: tuple[int, Any] | None = None
         self._is_closed = False
         self._lock = threading.Lock()
-        self._rest = 0.0
+        self._failures = 0
         self._rests_until = 0.0
         self._problem_before_rest = ""
 
@@ -161,7 +158,7 @@ class ElasticsearchClient:
                 # No connection, one that was cut, or half an answer.
                 problem = f"no whole answer from {self.place.url}, is it up? ({type(error).__name__})"
             else:
-                self._rest = 0.0
+                self._failures = 0
                 return answer
             if attempt == AWAY.retries:
                 raise self._away(problem)
@@ -189,8 +186,8 @@ class ElasticsearchClient:
 
     def _away(self, problem: str) -> ProfileIndexError:
         with self._lock:
-            self._rest = min(LONGEST_REST, 2 * self._rest or 1.0)
-            self._rests_until = time.monotonic() + self._rest
+            self._rests_until = time.monotonic() + _REST.pause(self._failures)
+            self._failures += 1
             self._problem_before_rest = problem
         return self._problem(problem)
 

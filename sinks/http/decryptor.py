@@ -6,7 +6,6 @@ Requests of a process are coroutines of one thread, so that a thousand that wait
 from __future__ import annotations
 
 import asyncio
-import random
 import threading
 from concurrent.futures import Future
 from pathlib import Path
@@ -15,11 +14,12 @@ from urllib.parse import quote
 
 import httpx
 
+from idgraph.model.backoff import Backoff
 from idgraph.model.decryption import Decrypted
 from idgraph.model.errors import ConfigError
 from sinks.credentials import secret_in, trust
 
-_BASE, _CAP = 0.05, 2.0
+_PAUSES = Backoff(base=0.05, cap=2.0)
 
 _TRANSIENT = frozenset({408, 425, 429})
 """Besides all of 5xx."""
@@ -95,7 +95,7 @@ class HttpDecryptor:
         headers = {**self._headers, "Idgraph-Position": quote(position, safe=":/#,=")}
         for attempt in range(self._service.retries + 1):
             if attempt:
-                await asyncio.sleep(random.uniform(0, min(_CAP, _BASE * 2 ** (attempt - 1))))  # noqa: S311
+                await asyncio.sleep(_PAUSES.pause(attempt - 1))
             try:
                 async with asyncio.timeout(self._service.timeout):
                     return Decrypted(await self._ask(content, headers), "", attempt)

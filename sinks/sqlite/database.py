@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import random
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
+from idgraph.model.backoff import Backoff, Retries
 from idgraph.model.database_errors import BUSY, code_of, reason_of
 from idgraph.model.errors import IdgraphError
 from sinks.sqlite.connections import Connections
@@ -25,6 +23,9 @@ CHUNK = 500
 
 # SQLite itself waits for a lock (see sqlite_connections); some of its answers come without waiting.
 _RETRY_SECONDS = 30
+_BUSY = Backoff(base=0.02, cap=0.4, least=0.25)
+_TURNS = Backoff(base=0.002, cap=0.002, least=0.25)
+"""Between questions for the write lock."""
 
 
 class SqliteFile:
@@ -102,14 +103,12 @@ class SqliteFile:
         def checkpoint(connection: sqlite3.Connection) -> int:
             return int(connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0])
 
-        deadline = time.monotonic() + _RETRY_SECONDS
-        for attempt in count():
-            if not self._run(nullcontext, checkpoint):
-                return
-            if time.monotonic() > deadline:
-                break
-            _pause(attempt)
-        raise self._error(f"{self.path}: deleted rows are still in the log, a reader holds it; delete again")
+        retries = Retries(_BUSY, _RETRY_SECONDS)
+        while self._run(nullcontext, checkpoint):
+            if not retries.pause():
+                raise self._error(
+                    f"{self.path}: deleted rows are still in the log, a reader holds it; delete again"
+                )
 
     def rewrite(self) -> None:
         """Write the whole file again and empty the log, so that nothing deleted or replaced is in either: in the room
@@ -130,22 +129,20 @@ class SqliteFile:
         work: Callable[[sqlite3.Connection], T],
         lend: Callable[[], AbstractContextManager[sqlite3.Connection]] | None = None,
     ) -> T:
-        deadline = time.monotonic() + _RETRY_SECONDS
-        for attempt in count():
+        retries = Retries(_BUSY, _RETRY_SECONDS)
+        while True:
             try:
                 with (lend or self._connections.lend)() as connection, transaction(connection):
                     return work(connection)
             except sqlite3.Error as error:
-                if code_of(error) not in BUSY or time.monotonic() > deadline:
+                if code_of(error) not in BUSY or not retries.pause():
                     raise self._explained(error) from None
-                _pause(attempt)
             except (UnicodeEncodeError, OverflowError) as error:
                 is_text = isinstance(error, UnicodeEncodeError)
                 what = "text that is not valid Unicode" if is_text else "a number of more than 64 bits"
                 raise self._unstorable(f"{self.path}: {what} cannot be stored") from None
             except OSError as error:
                 raise self._error(f"{self.path}: {error.strerror or type(error).__name__}") from None
-        raise AssertionError("unreachable")
 
     def _explained(self, error: sqlite3.Error) -> IdgraphError:
         kind = self._unstorable if code_of(error) == "SQLITE_TOOBIG" else self._error
@@ -187,16 +184,15 @@ def _begin_write(connection: sqlite3.Connection) -> None:
     # seconds. Asking every millisecond or so gives each its chance.
     patience = connection.execute("PRAGMA busy_timeout").fetchone()[0]
     connection.execute("PRAGMA busy_timeout = 0")
-    deadline = time.monotonic() + _RETRY_SECONDS
+    retries = Retries(_TURNS, _RETRY_SECONDS)
     while True:
         try:
             connection.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError as error:
-            if code_of(error) not in BUSY or time.monotonic() > deadline:
+            if code_of(error) not in BUSY or not retries.pause():
                 raise
         else:
             break
-        time.sleep(random.uniform(0.0005, 0.002))  # noqa: S311 - no secret
     connection.execute(f"PRAGMA busy_timeout = {patience}")
 
 
@@ -227,7 +223,3 @@ def among(
 def marks(number: int) -> str:
     """`?,?,?` for an IN list."""
     return ",".join("?" * number)
-
-
-def _pause(attempt: int) -> None:
-    time.sleep(random.uniform(0.005, 0.02) * min(attempt + 1, 20))  # noqa: S311 - no secret

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from idgraph.model.backoff import Backoff
 from idgraph.model.batch_size import MOST_BYTES, UNWEIGHED
 from idgraph.model.errors import ProfileIndexError, StoreError
 from idgraph.model.index import IndexDocument, IndexRules
@@ -41,7 +42,7 @@ EVERYTHING = IndexRules(lambda _path: True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runners, "POLL_SECONDS", 0.01)
     monkeypatch.setattr(runners, "RETRY_SECONDS", 0.01)
-    monkeypatch.setattr(projections, "FIRST_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(projections, "RETRY", Backoff(base=0.01, cap=60.0))
 
 
 @pytest.fixture
@@ -189,7 +190,7 @@ def test_a_refused_document_is_put_ever_more_seldom_and_logged_once(
         "idgraph.projection.projection.time",
         SimpleNamespace(monotonic=lambda: now[0], time_ns=time.time_ns),
     )
-    monkeypatch.setattr(projections, "FIRST_RETRY_SECONDS", 1.0)
+    monkeypatch.setattr(projections, "RETRY", SimpleNamespace(pause=lambda retried: min(60.0, 2.0**retried)))
     index = _Index("user_id:1")
     written(store)
     projection = Projection(store, index, lambda: EVERYTHING)
