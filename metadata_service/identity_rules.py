@@ -1,23 +1,17 @@
-"""Identity rules as they are stored: one document, a new version for each edit, checked before it is saved."""
+"""Identity rules: how they are checked before they are saved."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Literal
+from collections.abc import Iterator
 
-from sqlalchemy import ColumnElement
 from sqlalchemy.orm import Session
 
+from idgraph.model.callers import Role
 from idgraph.model.errors import SpecError
 from idgraph.model.identity_rules import DEFAULT_RULES, IdentityRules
-from idgraph.model.records import RulesRecord, RulesVersionRecord
-from idgraph.web.cursors import ListPage, PageRequest
-from idgraph.web.refusals import RefusedRequestError, UnknownSubjectError
-from metadata_service.storage.edits import Edit
-from metadata_service.storage.tables import DocumentVersionRow
-from metadata_service.storage.versions import add_document, newest_document, versions_of
-
-KIND: Literal["identity_rules"] = "identity_rules"
+from idgraph.model.records import RulesRecord
+from idgraph.web.refusals import RefusedRequestError
+from metadata_service.storage.versions import VersionedDocuments
 
 
 def find_problems(rules: IdentityRules) -> list[SpecError]:
@@ -56,51 +50,18 @@ def _never_applied(rules: IdentityRules) -> Iterator[SpecError]:
             yield SpecError("a namespace is named twice", f"/limits/{number}/namespaces")
 
 
-def newest_rules(session: Session) -> RulesRecord:
-    """Those in force; version 0 are the default rules, which hold until somebody changes them."""
-    row = newest_document(session, KIND)
-    return RulesRecord(version=0, document=DEFAULT_RULES) if row is None else _record(row)
+def _checked(_session: Session, rules: IdentityRules) -> IdentityRules:
+    check_rules(rules)
+    return rules
 
 
-def stated_rules(session: Session, since: int) -> tuple[int, str | None]:
-    """The version in force, and its text if it was saved after the snapshot `since`."""
-    row = newest_document(session, KIND)
-    if row is None:
-        return 0, None
-    return row.version, row.document if row.snapshot_version > since else None
-
-
-def rules_version(session: Session, version: int) -> RulesVersionRecord:
-    """Raises UnknownSubjectError."""
-    for record in _versions(session, PageRequest(None, 1), DocumentVersionRow.version == version):
-        return record
-    raise UnknownSubjectError(f"there is no version {version} of the identity rules")
-
-
-def rules_versions(session: Session, wanted: PageRequest) -> ListPage[RulesVersionRecord]:
-    """All versions that were saved, the newest first."""
-    return wanted.page(_versions(session, wanted), lambda record: record.version)
-
-
-def save_rules(edit: Edit, rules: IdentityRules, precondition: Callable[[str], None]) -> RulesRecord:
-    """Put rules in force that `check_rules` let pass; the same again makes no new version."""
-    known = newest_rules(edit.session)
-    precondition(known.stated)
-    if rules == known.document:
-        return known
-    stated = rules.model_dump_json(exclude_unset=True)
-    row = add_document(edit, KIND, "", known.version + 1, stated)
-    edit.session.flush()
-    return _record(row)
-
-
-def _record(row: DocumentVersionRow) -> RulesRecord:
-    return RulesRecord(version=row.version, document=IdentityRules.model_validate_json(row.document))
-
-
-def _versions(
-    session: Session, wanted: PageRequest, *of: ColumnElement[bool]
-) -> Iterator[RulesVersionRecord]:
-    row = DocumentVersionRow
-    for found, edit in versions_of(session, row, wanted, row.kind == KIND, *of):
-        yield RulesVersionRecord(**dict(_record(found)), **edit.provenance())
+RULES = VersionedDocuments(
+    "identity_rules",
+    IdentityRules,
+    IdentityRules,
+    _checked,
+    default=DEFAULT_RULES,
+    record=RulesRecord,
+    as_stated=True,
+    checkers=(Role.ANALYST, Role.PUBLISHER, Role.PRIVACY),
+)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, Field
 
 from idgraph.model.attributes import AttributeMetadata
 from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.specs import SpecDocument
-from idgraph.model.views import SegmentDocument, ViewDocument
+
+Document = TypeVar("Document", bound=BaseModel)
 
 
 class SpecRecord(BaseModel):
@@ -81,23 +82,12 @@ class RulesRecord(BaseModel):
     version: int = Field(description="0: the default rules, which nobody changed.")
     document: IdentityRules
 
-    @property
-    def stated(self) -> str:
-        """As JSON, without what their author left out."""
-        return self.model_dump_json(exclude_unset=True)
 
+class VersionRecord(ProvenanceRecord, Generic[Document]):
+    """A version of a document."""
 
-class RulesVersionRecord(ProvenanceRecord):
     version: int
-    document: IdentityRules
-
-
-class ViewVersionRecord(ProvenanceRecord):
-    document: ViewDocument
-
-
-class SegmentVersionRecord(ProvenanceRecord):
-    document: SegmentDocument
+    document: Document
 
 
 class AttributeVersionRecord(ProvenanceRecord):

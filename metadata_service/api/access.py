@@ -17,6 +17,7 @@ from idgraph.web.guard import READING, Access
 from idgraph.web.openid import OpenId, is_signed_token
 from idgraph.web.refusals import ClashError, ForbiddenError
 from metadata_service.attributes.catalogue import PlannedAttribute
+from metadata_service.kinds import DOCUMENTS
 from metadata_service.storage.database import Database
 from metadata_service.storage.grants import specs_granted
 from metadata_service.storage.tokens import Role, TokenRecord, authenticate, person_of, user_record
@@ -103,10 +104,6 @@ RIGHTS = (
     _right("POST", "/v1/policy-changes/*/refuse", *_OFFICE),
     _right("POST", "/v1/redactions", *_OFFICE),
     _right("POST", "/v1/changes/verify", *_OFFICE),
-    _right("PUT", "/v1/discovery-defaults", *_OFFICE),
-    _right("PUT", "/v1/classification-levels", *_OFFICE),
-    _right("POST", "/v1/identity-rules/check", *_DRAFT, *_OFFICE),
-    _right("PUT", "/v1/identity-rules", *_PUBLISH),
     _right("POST", "/v1/specs/check", *_DRAFT),
     _right("POST", "/v1/specs/preview", *_DRAFT),
     _right("POST", "/v1/specs/protected-places", *_DRAFT, Role.SERVICE),
@@ -115,10 +112,11 @@ RIGHTS = (
     _right("POST", "/v1/specs/moves", *_DRAFT),
     _right("POST", "/v1/specs/*/status", *_PUBLISH),
     _right("PUT", "/v1/specs/*", *_DRAFT),
-    _right("POST", "/v1/views/check", *_DRAFT),
-    _right("POST", "/v1/segments/check", *_DRAFT),
-    _right("PUT", "/v1/views/*", *_PUBLISH),
-    _right("PUT", "/v1/segments/*", *_PUBLISH),
+    *(_right("POST", f"/v1/{each.path}/check", *each.checkers) for each in DOCUMENTS.values()),
+    *(
+        _right("PUT", f"/v1/{each.path}{'' if each.default else '/*'}", *each.publishers)
+        for each in DOCUMENTS.values()
+    ),
     _right("POST", "/v1/sandboxes", *_DRAFT),
     _right("POST", "/v1/sandboxes/*/promote", *_DRAFT, *_OFFICE),
     _right("DELETE", "/v1/sandboxes/*", *_PUBLISH),

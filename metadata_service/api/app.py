@@ -15,8 +15,7 @@ from idgraph.web.openid import OpenId
 from metadata_service.api.access import access
 from metadata_service.api.routes import (
     attributes,
-    definitions,
-    identity_rules,
+    documents,
     keys,
     many_attributes,
     pipeline,
@@ -40,10 +39,8 @@ ROUTERS = (
     many_attributes.edits,
     many_attributes.events,
     users.callers,
-    identity_rules.router,
     policies.requests,
     policies.redactions,
-    *policies.whole_documents,
     policies.counts_router,
     policies.purges,
     policies.log,
@@ -58,7 +55,7 @@ ROUTERS = (
     sandboxes.router,
     users.router,
     users.own,
-    *definitions.ROUTERS,
+    *documents.ROUTERS,
 )
 
 

@@ -158,11 +158,6 @@ def last_versions(session: Session, paths: Iterable[str]) -> dict[str, int]:
     return found
 
 
-def knows_any(session: Session) -> bool:
-    """Whether there is any attribute."""
-    return session.scalar(select(AttributeRow.path).limit(1)) is not None
-
-
 def search_attributes(
     session: Session, wanted: AttributeFilter, paging: PageRequest, sort: str = "path"
 ) -> ListPage[AttributeMetadata]:

@@ -11,7 +11,6 @@ from sqlalchemy.orm import Session
 from idgraph.model import paths
 from idgraph.model.attributes import AttributeDefinition, AttributeMetadata
 from idgraph.model.callers import Caller
-from idgraph.model.views import SegmentDocument
 from metadata_service.attributes.catalogue import PlannedAttribute, find_attributes, find_within
 from metadata_service.attributes.lineage import LineageRecord, lineage
 from metadata_service.attributes.policies import policies_of
@@ -68,7 +67,7 @@ def effect_of(session: Session, planned: PlannedAttribute, callers: Iterable[Cal
     before, _, after = planned
     path = after.path
     around = [*find_attributes(session, paths.ancestors(path)), *find_within(session, path)]
-    segments = tuple(SegmentDocument.model_validate_json(each) for each in SEGMENTS.active(session))
+    segments = tuple(SEGMENTS.active(session))
 
     old = policies_of(session, [*around, *([before] if before is not None else [])], segments=segments)
     new = policies_of(session, [*around, after], segments=segments)

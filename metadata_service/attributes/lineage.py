@@ -12,7 +12,6 @@ from sqlalchemy.orm import Session
 from idgraph.model import canonical
 from idgraph.model.paths import is_within
 from idgraph.model.specs import SpecDefinition
-from idgraph.model.views import SegmentDocument, ViewDocument
 from metadata_service.definitions import SEGMENTS, VIEWS, segment_paths, view_sources
 from metadata_service.specs.catalogue import active_specs
 from metadata_service.storage.tables import AttributeRow
@@ -55,12 +54,10 @@ def lineage(session: Session, path: str) -> LineageRecord:
     ]
     namespaces = sorted({place.type for spec in specs for place in spec.identifiers if place.path == path})
     readers = [ReaderRecord(kind="namespace", name=each) for each in namespaces]
-    for document in VIEWS.active(session):
-        view = ViewDocument.model_validate_json(document)
+    for view in VIEWS.active(session):
         if _touches(view_sources(view), path):
             readers.append(ReaderRecord(kind="view", name=view.name, version=view.version))
-    for document in SEGMENTS.active(session):
-        segment = SegmentDocument.model_validate_json(document)
+    for segment in SEGMENTS.active(session):
         if _touches(segment_paths(segment), path):
             readers.append(ReaderRecord(kind="segment", name=segment.name, version=segment.version))
     known = session.get(AttributeRow, path)

@@ -21,10 +21,10 @@ from sqlalchemy.orm import Session, aliased
 
 from idgraph.model import paths
 from idgraph.model.attributes import AttributeDefinition, AttributeMetadata, AttributeStatus
-from idgraph.model.classification import Classification, ClassificationLevels, EncryptionLevel
+from idgraph.model.classification import EncryptionLevel
 from idgraph.model.errors import first_few
 from idgraph.model.records import PolicyChangeRecord, ProvenanceRecord
-from idgraph.model.snapshots import DetectionMode, DiscoveryDefaults, MetadataSnapshot
+from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
 from idgraph.web.conditional import etag_of
 from idgraph.web.cursors import ListPage, PageRequest
 from idgraph.web.refusals import ClashError, SamePersonError, UnknownSubjectError
@@ -34,15 +34,13 @@ from metadata_service.attributes.catalogue import (
     carry_out,
     find_attributes,
     find_within,
-    knows_any,
     plan_attribute,
 )
 from metadata_service.attributes.rules import (
     DEFAULTS,
     LEVELS,
-    WholeDocument,
-    classification_levels,
     discovery_defaults,
+    knows_any,
     less_encrypted,
     weaker,
 )
@@ -52,7 +50,7 @@ from metadata_service.storage.edits import Edit, Kind
 from metadata_service.storage.tables import PolicyChangeRow, PolicyDecisionRow, SnapshotRow
 from metadata_service.storage.tokens import person_of
 from metadata_service.storage.users import are_one_person
-from metadata_service.storage.versions import paged
+from metadata_service.storage.versions import VersionedDocuments, paged
 from transforms.schema.diff import AttributeTree
 
 
@@ -89,38 +87,6 @@ def opened_by_attribute(session: Session, planned: PlannedAttribute) -> list[str
     ):
         opened.append(f"{path}: may be made an identifier, whose keyed hash tells equal values")
     return opened
-
-
-def opened_by_defaults(session: Session, after: DiscoveryDefaults) -> list[str]:
-    """The paths that other discovery defaults open."""
-    before = discovery_defaults(session)
-    opened = weaker("attributes that nobody declared", before, after)
-    if before.detection is DetectionMode.SEAL and after.detection is not DetectionMode.SEAL:
-        opened.append(f"detection: {before.detection} to {after.detection}")
-    opened += [
-        f"keys made of values below {allowed}: refused to allowed"
-        for allowed in after.value_keys
-        if not any(paths.is_within(allowed, known) for known in before.value_keys)
-    ]
-    return opened if opened and knows_any(session) else []
-
-
-def opened_by_levels(session: Session, after: ClassificationLevels) -> list[str]:
-    """The paths that other classification levels open."""
-    before = classification_levels(session)
-    opened = [
-        opens
-        for each in Classification
-        for opens in weaker(f"level {each}", before.policy(each), after.policy(each))
-    ]
-    return opened if opened and knows_any(session) else []
-
-
-OPENED: dict[str, Callable[[Session, Any], list[str]]] = {
-    DEFAULTS.kind: opened_by_defaults,
-    LEVELS.kind: opened_by_levels,
-}
-"""What another document of a kind opens."""
 
 
 def _decided(attribute: AttributeMetadata, defaults: DiscoveryDefaults) -> AttributeMetadata:
@@ -229,10 +195,11 @@ def _attribute(edit: Edit, row: PolicyChangeRow) -> None:
     carry_out(edit, planned)
 
 
-def _whole(document: WholeDocument[Any]) -> Callable[[Edit, PolicyChangeRow], None]:
+def _documents(kind: VersionedDocuments[Any, Any]) -> Callable[[Edit, PolicyChangeRow], None]:
     def carry_out(edit: Edit, row: PolicyChangeRow) -> None:
-        _check_base(row, document.read(edit.session))
-        document.save(edit, document.model.model_validate_json(row.document))
+        known = kind.held(edit.session, row.subject)
+        _check_base(row, None if known is None else known.document)
+        kind.save(edit, kind.stored.model_validate_json(row.document))
 
     return carry_out
 
@@ -247,8 +214,8 @@ def _spec(edit: Edit, row: PolicyChangeRow) -> None:
 _CARRY_OUT: dict[str, Callable[[Edit, PolicyChangeRow], None]] = {
     "attribute": _attribute,
     "spec": _spec,
-    DEFAULTS.kind: _whole(DEFAULTS),
-    LEVELS.kind: _whole(LEVELS),
+    DEFAULTS.kind: _documents(DEFAULTS),
+    LEVELS.kind: _documents(LEVELS),
     redaction.KIND: redaction.redact,
 }
 

@@ -5,20 +5,19 @@ These are the discovery defaults and the classification levels.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Protocol
 
-from pydantic import BaseModel
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from idgraph.model import paths
 from idgraph.model.attributes import AttributeDefinition, DataType, ReconciliationPolicy
+from idgraph.model.callers import Role
 from idgraph.model.classification import Classification, ClassificationLevels, EncryptionLevel
-from idgraph.model.paths import is_within, join, split
-from idgraph.model.snapshots import DiscoveryDefaults
+from idgraph.model.snapshots import DetectionMode, DiscoveryDefaults
 from idgraph.web.refusals import RefusedRequestError
-from metadata_service.storage.edits import Edit
-from metadata_service.storage.versions import add_document, newest_document
+from metadata_service.storage.tables import AttributeRow
+from metadata_service.storage.versions import VersionedDocuments
 
 RESERVED = "_event"
 MAX_PATH_BYTES = 2048  # an index entry of PostgreSQL holds little more
@@ -118,13 +117,13 @@ def _check_protection(definition: AttributeDefinition) -> None:
 
 def path_problem(path: str) -> str | None:
     """Why this cannot be the path of an attribute, or None."""
-    if is_within(path, RESERVED):
+    if paths.is_within(path, RESERVED):
         return f"paths below {RESERVED} are reserved for the envelope and are never stored"
     if "\x00" in path:
         return "a path holds no NUL character"
     if len(path.encode()) > MAX_PATH_BYTES:
         return f"a path has at most {MAX_PATH_BYTES} bytes in UTF-8"
-    if join(split(path)) != path:
+    if paths.join(paths.split(path)) != path:
         return "not a path: a backslash escapes only a dot or a backslash"
     return None
 
@@ -133,33 +132,9 @@ def _names(policies: frozenset[ReconciliationPolicy]) -> str:
     return ", ".join(sorted(policies))
 
 
-Document = TypeVar("Document", bound=BaseModel)
-
-
-@dataclass(frozen=True, slots=True)
-class WholeDocument(Generic[Document]):
-    """One such document, by the kind that the log of changes calls it."""
-
-    kind: Literal["discovery_defaults", "classification_levels"]
-    model: type[Document]
-    planned: Callable[[Session, Document], Document]
-    """What is saved where somebody states a document. Writes nothing. Raises RefusedError for one that cannot work."""
-
-    def read(self, session: Session) -> Document:
-        """The one in force; before the first edit, what the model says."""
-        row = newest_document(session, self.kind)
-        return self.model() if row is None else self.model.model_validate_json(row.document)
-
-    def save(self, edit: Edit, document: Document) -> None:
-        """Put another in force, for what is saved and found from now on; the same again makes no new version."""
-        row = newest_document(edit.session, self.kind)
-        if document != self.read(edit.session):
-            add_document(edit, self.kind, "", row.version + 1 if row else 1, document.model_dump_json())
-
-
 def _planned_defaults(session: Session, stated: DiscoveryDefaults) -> DiscoveryDefaults:
     """What was left out is what their classification level means."""
-    levels = LEVELS.read(session)
+    levels = classification_levels(session)
     defaults = stated.model_copy(update=levels.unstated(stated, stated.classification))
     problem = policy_problem(defaults.classification, defaults.encryption, defaults.indexable)
     if problem:
@@ -176,18 +151,14 @@ def _planned_levels(_session: Session, levels: ClassificationLevels) -> Classifi
     return levels
 
 
-DEFAULTS = WholeDocument("discovery_defaults", DiscoveryDefaults, _planned_defaults)
-LEVELS = WholeDocument("classification_levels", ClassificationLevels, _planned_levels)
-
-
 def discovery_defaults(session: Session) -> DiscoveryDefaults:
     """Those in force."""
-    return DEFAULTS.read(session)
+    return DEFAULTS.get(session)
 
 
 def classification_levels(session: Session) -> ClassificationLevels:
     """Those in force."""
-    return LEVELS.read(session)
+    return LEVELS.get(session)
 
 
 class Protection(Protocol):
@@ -212,3 +183,55 @@ def weaker(what: str, was: Protection, becomes: Protection) -> list[str]:
 def less_encrypted(what: str, was: EncryptionLevel, becomes: EncryptionLevel) -> list[str]:
     """The same, of encryption alone."""
     return [f"{what}: {was} to {becomes}"] if becomes.strictness < was.strictness else []
+
+
+def _opened_by_defaults(session: Session, after: DiscoveryDefaults) -> list[str]:
+    """The paths that other discovery defaults open."""
+    before = discovery_defaults(session)
+    opened = weaker("attributes that nobody declared", before, after)
+    if before.detection is DetectionMode.SEAL and after.detection is not DetectionMode.SEAL:
+        opened.append(f"detection: {before.detection} to {after.detection}")
+    opened += [
+        f"keys made of values below {allowed}: refused to allowed"
+        for allowed in after.value_keys
+        if not any(paths.is_within(allowed, known) for known in before.value_keys)
+    ]
+    return opened if opened and knows_any(session) else []
+
+
+def _opened_by_levels(session: Session, after: ClassificationLevels) -> list[str]:
+    """The paths that other classification levels open."""
+    before = classification_levels(session)
+    opened = [
+        opens
+        for each in Classification
+        for opens in weaker(f"level {each}", before.policy(each), after.policy(each))
+    ]
+    return opened if opened and knows_any(session) else []
+
+
+DEFAULTS = VersionedDocuments(
+    "discovery_defaults",
+    DiscoveryDefaults,
+    DiscoveryDefaults,
+    _planned_defaults,
+    opens=_opened_by_defaults,
+    default=DiscoveryDefaults(),
+    publishers=(Role.PRIVACY,),
+    checkers=(Role.PRIVACY,),
+)
+LEVELS = VersionedDocuments(
+    "classification_levels",
+    ClassificationLevels,
+    ClassificationLevels,
+    _planned_levels,
+    opens=_opened_by_levels,
+    default=ClassificationLevels(),
+    publishers=(Role.PRIVACY,),
+    checkers=(Role.PRIVACY,),
+)
+
+
+def knows_any(session: Session) -> bool:
+    """Whether there is any attribute."""
+    return session.scalar(select(AttributeRow.path).limit(1)) is not None

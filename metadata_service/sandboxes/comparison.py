@@ -12,13 +12,14 @@ from idgraph.model.errors import IdgraphError
 from idgraph.model.sandboxes import SandboxComparison, SandboxDifference, SandboxItem
 from idgraph.model.specs import SpecDefinition, SpecStatus
 from metadata_service.attributes.catalogue import plan_attribute
-from metadata_service.attributes.policy_changes import OPENED, opened_by_attribute
-from metadata_service.attributes.rules import DEFAULTS, LEVELS, WholeDocument
+from metadata_service.attributes.policy_changes import opened_by_attribute
+from metadata_service.kinds import DOCUMENTS
 from metadata_service.sandboxes.folder import SandboxFolder
 from metadata_service.sandboxes.items import KINDS, content, digest, edited, key
 from metadata_service.specs.approval import opened_by_definition
 from metadata_service.storage.database import Database, revision_in
 from metadata_service.storage.edits import Edit
+from metadata_service.storage.versions import VersionedDocuments
 
 
 def compare(database: Database, folder: SandboxFolder, name: str) -> SandboxComparison:
@@ -50,9 +51,8 @@ def _difference(production: Session, copy: Session, item: SandboxItem, base: str
 
 
 def _weakens(session: Session, item: SandboxItem, document: dict[str, Any]) -> list[str]:
-    opened = _OPENED.get(item.kind)
     try:
-        return [] if opened is None else opened(session, document)
+        return _OPENED[item.kind](session, document)
     except IdgraphError:
         # The promotion says why it is refused.
         return []
@@ -69,13 +69,14 @@ def _opened_by_spec(session: Session, document: dict[str, Any]) -> list[str]:
     return opened_by_definition(session, definition) if definition.status is SpecStatus.ACTIVE else []
 
 
-def _opened_by_whole(document: WholeDocument[Any]) -> Callable[[Session, dict[str, Any]], list[str]]:
-    return lambda session, stated: OPENED[document.kind](session, document.model.model_validate(stated))
+def _opened_by_document(kind: VersionedDocuments[Any, Any]) -> Callable[[Session, dict[str, Any]], list[str]]:
+    return lambda session, document: kind.opens(
+        session, kind.check(session, kind.stated.model_validate(document))
+    )
 
 
 _OPENED: dict[str, Callable[[Session, dict[str, Any]], list[str]]] = {
     "attribute": _opened_by_attribute,
     "spec": _opened_by_spec,
-    DEFAULTS.kind: _opened_by_whole(DEFAULTS),
-    LEVELS.kind: _opened_by_whole(LEVELS),
+    **{each.kind: _opened_by_document(each) for each in DOCUMENTS.values()},
 }

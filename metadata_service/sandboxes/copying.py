@@ -16,9 +16,7 @@ from idgraph.model.sandboxes import SandboxRecord
 from idgraph.web.cursors import ListPage, PageRequest
 from idgraph.web.refusals import ClashError
 from metadata_service.attributes.catalogue import AttributeFilter, search_attributes, write_versions
-from metadata_service.attributes.rules import DEFAULTS, LEVELS
-from metadata_service.definitions import SEGMENTS, VIEWS, Definitions, Stated, Stored
-from metadata_service.identity_rules import newest_rules, save_rules
+from metadata_service.kinds import DOCUMENTS
 from metadata_service.sandboxes.folder import SandboxFolder
 from metadata_service.sandboxes.items import digests
 from metadata_service.specs.catalogue import copy_spec, get_spec_version, list_specs
@@ -63,18 +61,15 @@ def _created(database: Database, folder: SandboxFolder, name: str, actor: str, r
 
 
 def _copy(session: Session, edit: Edit) -> None:
-    LEVELS.save(edit, LEVELS.read(session))
-    DEFAULTS.save(edit, DEFAULTS.read(session))
     for attributes in _pages(lambda page: search_attributes(session, AttributeFilter(), page)):
         if attributes:
             write_versions(edit, attributes, ())
     for specs in _pages(lambda page: list_specs(session, page)):
         for record in specs:
             _copy_spec(session, edit, record)
-    if (rules := newest_rules(session)).version:
-        save_rules(edit, rules.document, lambda _: None)
-    _copy_definitions(session, edit, VIEWS)
-    _copy_definitions(session, edit, SEGMENTS)
+    for kind in DOCUMENTS.values():
+        for document in kind.all(session):
+            kind.save(edit, document)
 
 
 def _copy_spec(session: Session, edit: Edit, record: SpecRecord) -> None:
@@ -82,12 +77,6 @@ def _copy_spec(session: Session, edit: Edit, record: SpecRecord) -> None:
     if active is not None and active != record.latest_version:
         copy_spec(edit, get_spec_version(session, record.name, active).document)
     copy_spec(edit, record.document)
-
-
-def _copy_definitions(session: Session, edit: Edit, kind: Definitions[Stated, Stored]) -> None:
-    for documents in _pages(lambda page: kind.list(session, page)):
-        for document in documents:
-            kind.save(edit, document.model_copy(update={"version": 1}), lambda _: None)
 
 
 def _pages(listed: Callable[[PageRequest], ListPage[Copied]]) -> Iterator[list[Copied]]:

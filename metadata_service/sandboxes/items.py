@@ -13,13 +13,10 @@ from idgraph.model.attributes import AttributeDefinition, AttributeMetadata, Att
 from idgraph.model.sandboxes import ItemKind, SandboxItem
 from idgraph.model.specs import SpecDefinition
 from idgraph.web.conditional import etag_of
-from idgraph.web.refusals import UnknownSubjectError
 from metadata_service.attributes.catalogue import find_attributes
-from metadata_service.attributes.rules import DEFAULTS, LEVELS
-from metadata_service.definitions import SEGMENTS, VIEWS
-from metadata_service.identity_rules import newest_rules
+from metadata_service.kinds import DOCUMENTS
 from metadata_service.specs.catalogue import find_spec, get_spec_version
-from metadata_service.storage.tables import AttributeRow, ChangeRow, DocumentVersionRow, SpecRow
+from metadata_service.storage.tables import AttributeRow, ChangeRow, SpecRow
 
 KINDS: tuple[ItemKind, ...] = get_args(ItemKind)
 """In the order in which they are published: a spec after the attributes that protect what it maps."""
@@ -35,13 +32,13 @@ def digests(session: Session) -> dict[str, str]:
         key(SandboxItem(kind="attribute", name=each.path)): digest(_attribute(each))
         for each in find_attributes(session, session.scalars(decided))
     }
-    row = DocumentVersionRow
     named = [("spec", name) for name in session.scalars(select(SpecRow.name))]
-    named += [(kind, name) for kind, name in session.execute(select(row.kind, row.name).distinct())]
-    named += [("classification_levels", ""), ("discovery_defaults", ""), ("identity_rules", "")]
     for kind, name in named:
         item = SandboxItem(kind=cast(ItemKind, kind), name=name)
         found[key(item)] = digest(content(session, item))
+    for documents in DOCUMENTS.values():
+        for name, document in documents.contents(session):
+            found[key(SandboxItem(kind=cast(ItemKind, documents.kind), name=name))] = digest(document)
     return found
 
 
@@ -56,19 +53,14 @@ def edited(session: Session, since: int) -> set[SandboxItem]:
 def content(session: Session, item: SandboxItem) -> dict[str, Any] | None:
     """What somebody decided, without version and time; of a spec the version in force, else the latest."""
     match item.kind:
-        case "classification_levels" | "discovery_defaults":
-            whole = LEVELS if item.kind == LEVELS.kind else DEFAULTS
-            return whole.read(session).model_dump(mode="json")
-        case "identity_rules":
-            return newest_rules(session).document.model_dump(mode="json", exclude_unset=True)
         case "attribute":
             known = next(find_attributes(session, [item.name]), None)
             is_decided = known is not None and known.status is not AttributeStatus.DISCOVERED
             return _attribute(known) if known and is_decided else None
         case "spec":
             return _spec(session, item.name)
-        case "view" | "segment":
-            return _definition(session, item)
+        case _:
+            return DOCUMENTS[item.kind].content(session, item.name)
 
 
 def digest(document: dict[str, Any] | None) -> str:
@@ -93,15 +85,3 @@ def _spec(session: Session, name: str) -> dict[str, Any] | None:
     if record.active_version is not None and record.active_version != record.latest_version:
         document = get_spec_version(session, name, record.active_version).document
     return document.model_dump(mode="json", include=set(SpecDefinition.model_fields))
-
-
-def _definition(session: Session, item: SandboxItem) -> dict[str, Any] | None:
-    try:
-        found = (VIEWS if item.kind == "view" else SEGMENTS).get(session, item.name)
-    except UnknownSubjectError:
-        return None
-    document = found.model_dump(mode="json", exclude={"version"})
-    if item.kind == "segment":
-        # `query` is what `q` meant: its author gives one of the two.
-        document.pop("q" if document["q"] is None else "query")
-    return document

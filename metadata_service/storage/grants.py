@@ -254,7 +254,7 @@ def ending(session: Session, now: datetime, person: str) -> list[GrantRecord]:
 def _shows(session: Session, row: GrantRequestRow) -> list[str]:
     if row.view_version is None:
         return [row.subject] if row.kind == "path" else []
-    view = VIEWS.get_version(session, row.subject, row.view_version)
+    view = VIEWS.at(session, row.view_version, row.subject).document
     return sorted(view_sources(view))
 
 

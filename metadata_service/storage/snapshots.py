@@ -15,7 +15,7 @@ from idgraph.web.refusals import GoneError, UnknownHistoryError
 from metadata_service.attributes.redaction import last_removal
 from metadata_service.attributes.rules import classification_levels, discovery_defaults
 from metadata_service.definitions import SEGMENTS, VIEWS
-from metadata_service.identity_rules import stated_rules
+from metadata_service.identity_rules import RULES
 from metadata_service.specs.catalogue import active_specs, count_active_specs
 from metadata_service.storage.database import Database, Revision, has_revision, revision_in
 from metadata_service.storage.history import is_gapless
@@ -158,15 +158,17 @@ def _body(session: Session, known: Revision, newest: Revision) -> bytes:
 
 def _rules(session: Session, since: int) -> bytes:
     """The members of identity rules, of the default ones none."""
-    version, document = stated_rules(session, since)
-    stated = b"" if document is None else b',"identity_rules":%b' % document.encode()
-    return b',"identity_rules_version":%d%b' % (version, stated) if version else b""
+    held, stated = RULES.known(session), b""
+    if RULES.changed(session, since):
+        stated = b',"identity_rules":%b' % held.document.model_dump_json(exclude_unset=True).encode()
+    return b',"identity_rules_version":%d%b' % (held.number, stated) if held.number else b""
 
 
 def _definitions(session: Session, since: int) -> bytes:
     """The members of views and of segments, whole where any changed."""
     return b"".join(
-        b',"%bs":[%b]' % (kind.kind.encode(), b",".join(map(str.encode, kind.active(session))))
+        b',"%bs":[%b]'
+        % (kind.kind.encode(), b",".join(each.model_dump_json().encode() for each in kind.active(session)))
         for kind in (VIEWS, SEGMENTS)
         if kind.changed(session, since)
     )

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from typing import Any, TypeVar, TypeVarTuple
+import builtins
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar, TypeVarTuple, cast
 
-from sqlalchemy import ColumnElement, Select, select
-from sqlalchemy.orm import InstrumentedAttribute, Session
+from pydantic import BaseModel
+from sqlalchemy import ColumnElement, Select, func, select
+from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
-from idgraph.model.records import ChangeRecord
+from idgraph.model.callers import Role
+from idgraph.model.records import ChangeRecord, VersionRecord
 from idgraph.web.cursors import ListPage, PageRequest
+from idgraph.web.refusals import UnknownSubjectError
 from metadata_service.storage.edits import Edit, Kind
 from metadata_service.storage.tables import (
     AttributeVersionRow,
@@ -42,21 +47,171 @@ def versions_of(
     return ((each[0], each[1]) for each in found)
 
 
-def newest_document(session: Session, kind: Kind, name: str = "") -> DocumentVersionRow | None:
-    """The version of a document that holds."""
-    row = DocumentVersionRow
-    query = select(row).where(row.kind == kind, row.name == name)
-    return session.scalar(query.order_by(row.version.desc()).limit(1))
+_Row = DocumentVersionRow
+Stated = TypeVar("Stated", bound=BaseModel)
+Stored = TypeVar("Stored", bound=BaseModel)
 
 
-def add_document(edit: Edit, kind: Kind, name: str, version: int, document: str) -> DocumentVersionRow:
-    """A version that holds from now on."""
-    row = DocumentVersionRow(
-        kind=kind, name=name, version=version, snapshot_version=edit.version, document=document
-    )
-    edit.session.add(row)
-    edit.record(kind, name, version, "saved")
-    return row
+class Held(NamedTuple, Generic[Stored]):
+    """A document and the number of its version; 0: the default, which nobody saved."""
+
+    number: int
+    document: Stored
+
+
+def _nothing(_session: Session, _document: Any) -> list[str]:
+    return []
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class VersionedDocuments(Generic[Stated, Stored]):
+    """All documents of one kind, by name: `stated` as authors write them, `stored` as they are kept, without version or with it.
+
+    `check` makes one of the other and raises SpecError or RefusedRequestError; it can take a second, and writes nothing. `warn`
+    has what does not stop anybody, and `opens` what a document weakens, for which a second person is asked. `decided` takes
+    away from a stored one what its author did not state. A kind with a `default` has one document, which has no name. `record` is what readers get in place of the document. `as_stated`: what
+    authors leave out is not stored. `publishers` and `checkers` are the roles that may, besides admins.
+    """
+
+    kind: Kind
+    stated: type[Stated]
+    stored: type[Stored]
+    check: Callable[[Session, Stated], Stored]
+    warn: Callable[[Session, Stored], builtins.list[str]] = _nothing
+    opens: Callable[[Session, Stored], builtins.list[str]] = _nothing
+    decided: Callable[[dict[str, Any]], dict[str, Any]] = dict
+    default: Stored | None = None
+    record: type[BaseModel] | None = None
+    as_stated: bool = False
+    publishers: tuple[Role, ...] = (Role.PUBLISHER,)
+    checkers: tuple[Role, ...] = (Role.ANALYST, Role.PUBLISHER)
+
+    @property
+    def path(self) -> str:
+        """The part of an address that names the kind."""
+        name = self.kind.replace("_", "-")
+        return name if self.default is not None else f"{name}s"
+
+    @property
+    def version(self) -> type[VersionRecord[Stored]]:
+        """The model of a version with who, when and why."""
+        return cast(Any, VersionRecord)[self.stored]  # type: ignore[no-any-return]
+
+    def held(self, session: Session, name: str = "") -> Held[Stored] | None:
+        """The version that holds; None for an unknown name."""
+        query = select(_Row).where(_Row.kind == self.kind, _Row.name == name)
+        row = session.scalar(query.order_by(_Row.version.desc()).limit(1))
+        if row is not None:
+            return Held(row.version, self._read(row.document))
+        return None if self.default is None else Held(0, self.default)
+
+    def get(self, session: Session, name: str = "") -> Stored:
+        """The document that holds. Raises UnknownSubjectError."""
+        return self.known(session, name).document
+
+    def known(self, session: Session, name: str = "") -> Held[Stored]:
+        """The version that holds. Raises UnknownSubjectError."""
+        found = self.held(session, name)
+        if found is None:
+            raise UnknownSubjectError(f"no {self.kind} is named {name}")
+        return found
+
+    def served(self, held: Held[Stored]) -> str:
+        """What readers get, as JSON; its ETag is that of the document."""
+        if self.record is None:
+            return held.document.model_dump_json()
+        return self.record(version=held.number, document=held.document).model_dump_json(exclude_unset=True)
+
+    def list(
+        self, session: Session, wanted: PageRequest, words: str = "", is_reversed: bool = False
+    ) -> ListPage[Stored]:
+        """The documents that hold, by name or the other way round. `words` stand in the name."""
+        query = paged(self._newest(), _Row.name, wanted, is_reversed)
+        for word in words.split():
+            query = query.where(_Row.name.icontains(word.replace("\x00", " "), autoescape=True))
+        return wanted.page(map(self._read, session.scalars(query)), lambda each: str(each.name))  # type: ignore[attr-defined]
+
+    def all(self, session: Session) -> Iterator[Stored]:
+        """The documents that hold, by name."""
+        found = session.scalars(self._newest().order_by(_Row.name)).all()
+        yield from map(self._read, found)
+        if self.default is not None and not found:
+            yield self.default
+
+    def active(self, session: Session) -> Iterator[Stored]:
+        """Those of them that are in use, which a snapshot has."""
+        return (each for each in self.all(session) if each.status == "active")  # type: ignore[attr-defined]
+
+    def changed(self, session: Session, since: int) -> bool:
+        """Whether any was saved after a snapshot."""
+        newer = select(_Row.name).where(_Row.kind == self.kind, _Row.snapshot_version > since).limit(1)
+        return session.scalar(newer) is not None
+
+    def versions(
+        self, session: Session, wanted: PageRequest, name: str = ""
+    ) -> ListPage[VersionRecord[Stored]]:
+        """All versions that were saved, the newest first. Raises UnknownSubjectError."""
+        self.known(session, name)
+        return wanted.page(self._versions(session, wanted, name), lambda each: each.version)
+
+    def at(self, session: Session, version: int, name: str = "") -> VersionRecord[Stored]:
+        """One version. Raises UnknownSubjectError."""
+        for found in self._versions(session, PageRequest(None, 1), name, _Row.version == version):
+            return found
+        raise UnknownSubjectError(f"{name or self.kind.replace('_', ' ')} has no version {version}")
+
+    def contents(self, session: Session) -> Iterator[tuple[str, dict[str, Any]]]:
+        """What people decided, by name."""
+        return ((getattr(each, "name", ""), self._content(each)) for each in self.all(session))
+
+    def content(self, session: Session, name: str = "") -> dict[str, Any] | None:
+        """What people decided, without version and what `check` added; None for an unknown name."""
+        held = self.held(session, name)
+        return None if held is None else self._content(held.document)
+
+    def save(self, edit: Edit, document: Stored) -> tuple[Held[Stored], bool]:
+        """Let a document hold that `check` gave; the same again makes no new version. Also whether the name is new."""
+        name = getattr(document, "name", "")
+        known = self.held(edit.session, name)
+        if known is not None and self._numbered(document, known.number) == known.document:
+            return known, False
+        held = Held(number := known.number + 1 if known else 1, self._numbered(document, number))
+        edit.session.add(
+            DocumentVersionRow(
+                kind=self.kind,
+                name=name,
+                version=number,
+                snapshot_version=edit.version,
+                document=held.document.model_dump_json(exclude_unset=self.as_stated),
+            )
+        )
+        edit.record(self.kind, name, number, "saved")
+        edit.session.flush()
+        return held, known is None
+
+    def _content(self, document: Stored) -> dict[str, Any]:
+        return self.decided(
+            document.model_dump(mode="json", exclude={"version"}, exclude_unset=self.as_stated)
+        )
+
+    def _read(self, document: str) -> Stored:
+        return self.stored.model_validate_json(document)
+
+    def _numbered(self, document: Stored, number: int) -> Stored:
+        has_number = "version" in self.stored.model_fields
+        return document.model_copy(update={"version": number}) if has_number else document
+
+    def _newest(self) -> Select[str]:
+        newer = aliased(_Row)
+        newest = select(func.max(newer.version)).where(newer.kind == self.kind, newer.name == _Row.name)
+        return select(_Row.document).where(_Row.kind == self.kind, _Row.version == newest.scalar_subquery())
+
+    def _versions(
+        self, session: Session, wanted: PageRequest, name: str, *of: ColumnElement[bool]
+    ) -> Iterator[VersionRecord[Stored]]:
+        for row, edit in versions_of(session, _Row, wanted, _Row.kind == self.kind, _Row.name == name, *of):
+            document = self._read(row.document)
+            yield self.version(version=row.version, document=document, **edit.provenance())
 
 
 def list_changes(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, cast
 
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import ValidationError
 
 from idgraph.model import queries
@@ -14,9 +14,11 @@ from idgraph.model.views import SegmentDocument, ViewDocument
 from idgraph.web.conditional import etag_of, precondition
 from idgraph.web.cursors import PageRequest
 from idgraph.web.refusals import RefusedRequestError, UnknownSubjectError
-from metadata_service.definitions import SEGMENTS, VIEWS, Definitions
+from metadata_service.api.routes.documents import Name, put_document
+from metadata_service.definitions import SEGMENTS, VIEWS
 from metadata_service.documents.problems import DocumentError, JsonFile, model_problems
 from metadata_service.documents.writing import difference, spec_text
+from metadata_service.storage.versions import VersionedDocuments
 from metadata_service.ui.page import Number, OwnFields, OwnPage, Paging, SignedIn, Text, reason_of, see_other
 
 router = APIRouter()
@@ -27,10 +29,9 @@ def _plural(request: Request) -> str:
 
 
 Plural = Annotated[str, Depends(_plural)]
-Name = Annotated[str, Path(pattern=NAME_PATTERN)]
 SHOWN = 50
 EXAMPLES = 10
-ANY: dict[str, Definitions[Any, Any]] = {"views": VIEWS, "segments": SEGMENTS}
+ANY: dict[str, VersionedDocuments[Any, Any]] = {each.path: each for each in (VIEWS, SEGMENTS)}
 
 
 @router.get("/ui/views-new")
@@ -63,11 +64,7 @@ def show(
     text = None
     with page.database.read() as reading:
         if version is not None:
-            older = ANY[plural].versions(reading, name, PageRequest(None, 1000)).items
-            documents = (cast(Any, each).document for each in older)
-            text = next((_text(each) for each in documents if each.version == version), None)
-            if text is None:
-                raise UnknownSubjectError(f"{name} has no version {version}")
+            text = _text(ANY[plural].at(reading, version, name).document)
         elif not new:
             ANY[plural].get(reading, name)
     return _page(page, plural, name, text, saved=saved)
@@ -81,7 +78,7 @@ def act(page: SignedIn, plural: Plural, name: Name, fields: OwnFields) -> Respon
     text, deed = fields.get("text", ""), fields.get("act")
     kept: dict[str, Any] = {each: fields.get(each, "").strip() for each in ("reason", "person", "etag")}
     try:
-        first, kept["warnings"] = _read(page, plural, name, text)
+        stated, first, kept["warnings"] = _read(page, plural, name, text)
     except DocumentError as error:
         return _page(page, plural, name, text, 422, problems=error.problems, **kept)
     if deed not in ("publish", "retire"):
@@ -90,16 +87,17 @@ def act(page: SignedIn, plural: Plural, name: Name, fields: OwnFields) -> Respon
     page.require("PUT", f"/v1/{plural}/{name}")
     page.on_refusal(_page, plural, name, text, **kept)
     if deed == "retire":
-        first = first.model_copy(update={"status": "retired"})
-    with page.database.write(page.caller.name, reason_of(fields, is_needed=True)) as edit:
-        # A draft of a new name has no version that it was begun from.
-        known = fields.get("etag")
-        ANY[plural].save(edit, first, precondition(known) if known else precondition(None, "*"))
+        stated = stated.model_copy(update={"status": "retired"})
+    # A draft of a new name has no version that it was begun from.
+    known = fields.get("etag")
+    check = precondition(known) if known else precondition(None, "*")
+    reason = reason_of(fields, is_needed=True)
+    put_document(ANY[plural], stated, page.service, page.caller.name, check, reason)
     return see_other(f"/ui/{plural}/{name}", saved="true")
 
 
-def _read(page: OwnPage, plural: str, name: str, text: str) -> tuple[Any, list[str]]:
-    """A definition as it would be stored, with warnings. Raises DocumentError."""
+def _read(page: OwnPage, plural: str, name: str, text: str) -> tuple[Any, Any, list[str]]:
+    """A definition as it is stated and as it would be stored, with warnings. Raises DocumentError."""
     kind, document = ANY[plural], JsonFile.of_text(text)
     try:
         definition = kind.stated.model_validate(document.content)
@@ -109,8 +107,8 @@ def _read(page: OwnPage, plural: str, name: str, text: str) -> tuple[Any, list[s
         raise document.refuse([SpecError(f"this page edits {name}; another name is another one", "/name")])
     try:
         with page.database.read() as reading:
-            first = kind.checked(reading, definition)
-            return first, kind.warnings(reading, first)
+            first = kind.check(reading, definition)
+            return definition, first, kind.warn(reading, first)
     except SpecError as error:
         raise document.refuse([error]) from None
     except RefusedRequestError as error:
@@ -150,7 +148,7 @@ def _page(
     with page.database.read() as reading:
         try:
             known = ANY[plural].get(reading, name)
-            versions = ANY[plural].versions(reading, name, PageRequest(None, SHOWN)).items
+            versions = ANY[plural].versions(reading, PageRequest(None, SHOWN), name).items
         except UnknownSubjectError:
             known, versions = None, []
     in_force = None if known is None else _text(known)

@@ -15,7 +15,7 @@ from idgraph.model.callers import Scope
 from idgraph.model.identifiers import HASHED_PREFIX
 from idgraph.model.identity_rules import IdentityRules
 from idgraph.web.refusals import ForbiddenError
-from metadata_service.identity_rules import newest_rules
+from metadata_service.identity_rules import RULES
 from metadata_service.ui.deciding import LinkPin
 from metadata_service.ui.frame import is_time
 from metadata_service.ui.page import Cursor, OwnFields, OwnPage, Polled, SignedIn, Text, see_other
@@ -128,7 +128,7 @@ def _claims(page: OwnPage, client: ProfilesClient, group: dict[str, Any]) -> dic
         found = profiles[name]
         persons[found["id"] if found else name].append(name)
     with page.database.read() as reading:
-        rules = newest_rules(reading).document
+        rules = RULES.get(reading)
     claimants = []
     for own in persons.values():
         profile = profiles[own[0]]

@@ -11,10 +11,10 @@ from sqlalchemy.orm import Session as Reading
 from idgraph.model.identity_rules import DEFAULT_RULES, IdentityRules
 from idgraph.web.conditional import etag_of, precondition
 from idgraph.web.cursors import PageRequest
-from metadata_service import identity_rules as catalogue
-from metadata_service.api.routes import identity_rules as api
+from metadata_service.api.routes.documents import put_document
 from metadata_service.documents.problems import DocumentError, JsonFile, model_problems
 from metadata_service.documents.writing import difference, spec_text
+from metadata_service.identity_rules import RULES, find_problems
 from metadata_service.specs import catalogue as specs
 from metadata_service.ui.page import OwnFields, OwnPage, Polled, SignedIn, reason_of, see_other
 
@@ -39,7 +39,7 @@ def show(
     text = None
     if begin is not None:
         with page.database.read() as reading:
-            rules = catalogue.rules_version(reading, begin).document if begin else DEFAULT_RULES
+            rules = RULES.at(reading, begin).document if begin else DEFAULT_RULES
         text = spec_text(rules)
     return _page(page, text, begin=begin, published=published)
 
@@ -69,7 +69,7 @@ def act(page: SignedIn, fields: OwnFields) -> Response:
     is_seen = kept["previewed"] == draft and found.get("state") == "done"
     if not is_seen and not fields.get("agreed"):
         return _page(page, text, 422, asks=True, **kept)
-    api.put(rules, page.service, page.caller.name, precondition(kept["etag"]), reason)
+    put_document(RULES, rules, page.service, page.caller.name, precondition(kept["etag"]), reason)
     return see_other(PAGE, published="true")
 
 
@@ -87,28 +87,28 @@ def read_rules(text: str) -> IdentityRules:
         rules = IdentityRules.model_validate(document.content)
     except ValidationError as error:
         raise document.refuse(model_problems(error, document.content, IdentityRules)) from None
-    if wrong := catalogue.find_problems(rules):
+    if wrong := find_problems(rules):
         raise document.refuse(wrong)
     return rules
 
 
 def _page(page: OwnPage, text: str | None, status: int = 200, etag: str = "", **context: Any) -> Response:
     with page.database.read() as reading:
-        record = catalogue.newest_rules(reading)
-        versions = catalogue.rules_versions(reading, PageRequest(None, SHOWN)).items
-        unruled = sorted(_types_in_use(reading) - record.document.namespaces.keys())
-    in_force = spec_text(record.document)
+        held = RULES.known(reading)
+        versions = RULES.versions(reading, PageRequest(None, SHOWN)).items
+        unruled = sorted(_types_in_use(reading) - held.document.namespaces.keys())
+    in_force = spec_text(held.document)
     text = in_force if text is None else text
     return page.render(
         "rules.html",
         status,
-        record=record,
+        held=held,
         text=text,
-        etag=etag or etag_of(record.stated),
+        etag=etag or etag_of(RULES.served(held)),
         difference=difference(in_force, text),
         versions=versions,
         unruled=unruled,
-        unnamed=record.document.namespace(""),
+        unnamed=held.document.namespace(""),
         sample_size=SAMPLE,
         **context,
     )

@@ -10,8 +10,10 @@ from idgraph.model.classification import Classification, EncryptionLevel
 from idgraph.model.snapshots import DetectionMode, DiscoveryDefaults
 from idgraph.web.conditional import etag_of, precondition
 from metadata_service.api.routes import policies as api
-from metadata_service.attributes.rules import DEFAULTS, LEVELS, Document, WholeDocument
+from metadata_service.api.routes.documents import put_document
+from metadata_service.attributes.rules import DEFAULTS, LEVELS
 from metadata_service.attributes.undecided import Purge
+from metadata_service.storage.versions import Stated, VersionedDocuments
 from metadata_service.ui.page import OwnFields, OwnPage, SignedIn, Text, reason_of, see_other
 
 router = APIRouter()
@@ -29,7 +31,7 @@ def show(page: SignedIn, done: Text = "", asked: int = 0) -> Response:
 def _page(page: OwnPage, form: str = "", status: int = 200, **context: Any) -> Response:
     """With a `problem`, of this form."""
     with page.database.read() as reading:
-        defaults, levels = DEFAULTS.read(reading), LEVELS.read(reading)
+        defaults, levels = DEFAULTS.get(reading), LEVELS.get(reading)
     return page.render(
         "schema.html",
         status,
@@ -77,12 +79,12 @@ def _save(
     page: OwnPage,
     fields: dict[str, str],
     form: str,
-    document: WholeDocument[Document],
+    kind: VersionedDocuments[Stated, Any],
     stated: dict[str, Any],
 ) -> Response:
     page.on_refusal(_page, form)
-    model, check = document.model.model_validate(stated), precondition(fields.get("etag", ""))
-    answer = api.put_whole(document, model, page.service, page.caller.name, check, reason_of(fields))
+    model, check = kind.stated.model_validate(stated), precondition(fields.get("etag", ""))
+    answer = put_document(kind, model, page.service, page.caller.name, check, reason_of(fields))
     number = answer.headers.get("Location", "").rpartition("/")[2]
     return see_other(PAGE, asked=number) if answer.status_code == 202 else see_other(PAGE, done=form)
 

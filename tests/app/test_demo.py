@@ -15,7 +15,7 @@ from idgraph.app.demo import walk as demo
 from idgraph.app.demo.example import EXAMPLES
 from idgraph.model.identity_rules import IdentityRules
 from ingestion.stages.outcomes import StageReport
-from metadata_service.identity_rules import newest_rules
+from metadata_service.identity_rules import RULES
 from metadata_service.storage.database import open_database
 from tests.app.conftest import CommandLine
 
@@ -64,7 +64,7 @@ def test_an_example_may_have_its_own_identity_rules(
         demo.run_demo("retail", tmp_path / "demo", stop)
     database = open_database(f"sqlite:///{tmp_path / 'demo' / '.idgraph' / 'metadata.db'}")
     with database.read() as session:
-        assert newest_rules(session).document == IdentityRules(hub_limit=7)
+        assert RULES.get(session) == IdentityRules(hub_limit=7)
     database.close()
 
 

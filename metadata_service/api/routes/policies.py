@@ -16,13 +16,11 @@ from idgraph.model.records import (
     PurgeRecord,
     VerificationRecord,
 )
-from idgraph.web.conditional import Check, IfNoneMatch, Precondition, json_answer
 from idgraph.web.cursors import ListPage
 from idgraph.web.refusals import RefusedRequestError
-from metadata_service.api.service import Actor, MetadataService, Paging, Reason, Service
+from metadata_service.api.service import Actor, Paging, Reason, Service
 from metadata_service.attributes import policy_changes, redaction
-from metadata_service.attributes.policy_changes import OPENED, Status, request_change
-from metadata_service.attributes.rules import DEFAULTS, LEVELS, Document, WholeDocument
+from metadata_service.attributes.policy_changes import Status, request_change
 from metadata_service.attributes.undecided import Purge, discovery_counts, purge
 from metadata_service.storage.edits import Action, Kind
 from metadata_service.storage.history import verify_history
@@ -95,48 +93,6 @@ def request_redaction(
         return asked(request_change(edit, "redaction", wanted.path, None, wanted, named))
 
 
-def put_whole(
-    document: WholeDocument[Document],
-    stated: Document,
-    service: MetadataService,
-    actor: str,
-    precondition: Check,
-    reason: str,
-) -> Response:
-    """What `PUT` does with such a document."""
-    with service.database.write(actor, reason) as edit:
-        planned, known = document.planned(edit.session, stated), document.read(edit.session)
-        precondition(known.model_dump_json())
-        if weakens := OPENED[document.kind](edit.session, planned):
-            return asked(request_change(edit, document.kind, "", known, planned, weakens))
-        document.save(edit, planned)
-    return json_answer(planned.model_dump_json())
-
-
-def _whole(document: WholeDocument[Document]) -> APIRouter:
-    name = document.kind.replace("_", "-")
-    router = APIRouter(prefix=f"/v1/{name}", tags=[name.replace("-", " ")])
-
-    @router.get("", response_model=document.model)
-    def get(service: Service, if_none_match: IfNoneMatch = None) -> Response:
-        """The policy of attributes that nobody declared, or of each classification level where an attribute says nothing else."""
-        with service.database.read() as session:
-            found = document.read(session)
-        return json_answer(found.model_dump_json(), if_none_match)
-
-    def put(
-        stated: Document, service: Service, actor: Actor, precondition: Precondition, reason: Reason = ""
-    ) -> Response:
-        """Change it, for attributes that are saved or discovered, and values that are found sensitive, from now on. What
-        weakens protection is kept until a second person approves it, and answered with 202."""
-        return put_whole(document, stated, service, actor, precondition, reason)
-
-    put.__annotations__["stated"] = document.model
-    router.put("", response_model=document.model, responses=ASKED)(put)
-    return router
-
-
-whole_documents = (_whole(DEFAULTS), _whole(LEVELS))
 counts_router = APIRouter(prefix="/v1/discovery-counts", tags=["discovery defaults"])
 
 

@@ -6,11 +6,9 @@ from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 from fastapi import APIRouter, Path, Query, Response
-from pydantic import BaseModel
 
 from idgraph.model.attributes import AttributeDefinition
 from idgraph.model.errors import MetadataError, SpecError
-from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.sandboxes import (
     NAME_OF_SANDBOX,
     NewSandbox,
@@ -25,14 +23,12 @@ from idgraph.model.sandboxes import (
     SandboxRecord,
 )
 from idgraph.model.specs import SpecDefinition, SpecStatus
-from idgraph.model.views import SegmentDefinition, ViewDefinition
 from idgraph.web.conditional import Check
 from idgraph.web.refusals import ClashError, PreconditionError, UnknownSubjectError
 from metadata_service.api.access import require_right
-from metadata_service.api.routes import attributes, definitions, identity_rules, policies, specs
+from metadata_service.api.routes import attributes, documents, specs
 from metadata_service.api.service import Acting, Actor, MetadataService, Reason, Service
-from metadata_service.attributes.rules import DEFAULTS, LEVELS
-from metadata_service.definitions import SEGMENTS, VIEWS
+from metadata_service.kinds import DOCUMENTS
 from metadata_service.sandboxes.comparison import compare
 from metadata_service.sandboxes.copying import create_sandbox
 from metadata_service.sandboxes.folder import SandboxFolder
@@ -172,36 +168,20 @@ def _promoted(
     return outcome
 
 
-_MODELS: dict[str, type[BaseModel]] = {
-    "attribute": AttributeDefinition,
-    "spec": SpecDefinition,
-    "view": ViewDefinition,
-    "segment": SegmentDefinition,
-    "identity_rules": IdentityRules,
-    DEFAULTS.kind: DEFAULTS.model,
-    LEVELS.kind: LEVELS.model,
-}
-
-
 def _put(
     service: MetadataService, caller: TokenRecord, each: SandboxDifference, check: Check, reason: str
 ) -> Response:
     """What the `PUT` of an item does."""
-    stated: Any = _MODELS[each.kind].model_validate(each.sandbox)
-    by_caller, by_name = (service, caller, check, reason), (service, caller.name, check, reason)
-    match each.kind:
-        case "attribute":
-            return attributes.put(each.name, stated, *by_caller)
-        case "spec":
-            if stated.status is not SpecStatus.RETIRED:
-                return specs.put(each.name, stated, *by_caller)
-            require_right(caller, "POST", f"/v1/specs/{each.name}/status")
-            change = specs.StatusChange(status=SpecStatus.RETIRED, reason=reason)
-            return specs.set_status(each.name, change, service, caller.name, check)
-        case "identity_rules":
-            return identity_rules.put(stated, *by_name)
-        case "view" | "segment":
-            kind: Any = VIEWS if each.kind == "view" else SEGMENTS
-            return definitions.put_definition(kind, stated, *by_name)
-        case _:
-            return policies.put_whole(DEFAULTS if each.kind == DEFAULTS.kind else LEVELS, stated, *by_name)
+    by_caller = (service, caller, check, reason)
+    if each.kind == "attribute":
+        return attributes.put(each.name, AttributeDefinition.model_validate(each.sandbox), *by_caller)
+    if each.kind != "spec":
+        kind = DOCUMENTS[each.kind]
+        stated = kind.stated.model_validate(each.sandbox)
+        return documents.put_document(kind, stated, service, caller.name, check, reason)
+    spec = SpecDefinition.model_validate(each.sandbox)
+    if spec.status is not SpecStatus.RETIRED:
+        return specs.put(each.name, spec, *by_caller)
+    require_right(caller, "POST", f"/v1/specs/{each.name}/status")
+    change = specs.StatusChange(status=SpecStatus.RETIRED, reason=reason)
+    return specs.set_status(each.name, change, service, caller.name, check)
