@@ -42,7 +42,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "metadata_service": CORE | {"idgraph.web", "idgraph.client", "transforms"},
     "profile_service": CORE | PURE | {"idgraph.projection", "idgraph.web"},
     "ingestion": CORE | PURE | {"idgraph.projection"},
-    "idgraph.jobs": CORE | PURE | {"idgraph.projection", "ingestion"},
+    "idgraph.jobs": CORE | PURE | {"idgraph.projection", "ingestion", "profile_service"},
 }
 """Our packages, and which others of ours each may import. Everything points at `idgraph.model`; `idgraph.app`, the composition
 root, may import all of them, and none of them may import it but `idgraph` itself, the face that users import."""

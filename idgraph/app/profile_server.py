@@ -15,8 +15,8 @@ from idgraph.app.adapters.key_providers import ensure_keyring, provider_of
 from idgraph.app.dead_letter_desk import dead_letter_desk
 from idgraph.app.flow_folders import FlowFolders
 from idgraph.app.flow_progress import committed
-from idgraph.app.jobs.operations import OperationThreads
 from idgraph.app.jobs.person_jobs import PersonJobThreads
+from idgraph.app.jobs.threads import JobThreads
 from idgraph.app.observation.json_logs import say
 from idgraph.app.publish import kafka_publisher, publisher
 from idgraph.app.settings.document import Settings
@@ -100,7 +100,7 @@ def application(settings: Settings) -> Iterator[FastAPI]:
             tokens = PersonTokens(provider_of(settings).purpose_key(person_tokens.PURPOSE))
             households = stack.enter_context(closing(wiring.household_log(settings)))
             operations = stack.enter_context(
-                OperationThreads(settings, lambda: PinnedSnapshot(*following.edition()))
+                JobThreads(settings, lambda: PinnedSnapshot(*following.edition()))
             )
             own_households = Households(households, wiring.keyed_hash(adapters))
             desk = stack.enter_context(dead_letter_desk(settings))

@@ -1,55 +1,17 @@
-"""The export as a job, and its file: written whole or not at all, readable by its owner only."""
+"""The file of an export: written whole or not at all, readable by its owner only."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
 
 from idgraph.files import file_lock, part_of, replacing
-from idgraph.jobs.job import Job, Plan, Run
 from idgraph.model.errors import ConfigError
-from idgraph.model.jobs import JobKind, Point
-
-T = TypeVar("T")
-PAGE = 1000
-"""Profiles after which progress is counted."""
 
 _EXPORT = b'{"attributes":'
 """How each line of an export begins: its keys are sorted."""
-
-
-class Export(Job):
-    """All profiles as lines. It cannot resume: a file is written whole or not at all."""
-
-    kind = JobKind.EXPORT
-
-    def __init__(
-        self, profiles: int, output: Path | str | None, options: Mapping[str, Any], unit: str = "profile"
-    ) -> None:
-        """`output` is a file, the name of something else, or standard output."""
-        stated = f"standard output of {os.getpid()}" if output is None else output
-        self.target = stated if isinstance(stated, str) else str(stated.absolute())
-        self.what = {"output": self.target, **options}
-        self._profiles = profiles
-        self._unit = unit
-
-    def plan(self, _point: Point) -> Plan:
-        return Plan("the export", self._profiles, self._unit)
-
-    @staticmethod
-    def counted(run: Run, lines: Iterable[T], show: Callable[[Run], None]) -> Iterator[T]:
-        """The lines or profiles, counted page by page. Raises JobStoppedError when the job must end."""
-        for line in lines:
-            yield line
-            run.progress.done += 1
-            if run.progress.done % PAGE == 0:
-                show(run)
-                run.page({})
-        # Others write meanwhile.
-        run.progress.total = run.progress.done
 
 
 def require_place(path: Path) -> None:

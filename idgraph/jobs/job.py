@@ -55,18 +55,27 @@ class Job(ABC):
     def plan(self, point: Point) -> Plan:
         """The work ahead from a point; called once, under the job's lock."""
 
+    def work(self, run: Run) -> None:
+        """Do the work behind `run.point`, and call `run.page` after each part. Raises JobStoppedError, and what the
+        stores raise; run it again then."""
+        raise NotImplementedError
+
     def paced(self, progress: Progress) -> int:
         """The number that a rate bounds."""
         return progress.done
 
 
 class PagedJob(Job):
-    """A job that does its work page by page. Others do it in the block of `JobRunner.started`."""
+    """A job that does its work page by page."""
 
     @abstractmethod
     def pages(self, progress: Progress, point: Point) -> Iterator[Point]:
         """Do the work behind `point`; gives after each page the point where the next begins. Raises what the stores
         raise; run it again then."""
+
+    def work(self, run: Run) -> None:
+        for point in self.pages(run.progress, run.point):
+            run.page(point)
 
 
 class Run:
@@ -155,7 +164,7 @@ class JobRunner:
 
     def run(
         self,
-        job: PagedJob,
+        job: Job,
         origin: Requester,
         again: bool = False,
         pace: Pace | None = None,
@@ -170,8 +179,9 @@ class JobRunner:
         with self.started(job, origin, again, pace) as run:
             watch(run)
             run.watch = watch
-            for point in job.pages(run.progress, run.point):
-                run.page(point)
+            job.work(run)
+        if job.kind is JobKind.ERASE:
+            self.forget_notes()
         return run.progress
 
     @contextmanager

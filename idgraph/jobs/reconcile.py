@@ -12,6 +12,9 @@ from enum import StrEnum
 from itertools import islice
 
 from idgraph.jobs.job import PagedJob, Plan
+from idgraph.jobs.kind import START, JobContext, JobType, Rate, page_of
+from idgraph.model.callers import Scope
+from idgraph.model.documents import StrictDocument
 from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.index import IndexDocument, Indexed, ProfileIndex, SearchPage, search_pages
 from idgraph.model.jobs import JobKind, Point, Progress
@@ -38,6 +41,13 @@ class Drift(StrEnum):
     """In the index, and no profile of the store."""
     AHEAD = "ahead"
     """In the index in a later version: the store was restored. Only another version of the index repairs it."""
+
+
+class ReconcileParameters(StrictDocument):
+    """Compare the index with the store."""
+
+    repair: bool = False
+    rate: Rate = None
 
 
 class IndexReconciliation(PagedJob):
@@ -196,3 +206,20 @@ def _drift(document: IndexDocument, found: Indexed | None) -> Drift | None:
     if found.version != document.version:
         return Drift.STALE if found.version < document.version else Drift.AHEAD
     return None if found.is_same else Drift.DIFFERENT
+
+
+def _prepare(parameters: ReconcileParameters, context: JobContext) -> IndexReconciliation:
+    policies, here = context.policies(JobKind.RECONCILE), context.resources(notes=False)
+    page = page_of(PAGE, parameters.rate)
+    return IndexReconciliation(here.store, here.index, policies, parameters.repair, page)
+
+
+RECONCILE = JobType(
+    "compares the search index with the store, and repairs it",
+    "idgraph reconcile",
+    ReconcileParameters,
+    _prepare,
+    request=START,
+    scope=Scope.OPERATE,
+    resumed=lambda record, _who: {"repair": record.what.get("repair", False)},
+)

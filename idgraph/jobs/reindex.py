@@ -15,6 +15,9 @@ import logging
 from collections.abc import Callable, Iterator
 
 from idgraph.jobs.job import PagedJob, Plan
+from idgraph.jobs.kind import START, JobContext, JobType, Rate, page_of
+from idgraph.model.callers import Scope
+from idgraph.model.documents import StrictDocument
 from idgraph.model.index_versions import IndexVersions
 from idgraph.model.jobs import JobKind, Point, Progress
 from idgraph.model.store import ProfileStore, scan_pages
@@ -25,6 +28,12 @@ from merge.identity.rules import Rules
 log = logging.getLogger(__name__)
 
 PAGE = 1000
+
+
+class ReindexParameters(StrictDocument):
+    """Make the search index again, beside the flows."""
+
+    rate: Rate = None
 
 
 class Reindex(PagedJob):
@@ -100,3 +109,20 @@ class Reindex(PagedJob):
         progress.counts["refused"] += len(failed)
         progress.note("refused", sorted(failed))
         progress.counts["indexed"] += len(named.persons) - len(refused) - len(found.unreadable)
+
+
+def _prepare(parameters: ReindexParameters, context: JobContext) -> Reindex:
+    policies, versions = context.policies(JobKind.REINDEX), context.index_versions()
+    store = context.resources(notes=False).store
+    return Reindex(store, versions, policies, page_of(PAGE, parameters.rate), context.again)
+
+
+REINDEX = JobType(
+    "makes the search index again",
+    "idgraph reindex",
+    ReindexParameters,
+    _prepare,
+    request=START,
+    scope=Scope.OPERATE,
+    resumed=lambda _record, _who: {},
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import time
 import uuid
@@ -9,9 +10,12 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from idgraph.jobs.job import PagedJob, Plan
+from idgraph.jobs.kind import JobContext, JobType
 from idgraph.jobs.reencrypt.stored_sealing import StoredSealing
 from idgraph.model.batch_size import BatchSize
-from idgraph.model.dead_letters import FRAGMENT, PARTIAL, DeadLetter
+from idgraph.model.callers import Scope
+from idgraph.model.dead_letters import FRAGMENT, PARTIAL, DeadLetter, DeadLetters
+from idgraph.model.documents import StrictDocument
 from idgraph.model.errors import DamagedStateError, KeyProviderError, ProfileIndexError, SealError, StoreError
 from idgraph.model.events import RawRecord
 from idgraph.model.jobs import JobKind, Point, Progress
@@ -32,6 +36,12 @@ log = logging.getLogger(__name__)
 DEAD_LETTERS_AT_ONCE = 1000
 DEAD_LETTER_BYTES_AT_ONCE = 16 << 20
 """Of sealed payloads; opened, mapped and committed they take several times as much memory. A slice ends at either."""
+
+
+class ReplayParameters(StrictDocument):
+    """Replay dead letters, by their ids."""
+
+    dead_letters: list[str]
 
 
 def _slices(dead_letters: Iterable[DeadLetter]) -> Iterator[list[DeadLetter]]:
@@ -231,3 +241,40 @@ class Replay(PagedJob):
                 )
             except SealError:
                 self._progress.counts["unreadable"] += 1
+
+
+def prepare(parameters: ReplayParameters, context: JobContext) -> Replay:
+    """The job that replays them under the newest snapshot."""
+    snapshot, resources = context.snapshot_for("a replay"), context.resources()
+    chosen = parameters.dead_letters
+    return Replay(
+        _one_by_one(resources.dead_letters, chosen, context.report),
+        context.plan,
+        resources,
+        snapshot,
+        resources.sealer.open,
+        context.send,
+        len(chosen),
+        hashlib.sha256("\n".join(sorted(chosen)).encode()).hexdigest()[:16],
+    )
+
+
+def _one_by_one(
+    dead_letters: DeadLetters, ids: Iterable[str], report: Callable[[str], None]
+) -> Iterator[DeadLetter]:
+    """Dead letters one by one, because all do not fit in memory."""
+    for each in ids:
+        if (dead_letter := dead_letters.get(each)) is not None:
+            yield dead_letter
+        else:
+            report(f"removed meanwhile: {each}")
+
+
+REPLAY = JobType(
+    "gives dead letters through the stages again",
+    "idgraph dead-letters replay",
+    ReplayParameters,
+    prepare,
+    request="POST /v1/dead-letters/replay",
+    scope=Scope.OPERATE,
+)

@@ -55,6 +55,11 @@ class Requester(NamedTuple):
     why: str = ""
 
 
+def download_of(who: str) -> str:
+    """The target of a caller's exports: one runs at a time."""
+    return f"a download of {who}"
+
+
 @dataclass(slots=True)
 class Progress:
     """How far a job is. `done` of `total` units are looked at; more than `total` may come to be. `counts` are by

@@ -101,6 +101,7 @@ def create_app(
         previews.specs,
         links.router,
         jobs.router,
+        *((jobs.starting(service.rights.operations.kinds),) if service.rights.operations else ()),
         privacy.router,
         search.router,
         segments.router,

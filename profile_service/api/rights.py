@@ -15,7 +15,7 @@ from idgraph.model.specs import SpecDefinition
 from idgraph.web.refusals import RefusedRequestError, UnknownSubjectError
 from profile_service.api.dead_letters import DeadLetterDesk
 from profile_service.api.households import Households
-from profile_service.api.operations import Operations
+from profile_service.api.jobs import JobDownload, Jobs
 from profile_service.api.person_tokens import PersonTokens
 
 T = TypeVar("T")
@@ -52,15 +52,6 @@ class ConsentInput:
         return self._publish
 
 
-class DownloadContent(Protocol):
-    """The document of an access request, and when it expires, in epoch milliseconds."""
-
-    @property
-    def content(self) -> bytes: ...
-    @property
-    def expires_ms(self) -> int: ...
-
-
 class PersonJobs(Protocol):
     """Jobs over profiles. A start returns None where nothing is stored, and raises AlreadyRunningError."""
 
@@ -84,8 +75,8 @@ class PersonJobs(Protocol):
         origin: Requester,
     ) -> JobRecord: ...
     def preview(self, job_id: str) -> dict[str, Any] | None: ...
-    def record(self, job_id: str, kind: JobKind) -> JobRecord | None: ...
-    def download(self, job_id: str) -> DownloadContent | None: ...
+    def record(self, job_id: str) -> JobRecord | None: ...
+    def download(self, job_id: str) -> JobDownload | None: ...
     def receipt(self, job_id: str) -> dict[str, Any] | None: ...
 
 
@@ -95,7 +86,7 @@ class Rights(NamedTuple):
     consents: ConsentInput = ConsentInput()
     jobs: PersonJobs | None = None
     households: Households | None = None
-    operations: Operations | None = None
+    operations: Jobs | None = None
     tokens: PersonTokens | None = None
     dead_letters: DeadLetterDesk | None = None
     flows: Flows | None = None
@@ -106,8 +97,8 @@ NO_RIGHTS = Rights()
 
 def own_job(rights: Rights, caller: Caller, job: str, kind: JobKind) -> JobRecord:
     """A job that this caller started. Raises UnknownSubjectError."""
-    found = required(rights.jobs).record(job, kind)
-    if found is None or found.origin.who != caller.name:
+    found = required(rights.jobs).record(job)
+    if found is None or found.kind is not kind or found.origin.who != caller.name:
         raise UnknownSubjectError("this caller has no such job")
     return found
 

@@ -14,7 +14,8 @@ import pytest
 from idgraph.app import wiring
 from idgraph.app.dead_letter_desk import dead_letter_desk
 from idgraph.app.flow_folders import FlowFolders
-from idgraph.app.jobs.operations import OperationThreads
+from idgraph.app.jobs.context import LocalJobContext
+from idgraph.app.jobs.threads import JobThreads
 from idgraph.app.wiring import opened_to_read
 from idgraph.model.callers import Scope
 from idgraph.model.dead_letters import COMMIT, FRAGMENT, DeadLetterReason
@@ -65,7 +66,7 @@ def desk(filled: CommandLine) -> Iterator[Desk]:
     with ExitStack() as stack:
         adapters = stack.enter_context(opened_to_read(settings))
         following = stack.enter_context(Following(metadata))
-        jobs = OperationThreads(settings, lambda: PinnedSnapshot(*following.edition()))
+        jobs = JobThreads(settings, lambda: PinnedSnapshot(*following.edition()))
         desk = stack.enter_context(dead_letter_desk(settings))
         folders = FlowFolders(settings.directory)
         rights = Rights(operations=stack.enter_context(jobs), dead_letters=desk, flows=folders)
@@ -276,7 +277,7 @@ def test_a_replay_of_all_that_match(desk: Desk) -> None:
 
 def test_chosen_ones_pass_under_a_repaired_spec(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     # There is no metadata service that takes the new attributes.
-    monkeypatch.setattr("idgraph.app.jobs.dead_letter_replay._send", lambda _, __: None)
+    monkeypatch.setattr(LocalJobContext, "send", lambda _, __: None)
     (one,) = listed(desk.operator, reason="missing_id")["items"]
     specs = [
         each.model_copy(update={"id": "_event.ordinal", "version": 2}) if each.name == "shop-orders" else each

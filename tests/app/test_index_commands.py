@@ -14,7 +14,8 @@ from tantivy import FieldType, Query
 
 from idgraph.app import wiring
 from idgraph.app.flow_runner import _report_of_another_store
-from idgraph.app.jobs.index_upkeep import reindexing
+from idgraph.app.jobs.context import job_context
+from idgraph.jobs.reindex import REINDEX, ReindexParameters
 from idgraph.model import queries
 from idgraph.model.index import IndexDocument
 from idgraph.model.jobs import Requester
@@ -158,13 +159,13 @@ def listed(idgraph: CommandLine) -> list[dict[str, object]]:
 
 
 def test_one_at_a_time(filled: CommandLine) -> None:
-    settings = filled.settings()
-    with (
-        reindexing(settings, 10, False) as (runner, job),
-        runner.started(job, Requester("ada")) as run,
-    ):
-        result = filled("reindex")
-        assert (result.exit_code, run.id in result.stderr) == (2, True)
+    ada = Requester("ada")
+    with job_context(filled.settings(), ada) as context:
+        job = REINDEX.prepare(ReindexParameters(rate=10), context)
+        assert job is not None
+        with context.runner.started(job, ada) as run:
+            result = filled("reindex")
+            assert (result.exit_code, run.id in result.stderr) == (2, True)
     assert filled("reindex").exit_code == 0
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from idgraph.app.jobs import view
 from idgraph.app.jobs.view import line
-from idgraph.jobs.export_file import Export
+from idgraph.jobs.export import Export
 from idgraph.jobs.job import Pace, Plan, Run
 from idgraph.model.jobs import Progress
 from idgraph.model.text import duration

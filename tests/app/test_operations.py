@@ -12,10 +12,10 @@ import httpx
 import pyarrow.parquet as pq
 import pytest
 
-from idgraph.app.jobs.exports import expected
-from idgraph.app.jobs.operations import OperationThreads
+from idgraph.app.jobs.threads import JobThreads
 from idgraph.app.wiring import job_runner, opened_to_read
 from idgraph.client import ProfilesClient
+from idgraph.jobs.export import expected
 from idgraph.jobs.job import PagedJob, Plan
 from idgraph.model.callers import Scope
 from idgraph.model.errors import JobStoppedError, ProfileIndexError, ProfileServiceError
@@ -68,7 +68,7 @@ def operating(filled: CommandLine) -> Iterator[Operating]:
     with ExitStack() as stack:
         adapters = stack.enter_context(opened_to_read(settings))
         following = stack.enter_context(Following(metadata))
-        jobs = OperationThreads(settings, lambda: PinnedSnapshot(*following.edition()))
+        jobs = JobThreads(settings, lambda: PinnedSnapshot(*following.edition()))
         audit = AuditLog(settings.directory / "audit.jsonl", b"key")
         rights = Rights(operations=stack.enter_context(jobs))
         url = stack.enter_context(
@@ -269,15 +269,15 @@ def test_no_job_names_an_attribute_above_the_clearance(operating: Operating) -> 
 def test_a_service_that_stops_interrupts_its_jobs(filled: CommandLine) -> None:
     settings = filled.settings()
     snapshot = PinnedSnapshot("1", with_levels({}))
-    from profile_service.api.operations import Work
-
-    with OperationThreads(settings, lambda: snapshot) as jobs:
-        record = jobs.start(Work(JobKind.RECONCILE, rate=1), Requester("operator", "slowly"))
-    with OperationThreads(settings, lambda: snapshot) as jobs:
+    with JobThreads(settings, lambda: snapshot) as jobs:
+        record = jobs.start(JobKind.RECONCILE, {"rate": 1}, Requester("operator", "slowly"))
+        assert record is not None
+    with JobThreads(settings, lambda: snapshot) as jobs:
         stopped = jobs.record(record.id)
         assert stopped is not None
         assert stopped.state == "interrupted"
-        again = jobs.start(Work(JobKind.RECONCILE), Requester("operator", "again"))
+        again = jobs.start(JobKind.RECONCILE, {}, Requester("operator", "again"))
+        assert again is not None
         assert again.id == record.id
         eventually(lambda: getattr(jobs.record(record.id), "state", None) == "done")
 
@@ -291,7 +291,7 @@ def test_what_a_killed_service_left_is_removed(filled: CommandLine) -> None:
     left[0].parent.mkdir()
     left[0].write_bytes(b"sealed")
     left[1].mkdir(parents=True)
-    with OperationThreads(settings, lambda: PinnedSnapshot("1", with_levels({}))):
+    with JobThreads(settings, lambda: PinnedSnapshot("1", with_levels({}))):
         assert [each.exists() for each in left] == [False, False]
 
 

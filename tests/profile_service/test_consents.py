@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from idgraph.app.jobs.exports import members
+from idgraph.jobs.export import members
 from idgraph.model.events import RawRecord
 from idgraph.model.identifiers import Identifier
 from idgraph.model.sources import FileSource

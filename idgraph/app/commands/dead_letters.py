@@ -14,7 +14,7 @@ from idgraph.app.commands.context import JobWho, keyed, origin_of
 from idgraph.app.exits import Exit
 from idgraph.app.terminal import print_json, print_table, report_cut
 from idgraph.model.dead_letters import DeadLetterReason
-from idgraph.model.errors import MetadataError, NotFoundError, SealError
+from idgraph.model.errors import NotFoundError, SealError
 from idgraph.model.text import escape_control_chars, visible_lines
 
 if TYPE_CHECKING:
@@ -116,18 +116,17 @@ def replay(
     Those that pass leave the list; the others stay with their new reason. Exit code 1: some stay; 3: a named one
     does not exist.
     """
-    from idgraph.app.jobs.dead_letter_replay import replay_job
+    from idgraph.app.jobs.context import job_context
     from idgraph.app.jobs.view import run_shown
+    from idgraph.jobs.replay import ReplayParameters, prepare
 
-    settings = keyed(context)
-    pinned = wiring.newest_snapshot(settings)
-    if pinned is None:
-        raise MetadataError("a replay needs a metadata snapshot: start the metadata service")
-    with wiring.opened(settings) as resources, wiring.job_runner(settings) as runner:
-        wiring.require_own_keyring(settings, resources)
-        chosen, missing = _chosen(resources.dead_letters, ids, _filter(reason, source, file), everything)
-        job = replay_job(settings, resources, pinned.snapshot, chosen, _report_removed)
-        counts = run_shown(runner, job, origin_of(who, why)).counts
+    origin = origin_of(who, why)
+    with job_context(keyed(context), origin, report=_report) as here:
+        here.snapshot_for("a replay")
+        letters = here.resources().dead_letters
+        chosen, missing = _chosen(letters, ids, _filter(reason, source, file), everything)
+        job = prepare(ReplayParameters(dead_letters=chosen), here)
+        counts = run_shown(here.runner, job, origin).counts
     print(
         f"replayed {counts['replayed']}, still dead {counts['still_dead']}, to publish again "
         f"{counts['partial']}, unreadable {counts['unreadable']}"
@@ -206,8 +205,8 @@ def _chosen(
     return chosen, missing
 
 
-def _report_removed(dead_letter_id: str) -> None:
-    print(f"removed meanwhile: {escape_control_chars(dead_letter_id)}", file=sys.stderr)
+def _report(text: str) -> None:
+    print(escape_control_chars(text), file=sys.stderr)
 
 
 def _described(dead_letter: DeadLetter) -> dict[str, Any]:

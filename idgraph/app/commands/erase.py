@@ -20,7 +20,7 @@ from idgraph.model.text import escape_control_chars
 if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings
     from idgraph.jobs.erase.dead_letter_search import FoundDeadLetter
-    from idgraph.jobs.erase.erasure import Erased, ErasureJob, Preview
+    from idgraph.jobs.erase.erasure import Erased, Preview
     from idgraph.jobs.job import JobRunner
     from idgraph.model.jobs import Requester
     from idgraph.model.tombstones import FragmentSummary
@@ -74,7 +74,7 @@ def erase(
         erasure = wiring.erasure(settings, resources)
         if again:
             job = ErasureJob("again", [], erasure.names, erasure.again)
-            _run(runner, job, origin)
+            runner.run(job, origin)
             done = job.erased
             _show(done, as_json)
             _report_kept(done)
@@ -96,7 +96,7 @@ def erase(
                 return finished
 
             job = ErasureJob("cancel", named, erasure.names, cancel_them)
-            _run(runner, job, origin)
+            runner.run(job, origin)
             finished = job.erased
             print(f"cancelled {count}")
             _report_kept(finished)
@@ -153,7 +153,7 @@ def _erase(
             print("nothing was erased", file=sys.stderr)
             raise typer.Exit(Exit.FAILED)
     job = erasure.job(origin, settings)
-    _run(runner, job, origin)
+    runner.run(job, origin)
     erased, reported_of = job.erased, erasure.receipt
     if receipt_file is not None:
         try:
@@ -176,11 +176,6 @@ def _erase(
             f"the attribute path {escape_control_chars(path)} is made of their values; redact it: idgraph attributes redact PATH",
             file=sys.stderr,
         )
-
-
-def _run(runner: JobRunner, job: ErasureJob, origin: Requester) -> None:
-    runner.run(job, origin)
-    runner.forget_notes()
 
 
 def _refuse_what_cannot_be(

@@ -32,13 +32,10 @@ def reindex(
     Searches use the old one until then. The same command resumes an interrupted run. Exit code 1: some profiles
     could not be indexed, as the message says.
     """
-    from idgraph.app.jobs.index_upkeep import reindexing
-    from idgraph.app.jobs.view import run_shown
-    from idgraph.jobs.reindex import PAGE
+    from idgraph.app.jobs.context import run_job
+    from idgraph.jobs.reindex import REINDEX, ReindexParameters
 
-    page = min(PAGE, rate or PAGE)
-    with reindexing(stored(context), page, again) as (runner, job):
-        done = run_shown(runner, job, origin_of(who, why), again, rate)
+    job, done = run_job(stored(context), REINDEX, ReindexParameters(rate=rate), origin_of(who, why), again)
     refused, named = done.counts["refused"], done.notes.get("refused", [])
     if as_json:
         print_json(

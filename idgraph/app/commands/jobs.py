@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
 commands = typer.Typer(
     no_args_is_help=True,
-    help="Jobs: backfill, replay, reindex, reconcile, re-encrypt, rotate, erase, export, preview, resolve, access. The "
-    "command that started a job resumes it.",
+    help=f"Jobs: {', '.join(JobKind)}. The command that started a job resumes it.",
 )
 
 JobId = Annotated[str, typer.Argument(help="Id of a job.")]

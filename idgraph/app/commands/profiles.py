@@ -212,7 +212,9 @@ def export(
     Stores with equal profiles give equal bytes, once all stored values are sealed by the current policy. Without
     --reveal, protected values are masked.
     """
-    from idgraph.app.jobs.exports import (
+    from idgraph.app.jobs.view import showing
+    from idgraph.jobs.export import (
+        Export,
         columns_of,
         count_other,
         expected,
@@ -220,8 +222,7 @@ def export(
         members,
         write_parquet_folder,
     )
-    from idgraph.app.jobs.view import showing
-    from idgraph.jobs.export_file import Export, require_export, require_place, write_export
+    from idgraph.jobs.export_file import require_export, require_place, write_export
 
     settings = keyed(context)
     if form is Form.PARQUET:
@@ -250,13 +251,14 @@ def export(
         with runner.started(job, origin_of(who, why)) as run:
             if output is None:
                 write = json_writer()
-                for profile in job.counted(run, found, lambda _: None):
+                for profile in job.counted(run, found):
                     write(line_of(profile, provenance))
                 sys.stdout.flush()
             else:
                 with showing() as show:
                     show(run)
-                    shown = job.counted(run, found, show)
+                    run.watch = show
+                    shown = job.counted(run, found)
                     if table is not None:
                         write_parquet_folder(output, shown, table, partition)
                         count_other(run.progress, table)

@@ -30,13 +30,11 @@ def reconcile(
     It runs beside a flow; profiles on their way into the index are no drift. Exit code 6: they differ, or with
     --repair something could not be repaired; 0: no drift.
     """
-    from idgraph.app.jobs.index_upkeep import reconciling
-    from idgraph.app.jobs.view import run_shown
-    from idgraph.jobs.reconcile import PAGE
+    from idgraph.app.jobs.context import run_job
+    from idgraph.jobs.reconcile import RECONCILE, ReconcileParameters
 
-    page = min(PAGE, rate or PAGE)
-    with reconciling(stored(context), repair, page) as (runner, job):
-        done = run_shown(runner, job, origin_of(who, why), again, rate)
+    parameters = ReconcileParameters(repair=repair, rate=rate)
+    _, done = run_job(stored(context), RECONCILE, parameters, origin_of(who, why), again)
     if as_json:
         print_json(_described(done))
     else:

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring
 from idgraph.app.commands.context import DryRun, JobWho, JobWhy, Json, Rate, origin_of, stored
 from idgraph.app.exits import Exit
 from idgraph.app.observation.json_logs import say
 from idgraph.app.terminal import counted, print_json, print_table
-from idgraph.model.errors import ConfigError, MetadataError
+from idgraph.model.errors import ConfigError
 from idgraph.model.text import escape_control_chars
 
 if TYPE_CHECKING:
@@ -39,41 +38,38 @@ def seal(
 
     If it is interrupted, run it again to resume. Exit code 1: something stays in the clear, as the message says.
     """
+    from idgraph.app.jobs.context import job_context
     from idgraph.app.jobs.view import run_shown
-    from idgraph.jobs.reencrypt.policy_change import Reencryption, is_complete
-    from idgraph.jobs.reencrypt.stored_sealing import PAGE, StoredSealing
+    from idgraph.jobs.kind import page_of
+    from idgraph.jobs.reencrypt.policy_change import SealParameters, is_complete, prepare
+    from idgraph.jobs.reencrypt.stored_sealing import PAGE
     from idgraph.model.jobs import Progress
-    from transforms.spec.mapping import CompiledSnapshot
 
     settings = stored(context)
     if list_names is not None and list_names.exists():
         raise ConfigError(f"{list_names}: the file exists and is not replaced; name a new file")
     ensure_keyring(settings)
-    pinned = wiring.newest_snapshot(settings)
-    if pinned is None:
-        raise MetadataError("sealing needs a metadata snapshot: start the metadata service")
-    with wiring.opened(settings) as resources, wiring.job_runner(settings) as runner:
-        wiring.require_own_keyring(settings, resources, notes=not dry_run)
-        readable: list[bytes] = []
-        sealing = StoredSealing(
-            resources,
-            CompiledSnapshot(pinned.snapshot),
-            on_readable=lambda name, kinds: readable.append(_line(name, kinds)) if list_names else None,
-        )
-        page = min(PAGE, rate) if rate else PAGE
+    readable: list[bytes] = []
+
+    def list_readable(name: str, kinds: set[str]) -> None:
+        if list_names is not None:
+            readable.append(_line(name, kinds))
+
+    origin = origin_of(who, why)
+    with job_context(settings, origin) as here:
+        job = prepare(SealParameters(rate=rate), here, list_readable, notes=not dry_run)
         if dry_run:
             done = Progress()
-            for _ in sealing.preview(done, page):
+            for _ in job.sealing.preview(done, page_of(PAGE, rate)):
                 pass
         else:
-            job = Reencryption(sealing, pinned.snapshot, resources.store, page=page)
-            done = run_shown(runner, job, origin_of(who, why), rate=rate)
+            done = run_shown(here.runner, job, origin, rate=rate)
         if list_names is not None:
             from idgraph.jobs.export_file import write_export
 
             write_export(list_names, readable)
     if as_json:
-        print_json(_described(done, pinned.snapshot.version))
+        print_json(_described(done, job.snapshot.version))
     else:
         _show_report(done, dry_run)
     _report_what_stays(done)

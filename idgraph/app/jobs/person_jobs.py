@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import provider_of
+from idgraph.app.jobs.context import LocalJobContext
 from idgraph.app.jobs.person_erasure import PersonErasure
 from idgraph.app.jobs.rules_preview import comparison, preview_document, unseen
-from idgraph.app.jobs.threads import JobThreads, ReadyJob
+from idgraph.app.jobs.threads import JobThreads
 from idgraph.jobs.access import AccessRequest, Part, dead_letter_part
-from idgraph.jobs.downloads import Download
 from idgraph.jobs.erase.receipt import complete_from, write_receipt
-from idgraph.jobs.job import PagedJob
+from idgraph.jobs.job import Job
 from idgraph.jobs.rules_preview import RulesPreview
 from idgraph.model import canonical
 from idgraph.model.errors import ConfigError, DamagedStateError, MetadataError, QueryError, StoreError
 from idgraph.model.identifiers import Identifier
 from idgraph.model.identity_rules import IdentityRules
-from idgraph.model.jobs import JobKind, JobRecord, Progress, Requester
+from idgraph.model.jobs import JobRecord, Progress, Requester
 from idgraph.web.refusals import NotReadyError, RefusedRequestError
 from ingestion.spark.workers import WorkerResources
 from merge.identity.persons import Person
@@ -115,21 +115,18 @@ class PersonJobThreads(JobThreads):
         protected_places: Callable[[SpecDefinition], Collection[Place]] = lambda _: (),
     ) -> None:
         """`protected_places` of a spec's input, by all versions of all specs; raises MetadataError."""
-        super().__init__()
+        super().__init__(settings, pinned)
         self._protected_places = protected_places
-        self._settings = settings
-        self._pinned = pinned
-        self._downloads = wiring.downloads(settings)
         self._previews: dict[str, dict[str, Any]] = {}
 
     def __enter__(self) -> PersonJobThreads:
-        self._downloads.sweep()
+        super().__enter__()
         return self
 
     def start_access(self, identifier: Identifier, origin: Requester) -> JobRecord | None:
         """Collect all of a person; None if there is none. Raises QueryError, AlreadyRunningError, and what stores raise."""
 
-        def job(here: Opened, job_id: Callable[[], str]) -> PagedJob | None:
+        def job(here: Opened, job_id: Callable[[], str]) -> Job | None:
             person = the_person(here.reader, identifier)
             if person is None:
                 return None
@@ -146,7 +143,7 @@ class PersonJobThreads(JobThreads):
         """Compare identity rules with those in force. Raises SpecError for wrong ones, and as `start_access` does."""
         check_rules(rules)
 
-        def job(here: Opened, job_id: Callable[[], str]) -> PagedJob:
+        def job(here: Opened, job_id: Callable[[], str]) -> Job:
             resources, snapshot = here.resources, here.pinned.snapshot
             notes = list(unseen(snapshot.identity_rules, rules))
 
@@ -170,7 +167,7 @@ class PersonJobThreads(JobThreads):
         except MetadataError as error:
             raise NotReadyError(f"which values earlier versions protected is not known: {error}") from None
 
-        def job(here: Opened, job_id: Callable[[], str]) -> PagedJob:
+        def job(here: Opened, job_id: Callable[[], str]) -> Job:
             def keep(preview: SpecPreviewJob) -> None:
                 self._keep_preview(job_id(), spec_preview_document(preview))
 
@@ -197,7 +194,7 @@ class PersonJobThreads(JobThreads):
         from idgraph.app.jobs.compared_values import compared_values
         from idgraph.jobs.suggestions import Suggestion, SuggestionJob
 
-        def job(here: Opened, job_id: Callable[[], str]) -> PagedJob:
+        def job(here: Opened, job_id: Callable[[], str]) -> Job:
             def keep(found: list[Suggestion]) -> None:
                 items = [
                     {"pair": [each.one, each.other], "weight": each.weight, "parts": dict(each.parts)}
@@ -234,7 +231,7 @@ class PersonJobThreads(JobThreads):
     def start_erasure(self, identifiers: Sequence[Identifier], origin: Requester) -> JobRecord | None:
         """Erase persons; None if nothing is there. Raises as `start_access` does."""
 
-        def job(here: Opened, job_id: Callable[[], str]) -> PagedJob | None:
+        def job(here: Opened, job_id: Callable[[], str]) -> Job | None:
             erasure = self._erasure(here, identifiers)
             if erasure.is_empty:
                 return None
@@ -249,16 +246,6 @@ class PersonJobThreads(JobThreads):
             return erasure.job(origin, self._settings, keep)
 
         return self._begun(job, origin)
-
-    def record(self, job_id: str, kind: JobKind) -> JobRecord | None:
-        """How far a job is."""
-        with wiring.job_log(self._settings) as log:
-            found = log.get(job_id)
-        return found if found is not None and found.kind is kind else None
-
-    def download(self, job_id: str) -> Download | None:
-        """The document of an access request; None before its end, and after it expired."""
-        return self._downloads.read(job_id)
 
     def receipt(self, job_id: str) -> dict[str, Any] | None:
         """The receipt of an erasure; None before its end."""
@@ -283,12 +270,10 @@ class PersonJobThreads(JobThreads):
         return self._settings.directory / "receipts" / f"{job_id}.json"
 
     def _begun(
-        self, make: Callable[[Opened, Callable[[], str]], PagedJob | None], origin: Requester
+        self, make: Callable[[Opened, Callable[[], str]], Job | None], origin: Requester
     ) -> JobRecord | None:
-        def prepare(stack: ExitStack, job_id: Callable[[], str]) -> ReadyJob | None:
-            here = stack.enter_context(opened(self._settings, self._pinned()))
-            runner = stack.enter_context(wiring.job_runner(self._settings))
-            work = make(here, job_id)
-            return None if work is None else ReadyJob(runner, work)
+        def prepare(context: LocalJobContext) -> Job | None:
+            here = Opened(self._settings, context.resources(), context.reader(), context.pinned())
+            return make(here, context.job_id)
 
         return self._started(prepare, origin)

@@ -2,67 +2,117 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from queue import Queue
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from idgraph.jobs.job import Job, JobRunner, Pace, PagedJob, Run
-from idgraph.model.jobs import JobKind, JobRecord, Requester
+from idgraph.app import wiring
+from idgraph.app.jobs.context import HIGHEST, LocalJobContext
+from idgraph.jobs.export import FOLDER
+from idgraph.jobs.job import Job, Pace, Run
+from idgraph.jobs.kind import rate_of
+from idgraph.jobs.table import JOBS
+from idgraph.model.jobs import JobKind, JobRecord, JobState, Requester
 
-
-class ReadyJob(NamedTuple):
-    """A job that is ready to run. `body` does the work of one that has no pages; `rate` bounds its units per second."""
-
-    runner: JobRunner
-    job: Job
-    body: Callable[[Run], None] | None = None
-    rate: float | None = None
-
-
-Prepare = Callable[[ExitStack, Callable[[], str]], ReadyJob | None]
-"""Opens what a job needs on a stack that ends with it; None if there is nothing to do. The function gives its id once it has
-begun."""
+if TYPE_CHECKING:
+    from idgraph.app.settings.document import Settings
+    from idgraph.jobs.downloads import Download
+    from idgraph.snapshot_file import PinnedSnapshot
 
 
 class JobThreads:
     """The jobs of one service. A context manager; leaving it stops them at their next page, where they resume, and waits for
     them."""
 
-    def __init__(self) -> None:
+    kinds = JOBS
+
+    def __init__(self, settings: Settings, pinned: Callable[[], PinnedSnapshot]) -> None:
+        self._settings = settings
+        self._pinned = pinned
+        self._downloads = wiring.downloads(settings)
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
+
+    def __enter__(self) -> JobThreads:
+        self._downloads.sweep()
+        folder = self._settings.directory / FOLDER
+        for left in (*folder.glob("*"), *folder.glob(".*"), *self._downloads.unfinished()):
+            # Of a service that was killed; another one may be running.
+            record = self.record(left.name.strip(".").removesuffix(".part"))
+            if record is None or record.state is not JobState.RUNNING:
+                shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
+        return self
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         for thread in self._threads:
             thread.join()
 
-    def _started(self, prepare: Prepare, origin: Requester) -> JobRecord | None:
+    def start(
+        self, kind: JobKind, parameters: Mapping[str, Any], origin: Requester, clearance: int = HIGHEST
+    ) -> JobRecord | None:
+        """Start a job, or resume the last one of its kind and parameters; None if there is nothing to do. Raises
+        AlreadyRunningError, QueryError, and what stores raise."""
+        type_of = self.kinds[kind]
+        stated = type_of.parameters.model_validate(dict(parameters))
+        return self._started(
+            lambda context: type_of.prepare(stated, context), origin, clearance, rate_of(stated)
+        )
+
+    def records(self) -> list[JobRecord]:
+        """All jobs of the installation, whoever started them, the newest first."""
+        with wiring.job_log(self._settings) as log:
+            return list(log.scan())
+
+    def record(self, job_id: str) -> JobRecord | None:
+        """One of them."""
+        with wiring.job_log(self._settings) as log:
+            return log.get(job_id)
+
+    def private(self, record: JobRecord) -> Mapping[str, Any]:
+        """Its examples (`notes`) and error, which may name persons and attributes."""
+        with wiring.job_runner(self._settings) as runner:
+            return runner.private(record)
+
+    def cancel(self, job_id: str) -> bool:
+        """Ask it to end at its next page; False if it is not running."""
+        with wiring.job_log(self._settings) as log:
+            return log.cancel(job_id)
+
+    def download(self, job_id: str) -> Download | None:
+        """The document that it left; None before its end, and after it expired."""
+        return self._downloads.read(job_id)
+
+    def _started(
+        self,
+        prepare: Callable[[LocalJobContext], Job | None],
+        origin: Requester,
+        clearance: int = HIGHEST,
+        rate: int | None = None,
+    ) -> JobRecord | None:
         """The record of the job, once a thread has begun it; what failed before is raised here."""
         begun: Queue[JobRecord | Exception | None] = Queue()
-        ids: list[str] = []
 
         def run() -> None:
             try:
                 with ExitStack() as stack:
-                    ready = prepare(stack, lambda: ids[0])
-                    if ready is None:
+                    context = LocalJobContext(self._settings, stack, origin, clearance, current=self._pinned)
+                    job = prepare(context)
+                    if job is None:
                         begun.put(None)
                         return
-                    runner, job = ready.runner, ready.job
-                    with runner.started(job, origin, pace=Pace(ready.rate, stop=self._stop)) as work:
-                        ids.append(work.id)
-                        begun.put(runner.log.get(work.id))
-                        if ready.body is not None:
-                            ready.body(work)
-                        elif isinstance(job, PagedJob):
-                            for point in job.pages(work.progress, work.point):
-                                work.page(point)
-                    if job.kind is JobKind.ERASE:
-                        runner.forget_notes()
+
+                    def watch(run: Run) -> None:
+                        if context.run is None:
+                            context.run = run
+                            begun.put(context.runner.log.get(run.id))
+
+                    pace = Pace(rate, stop=self._stop)
+                    context.runner.run(job, origin, pace=pace, watch=watch)
             except Exception as error:
                 # The job's record has what happened after it began.
                 begun.put(error)

@@ -15,14 +15,14 @@ from idgraph.model.text import duration
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from idgraph.jobs.job import JobRunner, PagedJob, Run
+    from idgraph.jobs.job import Job, JobRunner, Run
     from idgraph.model.jobs import Progress, Requester
 
 LINE_SECONDS = 5.0
 
 
 def run_shown(
-    runner: JobRunner, job: PagedJob, origin: Requester, again: bool = False, rate: float | None = None
+    runner: JobRunner, job: Job, origin: Requester, again: bool = False, rate: float | None = None
 ) -> Progress:
     """Run a job to its end and show how far it is; gives how it ended. Raises as `JobRunner.run` does."""
     from idgraph.jobs.job import Pace

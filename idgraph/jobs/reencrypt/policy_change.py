@@ -16,10 +16,13 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from idgraph.jobs.job import JobRunner, Pace, PagedJob, Plan, Run
+from idgraph.jobs.kind import START, JobContext, JobType, Rate, page_of, without
 from idgraph.jobs.reencrypt.stored_sealing import PAGE, StoredSealing
 from idgraph.model import canonical, paths
 from idgraph.model.attributes import AttributeMetadata, AttributeStatus
+from idgraph.model.callers import Scope
 from idgraph.model.classification import Classification, EncryptionLevel
+from idgraph.model.documents import StrictDocument
 from idgraph.model.errors import AlreadyRunningError, IdgraphError, JobStoppedError
 from idgraph.model.jobs import JobKind, JobState, Point, Progress, Requester
 from idgraph.model.snapshot_changes import changes_between
@@ -42,6 +45,12 @@ SHARE = 0.5
 """How much of one core, at most, and of the store's time to write."""
 
 
+class SealParameters(StrictDocument):
+    """Seal stored values that policy protects now."""
+
+    rate: Rate = None
+
+
 class Reencryption(PagedJob):
     """Seals what is stored in the clear and is protected now. What it counts: see `StoredSealing.run`; and `refused`
     profiles, which the index finds by what they held before."""
@@ -59,8 +68,8 @@ class Reencryption(PagedJob):
     ) -> None:
         """It waits until `is_ready`. `flow` is the one whose fragments it answers for; without one it never resumes, as nobody
         knows what came before its place meanwhile under an older policy."""
-        self._sealing = sealing
-        self._snapshot = snapshot
+        self.sealing = sealing
+        self.snapshot = snapshot
         self._store = store
         self.what = {"flow": flow, "protection": protection_of(snapshot)}
         self._page = page
@@ -68,7 +77,7 @@ class Reencryption(PagedJob):
 
     def plan(self, point: Point) -> Plan:
         resumes = bool(self.what["flow"]) and "after" in point and self._store.remembers(point["mark"])
-        title = f"the re-encryption under snapshot {self._snapshot.version}"
+        title = f"the re-encryption under snapshot {self.snapshot.version}"
         return Plan(title, self._store.count(), "fragment", resumes)
 
     def pages(self, progress: Progress, point: Point) -> Iterator[Point]:
@@ -76,9 +85,9 @@ class Reencryption(PagedJob):
         self._store.remember(mark, point.get("mark", ""))
         while not self._is_ready():
             yield {"mark": mark}
-        for after in self._sealing.run(progress, self._page, point.get("after", "")):
+        for after in self.sealing.run(progress, self._page, point.get("after", "")):
             yield {"mark": mark, "after": after}
-        progress.counts["refused"] = self._sealing.finish()
+        progress.counts["refused"] = self.sealing.finish()
         # Another mark: a backup from before this moment holds what was in the clear.
         sealed = secrets.token_hex(8)
         self._store.remember(sealed, mark)
@@ -87,6 +96,31 @@ class Reencryption(PagedJob):
     def paced(self, progress: Progress) -> int:
         # By what is written: to look at what is sealed already costs little.
         return progress.counts["fragments"]
+
+
+def prepare(
+    parameters: SealParameters,
+    context: JobContext,
+    on_readable: Callable[[str, set[str]], None] | None = None,
+    notes: bool = True,
+) -> Reencryption:
+    """The job for a person, not for a flow. `on_readable` as in `StoredSealing`, `notes` as in `JobContext`."""
+    snapshot, resources = context.snapshot_for("sealing"), context.resources(notes)
+    sealing = StoredSealing(resources, CompiledSnapshot(snapshot), on_readable=on_readable)
+    return Reencryption(sealing, snapshot, resources.store, page=page_of(PAGE, parameters.rate))
+
+
+REENCRYPT = JobType(
+    "seals stored values that policy protects now",
+    "idgraph seal",
+    SealParameters,
+    prepare,
+    request=START,
+    scope=Scope.OPERATE,
+    shown=without(["protection"]),
+    # A flow resumes its own.
+    resumed=lambda record, _who: None if record.what.get("flow") else {},
+)
 
 
 def is_complete(progress: Progress) -> bool:

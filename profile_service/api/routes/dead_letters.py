@@ -10,12 +10,11 @@ from pydantic import BaseModel, Field
 
 from idgraph.model.dead_letters import FRAGMENT, PARTIAL, DeadLetter
 from idgraph.model.documents import StrictDocument
-from idgraph.model.jobs import JobKind, Requester
+from idgraph.model.jobs import JobKind
 from idgraph.web.cursors import from_cursor, to_cursor
 from idgraph.web.refusals import BadQueryError, RefusedRequestError, UnknownSubjectError
 from profile_service.api.dead_letters import MOST_SCANNED, DeadLetterDesk, DeadLetterFilter
 from profile_service.api.documents import Reasoned, answer
-from profile_service.api.operations import Work, described
 from profile_service.api.rights import required
 from profile_service.api.routes import jobs
 from profile_service.api.routes.jobs import JobDocument
@@ -178,11 +177,7 @@ def replay(body: ReasonedChoice, service: Service, caller: Operator) -> Response
     if not chosen:
         raise UnknownSubjectError("there is no such dead letter: they may have been replayed or dropped")
     service.note(caller, "start replay", subject=f"{len(chosen)} dead letters", purpose=body.reason)
-    work = Work(JobKind.REPLAY, dead_letters=chosen)
-    started = required(service.rights.operations).start(work, Requester(caller.name, body.reason))
-    found = answer(described(caller, started, service.reader(caller)), status=202)
-    found.headers["Location"] = f"{jobs.router.prefix}/{started.id}"
-    return found
+    return jobs.started(service, caller, JobKind.REPLAY, {"dead_letters": chosen}, body.reason)
 
 
 @router.post("/drop", response_model=Dropped)

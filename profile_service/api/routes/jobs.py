@@ -1,30 +1,29 @@
-"""Routes for jobs over all profiles: everybody sees their own and exports what they see; the scope `operate` sees all jobs and
-starts those that keep index and store in order."""
+"""Routes for jobs of all kinds: everybody sees their own, the scope `operate` sees all. Each kind says who may start it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Union
 
 from fastapi import APIRouter, Depends, Query, Response
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, create_model
 
 from idgraph.model.callers import Caller
-from idgraph.model.jobs import JobKind, JobRecord, JobState, Requester
+from idgraph.model.jobs import JobKind, JobRecord, JobState, Requester, download_of
 from idgraph.web.cursors import from_cursor, to_cursor
 from idgraph.web.refusals import ClashError, ForbiddenError, UnknownSubjectError
 from profile_service.api.documents import Reasoned, answer
-from profile_service.api.operations import (
+from profile_service.api.jobs import (
+    START,
     JobDownload,
-    Operations,
-    Work,
+    Jobs,
+    StartedType,
     described,
-    download_of,
     may_start,
+    resumption,
     sees,
-    work_of,
 )
 from profile_service.api.rights import required
 from profile_service.api.service import ActingCaller, ProfileService, Service
@@ -69,68 +68,46 @@ class JobPage(BaseModel):
     may_start: list[str]
 
 
-Rate = Annotated[int | None, Field(ge=1, le=1_000_000, description="Most units per second.")]
-
-
-class ReindexBody(Reasoned):
-    """Make the search index again, beside the flows."""
-
-    kind: Literal[JobKind.REINDEX]
-    rate: Rate = None
-
-
-class ReconcileBody(Reasoned):
-    """Compare the index with the store."""
-
-    kind: Literal[JobKind.RECONCILE]
-    repair: bool = False
-    rate: Rate = None
-
-
-class SealBody(Reasoned):
-    """Seal stored values that policy protects now."""
-
-    kind: Literal[JobKind.REENCRYPT]
-    rate: Rate = None
-
-
-class ExportBody(Reasoned):
-    """Profiles as a file to download, with what the caller may see; protected values are masked."""
-
-    kind: Literal[JobKind.EXPORT]
-    form: Literal["jsonl", "parquet"] = "jsonl"
-    segment: str | None = Field(default=None, max_length=100)
-    columns: list[str] | None = Field(
-        default=None,
-        max_length=10_000,
-        description="Parquet: these attributes and no other value; null for all.",
-    )
-    key: str | None = Field(
-        default=None, max_length=200, description="Parquet: a column with the identifier of this type."
+def starting(kinds: Mapping[JobKind, StartedType]) -> APIRouter:
+    """The route that starts a job: its body is one of these kinds, with its parameters."""
+    literal: Any = Literal
+    bodies = tuple(
+        create_model(
+            each.parameters.__name__.replace("Parameters", "Body"),
+            __base__=(each.parameters, Reasoned),
+            __doc__=each.parameters.__doc__,
+            kind=(literal[kind], ...),
+        )
+        for kind, each in kinds.items()
+        if each.request == START
     )
 
-    @model_validator(mode="after")
-    def _is_table(self) -> Self:
-        if self.form != "parquet" and (self.columns is not None or self.key is not None):
-            raise ValueError("columns and key are of the form parquet")
-        return self
+    def start(body: Any, service: Service, caller: ActingCaller) -> Response:
+        """Start a job, or resume the last one of this kind and these parameters. 409 while such a one runs."""
+        stated = body.model_dump(exclude={"kind", "reason"})
+        segment = stated.get("segment")
+        if segment is not None and segment not in service.reader(caller).segments():
+            raise UnknownSubjectError("there is no such segment")
+        return started(service, caller, body.kind, stated, body.reason, segment)
+
+    start.__annotations__["body"] = Annotated[Union[bodies], Field(discriminator="kind")]  # noqa: UP007
+    found = APIRouter(prefix=router.prefix, tags=router.tags)
+    found.post("", response_model=JobDocument, status_code=202)(start)
+    return found
 
 
-StartBody = Annotated[ReindexBody | ReconcileBody | SealBody | ExportBody, Field(discriminator="kind")]
-
-
-def _operations(service: Service) -> Operations:
+def _jobs(service: Service) -> Jobs:
     return required(service.rights.operations)
 
 
-Here = Annotated[Operations, Depends(_operations)]
+Here = Annotated[Jobs, Depends(_jobs)]
 
 
 @router.get("", response_model=JobPage)
 def list_(
     service: Service,
     caller: ActingCaller,
-    operations: Here,
+    jobs: Here,
     kind: JobKind | None = None,
     state: JobState | None = None,
     who: Annotated[str | None, Query(max_length=200)] = None,
@@ -140,7 +117,7 @@ def list_(
     """The jobs that this caller sees, also those of commands and flows."""
     found: Iterator[JobRecord] = (
         each
-        for each in operations.records()
+        for each in jobs.records()
         if sees(caller, each)
         and kind in (None, each.kind)
         and state in (None, each.state)
@@ -150,45 +127,37 @@ def list_(
         last = from_cursor(cursor, str)
         next((each for each in found if each.id == last), None)
     page = list(islice(found, limit + 1))
-    shown = [_document(service, caller, operations, each) for each in page[:limit]]
+    shown = [_document(service, caller, jobs, each) for each in page[:limit]]
     following = to_cursor(shown[-1]["id"]) if len(page) > limit else None
-    return answer({"items": shown, "next": following, "may_start": list(map(str, may_start(caller)))})
-
-
-@router.post("", response_model=JobDocument, status_code=202)
-def start(body: StartBody, service: Service, caller: ActingCaller, operations: Here) -> Response:
-    """Start a job, or resume the last one of this kind and these parameters. 409 while such a one runs."""
-    options = body.model_dump(exclude={"reason"})
-    work = Work(**options, clearance=caller.clearance if body.kind is JobKind.EXPORT else 0)
-    return _started(service, caller, operations, work, body.reason)
+    return answer({"items": shown, "next": following, "may_start": list(map(str, may_start(jobs, caller)))})
 
 
 @router.get("/{job}", response_model=JobDocument)
-def get(job: str, service: Service, caller: ActingCaller, operations: Here) -> Response:
+def get(job: str, service: Service, caller: ActingCaller, jobs: Here) -> Response:
     """How far a job is."""
-    record = _seen(caller, operations, job)
-    return answer(_document(service, caller, operations, record, is_whole=True))
+    record = _seen(caller, jobs, job)
+    return answer(_document(service, caller, jobs, record, is_whole=True))
 
 
 @router.post("/{job}/cancel", response_model=JobDocument, status_code=202)
-def cancel(job: str, body: Reasoned, service: Service, caller: ActingCaller, operations: Here) -> Response:
+def cancel(job: str, body: Reasoned, service: Service, caller: ActingCaller, jobs: Here) -> Response:
     """Ask a job to end after its current page; what is done stays done. 409 if it is not running."""
-    record = _seen(caller, operations, job)
+    record = _seen(caller, jobs, job)
     service.note(caller, f"cancel {record.kind}", subject=record.id, purpose=body.reason)
-    if not operations.cancel(job):
+    if not jobs.cancel(job):
         raise ClashError("the job is not running")
-    return answer(_document(service, caller, operations, _seen(caller, operations, job)), status=202)
+    return answer(_document(service, caller, jobs, _seen(caller, jobs, job)), status=202)
 
 
 @router.post("/{job}/resume", response_model=JobDocument, status_code=202)
-def resume(job: str, body: Reasoned, service: Service, caller: ActingCaller, operations: Here) -> Response:
+def resume(job: str, body: Reasoned, service: Service, caller: ActingCaller, jobs: Here) -> Response:
     """Go on where a job ended that was cancelled, interrupted or failed. An export begins again. 409 for a job that is done,
     or that only its command resumes."""
-    record = _seen(caller, operations, job)
-    work = work_of(caller, record)
-    if work is None:
+    record = _seen(caller, jobs, job)
+    stated = resumption(jobs, caller, record)
+    if stated is None:
         raise ClashError("this job cannot be resumed here; the command that started it may resume it")
-    return _started(service, caller, operations, work, body.reason)
+    return started(service, caller, record.kind, stated, body.reason, stated.get("segment"))
 
 
 @router.get(
@@ -202,11 +171,11 @@ def resume(job: str, body: Reasoned, service: Service, caller: ActingCaller, ope
         }
     },
 )
-def download(job: str, service: Service, caller: ActingCaller, operations: Here) -> Response:
+def download(job: str, service: Service, caller: ActingCaller, jobs: Here) -> Response:
     """The file of an export, for whoever started it. 404: it is not done, it expired, or a person was erased since. 409: what
     callers may see has changed since; export again."""
-    record = _seen(caller, operations, job)
-    found = _own_download(caller, operations, record)
+    record = _seen(caller, jobs, job)
+    found = _own_download(caller, jobs, record)
     if found is None:
         raise UnknownSubjectError("there is no file: the job is not done, or the file expired or was removed")
     snapshot = service.following.edition().snapshot
@@ -221,43 +190,51 @@ def download(job: str, service: Service, caller: ActingCaller, operations: Here)
     )
 
 
-def _started(
-    service: ProfileService, caller: Caller, operations: Operations, work: Work, reason: str
+def started(
+    service: ProfileService,
+    caller: Caller,
+    kind: JobKind,
+    stated: Mapping[str, Any],
+    reason: str,
+    subject: str | None = None,
 ) -> Response:
-    if work.kind not in may_start(caller):
-        raise ForbiddenError("the token of this caller has not the scope operate")
-    if work.segment is not None and work.segment not in service.reader(caller).segments():
-        raise UnknownSubjectError("there is no such segment")
-    service.note(caller, f"start {work.kind}", subject=work.segment, purpose=reason)
-    record = operations.start(work, Requester(caller.name, reason))
-    found = answer(_document(service, caller, operations, record), status=202)
+    """Start a job of these parameters, which is recorded first with its `subject`; the answer of its route."""
+    jobs = required(service.rights.operations)
+    scope = jobs.kinds[kind].scope
+    if scope is not None and scope not in caller.scopes:
+        raise ForbiddenError(f"the token of this caller has not the scope {scope}")
+    service.note(caller, f"start {kind}", subject=subject, purpose=reason)
+    record = jobs.start(kind, stated, Requester(caller.name, reason), caller.clearance)
+    if record is None:
+        raise UnknownSubjectError("there is nothing to do")
+    found = answer(_document(service, caller, jobs, record), status=202)
     found.headers["Location"] = f"{router.prefix}/{record.id}"
     return found
 
 
-def _seen(caller: Caller, operations: Operations, job: str) -> JobRecord:
-    record = operations.record(job)
+def _seen(caller: Caller, jobs: Jobs, job: str) -> JobRecord:
+    record = jobs.record(job)
     if record is None or not sees(caller, record):
         raise UnknownSubjectError("there is no such job, or it is another caller's")
     return record
 
 
-def _own_download(caller: Caller, operations: Operations, record: JobRecord) -> JobDownload | None:
+def _own_download(caller: Caller, jobs: Jobs, record: JobRecord) -> JobDownload | None:
     is_own = record.kind is JobKind.EXPORT and record.target == download_of(caller.name)
-    return operations.download(record.id) if is_own and record.state is JobState.DONE else None
+    return jobs.download(record.id) if is_own and record.state is JobState.DONE else None
 
 
 def _document(
-    service: ProfileService, caller: Caller, operations: Operations, record: JobRecord, is_whole: bool = False
+    service: ProfileService, caller: Caller, jobs: Jobs, record: JobRecord, is_whole: bool = False
 ) -> dict[str, Any]:
     reader = service.reader(caller)
-    document = described(caller, record, reader)
+    document = described(jobs, caller, record, reader)
     if not is_whole:
         return document
-    found = _own_download(caller, operations, record)
+    found = _own_download(caller, jobs, record)
     if found is not None:
         document |= {"expires": time_text(found.expires_ms), "acts": [*document["acts"], "download"]}
     if reader.sees_all:
-        private = operations.private(record)
+        private = jobs.private(record)
         document |= {"notes": private.get("notes", {}), "error": private.get("error", "")}
     return document

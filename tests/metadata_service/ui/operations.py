@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from idgraph.jobs.table import JOBS
 from idgraph.model.errors import AlreadyRunningError
-from idgraph.model.jobs import JobKind, JobRecord, JobState, Progress, Requester
+from idgraph.model.jobs import JobKind, JobRecord, JobState, Progress, Requester, download_of
 from idgraph.model.snapshots import MetadataSnapshot
-from profile_service.api.operations import Work, download_of
 from profile_service.visibility import restrictions
 
 CONTENT = b'{"id":"user_id:3474"}\n'
@@ -29,7 +29,9 @@ class ScriptedDownload(NamedTuple):
 
 
 class ScriptedOperations:
-    """`Operations` whose jobs go on when `step` says so."""
+    """`Jobs` that go on when `step` says so."""
+
+    kinds = JOBS
 
     def __init__(self, snapshot: Callable[[], MetadataSnapshot]) -> None:
         self._snapshot = snapshot
@@ -37,18 +39,24 @@ class ScriptedOperations:
         self.error = ""
         self.dead_letters: list[str] = []
 
-    def start(self, work: Work, origin: Requester) -> JobRecord:
-        if any(each.kind is work.kind and each.state is JobState.RUNNING for each in self._jobs.values()):
-            raise AlreadyRunningError(f"this {work.kind} is running already")
-        self.dead_letters = list(work.dead_letters)
+    def start(
+        self, kind: JobKind, parameters: Mapping[str, Any], origin: Requester, clearance: int = 100
+    ) -> JobRecord:
+        if any(each.kind is kind and each.state is JobState.RUNNING for each in self._jobs.values()):
+            raise AlreadyRunningError(f"this {kind} is running already")
+        self.dead_letters = list(parameters.get("dead_letters", ()))
         now = int(time.time() * 1000)
-        is_export = work.kind is JobKind.EXPORT
-        stated = {"format": work.form, "segment": work.segment, "clearance": work.clearance}
+        is_export = kind is JobKind.EXPORT
+        stated = {
+            "format": parameters.get("form"),
+            "segment": parameters.get("segment"),
+            "clearance": clearance,
+        }
         record = JobRecord(
             f"{len(self._jobs):012x}",
-            work.kind,
+            kind,
             download_of(origin.who) if is_export else "",
-            stated if is_export else {"repair": work.repair},
+            stated if is_export else {"repair": parameters.get("repair", False)},
             origin,
             JobState.RUNNING,
             now,

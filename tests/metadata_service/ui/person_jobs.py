@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from idgraph.app.jobs.rules_preview import comparison, preview_document
 from idgraph.model.identifiers import Identifier
@@ -12,17 +12,11 @@ from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.jobs import JobKind, JobRecord, JobState, Progress, Requester
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.specs import SpecDefinition
+from tests.metadata_service.ui.operations import ScriptedDownload
 from tests.retail import Pipeline
 
 DOCUMENT = b'{"profile":{"id":"user_id:3474"}}'
 RECEIPT = {"hash": "sha256:7f2c", "complete_from": "2024-05-02", "counts": {"fragments": 2}}
-
-
-class ScriptedDocument(NamedTuple):
-    """A document in memory."""
-
-    content: bytes
-    expires_ms: int
 
 
 class ScriptedPersonJobs:
@@ -84,13 +78,12 @@ class ScriptedPersonJobs:
     def preview(self, job_id: str) -> dict[str, Any] | None:
         return self._previews.get(job_id)
 
-    def record(self, job_id: str, kind: JobKind) -> JobRecord | None:
-        found = self._jobs.get(job_id)
-        return found if found is not None and found.kind is kind else None
+    def record(self, job_id: str) -> JobRecord | None:
+        return self._jobs.get(job_id)
 
-    def download(self, job_id: str) -> ScriptedDocument | None:
+    def download(self, job_id: str) -> ScriptedDownload | None:
         is_access = self._jobs[job_id].kind is JobKind.ACCESS
-        return ScriptedDocument(DOCUMENT, int(time.time() * 1000) + 3_600_000) if is_access else None
+        return ScriptedDownload(DOCUMENT, int(time.time() * 1000) + 3_600_000, "") if is_access else None
 
     def receipt(self, job_id: str) -> dict[str, Any] | None:
         return RECEIPT if self._jobs[job_id].kind is JobKind.ERASE else None

@@ -14,7 +14,6 @@ from idgraph.model.jobs import JobKind, JobState, Requester
 from idgraph.model.schema_changes import SchemaChange
 from idgraph.model.spec_use import SpecUse
 from metadata_service.storage.tokens import Role
-from profile_service.api.operations import Work
 from tests.metadata_service.made_tokens import create_token
 from tests.metadata_service.ui.chromium import axe_violations, chromium, signed_in
 from tests.metadata_service.ui.site import EVENT, Whole
@@ -412,7 +411,7 @@ def test_an_admin_adds_a_person_who_signs_in_and_makes_a_key(
 
 
 def test_the_first_page_leads_to_what_waits(page: Page, whole: Whole) -> None:
-    whole.operations.start(Work(JobKind.REENCRYPT), Requester("a flow", "the policy changed"))
+    whole.operations.start(JobKind.REENCRYPT, {}, Requester("a flow", "the policy changed"))
     whole.operations.step(9, JobState.INTERRUPTED)
     page.get_by_role("link", name="Overview").click()
     page.get_by_text("the policy changed").first.wait_for()

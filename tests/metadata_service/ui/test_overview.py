@@ -14,7 +14,6 @@ from metadata_service.api.app import create_app
 from metadata_service.api.service import ServiceSettings
 from metadata_service.storage.tokens import Role
 from metadata_service.ui.page import ProfileSource
-from profile_service.api.operations import Work
 from tests.ingestion.patience import eventually
 from tests.metadata_service.made_tokens import create_token
 from tests.metadata_service.ui.site import Site, Whole
@@ -82,7 +81,7 @@ def test_new_attributes_and_proposals_of_events_are_shown(whole: Whole) -> None:
 
 def test_a_job_that_ended_early_waits_for_who_may_resume_it(whole: Whole) -> None:
     jobs = whole.operations
-    jobs.start(Work(JobKind.RECONCILE), Requester("a flow", "overview"))
+    jobs.start(JobKind.RECONCILE, {}, Requester("a flow", "overview"))
     jobs.step(3, JobState.INTERRUPTED)
     admin = whole.site.signed_in()
     eventually(lambda: "A job was interrupted" in admin.client.get(ALL).text)
@@ -90,7 +89,7 @@ def test_a_job_that_ended_early_waits_for_who_may_resume_it(whole: Whole) -> Non
     viewer = whole.site.signed_in(Role.VIEWER)
     eventually(lambda: "No job yet that you see" in viewer.client.get(ALL).text)
     # It is not asked for again once a later one is done.
-    jobs.start(Work(JobKind.RECONCILE), Requester("a flow", "overview"))
+    jobs.start(JobKind.RECONCILE, {}, Requester("a flow", "overview"))
     jobs.step(200, JobState.DONE)
     assert "A job was interrupted" not in admin.get(ALL)
 

@@ -1,0 +1,146 @@
+"""What is known of a kind of job: its parameters, who may start it, how it is prepared, and what its record shows.
+
+`idgraph.jobs.table` has all kinds. The command line, the profile service, the pages and the documentation read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Protocol, TypeVar
+
+from pydantic import Field
+
+from idgraph.jobs.job import Job
+from idgraph.model.documents import StrictDocument
+
+if TYPE_CHECKING:
+    from idgraph.jobs.downloads import Downloads
+    from idgraph.jobs.job import JobRunner
+    from idgraph.model.callers import Scope
+    from idgraph.model.index_versions import IndexVersions
+    from idgraph.model.jobs import JobKind, JobRecord, Requester
+    from idgraph.model.schema_changes import SchemaChange
+    from idgraph.model.snapshots import MetadataSnapshot
+    from idgraph.projection.documents import IndexPolicies
+    from idgraph.snapshot_file import PinnedSnapshot
+    from ingestion.spark.workers import WorkerPlan, WorkerResources
+    from profile_service.reader import ProfileReader
+
+P = TypeVar("P", bound=StrictDocument)
+J = TypeVar("J", bound=Job)
+
+START = "POST /v1/jobs"
+"""The request that starts most kinds."""
+
+Rate = Annotated[int | None, Field(ge=1, le=1_000_000, description="Most units per second.")]
+
+
+class JobContext(Protocol):
+    """What a job is prepared with. The composition root opens each part when it is first asked for, and closes it when the
+    job has ended. The parts raise ConfigError, KeyProviderError, MetadataError and StoreError."""
+
+    @property
+    def origin(self) -> Requester: ...
+    @property
+    def clearance(self) -> int:
+        """Whoever started it sees the attributes up to this level."""
+        ...
+
+    @property
+    def again(self) -> bool:
+        """Whether it begins again what an earlier run left."""
+        ...
+
+    @property
+    def directory(self) -> Path:
+        """Where this installation writes."""
+        ...
+
+    @property
+    def plan(self) -> WorkerPlan: ...
+    @property
+    def runner(self) -> JobRunner: ...
+    @property
+    def downloads(self) -> Downloads: ...
+    @property
+    def download_hours(self) -> float:
+        """How long a document is kept for its download."""
+        ...
+
+    def job_id(self) -> str:
+        """The job's id, once it has begun."""
+        ...
+
+    def resources(self, notes: bool = True) -> WorkerResources:
+        """The stores, once the keyring is known to be theirs. `notes`: it is noted with the profiles that it is."""
+        ...
+
+    def reader(self) -> ProfileReader:
+        """Reads what `clearance` sees, under the pinned snapshot."""
+        ...
+
+    def pinned(self) -> PinnedSnapshot:
+        """The newest snapshot, or if there is none at all one under which every value is protected."""
+        ...
+
+    def snapshot_for(self, work: str) -> MetadataSnapshot:
+        """The newest snapshot. Raises MetadataError, which names the `work`, where there is none."""
+        ...
+
+    def policies(self, kind: JobKind) -> IndexPolicies:
+        """What may be indexed at any time."""
+        ...
+
+    def index_versions(self) -> IndexVersions: ...
+    def send(self, changes: list[SchemaChange]) -> None:
+        """Send schema changes to the metadata service; they are safe when it returns. Raises MetadataError."""
+        ...
+
+    def report(self, text: str) -> None:
+        """Say something about the work to whoever started it, if they listen."""
+        ...
+
+
+def _as_recorded(record: JobRecord) -> Mapping[str, Any]:
+    return record.what
+
+
+def _by_command_only(_record: JobRecord, _who: str) -> Mapping[str, Any] | None:
+    return None
+
+
+@dataclass(frozen=True)
+class JobType(Generic[P, J]):
+    """A kind of job. `prepare` returns the job, ready to run; None if there is nothing to do."""
+
+    does: str
+    """One line, for the documentation."""
+    command: str
+    """What starts it on the command line."""
+    parameters: type[P]
+    prepare: Callable[[P, JobContext], J | None]
+    request: str = ""
+    """What starts it over HTTP; empty where only the command does."""
+    scope: Scope | None = None
+    """Of callers who may start it over HTTP; None: everybody may, with what they see."""
+    shown: Callable[[JobRecord], Mapping[str, Any]] = _as_recorded
+    """What callers see of its parameters."""
+    resumed: Callable[[JobRecord, str], Mapping[str, Any] | None] = _by_command_only
+    """The parameters by which a caller of this name resumes a job over HTTP; None where only its command does."""
+
+
+def rate_of(parameters: StrictDocument) -> int | None:
+    """The most units per second that the parameters allow."""
+    return getattr(parameters, "rate", None)
+
+
+def page_of(most: int, rate: int | None) -> int:
+    """How many units a page has: at most those of a second."""
+    return min(most, rate or most)
+
+
+def without(names: Sequence[str]) -> Callable[[JobRecord], Mapping[str, Any]]:
+    """Shows all parameters but these."""
+    return lambda record: {name: value for name, value in record.what.items() if name not in names}

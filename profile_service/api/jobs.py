@@ -1,0 +1,120 @@
+"""Jobs, as routes see them: which kinds there are, who may start, see and resume which, and what each reports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol
+
+from pydantic import BaseModel
+
+from idgraph.model.callers import Caller, Scope
+from idgraph.model.jobs import JobKind, JobRecord, JobState, Requester
+from profile_service.link_documents import time_text
+from profile_service.reader import ProfileReader
+
+START = "POST /v1/jobs"
+"""The request that starts most kinds."""
+RESUMED = (JobState.INTERRUPTED, JobState.FAILED, JobState.CANCELLED)
+
+
+class StartedType(Protocol):
+    """A kind of job: its parameters, the `request` that starts it and the scope that this needs, and functions of its records:
+    the parameters that are `shown`, and those by which a caller of a name resumes it."""
+
+    @property
+    def parameters(self) -> type[BaseModel]: ...
+    @property
+    def request(self) -> str: ...
+    @property
+    def scope(self) -> Scope | None: ...
+    @property
+    def shown(self) -> Callable[[JobRecord], Mapping[str, Any]]: ...
+    @property
+    def resumed(self) -> Callable[[JobRecord, str], Mapping[str, Any] | None]: ...
+
+
+class JobDownload(Protocol):
+    """A document that a job left: its parts, when it expires in epoch milliseconds, and the rules by which it was made."""
+
+    @property
+    def content(self) -> bytes: ...
+    @property
+    def parts(self) -> Callable[[], Iterator[bytes]]: ...
+    @property
+    def expires_ms(self) -> int: ...
+    @property
+    def rules(self) -> str: ...
+
+
+class Jobs(Protocol):
+    """Starts, shows and cancels jobs. A start returns None where there is nothing to do, and raises AlreadyRunningError."""
+
+    @property
+    def kinds(self) -> Mapping[JobKind, StartedType]: ...
+    def start(
+        self, kind: JobKind, parameters: Mapping[str, Any], origin: Requester, clearance: int = 100
+    ) -> JobRecord | None: ...
+    def records(self) -> list[JobRecord]: ...
+    def record(self, job_id: str) -> JobRecord | None: ...
+    def private(self, record: JobRecord) -> Mapping[str, Any]: ...
+    def cancel(self, job_id: str) -> bool: ...
+    def download(self, job_id: str) -> JobDownload | None: ...
+
+
+def sees(caller: Caller, record: JobRecord) -> bool:
+    """Everybody sees their own jobs, who has the scope `operate` all."""
+    return Scope.OPERATE in caller.scopes or record.origin.who == caller.name
+
+
+def may_start(jobs: Jobs, caller: Caller) -> list[JobKind]:
+    """What this caller may start by `POST /v1/jobs`."""
+    return [
+        kind
+        for kind, each in jobs.kinds.items()
+        if each.request == START and (each.scope is None or each.scope in caller.scopes)
+    ]
+
+
+def resumption(jobs: Jobs, caller: Caller, record: JobRecord) -> Mapping[str, Any] | None:
+    """The parameters by which this caller resumes a job; None where only its command can."""
+    if record.kind not in may_start(jobs, caller) or record.state not in RESUMED:
+        return None
+    return jobs.kinds[record.kind].resumed(record, caller.name)
+
+
+def described(jobs: Jobs, caller: Caller, record: JobRecord, reader: ProfileReader) -> dict[str, Any]:
+    """A job as this caller sees it. Parameters that name what is hidden are left out, and unless the caller sees everything,
+    parts of counts, which may name attributes."""
+    progress = record.progress
+    is_running = record.state is JobState.RUNNING
+    rate = progress.per_second(record.updated)
+    acts = ["cancel"] if is_running and not record.is_cancel_requested else []
+    acts += ["resume"] if resumption(jobs, caller, record) is not None else []
+    known = jobs.kinds.get(record.kind)
+    return {
+        "id": record.id,
+        "kind": str(record.kind),
+        "state": str(record.state),
+        "is_ending": is_running and record.is_cancel_requested,
+        "who": record.origin.who,
+        "why": record.origin.why,
+        "what": {
+            name: value
+            for name, value in (record.what if known is None else known.shown(record)).items()
+            if reader.shown_text(str(value)) == str(value)
+        },
+        "started": time_text(record.started),
+        "updated": time_text(record.updated),
+        "done": progress.done,
+        "total": progress.total,
+        "unit": progress.unit,
+        "per_second": rate,
+        "seconds_left": max(0, progress.total - progress.done) / rate if is_running and rate else None,
+        "counts": {
+            name: number
+            for name, number in sorted(progress.counts.items())
+            if reader.sees_all or "/" not in name
+        },
+        "acts": acts,
+        **dict.fromkeys(("expires", "notes", "error")),
+    }
