@@ -19,7 +19,7 @@ CORE = frozenset(
         "idgraph.model",
         "idgraph.files",
         "idgraph.native",
-        "idgraph.outages",
+        "idgraph.repeating",
         "idgraph.signatures",
         "idgraph.snapshot_file",
     }
@@ -31,7 +31,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "idgraph.client": frozenset({"idgraph.model"}),
     "idgraph.files": frozenset({"idgraph.model"}),
     "idgraph.native": frozenset({"idgraph.model"}),
-    "idgraph.outages": frozenset(),
+    "idgraph.repeating": frozenset({"idgraph.model"}),
     "idgraph.signatures": frozenset({"idgraph.model", "idgraph.files"}),
     "idgraph.snapshot_file": frozenset({"idgraph.model", "idgraph.files"}),
     "transforms": CORE,

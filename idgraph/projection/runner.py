@@ -6,17 +6,17 @@ import logging
 import threading
 import time
 
-from idgraph.model.errors import IdgraphError, ProfileIndexError
-from idgraph.outages import Outage
+from idgraph.model.backoff import Backoff
+from idgraph.model.errors import ProfileIndexError
 from idgraph.projection.projection import Projection
+from idgraph.repeating import Outage, Repeating, message_of
 
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
 """Between looks at the outbox while nothing wakes it: for entries that a crash or another process left."""
-RETRY_SECONDS = 1.0
-LONGEST_RETRY_SECONDS = 30.0
-"""After the index or the store was away, doubled each time."""
+RETRY = Backoff(base=1.0, cap=30.0, least=0.5)
+"""After the index or the store was away."""
 MOST_FAILURES = 3
 """So many sweeps in a row that failed are an outage, which whoever waits for the end does not wait for."""
 FINISH_SECONDS = 0.1
@@ -43,7 +43,6 @@ class ProjectionRunner:
         self._projection = projection
         self._end_seconds = end_seconds
         self._outage = Outage("the projection")
-        self._stop = threading.Event()
         self._wake = threading.Event()
         self._lock = threading.Lock()
         self._woken: float | None = None
@@ -51,18 +50,17 @@ class ProjectionRunner:
         self._is_busy = False
         self._failures = 0
         self._failure = ""
-        self._thread = threading.Thread(target=self._run, name="projection", daemon=True)
+        self._repeating = Repeating("projection", self._step, self._report, backoff=RETRY, last=self._end)
 
     def __enter__(self) -> ProjectionRunner:
-        self._thread.start()
+        self._repeating.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
         """Project what is left, for a while, and log what remains."""
-        self._stop.set()
+        self._repeating.stop.set()
         self._wake.set()
-        self._thread.join(SWEEP_SECONDS + self._end_seconds)
-        if self._thread.is_alive():
+        if not self._repeating.close(SWEEP_SECONDS + self._end_seconds):
             log.warning("the index takes long; the next run projects what is left in the outbox")
 
     def wake(self) -> None:
@@ -88,52 +86,27 @@ class ProjectionRunner:
             since = self._behind or self._woken
         return 0.0 if since is None else time.monotonic() - since
 
-    def _run(self) -> None:
-        retry = RETRY_SECONDS
-        while not self._stop.is_set():
-            self._wake.wait(POLL_SECONDS)
-            if self._sweep_many():
-                retry = RETRY_SECONDS
-                if self._is_busy:
-                    self._stop.wait(REST_SECONDS)
-            else:
-                self._stop.wait(retry)
-                retry = min(2 * retry, LONGEST_RETRY_SECONDS)
-        self._end()
-
-    def _sweep_many(self) -> bool:
-        """Sweep, and at each micro-batch again, until another waits for the index. Returns whether index and store were
-        there."""
+    def _step(self) -> float:
+        """Sweep, and at each micro-batch again, until another waits for the index."""
+        self._wake.wait(POLL_SECONDS)
         ends = time.monotonic() + TOGETHER_SECONDS
-        try:
-            with self._projection.many() as is_wanted:
-                while True:
-                    self._wake.clear()
-                    is_well = self._sweep(SWEEP_SECONDS)
-                    if (
-                        not is_well
-                        or self._is_busy
-                        or self._stop.is_set()
-                        or is_wanted()
-                        or time.monotonic() > ends
-                    ):
-                        return is_well
-                    if not self._wake.wait(IDLE_SECONDS):
-                        return True
-        except Exception as error:
-            self._report(error, "what is committed waits in the outbox")
-            return False
+        with self._projection.many() as is_wanted:
+            while True:
+                self._wake.clear()
+                self._sweep(SWEEP_SECONDS)
+                if (
+                    self._is_busy
+                    or self._repeating.stop.is_set()
+                    or is_wanted()
+                    or time.monotonic() > ends
+                    or not self._wake.wait(IDLE_SECONDS)
+                ):
+                    return REST_SECONDS if self._is_busy else 0.0
 
-    def _sweep(self, seconds: float) -> bool:
-        """Whether index and store were there."""
+    def _sweep(self, seconds: float) -> None:
         with self._lock:
             self._behind, self._woken = self._behind or self._woken, None
-        try:
-            swept = self._projection.sweep(seconds)
-        except Exception as error:
-            # Whatever it is: a thread that dies in silence would leave profiles unfound for good.
-            self._report(error, "what is committed waits in the outbox")
-            return False
+        swept = self._projection.sweep(seconds)
         self._outage.is_over()
         self._failures = 0
         self._is_busy = swept.is_whole and swept.projected >= MANY
@@ -142,22 +115,17 @@ class ProjectionRunner:
                 self._behind = None
         else:
             self._wake.set()
-        return True
 
     def _end(self) -> None:
-        self._sweep(self._end_seconds)
         try:
-            left = self._projection.waiting(_COUNTED)
+            self._sweep(self._end_seconds)
         except Exception as error:
-            self._report(error, "the outbox cannot be read")
-            return
-        if left:
+            self._report(error)
+        if left := self._projection.waiting(_COUNTED):
             more = " or more" * (left == _COUNTED)
             log.warning("%d profile(s)%s wait for the index; the next run projects them", left, more)
 
-    def _report(self, error: Exception, meanwhile: str) -> None:
-        is_ours = isinstance(error, IdgraphError)
-        # Of others only the type: the message of a stranger's exception may quote a profile.
-        self._failure = str(error) if is_ours else type(error).__name__
+    def _report(self, error: Exception) -> None:
+        self._failure = message_of(error)
         self._failures += 1
-        self._outage.show_report(self._failure, meanwhile, logging.WARNING if is_ours else logging.ERROR)
+        self._outage.show_error(error, "what is committed waits in the outbox")

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import logging
 import math
-import random
-import threading
 import time
 from pathlib import Path
 from typing import Protocol
 
 from idgraph.model.errors import FlowStoppedError, MetadataError, SnapshotSignatureError, UnauthorizedError
 from idgraph.model.snapshots import MetadataSnapshot
-from idgraph.outages import Outage
+from idgraph.repeating import Outage, Repeating
 from idgraph.snapshot_file import PinnedSnapshot, SnapshotFile, kept_snapshot
 
 log = logging.getLogger(__name__)
 
 LONG_POLL_SECONDS = 10.0
-FIRST_RETRY_SECONDS = 0.2
-LAST_RETRY_SECONDS = 5.0
 
 
 class SnapshotSource(Protocol):
@@ -51,8 +47,8 @@ class SnapshotFollower:
         self._cache = SnapshotFile(cache_file)
         self._current: PinnedSnapshot | None = None
         self._answered = -math.inf
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._follow, name="snapshot-follower", daemon=True)
+        self._outage = Outage("the metadata service")
+        self._repeating = Repeating("snapshot-follower", self._step, self._report)
 
     def __enter__(self) -> SnapshotFollower:
         """Get a first snapshot and start to follow.
@@ -74,11 +70,12 @@ class SnapshotFollower:
                     f"{error}; and there is no earlier snapshot in {self._cache.path}"
                 ) from error
             log.warning("%s; continuing with snapshot %d from disk", error, self._current.snapshot.version)
-        self._thread.start()
+        self._repeating.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stop.set()
+        # A long poll is not waited for.
+        self._repeating.close(0)
 
     def current(self) -> PinnedSnapshot:
         """The newest snapshot. Never blocks."""
@@ -100,38 +97,17 @@ class SnapshotFollower:
         """Seconds since the service last said which snapshot is the newest; infinite if it has not in this run."""
         return time.monotonic() - self._answered
 
-    def _follow(self) -> None:
-        pause = FIRST_RETRY_SECONDS
-        outage = Outage("the metadata service")
-        while not self._stop.is_set():
-            try:
-                known = self.current()
-                answer = self._source.newer(known.snapshot, known.etag, LONG_POLL_SECONDS)
-                outage.is_over()
-                self._answered = time.monotonic()
-                if answer is not None and not self._stop.is_set():
-                    self._take(answer)
-                pause = FIRST_RETRY_SECONDS
-            except MetadataError as error:
-                if self._stop.is_set():
-                    return
-                is_serious = isinstance(error, UnauthorizedError | SnapshotSignatureError)
-                level = logging.ERROR if is_serious else logging.WARNING
-                outage.show_report(
-                    str(error), f"snapshot {self.current().snapshot.version} stays in force", level
-                )
-                pause = self._wait(pause)
-            except Exception as error:
-                # A thread that dies in silence would freeze the flow at an old snapshot for good.
-                if self._stop.is_set():
-                    return
-                log.log(logging.ERROR, "following the metadata service failed: %s", type(error).__name__)
-                pause = self._wait(pause)
+    def _step(self) -> None:
+        known = self.current()
+        answer = self._source.newer(known.snapshot, known.etag, LONG_POLL_SECONDS)
+        self._outage.is_over()
+        self._answered = time.monotonic()
+        if answer is not None and not self._repeating.stop.is_set():
+            self._take(answer)
 
-    def _wait(self, pause: float) -> float:
-        """Wait before asking again; gives how long to wait the next time."""
-        self._stop.wait(random.uniform(pause / 2, pause))  # noqa: S311 - no secret
-        return min(2 * pause, LAST_RETRY_SECONDS)
+    def _report(self, error: Exception) -> None:
+        meanwhile = f"snapshot {self.current().snapshot.version} stays in force"
+        self._outage.show_error(error, meanwhile, serious=(UnauthorizedError, SnapshotSignatureError))
 
     def _take(self, answer: tuple[MetadataSnapshot, str]) -> None:
         snapshot, etag = answer

@@ -16,12 +16,11 @@ from collections import OrderedDict
 from collections.abc import Iterable
 
 from idgraph.model.classification import Proposal
-from idgraph.model.errors import IdgraphError, NotFoundError, RefusedError, StoreError
+from idgraph.model.errors import NotFoundError, RefusedError, StoreError
 from idgraph.model.schema_changes import RefusedSchemaChange, SchemaChange, SchemaUpdates
 from idgraph.model.snapshots import DiscoveryDefaults
-from idgraph.outages import Outage
+from idgraph.repeating import Outage, Repeating
 from idgraph.snapshot_file import PinnedSnapshot
-from ingestion.metadata.follower import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS
 from ingestion.metadata.schema_journal import SchemaJournal, WaitingChanges
 
 log = logging.getLogger(__name__)
@@ -88,23 +87,23 @@ class SchemaBuffer:
         self._caps: tuple[DiscoveryDefaults, int] | None = None
         self._sent = -math.inf
         self._changed = threading.Condition()
-        self._closing = False
-        self._thread = threading.Thread(target=self._run, name="schema-buffer", daemon=True)
+        self._outage = Outage("the metadata service, for schema changes,")
+        self._repeating = Repeating("schema-buffer", self._step, self._report, last=self._send_all)
 
     def __enter__(self) -> SchemaBuffer:
         try:
             self._journal.open(lambda change: self._remember(_key(change)))
         except OSError as error:
             raise self._failed(error) from None
-        self._thread.start()
+        self._repeating.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
         """Send what is waiting, once; what the service does not take stays in the journal."""
         with self._changed:
-            self._closing = True
+            self._repeating.stop.set()
             self._changed.notify()
-        self._thread.join(timeout=30)
+        self._repeating.close(30)
         if self._sender.refused:
             log.warning("%d schema change(s) were refused in this run", self._sender.refused)
 
@@ -146,37 +145,29 @@ class SchemaBuffer:
         with self._changed:
             return self._journal.waiting
 
-    def _run(self) -> None:
-        pause = FIRST_RETRY_SECONDS
-        outage = Outage("the metadata service, for schema changes,")
-        while True:
-            closing = self._await_work()
-            try:
-                if not self._send_some() and closing:
-                    return
-            except Exception as error:
-                # Also what nobody expected: a thread that dies in silence would send nothing ever again.
-                reason = str(error) if isinstance(error, IdgraphError) else type(error).__name__
-                outage.show_report(reason, "schema changes wait for the metadata service")
-                if closing:
-                    return
-                with self._changed:
-                    self._changed.wait_for(lambda: self._closing, timeout=pause)
-                pause = min(2 * pause, LAST_RETRY_SECONDS)
-            else:
-                outage.is_over()
-                pause = FIRST_RETRY_SECONDS
+    def _step(self) -> None:
+        if not self._await_work():
+            self._send_some()
+            self._outage.is_over()
+
+    def _send_all(self) -> None:
+        while self._send_some():
+            self._outage.is_over()
+
+    def _report(self, error: Exception) -> None:
+        self._outage.show_error(error, "schema changes wait for the metadata service")
 
     def _await_work(self) -> bool:
         """Until there are changes to send, or none will come any more. Gives whether this is the end."""
+        is_closing = self._repeating.stop.is_set
         with self._changed:
-            self._changed.wait_for(lambda: self._journal.waiting or self._closing)
-            if not self._closing:
+            self._changed.wait_for(lambda: self._journal.waiting or is_closing())
+            if not is_closing():
                 pause = self._sent + self._interval - time.monotonic()
                 self._changed.wait_for(
-                    lambda: self._closing or self._journal.waiting >= self._max_updates, max(0.0, pause)
+                    lambda: is_closing() or self._journal.waiting >= self._max_updates, max(0.0, pause)
                 )
-            return self._closing
+            return is_closing()
 
     def _send_some(self) -> bool:
         """Send the first changes that wait; gives whether there were any."""

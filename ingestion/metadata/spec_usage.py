@@ -10,8 +10,10 @@ import threading
 import time
 from collections.abc import Callable
 
+from idgraph.model.backoff import Backoff
 from idgraph.model.errors import IdgraphError
 from idgraph.model.spec_use import MOST_USES, SpecUse, SpecUses
+from idgraph.repeating import Repeating, message_of
 from ingestion.stages.outcomes import Uses
 
 log = logging.getLogger(__name__)
@@ -26,32 +28,27 @@ class SpecUsage:
         self, updates: SpecUses, interval: float = SECONDS, clock: Callable[[], float] = time.time
     ) -> None:
         self._updates = updates
-        self._interval = interval
         self._clock = clock
         self._waiting = Uses()
         self._last_used = 0
         self._lock = threading.Lock()
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="spec-usage", daemon=True)
+        again = Backoff(base=interval, cap=interval, least=1.0)
+        self._repeating = Repeating(
+            "spec-usage", self._send, self._report, pause=interval, backoff=again, last=self._send
+        )
 
     def __enter__(self) -> SpecUsage:
-        self._thread.start()
+        self._repeating.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._closing.set()
-        self._thread.join(timeout=30)
+        self._repeating.close(30)
 
     def add(self, uses: Uses) -> None:
         """A micro-batch was done; does not wait for the service."""
         with self._lock:
             self._waiting.add(uses)
             self._last_used = int(self._clock() * 1000)
-
-    def _run(self) -> None:
-        while not self._closing.wait(self._interval):
-            self._send()
-        self._send()
 
     def _send(self) -> None:
         with self._lock:
@@ -71,7 +68,11 @@ class SpecUsage:
         try:
             if uses:
                 self._updates.send_uses(uses[:MOST_USES])
-        except IdgraphError as error:
-            log.debug("the use of specs waits for the metadata service: %s", error)
+        except IdgraphError:
             with self._lock:
                 self._waiting.add(some)
+            raise
+
+    def _report(self, error: Exception) -> None:
+        level = logging.DEBUG if isinstance(error, IdgraphError) else logging.ERROR
+        log.log(level, "the use of specs waits for the metadata service: %s", message_of(error))

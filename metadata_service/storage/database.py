@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session
 
 from idgraph.model.database_errors import BUSY, DAMAGED, cause_of, code_of
 from idgraph.model.errors import ConfigError, IdgraphError, StoreError
-from idgraph.outages import Outage
+from idgraph.repeating import Outage
 from metadata_service.storage.edits import Edit
 from metadata_service.storage.tables import HistoryRow
 from metadata_service.storage.tries import Tries

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import random
-import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import NamedTuple, Protocol
@@ -18,17 +15,15 @@ from idgraph.model.callers import (
     Scope,
     token_digest,
 )
-from idgraph.model.errors import MetadataError, SnapshotSignatureError
+from idgraph.model.errors import SnapshotSignatureError
 from idgraph.model.snapshots import MetadataSnapshot
-from idgraph.outages import Outage
+from idgraph.repeating import Outage, Repeating
 from idgraph.web.openid import Identity
 from idgraph.web.refusals import NotReadyError
 
 LONG_POLL_SECONDS = 10.0
 CALLERS_SECONDS = 1.0
 """How soon a new token works, and a revoked one no longer does."""
-FIRST_RETRY_SECONDS = 0.2
-LAST_RETRY_SECONDS = 5.0
 _UNBOUND = CallerRights(clearance=100, may_reveal=True, scopes=frozenset(Scope))
 
 
@@ -64,22 +59,20 @@ class Following:
         self._callers: dict[str, Caller] | None = None
         self._people: dict[str, KnownPerson] = {}
         self._grants: dict[str, tuple[Grant, ...]] = {}
-        self._stop = threading.Event()
         self._threads = [
-            threading.Thread(target=self._repeat, args=(step, pause), name=name, daemon=True)
-            for name, step, pause in (
-                ("snapshot-follower", self._follow_snapshot, 0.0),
-                ("callers-follower", self._follow_callers, CALLERS_SECONDS),
-            )
+            _following("snapshot-follower", self._follow_snapshot, 0.0),
+            _following("callers-follower", self._follow_callers, CALLERS_SECONDS),
         ]
 
     def __enter__(self) -> Following:
         for thread in self._threads:
-            thread.start()
+            thread.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stop.set()
+        for thread in self._threads:
+            # A long poll is not waited for.
+            thread.close(0)
 
     def edition(self) -> Edition:
         """The newest snapshot. Raises NotReadyError."""
@@ -163,20 +156,15 @@ class Following:
         grants = self._grants.get(caller.name.partition("/")[0])
         return caller if grants is None else caller.model_copy(update={"grants": grants})
 
-    def _repeat(self, step: Callable[[], None], pause: float) -> None:
-        retry, outage = FIRST_RETRY_SECONDS, Outage("the metadata service")
-        while not self._stop.is_set():
-            try:
-                step()
-                outage.is_over()
-                retry = FIRST_RETRY_SECONDS
-                self._stop.wait(pause)
-            except Exception as error:
-                # A thread that dies in silence would keep revoked callers in force.
-                if self._stop.is_set():
-                    return
-                reason = str(error) if isinstance(error, MetadataError) else type(error).__name__
-                level = logging.ERROR if isinstance(error, SnapshotSignatureError) else logging.WARNING
-                outage.show_report(reason, "what was read last stays in force", level)
-                self._stop.wait(random.uniform(retry / 2, retry))  # noqa: S311 - no secret
-                retry = min(2 * retry, LAST_RETRY_SECONDS)
+
+def _following(name: str, step: Callable[[], None], pause: float) -> Repeating:
+    outage = Outage("the metadata service")
+
+    def follow() -> None:
+        step()
+        outage.is_over()
+
+    def report(error: Exception) -> None:
+        outage.show_error(error, "what was read last stays in force", serious=(SnapshotSignatureError,))
+
+    return Repeating(name, follow, report, pause=pause)

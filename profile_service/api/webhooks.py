@@ -9,26 +9,25 @@ from __future__ import annotations
 
 import json
 import logging
-import random
-import threading
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from idgraph.files import exclusive_lock, write_atomically
 from idgraph.model import canonical
+from idgraph.model.backoff import Backoff
 from idgraph.model.callers import Caller
 from idgraph.model.errors import AlreadyRunningError, IdgraphError
 from idgraph.model.ledger import Delivery
-from idgraph.outages import Outage
+from idgraph.repeating import Outage, Repeating, message_of
 from profile_service.api.service import ProfileService
 from profile_service.history import ProfileMove
 from profile_service.link_documents import move_document
 
 POLL_SECONDS = 0.5
-FIRST_RETRY_SECONDS = 1.0
-LAST_RETRY_SECONDS = 300.0
+RETRY = Backoff(base=1.0, cap=300.0, least=0.5)
 PLACE_SECONDS = 60.0
 LOCKED_SECONDS = 5.0
 """Until it is looked whether another process still delivers."""
@@ -57,69 +56,74 @@ class Webhooks:
 
     def __init__(self, service: ProfileService, webhooks: Sequence[Webhook], folder: Path) -> None:
         """Places are kept in `folder`."""
-        self._service = service
-        self._folder = folder
-        self._stop = threading.Event()
-        for each in webhooks:
-            if each.segment is not None:
-                service.uses[each.segment].append(f"{each.kind} {each.name}")
-        self._threads = [
-            threading.Thread(target=self._run, args=(each,), name=f"{each.kind} {each.name}", daemon=True)
-            for each in webhooks
-        ]
+        self._threads = [_Deliveries(service, each, folder).repeating for each in webhooks]
 
     def __enter__(self) -> Webhooks:
         for thread in self._threads:
-            thread.start()
+            thread.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stop.set()
         for thread in self._threads:
-            thread.join()
+            thread.stop.set()
+        for thread in self._threads:
+            thread.close()
 
-    def _run(self, webhook: Webhook) -> None:
-        state = self._folder / webhook.name
-        outage, retry = Outage(f"{webhook.kind} {webhook.name}"), FIRST_RETRY_SECONDS
-        while not self._stop.is_set():
-            try:
-                state.mkdir(mode=0o700, parents=True, exist_ok=True)
-                with exclusive_lock(state):
-                    while not self._stop.is_set():
-                        failed = self._deliver(webhook, state / "place.json")
-                        if failed is None:
-                            outage.is_over()
-                            retry = FIRST_RETRY_SECONDS
-                            self._stop.wait(POLL_SECONDS)
-                            continue
-                        outage.show_report(
-                            f"{webhook.kind} {webhook.name}: {failed}", "its deliveries wait, in order"
-                        )
-                        self._stop.wait(random.uniform(retry / 2, retry))  # noqa: S311 - no secret
-                        retry = min(2 * retry, LAST_RETRY_SECONDS)
-            except AlreadyRunningError:
-                self._stop.wait(LOCKED_SECONDS)
-            except Exception as error:
-                # A thread that dies in silence would deliver no more.
-                reason = str(error) if isinstance(error, IdgraphError) else type(error).__name__
-                outage.show_report(
-                    f"{webhook.kind} {webhook.name}: {reason}", "it is tried again", logging.ERROR
-                )
-                self._stop.wait(LOCKED_SECONDS)
 
-    def _deliver(self, webhook: Webhook, file: Path) -> str | None:
+class _NotTakenError(IdgraphError):
+    """The receiver did not take a delivery. The message says why."""
+
+
+class _Deliveries:
+    """The deliveries of one webhook, for as long as this process has the lock of its place."""
+
+    def __init__(self, service: ProfileService, webhook: Webhook, folder: Path) -> None:
+        self._service = service
+        self._webhook = webhook
+        self._folder = folder / webhook.name
+        self._name = f"{webhook.kind} {webhook.name}"
+        if webhook.segment is not None:
+            service.uses[webhook.segment].append(self._name)
+        self._outage = Outage(self._name)
+        self._lock = ExitStack()
+        self._is_locked = False
+        self.repeating = Repeating(self._name, self._step, self._report, backoff=RETRY, last=self._lock.close)
+
+    def _step(self) -> float:
+        try:
+            if not self._is_locked:
+                self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._lock.enter_context(exclusive_lock(self._folder))
+                self._is_locked = True
+            not_taken = self._deliver(self._folder / "place.json")
+        except AlreadyRunningError:
+            return LOCKED_SECONDS
+        except Exception as error:
+            reason = f"{self._name}: {message_of(error)}"
+            self._outage.show_report(reason, "it is tried again", logging.ERROR)
+            return LOCKED_SECONDS
+        if not_taken is not None:
+            raise _NotTakenError(f"{self._name}: {not_taken}")
+        self._outage.is_over()
+        return POLL_SECONDS
+
+    def _report(self, error: Exception) -> None:
+        self._outage.show_error(error, "its deliveries wait, in order")
+
+    def _deliver(self, file: Path) -> str | None:
         """All that came behind the place; why a delivery was not taken, or None."""
+        webhook = self._webhook
         if not self._service.following.is_ready():
             return None
         caller = Caller(
-            name=f"{webhook.kind} {webhook.name}",
+            name=self._name,
             digest="",
             expires=None,
             clearance=webhook.clearance,
             may_reveal=False,
         )
         cursor = json.loads(file.read_bytes())["cursor"] if file.exists() else ""
-        while not self._stop.is_set():
+        while not self.repeating.stop.is_set():
             reader = self._service.reader(caller)
             visible = reader.segments()
             if webhook.segment is not None and webhook.segment not in visible:
@@ -147,7 +151,7 @@ class Webhooks:
                     return failed
                 cursor = some[-1].cursor
                 write_atomically(file, canonical.encode({"cursor": cursor}))
-                if self._stop.is_set():
+                if self.repeating.stop.is_set():
                     return None
         return None
 

@@ -41,7 +41,7 @@ EVERYTHING = IndexRules(lambda _path: True)
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runners, "POLL_SECONDS", 0.01)
-    monkeypatch.setattr(runners, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(runners, "RETRY", Backoff(base=0.01, cap=0.3))
     monkeypatch.setattr(projections, "RETRY", Backoff(base=0.01, cap=60.0))
 
 
@@ -487,8 +487,7 @@ def test_all_is_searchable_once_it_has_finished_however_slow_the_index_is(
 def test_an_index_that_is_away_is_not_waited_for(
     store: MemoryProfileStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runners, "RETRY_SECONDS", 0.01)
-    monkeypatch.setattr(runners, "LONGEST_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(runners, "RETRY", Backoff(base=0.01, cap=0.01))
     with running(store, _Index(failures=2)) as soon_back:
         written(store)
         soon_back.finish(threading.Event())

@@ -26,12 +26,6 @@ from tests.retail import snapshot
 NEVER = 3600.0
 
 
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schema_buffer, "FIRST_RETRY_SECONDS", 0.01)
-    monkeypatch.setattr(schema_buffer, "LAST_RETRY_SECONDS", 0.05)
-
-
 @pytest.fixture
 def journal(tmp_path: Path) -> Path:
     return tmp_path / "schema-changes.jsonl"

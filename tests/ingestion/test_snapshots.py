@@ -25,8 +25,6 @@ from tests.retail import attribute, definition, snapshot
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshots, "LONG_POLL_SECONDS", 0.5)
-    monkeypatch.setattr(snapshots, "FIRST_RETRY_SECONDS", 0.01)
-    monkeypatch.setattr(snapshots, "LAST_RETRY_SECONDS", 0.05)
 
 
 @pytest.fixture

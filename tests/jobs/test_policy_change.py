@@ -22,6 +22,7 @@ from idgraph.jobs.reencrypt.policy_change import (
     sealed_by,
 )
 from idgraph.jobs.reencrypt.stored_sealing import StoredSealing
+from idgraph.model.backoff import Backoff
 from idgraph.model.dead_letters import DeadLetters
 from idgraph.model.errors import StoreError
 from idgraph.model.index import IndexDocument
@@ -123,7 +124,7 @@ class Beside:
 @pytest.fixture
 def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Beside]:
     monkeypatch.setattr("idgraph.jobs.reencrypt.policy_change.POLL_SECONDS", 0.01)
-    monkeypatch.setattr("idgraph.jobs.reencrypt.policy_change.RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("idgraph.jobs.reencrypt.policy_change.RETRY", Backoff(base=0.01))
     made = Beside(tmp_path)
     yield made
     for dead_letters in made.opened:

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from idgraph.app.adapters.extras import needing
 from idgraph.app.flow_folders import FlowFolders
+from idgraph.model.backoff import Backoff
 from idgraph.model.errors import ConfigError, IdgraphError
 from idgraph.model.kafka import kafka_sources
+from idgraph.repeating import Repeating, message_of
 
 if TYPE_CHECKING:
     from idgraph.app.observation.flow_metrics import PartitionLag
@@ -98,17 +100,16 @@ class Watch(Generic[T]):
         self._nothing = nothing
         self._seconds = seconds
         self._latest: T | IdgraphError = nothing
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+        again = Backoff(base=seconds, cap=seconds, least=1.0)
+        self._repeating = Repeating("watch", self._step, self._keep, backoff=again)
 
     def __enter__(self) -> Watch[T]:
-        self._thread.start()
+        self._repeating.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stop.set()
         # What it asks is closed next.
-        self._thread.join(_ENDING_SECONDS)
+        self._repeating.close(_ENDING_SECONDS)
 
     def latest(self) -> T:
         """The last finding, before the first one `nothing`. Raises what the asking raised."""
@@ -116,16 +117,12 @@ class Watch(Generic[T]):
             raise self._latest.with_traceback(None)
         return self._latest
 
-    def _run(self) -> None:
-        while True:
-            try:
-                self._latest = self._ask()
-            except IdgraphError as error:
-                self._latest = error
-            except Exception as error:
-                self._latest = IdgraphError(type(error).__name__)
-            if self._stop.wait(EARLY_SECONDS if self._latest == self._nothing else self._seconds):
-                return
+    def _step(self) -> float:
+        self._latest = self._ask()
+        return EARLY_SECONDS if self._latest == self._nothing else self._seconds
+
+    def _keep(self, error: Exception) -> None:
+        self._latest = error if isinstance(error, IdgraphError) else IdgraphError(message_of(error))
 
 
 OUTBOX_COUNTED = 10_000

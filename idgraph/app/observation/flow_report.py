@@ -18,8 +18,8 @@ from idgraph.app.settings.document import Settings
 from idgraph.model.errors import IdgraphError
 from idgraph.model.flows import FlowMoment, FlowReport, FlowSource, FlowState, LastBatch, StageRate
 from idgraph.model.kafka import KafkaSource, kafka_sources
-from idgraph.outages import Outage
 from idgraph.projection.runner import ProjectionRunner
+from idgraph.repeating import Outage, Repeating
 from ingestion.metadata.follower import SnapshotFollower
 from ingestion.stages.outcomes import BatchReport, StageReport
 
@@ -204,7 +204,10 @@ def reporting(
     has_lag = bool(kafka_sources(settings.sources_by_name()))
     with Watch(waiting if has_lag else lambda: nothing, nothing, LAG_SECONDS) as lag:
         reporter = FlowReporter(settings, snapshots, projection, lag.latest, before)
-        stop = threading.Event()
+        was_paused = False
+
+        def failed(error: Exception) -> None:
+            outage.show_report(f"the flow's report: {type(error).__name__}", "the flow goes on")
 
         def write(state: FlowState, problem: str | None = None) -> None:
             try:
@@ -214,36 +217,30 @@ def reporting(
                 # A flow does not end because nobody can see it.
                 outage.show_report(f"{folders.report_file(name)}: {error.strerror}", "the flow goes on")
             except IdgraphError as error:
-                outage.show_report(f"the flow's report: {type(error).__name__}", "the flow goes on")
+                failed(error)
 
-        def repeat() -> None:
-            was_paused = False
-            while True:
-                is_paused = folders.is_paused(name)
-                if is_paused and not was_paused:
-                    log.warning(
-                        "paused: `idgraph flows show` says by whom, `idgraph flows resume %s` ends it", name
-                    )
-                was_paused = is_paused
-                state = FlowState.PAUSED if is_paused else FlowState.RUNNING
-                write(state if is_running() else FlowState.STARTING)
-                if stop.wait(WRITE_SECONDS):
-                    return
+        def step() -> None:
+            nonlocal was_paused
+            is_paused = folders.is_paused(name)
+            if is_paused and not was_paused:
+                log.warning(
+                    "paused: `idgraph flows show` says by whom, `idgraph flows resume %s` ends it", name
+                )
+            was_paused = is_paused
+            state = FlowState.PAUSED if is_paused else FlowState.RUNNING
+            write(state if is_running() else FlowState.STARTING)
 
         def show_report(report: BatchReport) -> None:
             reporter.add(report)
             on_batch(report)
 
-        thread = threading.Thread(target=repeat, name="flow-report", daemon=True)
-        thread.start()
         end: tuple[FlowState, str | None] = FlowState.STOPPED, None
         try:
-            yield show_report
+            with Repeating("flow-report", step, failed, pause=WRITE_SECONDS):
+                yield show_report
         except Exception as error:
             # Only the type: a message may name a fragment.
             end = FlowState.FAILED, type(error).__name__
             raise
         finally:
-            stop.set()
-            thread.join()
             write(*end)

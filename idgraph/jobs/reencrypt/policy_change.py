@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import secrets
-import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 
@@ -20,6 +19,7 @@ from idgraph.jobs.kind import START, JobContext, JobType, Rate, page_of, without
 from idgraph.jobs.reencrypt.stored_sealing import PAGE, StoredSealing
 from idgraph.model import canonical, paths
 from idgraph.model.attributes import AttributeMetadata, AttributeStatus
+from idgraph.model.backoff import Backoff
 from idgraph.model.callers import Scope
 from idgraph.model.classification import Classification, EncryptionLevel
 from idgraph.model.documents import StrictDocument
@@ -28,6 +28,7 @@ from idgraph.model.jobs import JobKind, JobState, Point, Progress, Requester
 from idgraph.model.snapshot_changes import changes_between
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.store import ProfileStore
+from idgraph.repeating import Repeating, message_of
 from idgraph.snapshot_file import PinnedSnapshot
 from ingestion.spark.workers import WorkerResources
 from transforms.privacy.protected_names import ProtectedNames
@@ -38,7 +39,7 @@ log = logging.getLogger(__name__)
 FLOW_PAGE = 500
 """Fragments a page beside a flow: it ends within a page when it is asked to stop."""
 POLL_SECONDS = 1.0
-RETRY_SECONDS = 30.0
+RETRY = Backoff(base=30.0, cap=30.0, least=1.0)
 AGAIN_SECONDS = 3600.0
 """After what could not be sealed: a person has to repair it, and to look at all costs."""
 SHARE = 0.5
@@ -190,53 +191,45 @@ class PolicyChanges:
         self._last_batch = last_batch
         self._is_projected = is_projected
         self._past: int | None = None
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="policy-changes", daemon=True)
+        self._sealed: str | None = None
+        self._cancelled: str | None = None
+        self._repeating = Repeating("policy-changes", self._step, self._report, backoff=RETRY)
 
     def __enter__(self) -> PolicyChanges:
-        self._thread.start()
+        self._repeating.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join(timeout=60)
+        self._repeating.close(60)
 
-    def _run(self) -> None:
-        sealed: str | None = None
-        cancelled: str | None = None
-        pause = 0.0
-        while not self._stop.wait(pause):
-            pause = POLL_SECONDS
-            self._look()
-            if self._changed:
-                # Also where it changed back: what was mapped in between is in the clear, wherever it stands.
-                self._changed, sealed, cancelled = False, "", None
-            if self._wanted in (sealed, cancelled):
-                continue
-            try:
-                if sealed is None:
-                    found = sealed_by(self._runner, self._flow, self._resources.store)
-                    sealed = found if found is not None else self._baseline or ""
-                    pause = 0.0
-                    if sealed == self._wanted:
-                        self._paths = set()
-                elif self._is_sealed_by_command() or self._seal():
-                    sealed = self._wanted
-                else:
-                    pause = AGAIN_SECONDS
-            except AlreadyRunningError:
-                # Another flow's, or an operator's: then it is this one's turn.
-                continue
-            except JobStoppedError:
-                # With the flow; or cancelled: then until its next start, or another change.
-                cancelled = self._wanted
-            except IdgraphError as error:
-                log.warning("what is stored is not sealed yet: %s", error)
-                pause = RETRY_SECONDS
-            except Exception as error:
-                # Only the type: the message of a stranger's exception may quote a profile.
-                log.log(logging.ERROR, "what is stored is not sealed yet: %s", type(error).__name__)
-                pause = RETRY_SECONDS
+    def _step(self) -> float:
+        self._look()
+        if self._changed:
+            # Also where it changed back: what was mapped in between is in the clear, wherever it stands.
+            self._changed, self._sealed, self._cancelled = False, "", None
+        if self._wanted in (self._sealed, self._cancelled):
+            return POLL_SECONDS
+        if self._sealed is None:
+            found = sealed_by(self._runner, self._flow, self._resources.store)
+            self._sealed = found if found is not None else self._baseline or ""
+            if self._sealed == self._wanted:
+                self._paths = set()
+            return 0.0
+        try:
+            if not (self._is_sealed_by_command() or self._seal()):
+                return AGAIN_SECONDS
+            self._sealed = self._wanted
+        except AlreadyRunningError:
+            # Another flow's, or an operator's: then it is this one's turn.
+            pass
+        except JobStoppedError:
+            # With the flow; or cancelled: then until its next start, or another change.
+            self._cancelled = self._wanted
+        return POLL_SECONDS
+
+    def _report(self, error: Exception) -> None:
+        level = logging.WARNING if isinstance(error, IdgraphError) else logging.ERROR
+        log.log(level, "what is stored is not sealed yet: %s", message_of(error))
 
     def _look(self) -> None:
         """Notice whether protection changed."""
@@ -292,7 +285,9 @@ class PolicyChanges:
 
         origin = Requester(f"flow {self._flow}", f"snapshot {snapshot.version} may protect what is stored")
         try:
-            done = self._runner.run(job, origin, pace=Pace(share=self._share, stop=self._stop), watch=watch)
+            done = self._runner.run(
+                job, origin, pace=Pace(share=self._share, stop=self._repeating.stop), watch=watch
+            )
         except JobStoppedError:
             if (stopped := runs[0].progress).done:
                 log.info(
@@ -316,7 +311,7 @@ class PolicyChanges:
     def _is_ready(self) -> bool:
         if self._is_past(self._current().etag):
             return True
-        self._stop.wait(POLL_SECONDS)
+        self._repeating.stop.wait(POLL_SECONDS)
         return False
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from idgraph.model.backoff import Backoff
 from idgraph.model.queries import Exists
 from profile_service.api.webhooks import Webhook, Webhooks
 from tests.ingestion.patience import eventually
@@ -31,7 +32,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
 
 @pytest.fixture
 def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
-    for name in ("FIRST_RETRY_SECONDS", "LAST_RETRY_SECONDS", "LOCKED_SECONDS", "POLL_SECONDS"):
+    monkeypatch.setattr("profile_service.api.webhooks.RETRY", Backoff(base=0.01, cap=0.01))
+    for name in ("LOCKED_SECONDS", "POLL_SECONDS"):
         monkeypatch.setattr(f"profile_service.api.webhooks.{name}", 0.01)
     pipeline = Pipeline(tmp_path)
     hidden = attribute("identity.email", authorization_level=60)

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from idgraph.model.backoff import Backoff
 from idgraph.model.errors import ConfigError
 from idgraph.model.ledger import Crossing, Delivery
 from profile_service.api.webhooks import Webhook, Webhooks
@@ -85,7 +86,8 @@ def delivering(served: Served, sender: WebhookSender, name: str = "crm") -> Iter
 
 @pytest.fixture
 def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
-    for name in ("FIRST_RETRY_SECONDS", "LAST_RETRY_SECONDS", "LOCKED_SECONDS", "POLL_SECONDS"):
+    monkeypatch.setattr("profile_service.api.webhooks.RETRY", Backoff(base=0.01, cap=0.01))
+    for name in ("LOCKED_SECONDS", "POLL_SECONDS"):
         monkeypatch.setattr(f"profile_service.api.webhooks.{name}", 0.01)
     pipeline = Pipeline(tmp_path)
     pipeline.snapshot = with_segments(pipeline.snapshot, segment("everybody"))
