@@ -60,7 +60,7 @@ def _segment(session: Session, definition: SegmentDefinition) -> SegmentDocument
         raise RefusedRequestError(
             "a segment asks for no value of a protected attribute, which would be readable in it",
             "/query" if definition.q is None else "/q",
-            "of a searchable one it may ask whether it has a value: path=*",
+            "a segment may ask whether a searchable attribute has a value: path=*",
         )
     return segment
 

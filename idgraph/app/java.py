@@ -167,7 +167,7 @@ def _fetch(wanted: JarSet, digests: dict[str, str], folder: Path) -> None:
                 # Ivy may find a library for another system as well; none is needed that is not in the list.
                 file.unlink()
         if (wrong := _wrong(fetched, digests)) is not None:
-            raise ConfigError(f"what Maven Central gave is not {wanted.name}: {wrong}")
+            raise ConfigError(f"the file from Maven Central is not {wanted.name}: {wrong}")
         shutil.move(fetched, folder)
 
 

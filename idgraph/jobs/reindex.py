@@ -5,8 +5,8 @@
 3. All fragments are read, page by page, and the profiles that they name are indexed under the newest snapshot.
 4. The version takes the place of the one in use, in one step; the replaced one is deleted.
 
-How far the third step came is the job's resume point. Versions decide between documents, so whichever way one comes, and however
-often, the newest stays.
+How far the third step came is the job's resume point. Versions decide between documents, so whichever way one comes,
+and however often, the newest stays.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Reindex(PagedJob):
             yield from self._fill(policy, progress, point)
             if self._policy().fingerprint == policy.fingerprint:
                 break
-            log.warning("what may be indexed has changed: all profiles are indexed again")
+            log.warning("the rules for indexable values have changed: all profiles are indexed again")
         self.replaced = self._versions.switch()
 
     def paced(self, progress: Progress) -> int:

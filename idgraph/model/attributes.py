@@ -78,7 +78,7 @@ class AttributeDefinition(FrozenDocument):
         default="", max_length=200, description="Human name; the last key of the path if empty."
     )
     description: str = Field(default="", max_length=4000)
-    owner: str = Field(default="", max_length=200, description="Who answers for it: a person or a team.")
+    owner: str = Field(default="", max_length=200, description="The responsible person or team.")
     tags: tuple[Tag, ...] = Field(default=(), max_length=20, description="Words to find it by.")
     data_type: DataType
     source: str | None = Field(default=None, description="The first or owning source.")

@@ -11,10 +11,10 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, field_validato
 
 
 class Scope(StrEnum):
-    """What a caller may do besides reading. `privacy`: access requests, erasures and the consents of anybody. `persons`: issue
-    tokens by which persons act for themselves. `rules`: preview identity rules, over all profiles. `links`: decide which
-    identifiers are one person. `operate`: see all jobs, cancel them, and start those that keep index and store in order; dead
-    letters and flows."""
+    """What a caller may do besides reading. `privacy`: access requests, erasures and the consents of anybody.
+    `persons`: issue tokens by which persons act for themselves. `rules`: preview identity rules, over all profiles.
+    `links`: decide which identifiers are one person. `operate`: see all jobs, cancel them, and start those that keep
+    index and store in order; dead letters and flows."""
 
     PRIVACY = "privacy"
     PERSONS = "persons"
@@ -90,7 +90,8 @@ def is_fresh_session(token: str, now: datetime) -> bool:
 
 
 class Grant(BaseModel):
-    """An attribute, with what is below it, that somebody sees for a time, as far as it needs at most the clearance `level`."""
+    """An attribute, with what is below it, that somebody sees for a time, as far as it needs at most the clearance
+    `level`."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -106,8 +107,8 @@ class PersonGrant(Grant):
 
 
 class CallerRights(BaseModel):
-    """An attribute whose authorization level is above `clearance` does not exist. What a later metadata service adds is ignored,
-    a right that is not known is none: else nobody's token could be revoked."""
+    """An attribute whose authorization level is above `clearance` does not exist. What a later metadata service adds is
+    ignored, a right that is not known is none: else nobody's token could be revoked."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -153,7 +154,7 @@ class KnownPerson(BaseModel):
     name: str
     is_disabled: bool
     bound: CallerRights | None = Field(
-        default=None, description="What an admin decided: whatever the claims are, there is no more."
+        default=None, description="The rights that an admin decided: claims can give no more."
     )
 
 

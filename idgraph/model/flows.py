@@ -24,7 +24,7 @@ class StageRate(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     stage: str
-    unit: str = Field(description="What is counted, in the plural.")
+    unit: str = Field(description="The counted things, in the plural.")
     per_second: float
     seconds_each: float | None = None
 
@@ -38,7 +38,7 @@ class FlowSource(BaseModel):
     per_second: float
     waiting: int | None = None
     last_event_ms: int | None = Field(
-        default=None, description="When a micro-batch with an event of it last ended, in epoch milliseconds."
+        default=None, description="End of the last micro-batch with an event of it, in epoch milliseconds."
     )
 
 
@@ -70,8 +70,8 @@ SILENT_SECONDS = 10.0
 
 
 class FlowReport(BaseModel):
-    """What a flow wrote of itself, each second while it runs. Rates are of the latest `window_seconds`. No value of an event is
-    in it."""
+    """What a flow wrote of itself, each second while it runs. Rates are of the latest `window_seconds`. No value of an
+    event is in it."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -82,24 +82,24 @@ class FlowReport(BaseModel):
     window_seconds: float
     events_per_second: float
     commit_seconds_p99: float | None = Field(
-        description="From the start of a micro-batch until its events are readable, of 99 of 100 events."
+        description="Time from the start of a micro-batch until its events are readable, for 99 of 100 events."
     )
     projection_lag_seconds: float | None = Field(
-        description="Since when something is readable and not searchable; 0 while nothing is. Null: another process indexes."
+        description="Age of the oldest readable change that is not searchable; 0 without one. Null: another process indexes."
     )
     set_aside_per_second: float
-    set_aside_share: float = Field(description="Of the events of the window.")
+    set_aside_share: float = Field(description="The share of the window's events that were set aside.")
     set_aside_limit: float = Field(description="The share of a source's events at which the source waits.")
     set_aside_reasons: dict[str, int]
     snapshot_version: int
     snapshot_age_seconds: float | None = Field(
-        description="Since the metadata service last said that it is the newest; null if it never did."
+        description="Time since the metadata service last confirmed the snapshot as the newest; null if it never did."
     )
     last_batch: LastBatch | None
     stages: list[StageRate]
     sources: list[FlowSource]
     history: list[FlowMoment] = Field(
-        default=[], description="Of the latest 20 minutes, one for 15 seconds, the oldest first."
+        default=[], description="The latest 20 minutes, one entry for 15 seconds, the oldest first."
     )
     problem: str | None = Field(default=None, description="The kind of the error that ended a failed flow.")
 
@@ -130,15 +130,17 @@ class SourceHold(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     source: str
-    why: str = Field(description="How many of its records became dead letters, and the most frequent reason.")
+    why: str = Field(
+        description="The number of its records that became dead letters, and the most frequent reason."
+    )
     at_ms: int
     batch: int = Field(description="Number of the micro-batch that it failed in.")
     batch_name: str = Field(description="Its name, as dead letters show it.")
     specs: tuple[str, ...] = Field(
-        description="The mapping specs that were in force for it. When there are others, it is tried again."
+        description="The mapping specs that were in force for it. With other specs in force, it is tried again."
     )
     offsets: dict[str, dict[int, int]] = Field(
-        default={}, description="From Kafka: where it goes on, by topic and partition."
+        default={}, description="From Kafka: the offsets at which it goes on, by topic and partition."
     )
 
     def is_of(self, query: str | None) -> bool:

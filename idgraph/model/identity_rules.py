@@ -64,13 +64,14 @@ class NamespaceRules(FrozenDocument):
     max: Count | None = Field(default=None, description="At most so many for each person.")
     moves: Owner | None = Field(default=None, description="Another word for `owner`.")
     owner: Owner | None = Field(
-        default=None, description="Who owns one that several persons claim. Default: `first`."
+        default=None, description="Owner of an identifier that several persons claim. Default: `first`."
     )
     normalise: Normalisation = Normalisation.EXACT
     country: str = Field(default="1", pattern=r"^[1-9][0-9]{0,2}$", description="Calling code for `phone`.")
     hub_limit: Count | None = Field(default=None, description="In place of the rules' own.")
     connects: dict[NamespaceName, Count] = Field(
-        default={}, description="How many of another namespace one identifier of this one may join."
+        default={},
+        description="The number of identifiers of another namespace that one of this namespace may join.",
     )
     counted: bool = Field(
         default=True, description="False: it joins, and is no neighbour of a hub nor a part of `size_limit`."

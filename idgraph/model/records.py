@@ -24,8 +24,8 @@ class SpecRecord(BaseModel):
 
 
 class SpecUseRecord(BaseModel):
-    """What flows made of a spec's version in force, of one source. Events are counted by a sample, and again when a micro-batch
-    is: about so many."""
+    """What flows made of a spec's version in force, of one source. Events are counted by a sample, and again when a
+    micro-batch is: about so many."""
 
     source: str
     events: int
@@ -107,7 +107,7 @@ class ChangeRecord(ProvenanceRecord):
 class VerificationRecord(BaseModel):
     """A check of the whole history."""
 
-    versions: int = Field(description="How many versions are whole, from the first.")
+    versions: int = Field(description="Number of whole versions, from the first.")
     broken_version: int | None = Field(
         description="The first that was altered, or before which one was removed."
     )
@@ -123,8 +123,8 @@ class PolicyChangeRecord(BaseModel):
     kind: str
     subject: str
     status: Literal["pending", "approved", "refused"]
-    weakens: list[str] = Field(description="What it opens, each as `path: from to`.")
-    document: dict[str, Any] = Field(description="What is saved when it is approved.")
+    weakens: list[str] = Field(description="The attributes that it opens, each as `path: from to`.")
+    document: dict[str, Any] = Field(description="The document that is saved when it is approved.")
     requested: ProvenanceRecord
     decided: ProvenanceRecord | None = None
 

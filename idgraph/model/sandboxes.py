@@ -24,7 +24,7 @@ class SandboxRecord(BaseModel):
     reason: str
     actor: str
     at: datetime
-    snapshot_version: int = Field(description="Of production, when it was copied.")
+    snapshot_version: int = Field(description="The snapshot of production that was copied.")
     copied_version: int = Field(description="The snapshot of the sandbox that has the copy.")
     number: int = Field(ge=1, description="Its ports are those of production and a hundred times this.")
 
@@ -59,7 +59,9 @@ class SandboxDifference(BaseModel):
     kind: ItemKind
     name: str
     state: Literal["added", "changed", "behind", "conflict"]
-    weakens: list[str] = Field(description="What promoting it opens, for which a second person must agree.")
+    weakens: list[str] = Field(
+        description="The attributes that promoting it opens; a second person must agree."
+    )
     production: dict[str, Any] | None = Field(description="Absent from production: null.")
     sandbox: dict[str, Any] | None
 

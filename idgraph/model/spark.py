@@ -23,8 +23,8 @@ REFUSED = {
     "spark.executorEnv.PYTHONSAFEPATH": "workers would look for our packages in the current folder first",
     "spark.executorEnv.LC_ALL": "files whose names are not ASCII could not be opened under another one",
     "spark.sql.adaptive.enabled": "it would run each side of the shuffle as a job of its own",
-    "spark.io.encryption.enabled": "what is shuffled is sealed, and on a cluster encrypted as well",
-    "spark.shuffle.compress": "what is shuffled is sealed, and becomes no smaller",
+    "spark.io.encryption.enabled": "shuffle blocks are sealed, and on a cluster encrypted as well",
+    "spark.shuffle.compress": "shuffle blocks are sealed, and become no smaller",
     "spark.speculation": "two runs of one task at once only get in each other's way",
     "spark.local.dir": "it is below the flow's state; on executors it is theirs to say (SPARK_LOCAL_DIRS)",
 }

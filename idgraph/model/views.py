@@ -26,7 +26,7 @@ class Definition(FrozenDocument):
     purpose: str | None = Field(
         default=None,
         pattern=PURPOSE_PATTERN,
-        description="Whoever has not consented to it is left out.",
+        description="Persons who have not consented to it are left out.",
     )
 
 

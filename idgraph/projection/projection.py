@@ -245,7 +245,9 @@ class Projection:
         with self._index.writing():
             self._is_late = self._store.remembers(mark)
             if self._is_late and not was_late:
-                log.warning("profiles follow %s: what is committed waits in the outbox for these", mark)
+                log.warning(
+                    "profiles follow %s: commits wait in the outbox for a process that has these rules", mark
+                )
             yield settled
         self._cross()
         if self._store.remembers(mark):
@@ -443,7 +445,8 @@ class Projection:
                 self._has_split = True
 
     def forget_hub(self, identifier: str) -> bool:
-        """Forget that an identifier was a hub, since fewer may carry it now. Returns whether it was one. Raises StoreError."""
+        """Forget that an identifier was a hub, since fewer may carry it now. Returns whether it was one. Raises
+        StoreError."""
         mark = self._hub_mark(identifier, self._rules().identity_version)
         if not self._store.remembers(mark):
             return False

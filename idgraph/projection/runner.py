@@ -76,7 +76,7 @@ class ProjectionRunner:
         while self.lag_seconds() and not stop.wait(FINISH_SECONDS):
             if self._failures >= MOST_FAILURES:
                 raise ProfileIndexError(
-                    f"all is stored and readable, and not all is searchable: {self._failure}. What is left waits in the "
+                    f"all is stored and readable, and not all is searchable: {self._failure}. The rest waits in the "
                     "outbox, and the next run projects it"
                 )
 
@@ -128,4 +128,4 @@ class ProjectionRunner:
     def _report(self, error: Exception) -> None:
         self._failure = message_of(error)
         self._failures += 1
-        self._outage.show_error(error, "what is committed waits in the outbox")
+        self._outage.show_error(error, "commits wait in the outbox")

@@ -180,7 +180,7 @@ class StreamFollowing:
         progress.trimmed += 1
         self._swept = -math.inf
         log.warning(
-            "%s: what it reported is taken from the outbox; `idgraph reconcile` says whether the index is whole, and "
+            "%s: its changes are taken from the outbox; `idgraph reconcile` says whether the index is whole, and "
             "`idgraph reindex` makes it again",
             why,
         )

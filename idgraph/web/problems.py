@@ -110,7 +110,7 @@ PROBLEM: dict[str, Any] = {
         "type": {"type": "string", "description": "`urn:idgraph:problem:` and the kind."},
         "title": {"type": "string"},
         "status": {"type": "integer"},
-        "detail": {"type": "string", "description": "What failed, and where."},
+        "detail": {"type": "string", "description": "The failure and its place."},
         "pointer": {"type": "string", "description": "JSON pointer of the wrong place in the body."},
         "hint": {"type": "string"},
         "errors": {"type": "array", "items": {"type": "object"}},

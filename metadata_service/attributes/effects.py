@@ -32,7 +32,9 @@ class AttributeEffect(BaseModel):
     """What saving a definition would do. Paths are those whose policy in force changes, inherited policies included."""
 
     changes: list[FieldChange]
-    weakens: list[str] = Field(description="What it opens; not empty: it waits for a second person.")
+    weakens: list[str] = Field(
+        description="The attributes that it opens; if there are any, it waits for a second person."
+    )
     sealed: list[str] = Field(description="Paths whose stored values the job `re-encrypt` seals.")
     opened: list[str] = Field(
         description="Paths whose new values are stored readable. Values that were sealed stay sealed, and search does not find "

@@ -1,9 +1,10 @@
 """Edits that weaken protection: one person requests each, another approves or refuses it.
 
-An edit weakens protection if an attribute of the catalogue is less protected after it, inherited protection included, or
-needs a lower clearance; if a decided classification falls; if a spec makes keys of values, or does more with a protected
-value than to copy it where it is protected as well (`specs/approval.py`); if a protected attribute may be an identifier from
-now on; and if a new attribute is less protected than a person decided for all below one above it. Protection by a detector's proposal alone counts as none, since no person decided on it.
+An edit weakens protection if an attribute of the catalogue is less protected after it, inherited protection included,
+or needs a lower clearance; if a decided classification falls; if a spec makes keys of values, or does more with a
+protected value than to copy it where it is protected as well (`specs/approval.py`); if a protected attribute may be an
+identifier from now on; and if a new attribute is less protected than a person decided for all below one above it.
+Protection by a detector's proposal alone counts as none, since no person decided on it.
 
 A request changes nothing that pipelines see. It is approved against the state at the request: after another edit of
 the same subject, or if it would open more by now, it must be requested again.
@@ -222,7 +223,7 @@ _CARRY_OUT: dict[str, Callable[[Edit, PolicyChangeRow], None]] = {
 
 def _check_base(row: PolicyChangeRow, now: BaseModel | None) -> None:
     if _base(now) != row.base:
-        raise ClashError(f"what change {row.id} was asked for was edited since; refuse it and ask again")
+        raise ClashError(f"the document of change {row.id} was edited since; refuse the change and ask again")
 
 
 def _check_shown(row: PolicyChangeRow, opens: list[str]) -> None:

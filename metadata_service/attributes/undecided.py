@@ -98,7 +98,7 @@ class Purge(StrictDocument):
     """Which undecided attributes are to go. At least one part is given."""
 
     source: str | None = Field(default=None, max_length=200)
-    prefix: str = Field(default="", max_length=1024, description="How the path begins.")
+    prefix: str = Field(default="", max_length=1024, description="Beginning of the path.")
     created_before: AwareDatetime | None = None
     dry_run: bool = Field(default=True, description="Only say what would go.")
 

@@ -34,12 +34,12 @@ class DraftLine(BaseModel):
 
     path: str = Field(description="JSON pointer into the payload.")
     type: str
-    count: int = Field(description="Of the sample's events, how many have it.")
+    count: int = Field(description="Number of the sample's events that have it.")
     maps_to: list[str] = Field(default=[], description="Paths of the output; none: it is left out.")
     role: LineRole | None = None
     reason: str
     confidence: float = Field(description="From 0 to 1.")
-    looks_like: str | None = Field(default=None, description="What a detector takes its values for.")
+    looks_like: str | None = Field(default=None, description="The kind that a detector finds in its values.")
 
 
 class SpecDraft(BaseModel):
@@ -59,8 +59,9 @@ def draft_spec(
     namespaces: Mapping[str, str] | None = None,
     sources: Iterable[str] = (),
 ) -> SpecDraft:
-    """`known` are attributes with their types, `namespaces` types of identifiers with the paths that specs give them, `sources`
-    those that have specs: what lies below the name of another one is its own. Raises SpecError when no leaf can name a person."""
+    """`known` are attributes with their types, `namespaces` types of identifiers with the paths that specs give them,
+    `sources` those that have specs: what lies below the name of another one is its own. Raises SpecError when no leaf
+    can name a person."""
     made = _Drafting(events, source, without_those_of_others(known or {}, source, sources), namespaces or {})
     order = "" if made.ordinal else " It reads no order from them: the source's configuration must name one."
     definition = SpecDefinition(
@@ -194,7 +195,7 @@ class _Drafting:
         for name, having in named.items():
             events = leaf.events & having
             root = f"activity.{camel(*words(name))}"
-            own = DraftTarget(own_path(leaf, root, 1), "what this event says", 0.7)
+            own = DraftTarget(own_path(leaf, root, 1), "a value of this event", 0.7)
             target = self._free(self._targets.find(leaf, words(name)), own, events)
             if events and target is not None and self._name is not None:
                 top, selected, *below = map(_escaped, (self._name.leaf.keys[0], name, *leaf.keys[1:]))

@@ -29,7 +29,7 @@ class PreviewedValue(BaseModel):
     value: Any = None
     is_protected: bool = False
     is_new: bool = Field(default=False, description="No attribute of the catalogue has this path.")
-    looks_like: str | None = Field(default=None, description="What a detector takes the value for.")
+    looks_like: str | None = Field(default=None, description="The kind that a detector finds in the value.")
     identifier: str | None = Field(default=None, description="The type of identifier that it is.")
 
 

@@ -1,8 +1,8 @@
-"""Requests for access: a person asks to see an attribute above their clearance, or what a view shows, or to edit a spec; another
-one grants it until a day, refuses, or asks back. Rows are never changed, and the newest answer holds.
+"""Requests for access: a person asks to see an attribute above their clearance, or what a view shows, or to edit a
+spec; another one grants it until a day, refuses, or asks back. Rows are never changed, and the newest answer holds.
 
-A grant is of the version of a view that was asked for, and of the levels that there were: what is above them later, it does not
-show. A grant of a spec lets the person save drafts of it, whatever their role.
+A grant is of the version of a view that was asked for, and of the levels that there were: what is above them later, it
+does not show. A grant of a spec lets the person save drafts of it, whatever their role.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class GrantRecord(GrantSubject):
     asked: datetime
     until: datetime
     state: State
-    ends: datetime | None = Field(description="When a grant that is in force ends.")
+    ends: datetime | None = Field(description="End of a grant that is in force.")
     level: int = Field(
         description="The clearance that what it shows, and what is below that, needs without a grant."
     )
@@ -145,8 +145,8 @@ def answer(
     reason: str,
     until: datetime | None,
 ) -> None:
-    """Decide on a request, as another person. Raises ClashError for one that was decided, ForbiddenError to grant what the caller
-    does not see, RefusedRequestError for an end that is too late, SamePersonError, UnknownSubjectError."""
+    """Decide on a request, as another person. Raises ClashError for one that was decided, ForbiddenError to grant what
+    the caller does not see, RefusedRequestError for an end that is too late, SamePersonError, UnknownSubjectError."""
     found = get_grant(edit.session, number, edit.at)
     if found.state not in ("waits", "asked"):
         raise ClashError(f"request {number} is {found.state} already; a new one can be made")

@@ -45,7 +45,7 @@ class KeyRecord(BaseModel):
 
     id: int
     name: str
-    owner: str = Field(description="Who made it; empty for tokens of the command line.")
+    owner: str = Field(description="The caller who made it; empty for tokens of the command line.")
     role: Role
     clearance: int
     may_reveal: bool
@@ -74,8 +74,8 @@ def make_key(edit: Edit, caller: TokenRecord, wanted: NewKey) -> MadeKey:
 
 
 def rotate_key(edit: Edit, caller: TokenRecord, number: int) -> MadeKey:
-    """The same key with another secret, for as long as the one before had; that one ends at once. For its owner alone, who may
-    call by a lesser key. Raises ForbiddenError for a key with more than the caller has, UnknownSubjectError."""
+    """The same key with another secret, for as long as the one before had; that one ends at once. For its owner alone,
+    who may call by a lesser key. Raises ForbiddenError for a key with more than the caller has, UnknownSubjectError."""
     row = _find(edit, number, {person_of(caller.name)})
     _require_rights(caller, Role(row.role), row.clearance, row.may_reveal, frozenset(_record(row).scopes))
     token = new_token()

@@ -58,17 +58,17 @@ class UserRecord(PersonRights):
     name: str
     sign_in: Literal["password", "single sign-on"]
     created: datetime
-    seen: datetime | None = Field(description="When they signed in last.")
+    seen: datetime | None = Field(description="Time of the last sign-in.")
     disabled: datetime | None
     is_locked: bool = Field(
-        description="Whether too many wrong passwords were tried lately: tries from where they came are slowed."
+        description="Whether too many wrong passwords were tried lately; tries from the same addresses are slowed."
     )
     made_by: list[str] = Field(
-        description="Who made the account or its password over HTTP. Where a second person has to agree, it counts as each of "
-        "these, until somebody else confirms it."
+        description="The accounts that made this one or its password over HTTP. It counts as each of them in approvals, "
+        "until somebody else confirms it."
     )
     confirmed_by: str | None = Field(
-        description="Who confirmed that it belongs to a person of its own, since the last of these."
+        description="The account that confirmed, since the last of these, that it belongs to a person of its own."
     )
 
     @property
@@ -78,7 +78,7 @@ class UserRecord(PersonRights):
 
     bound: PersonRights | None = Field(
         default=None,
-        description="With single sign-on: what an admin decided. The rights are what both this and the claims give.",
+        description="With single sign-on: the rights that an admin decided. The user has the rights that both this and the claims give.",
     )
 
     def etag(self) -> str:
@@ -109,8 +109,8 @@ def change_user(
     is_disabled: bool | None,
     check: Check = lambda _: None,
 ) -> UserRow:
-    """Other rights, at once; who has them by an issuer's claims gets no more than those. Disabled ones are signed out and their
-    keys refused. `check` gets what is there. Raises UnknownSubjectError, PreconditionError."""
+    """Other rights, at once; who has them by an issuer's claims gets no more than those. Disabled ones are signed out
+    and their keys refused. `check` gets what is there. Raises UnknownSubjectError, PreconditionError."""
     row = get_user(edit.session, name)
     check(record_of(row).content())
     if rights is not None:
@@ -144,8 +144,9 @@ def reset_password(edit: Edit, name: str, made_by: str = "") -> str:
 
 
 def admit(database: Database, found: Identity, is_signing_in: bool = False) -> UserRow | None:
-    """Whoever an issuer says this is, with the rights of now: those of the claims, but no more than an admin decided; None for an account that is disabled. At the first time an account is
-    made, whose name stays. Raises ClashError for a name that somebody else has."""
+    """Whoever an issuer says this is, with the rights of now: those of the claims, but no more than an admin decided;
+    None for an account that is disabled. At the first time an account is made, whose name stays. Raises ClashError for
+    a name that somebody else has."""
     claimed = PersonRights.model_validate(found.rule, from_attributes=True)
     query = select(UserRow).where(UserRow.identity == found.key)
     with database.read() as session:
@@ -240,14 +241,15 @@ def confirm_user(edit: Edit, name: str, by: str = "") -> UserRow:
 
 
 def are_one_person(session: Session, one: str, other: str) -> bool:
-    """Whether two names of the history may be the same person. An account counts as whoever made it or reset its password over
-    HTTP, and as who did so with that one's, until another person confirmed it. So two that one admin made are one."""
+    """Whether two names of the history may be the same person. An account counts as whoever made it or reset its
+    password over HTTP, and as who did so with that one's, until another person confirmed it. So two that one admin made
+    are one."""
     return not _counts_as(session, person_of(one)).isdisjoint(_counts_as(session, person_of(other)))
 
 
 def count_deciding(session: Session) -> int:
-    """How many persons can decide on what weakens protection: one for each group of accounts and admin tokens that count as one,
-    at most as many as matter."""
+    """How many persons can decide on what weakens protection: one for each group of accounts and admin tokens that
+    count as one, at most as many as matter."""
     accounts = select(UserRow.name).where(UserRow.role.in_(DECIDING), UserRow.disabled.is_(None))
     tokens = live(datetime.now(UTC)).where(TokenRow.role.in_(DECIDING))
     names = {*session.scalars(accounts.limit(MOST_COMPARED))}

@@ -76,7 +76,7 @@ CHOSEN = "chosen:"
 
 @router.get("/ui/attribute-news")
 def news(page: Watching, since: Text) -> Response:
-    """What is new since the list was made; asked every second while somebody looks at it."""
+    """Attributes that are new since the list was made; the page asks every second."""
     page.require("GET", "/v1/attribute-events")
     found = many.new_attributes(page.service, since)
     if not found.paths:
@@ -190,8 +190,8 @@ def _kept(path: str, answer: Response, **done: str) -> Response:
 
 
 def _values(page: OwnPage, path: str) -> dict[str, Any]:
-    """Of the profiles that a person sees, how many are `filled`, how many by `types` of their values, and some `examples`; or the
-    `problem`, why that is not known."""
+    """Of the profiles that a person sees, how many are `filled`, how many by `types` of their values, and some
+    `examples`; or the `problem`, why that is not known."""
     kinds: dict[str, Condition] = {
         "text": Prefix(path, ""),
         "number": Range(path, lower=-float_info.max),

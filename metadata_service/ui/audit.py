@@ -66,7 +66,7 @@ def show_profiles(
 
 @router.post(PROFILES)
 def find(page: SignedIn, fields: OwnFields) -> Response:
-    """What was done to a person: the identifier is in no address, its hashes are."""
+    """Acts on a person: the address has hashes of the identifier, never the identifier."""
     page.on_refusal(_profiles, {})
     asked = {"profile": fields.get("of", "").strip(), "limit": 1}
     hashes = page.ask("GET", "audit", params=asked)["profiles"]

@@ -67,7 +67,8 @@ def show_list(
     cursor: Annotated[str | None, Query(max_length=1000)] = None,
     dropped: Annotated[int | None, Query(ge=0, lt=2**53)] = None,
 ) -> Response:
-    """The list, the newest first, with groups. What is wrong in the filter is said at its field. So many were just `dropped`."""
+    """The list, the newest first, with groups. A fault of the filter is shown at its field. `dropped`: the number just
+    dropped."""
     asked = _filter(page)
     params = asked.wanted | {"limit": 50} | ({"cursor": cursor} if cursor else {})
     found = page.ask("GET", "dead-letters", params=params, seconds=SCAN_SECONDS)
@@ -92,7 +93,7 @@ def ask(
     ids: Annotated[list[str] | None, Query(max_length=1000, alias="id")] = None,
     chosen: bool = False,
 ) -> Response:
-    """How many would be replayed or dropped, and the question why. Where some were to be `chosen`, none are not all."""
+    """The number that would be replayed or dropped, and the field for the reason. An empty choice does not mean all."""
     if chosen and not ids:
         nothing: dict[str, Any] = {"act": act, "preview": {"count": 0}, "choice": {}, "is_unchosen": True}
         return page.render("dead_letter_act.html", **nothing)

@@ -117,7 +117,7 @@ def propose(
     other: Annotated[str, Query(max_length=4096)],
     decision: Literal["always", "never", "none"] = "always",
 ) -> Response:
-    """What one decision would do."""
+    """The effects of one decision."""
     with page.profiles() as client:
         effect = effect_of(client, [LinkPin(one, other, decision)], ())
     return page.render("decide.html", effect=effect, back=f"{LIST}/{quote(one, safe=':')}")
@@ -125,7 +125,7 @@ def propose(
 
 @router.post("/ui/links")
 def decide(page: SignedIn, fields: OwnFields) -> Response:
-    """Show what decisions would do, or decide. Where the evidence is not what was shown, it is shown again."""
+    """Show the effects of decisions, or decide. If the evidence changed since it was shown, show it again."""
     pins, also = (_pins(fields, name) for name in ("pin-", "also-"))
     if not pins:
         raise RefusedRequestError("choose what to decide")

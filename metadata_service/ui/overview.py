@@ -1,4 +1,5 @@
-"""The first page: what needs a decision, then what is new, and the numbers in the navigation. Only what its reader may see."""
+"""The first page: what needs a decision, then what is new, and the numbers in the navigation. Only what its reader may
+see."""
 
 from __future__ import annotations
 
@@ -41,8 +42,8 @@ DECIDED = ("saved", "made", "revoked", "activated", "retired", "requested", "app
 
 
 class WaitingDecisions(NamedTuple):
-    """What of the metadata waits for a person: edits that others asked for, requests of others, their own grants that end soon,
-    and the number of proposed policies."""
+    """What of the metadata waits for a person: edits that others asked for, requests of others, their own grants that
+    end soon, and the number of proposed policies."""
 
     changes: list[PolicyChangeRecord]
     is_more: bool
@@ -55,7 +56,7 @@ class WaitingDecisions(NamedTuple):
 @router.get("/")
 @router.get(ROOT)
 def first_page() -> Response:
-    """Where a person begins."""
+    """The first page."""
     return see_other(HOME)
 
 

@@ -297,7 +297,7 @@ def reason_of(fields: dict[str, str], is_needed: bool = False) -> str:
 def said(error: ValidationError | IdgraphError) -> str:
     """What was wrong with a form."""
     if isinstance(error, PreconditionError):
-        return "Somebody changed it meanwhile: what is stored now is shown. Compare it with yours, then save again."
+        return "Somebody changed it meanwhile. The page shows the stored version: compare it with yours, then save again."
     if isinstance(error, ValidationError):
         wrong = error.errors()[0]
         return f"{' '.join(map(str, wrong['loc'])).replace('_', ' ') or 'form'}: {wrong['msg']}"

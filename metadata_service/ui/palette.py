@@ -26,7 +26,7 @@ SERVICE_SECONDS = 2.0
 
 @router.post("/ui/palette")
 def find(page: SignedIn, fields: OwnFields) -> Response:
-    """What the words mean, the pages first; nothing typed: the pages."""
+    """Matches of the typed words, pages first; without words, the pages."""
     typed = fields.get("q", "").strip()[:LONGEST]
     words = typed.lower().split()
     pages = [each for each in pages_of(page.session) if all(word in each.title.lower() for word in words)]

@@ -51,7 +51,7 @@ def show(
 
 @router.post(LIST)
 def find(page: SignedIn, fields: OwnFields) -> Response:
-    """What was typed: an identifier leads to its person, everything else to what the search finds."""
+    """Look up or search the typed text: an identifier leads to its person, other text to a search."""
     typed, added = fields.get("q", "").strip(), fields.get("add", "")
     sort = {"sort": fields["sort"]} if fields.get("sort") else {}
     if not typed and not added:

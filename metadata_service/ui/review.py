@@ -47,8 +47,8 @@ def violations(
     looked: Annotated[int, Query(ge=0, le=2**53)] = 0,
     stop: bool = False,
 ) -> Response:
-    """A page of groups, and one of them. Of most profiles nothing is refused, and a call ends after a second: an empty page
-    goes on by itself until it is stopped. `looked`: so much was looked through before."""
+    """A page of groups, and one of them. Most profiles have no refused link, and a call ends after a second: an empty page
+    goes on by itself until it is stopped. `looked`: the number of profiles looked through before."""
     params = {"limit": PAGE} | ({"cursor": cursor} if cursor else {})
     shown: dict[str, Any] = {"params": params, "stop": stop, "pin": LinkPin}
     with page.profiles(LONGEST_SECONDS) as client:
@@ -106,8 +106,9 @@ def _suggestions(
 
 
 class Claimant(NamedTuple):
-    """A person who claims the identifier of a group: the name of the profile that says most, the identifiers `by` which it is claimed
-    (the first one has most evidence), their links, whether the rules refuse it to this person, and the values that compare persons."""
+    """A person who claims the identifier of a group: the name of the profile that says most, the identifiers `by` which
+    it is claimed (the first one has most evidence), their links, whether the rules refuse it to this person, and the
+    values that compare persons."""
 
     name: str
     by: list[str]
@@ -117,8 +118,8 @@ class Claimant(NamedTuple):
 
 
 def _claims(page: OwnPage, client: ProfilesClient, group: dict[str, Any]) -> dict[str, Any]:
-    """Who claims the identifier of a group, as persons: first its owner, then those with most evidence; `compared` are the paths
-    of what tells them apart."""
+    """Who claims the identifier of a group, as persons: first its owner, then those with most evidence; `compared` are
+    the paths of what tells them apart."""
     links = {_other(group, each): each for each in (*group["accepted"], *group["refused"])}
     refused = {_other(group, each) for each in group["refused"]}
     names = list(dict.fromkeys((*group["rivals"], *links)))[:MOST_CLAIMANTS]
@@ -158,8 +159,8 @@ def _names_of(profile: dict[str, Any], rules: IdentityRules) -> list[str]:
 
 
 def compared(values: list[dict[str, Any]]) -> Iterator[str]:
-    """Paths by which people compare persons: names, birthdays, addresses and the like first, then others that differ; what only
-    says when or where something happened last. Protected values are among them, sealed."""
+    """Paths by which people compare persons: names, birthdays, addresses and the like first, then others that differ;
+    what only says when or where something happened last. Protected values are among them, sealed."""
     known = {path for each in values for path in each}
     often = {path: sum(path in each for each in values) for path in known}
 

@@ -56,7 +56,7 @@ def _reveal(page: OwnPage, named: str, path: str, status: int = 200, **context: 
 
 @router.get(PERSON + "/rights")
 def show(page: SignedIn, named: Named, recorded: Text = "") -> Response:
-    """What may be done for the person, and what an erasure would remove."""
+    """The acts that are possible for the person, and the effects of an erasure."""
     return _page(page, named, recorded=recorded, typed={})
 
 
@@ -119,7 +119,7 @@ def set_consent(page: SignedIn, named: Named, fields: OwnFields) -> Response:
 @router.get("/ui/access-requests/{job}")
 @router.get("/ui/erasures/{job}")
 def show_job(page: Polled, job: str) -> Response:
-    """How far an access request or an erasure is, and what it gave."""
+    """The progress of an access request or an erasure, and its result."""
     kind = path_value(page.request, 2)
     return page.render("person_job.html", kind=kind, job=page.ask("GET", kind, job))
 

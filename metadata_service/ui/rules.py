@@ -75,7 +75,7 @@ def act(page: SignedIn, fields: OwnFields) -> Response:
 
 @router.get(PAGE + "/previews/{job}")
 def progress(page: Polled, job: str) -> Response:
-    """How far a preview is; asked while it runs."""
+    """The progress of a preview; the page asks while it runs."""
     page.require("POST", f"{API}/check")
     return page.render("rules_found.html", found=page.preview("GET", *PREVIEWS, job))
 

@@ -34,7 +34,7 @@ def show(
 
 @router.get(PAGE + "/{name}/activity")
 def show_activity(page: Watching, name: Name) -> Response:
-    """What is stored and runs on both sides, which the page asks for by itself."""
+    """Stores and running flows of both sides; the page asks for them by itself."""
     page.require("GET", f"{API}/{name}/activity")
     return page.render("sandbox_activity.html", name=name, activity=api.activity(name, page.service))
 
@@ -51,7 +51,7 @@ def create(page: SignedIn, fields: OwnFields) -> Response:
 
 @router.post(PAGE + "/{name}")
 def act(page: SignedIn, name: Name, fields: OwnFields) -> Response:
-    """Promote what is chosen, or delete the sandbox by its typed name."""
+    """Promote the chosen documents, or delete the sandbox by its typed name."""
     reason = reason_of(fields)
     page.on_refusal(_page, name, reason=reason)
     if fields.get("act") == "delete":

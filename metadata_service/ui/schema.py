@@ -62,7 +62,7 @@ def save_defaults(page: SignedIn, fields: OwnFields) -> Response:
 
 @router.post(PAGE + "/levels")
 def save_levels(page: SignedIn, fields: OwnFields) -> Response:
-    """What each level means where an attribute says nothing else."""
+    """The policies of each level for attributes without one of their own."""
     page.require("PUT", "/v1/classification-levels")
     stated = {
         str(level): {

@@ -1,4 +1,5 @@
-"""What a draft of a mapping spec does to real events, before it is published: the profile service's preview, with its progress."""
+"""What a draft of a mapping spec does to real events, before it is published: the profile service's preview, with its
+progress."""
 
 from __future__ import annotations
 
@@ -62,7 +63,7 @@ def of_draft(page: SignedIn, name: Name, fields: OwnFields) -> Response:
 
 @router.get(LIST + "/{name}/effect/{job}")
 def progress(page: Polled, name: Name, job: str, draft: Text = "") -> Response:
-    """How far a preview is; asked while it runs."""
+    """The progress of a preview; the page asks while it runs."""
     page.require("PUT", f"/v1/specs/{name}")
     with page.database.read() as reading:
         record = catalogue.get_spec(reading, name)

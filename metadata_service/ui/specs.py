@@ -49,7 +49,7 @@ def list_specs(
 
 @router.get("/ui/completions")
 def complete(page: SignedIn, kind: WordKind, q: Text = "") -> CompletionList:
-    """What the editor offers while one types."""
+    """Completions for the editor."""
     page.require("GET", "/v1/completions")
     return api.complete(page.service, kind, q, 50)
 

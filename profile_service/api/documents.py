@@ -66,7 +66,8 @@ class ProfileDocument(BaseModel):
     )
     view: AppliedView | None = Field(default=None, description="The view that shaped `attributes`.")
     consents: list[AppliedConsent] | None = Field(
-        default=None, description="What the answer rests on, where its view or segment names a purpose."
+        default=None,
+        description="The consents that the answer rests on, if its view or segment names a purpose.",
     )
 
 
@@ -148,7 +149,7 @@ class MemberCount(BaseModel):
 
     count: int
     without_consent: int | None = Field(
-        default=None, description="How many others match, and have not consented to the segment's purpose."
+        default=None, description="Number of other matches that have not consented to the segment's purpose."
     )
 
 
@@ -194,7 +195,8 @@ class LinkDocument(BaseModel):
 
 
 class PathLinkDocument(LinkDocument):
-    """A link of a path. `to` is the identifier that it leads to; `splits`: unlinked alone, it makes two persons of the ends."""
+    """A link of a path. `to` is the identifier that it leads to; `splits`: unlinked alone, it makes two persons of the
+    ends."""
 
     to: str
     splits: bool
@@ -230,8 +232,8 @@ class DecidedPin(BaseModel):
 
 
 class ExplanationDocument(BaseModel):
-    """Why some identifiers are one person: the accepted links are a forest. Refused ones lead to other persons. And where each
-    value came from."""
+    """Why some identifiers are one person: the accepted links are a forest. Refused ones lead to other persons. And
+    where each value came from."""
 
     id: str
     identifiers: list[str]
@@ -283,7 +285,9 @@ class ProfileHistory(Items[FragmentHistory]):
     """The fragments that carry an identifier; of the profile that has it, also decisions on its links, and its consents."""
 
     decisions: list[DecidedPin] = Field(description="All on the profile's identifiers, the oldest first.")
-    consents: list[FragmentConsent] = Field(description="Of each of the profile's fragments, by `ordinal`.")
+    consents: list[FragmentConsent] = Field(
+        description="The consents of each of the profile's fragments, by `ordinal`."
+    )
 
 
 class LookupResults(Items[LookupResult]):
@@ -298,8 +302,8 @@ class MoveDocument(BaseModel):
     cursor: str
     at: str
     kind: Literal["merged", "split", "moved", "entered", "left", "changed"]
-    fragment: str | None = Field(default=None, description="Of merges, splits and moves.")
-    previous: str | None = Field(default=None, description="Of merges, splits and moves.")
+    fragment: str | None = Field(default=None, description="Only with merges, splits and moves.")
+    previous: str | None = Field(default=None, description="Only with merges, splits and moves.")
     segment: str | None = Field(
         default=None, description="The one that the profile entered, left, or changed in."
     )

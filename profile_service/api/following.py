@@ -165,6 +165,6 @@ def _following(name: str, step: Callable[[], None], pause: float) -> Repeating:
         outage.is_over()
 
     def report(error: Exception) -> None:
-        outage.show_error(error, "what was read last stays in force", serious=(SnapshotSignatureError,))
+        outage.show_error(error, "the last snapshot stays in force", serious=(SnapshotSignatureError,))
 
     return Repeating(name, follow, report, pause=pause)

@@ -136,7 +136,7 @@ class ElasticsearchClient:
             try:
                 answer = request(client.options(request_timeout=seconds)).body
             except UnsupportedProductError:
-                raise self._problem("what answers there is no Elasticsearch") from None
+                raise self._problem("the server that answers there is no Elasticsearch") from None
             except ApiError as error:
                 if _is_too_long(error):
                     raise QueryCostError(

@@ -272,7 +272,7 @@ class _Opened(NotPicklable):
         if found is None or found.retired is None:
             return f"{path} has no key-encryption key of version {version}"
         return (
-            f"key version {version} was retired on {found.retired:%Y-%m-%d}: what it wraps is readable only "
+            f"key version {version} was retired on {found.retired:%Y-%m-%d}: the keys that it wraps are readable only "
             f"with a copy of {path} from before"
         )
 

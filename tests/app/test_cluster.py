@@ -57,7 +57,7 @@ def test_what_all_machines_reach_is_taken(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "reported"),
     [
-        ("spark.io.encryption.enabled", "what is shuffled is sealed"),
+        ("spark.io.encryption.enabled", "shuffle blocks are sealed"),
         ("spark.master", r"it is `\[flow\] master`"),
         ("spark.network.crypto.enabled", "wherever spark.authenticate is"),
         ("spark.executorEnv.PYTHONPATH", "archive` is unpacked"),

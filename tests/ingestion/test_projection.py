@@ -538,7 +538,7 @@ def test_a_store_that_fails_is_reported_and_does_not_end_it(
     with caplog.at_level(logging.WARNING), running(store, MemoryProfileIndex()):
         written(store)
         eventually(lambda: not store.left and not store.outbox())
-    assert f"{reported}; what is committed waits in the outbox" in caplog.text
+    assert f"{reported}; commits wait in the outbox" in caplog.text
     assert "secret" not in caplog.text
 
 
@@ -549,6 +549,6 @@ def test_an_index_that_stays_away_is_reported_once_and_when_it_is_back(
         written(store)
         eventually(lambda: not store.outbox())
     assert caplog.messages == [
-        "no answer; what is committed waits in the outbox",
+        "no answer; commits wait in the outbox",
         "the projection is back",
     ]

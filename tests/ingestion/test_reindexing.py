@@ -96,7 +96,7 @@ def test_a_policy_that_changes_meanwhile_holds_for_all(
     policies = iter([allowing("x", "y")] * 4)
     with caplog.at_level(logging.WARNING):
         done = ended(kept.reindexing(10, policy=lambda: next(policies, allowing("x"))))
-    assert "what may be indexed has changed" in caplog.text
+    assert "the rules for indexable values have changed" in caplog.text
     assert (done.progress.done, done.progress.total) == (30, 30)
     assert kept.found("closing", "y") == []
     assert len(kept.found("open")) == 30

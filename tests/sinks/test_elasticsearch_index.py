@@ -159,7 +159,7 @@ def test_who_has_no_access_is_reported_so_and_what_answers_instead_too(
     with pytest.raises(ProfileIndexError, match=r"the credentials are missing or not valid$"):
         index.put(documents(1))
     proxied[1].append(lambda _, __: Answer(200, b"{}"))
-    with pytest.raises(ProfileIndexError, match=r"what answers there is no Elasticsearch$"):
+    with pytest.raises(ProfileIndexError, match=r"the server that answers there is no Elasticsearch$"):
         index.put(documents(1))
 
 

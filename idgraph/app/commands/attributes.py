@@ -256,13 +256,13 @@ _COUNT_COLUMNS: dict[str, Callable[[DiscoveryCount], str]] = {
 def purge_undecided(
     context: typer.Context,
     source: Annotated[str | None, typer.Option(help="Only of this source.")] = None,
-    prefix: Annotated[str, typer.Option(help="How the paths begin.")] = "",
+    prefix: Annotated[str, typer.Option(help="Beginning of the paths.")] = "",
     dry_run: DryRun = False,
     reason: Why = "",
 ) -> None:
     """Take attributes that nobody decided on out of the catalogue. Stored values stay.
 
-    What was described, or is protected by more than a detector, stays too.
+    Attributes that have a description, or that more than a detector protects, stay too.
     """
     with wiring.metadata_client(settings_of(context)) as client:
         done = client.purge(source, prefix, dry_run, reason)

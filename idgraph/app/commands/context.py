@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings
 
 Why = Annotated[str, typer.Option("--reason", "--why", help="Reason; stored with the change.")]
-JobWho = Annotated[str, typer.Option("--who", help="Who asks for it. Default: the user of this machine.")]
-JobWhy = Annotated[str, typer.Option("--why", "--reason", help="Why; kept with the job.")]
+JobWho = Annotated[
+    str, typer.Option("--who", help="Name of the person in charge. Default: the user of this machine.")
+]
+JobWhy = Annotated[str, typer.Option("--why", "--reason", help="Reason; kept with the job.")]
 Json = Annotated[bool, typer.Option("--json", help="JSON for scripts.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change; change nothing.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
@@ -61,7 +63,8 @@ def settings_of(context: typer.Context) -> Settings:
 
 
 def stored(context: typer.Context) -> Settings:
-    """The same, for a command on what is there already: not in a folder that has neither a configuration nor anything stored."""
+    """The same, for a command on what is there already: not in a folder that has neither a configuration nor anything
+    stored."""
     settings = settings_of(context)
     settings.require_folder()
     return settings

@@ -117,7 +117,7 @@ def publish(
     null: Annotated[
         Nulls | None,
         typer.Option(
-            help="What null, NaN or an empty cell says: `keep` what is stored, or `delete` it. Default: delete in JSON, else keep.",
+            help="Meaning of null, NaN or an empty cell: `keep` the stored value, or `delete` it. Default: delete in JSON, else keep.",
             show_default=False,
         ),
     ] = None,

@@ -197,11 +197,11 @@ def history(
     after: Annotated[str, typer.Option("--after", metavar="CURSOR", help="Begin behind this change.")] = "",
     as_json: Json = False,
 ) -> None:
-    """Show who owned an identifier when: the fragments that carry it, and which profile each was part of. Without an
-    identifier, print all changes of profiles, one JSON object per line, each with its `cursor`.
+    """Show the owners of an identifier over time: the fragments that carry it, and the profiles that each was part of.
+    Without an identifier, print all changes of profiles, one JSON object per line, each with its `cursor`.
 
-    Of an identifier that so many carry that it joins nothing, some fragments are shown. Exit code 3: no profile has the
-    identifier. Protected identifiers are shown as keyed hashes.
+    If so many fragments carry an identifier that it joins nothing, some of them are shown. Exit code 3: no profile has
+    the identifier. Protected identifiers are shown as keyed hashes.
     """
     from idgraph.app.link_views import print_moves, print_periods
     from profile_service.history import History

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from idgraph.model.sources import FileSource
     from merge.identity.resolve import Resolution
 
-commands = typer.Typer(no_args_is_help=True, help="Identity rules: who is one person.")
+commands = typer.Typer(
+    no_args_is_help=True, help="Identity rules: they decide which identifiers are one person."
+)
 
 RulesFile = Annotated[Path, typer.Argument(help="Identity rules as JSON; `-`: standard input.")]
 
@@ -94,8 +96,8 @@ def apply_rules(context: typer.Context, file: RulesFile, reason: Why = "", as_js
         print(f"identity rules: version {saved.version} {'saved' if is_new else 'unchanged'}")
     if is_new:
         say(
-            "search follows while a flow runs; without one, run `idgraph resolve`. What is normalised or blocked in "
-            "another way now holds for later events"
+            "search follows while a flow runs; without one, run `idgraph resolve`. Changed `normalise` and `blocked` hold "
+            "for later events only"
         )
 
 

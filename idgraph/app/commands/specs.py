@@ -103,8 +103,8 @@ def show_spec(
 
 @commands.command("health")
 def show_health(context: typer.Context, as_json: Json = False) -> None:
-    """What flows made of each active spec, by source: about how many events, how many were set aside, when it was last used,
-    and how many fields of the input it does not read. Then the sources with events that no spec maps.
+    """Show the use of each active spec by source: events (about), events set aside, last use, and the number of fields of the
+    input that it does not read. Then the sources with events that no spec maps.
 
     With --json: one object with `specs`, which name these fields, and `unmapped`.
     """

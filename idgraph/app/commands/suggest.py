@@ -16,7 +16,8 @@ from idgraph.model import canonical
 from idgraph.model.text import escape_control_chars
 
 commands = typer.Typer(
-    no_args_is_help=True, help="Suggestions: who may be one person. Rules decide; a model suggests."
+    no_args_is_help=True,
+    help="Suggestions of identifiers that may be one person. Rules decide; a model suggests.",
 )
 
 _BEGINNING = b'{"pair":'

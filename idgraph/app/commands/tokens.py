@@ -31,7 +31,7 @@ def add(
     role: Annotated[
         str | None,
         typer.Option(
-            help="Required: viewer, analyst, publisher, admin or privacy; of machines reader, pipeline, service or profiles."
+            help="Required. For people: viewer, analyst, publisher, admin or privacy; for machines: reader, pipeline, service or profiles."
         ),
     ] = None,
     days: Annotated[
@@ -42,17 +42,20 @@ def add(
         typer.Option(
             min=0,
             max=100,
-            help="Of people and the role profiles: the highest authorization level that it reads.",
+            help="For people and the role profiles: the highest authorization level that the token reads.",
         ),
     ] = 0,
     reveal: Annotated[
-        bool, typer.Option("--reveal", help="Of people and the role profiles: it may open protected values.")
+        bool,
+        typer.Option(
+            "--reveal", help="For people and the role profiles: the token may open protected values."
+        ),
     ] = False,
     scopes: Annotated[
         list[str] | None,
         typer.Option(
             "--scope",
-            help="Of people and the role profiles: it may handle access requests, erasures and consents (privacy), issue "
+            help="For people and the role profiles: the token may handle access requests, erasures and consents (privacy), issue "
             "tokens to persons (persons), preview identity rules (rules), decide on links (links), or operate jobs (operate).",
         ),
     ] = None,

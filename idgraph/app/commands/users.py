@@ -1,4 +1,5 @@
-"""`idgraph users`: persons who sign in to the pages. Works on the database of the metadata service; the service need not run."""
+"""`idgraph users`: persons who sign in to the pages. Works on the database of the metadata service; the service need
+not run."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ def add(
         typer.Option("--scope", help="A right in the profile service besides those of the role."),
     ] = None,
 ) -> None:
-    """Make an account, and print its password once, on standard output. Who has it can change it."""
+    """Make an account, and print its password once, on standard output. The person can change it."""
     from pydantic import ValidationError
 
     from metadata_service.storage.users import PersonRights, add_user

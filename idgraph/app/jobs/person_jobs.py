@@ -165,7 +165,9 @@ class PersonJobThreads(JobThreads):
         try:
             once = self._protected_places(definition)
         except MetadataError as error:
-            raise NotReadyError(f"which values earlier versions protected is not known: {error}") from None
+            raise NotReadyError(
+                f"the values that earlier versions protected are not known: {error}"
+            ) from None
 
         def job(here: Opened, job_id: Callable[[], str]) -> Job:
             def keep(preview: SpecPreviewJob) -> None:

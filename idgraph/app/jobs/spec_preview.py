@@ -68,8 +68,9 @@ def spec_preview(
     keep: Callable[[SpecPreviewJob], None] = lambda _job: None,
     once: Collection[Place] = (),
 ) -> SpecPreviewJob:
-    """The job that compares a new version of a spec with what is in force. `reveals`: it maps the events as they are, else with
-    stand-ins for protected values. `keep` and `once` as of `SpecPreviewJob`. Raises SpecError for a spec that would be refused, ConfigError where there is nothing to read."""
+    """The job that compares a new version of a spec with what is in force. `reveals`: it maps the events as they are,
+    else with stand-ins for protected values. `keep` and `once` as of `SpecPreviewJob`. Raises SpecError for a spec that
+    would be refused, ConfigError where there is nothing to read."""
     check_spec(definition, packaged_compiler)
     now = next((each for each in snapshot.specs if each.name == definition.name), None)
     stated = dict(definition) | {"status": SpecStatus.ACTIVE}
@@ -204,7 +205,7 @@ def print_preview(job: SpecPreviewJob) -> None:
         print(f"withheld: {counted(withheld, 'event')}, with whose protected values the spec computes:")
         for place in found["withheld"]["places"]:
             _line(f"  {place}")
-        print("--reveal counts on them; who and why are kept with the job")
+        print("--reveal counts on them; the job keeps your name and the reason")
     for name in (
         "events_changed",
         "errors_new",

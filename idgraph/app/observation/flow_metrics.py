@@ -1,7 +1,7 @@
 """The metrics of a flow, in Prometheus' text format.
 
-Counters are the sums of what micro-batches report (`ingestion.stages.outcomes`): nothing is counted a second time. They are of
-this process and begin at 0 with it, as Prometheus expects. No label holds a value of an event.
+Counters are the sums of what micro-batches report (`ingestion.stages.outcomes`): nothing is counted a second time. They
+are of this process and begin at 0 with it, as Prometheus expects. No label holds a value of an event.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class FlowMetrics(Collector):
                 yield self._counter(name, help_text, getattr(self._total, field))
             seconds = CounterMetricFamily(
                 "idgraph_stage_seconds",
-                "Where the time of all tasks together went.",
+                "Time of all tasks together, by stage.",
                 labels=["flow", "stage"],
             )
             for stage in STAGES:
@@ -156,7 +156,7 @@ class FlowMetrics(Collector):
             if self._last_batch:
                 yield self._gauge(
                     "idgraph_last_batch_timestamp_seconds",
-                    "When the last micro-batch ended.",
+                    "Time at which the last micro-batch ended.",
                     self._last_batch,
                 )
 

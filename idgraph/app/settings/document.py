@@ -103,7 +103,7 @@ class MetadataSettings(SettingsTable):
     max_snapshot_age_seconds: float | None = Field(
         default=None,
         ge=60,
-        description="A flow that the service has not answered for so long stops: whoever cuts it off could keep a new "
+        description="A flow that the service has not answered for so long stops: an attacker who cuts it off could keep a new "
         "protection from it. It then does not start without the service either. Default: it continues with the last snapshot.",
     )
     max_updates: int = Field(default=500, ge=1, description="Send schema changes when this many wait.")
@@ -152,7 +152,7 @@ class IndexSettings(SettingsTable):
     )
     fed_by: Literal["flow", "streams"] = Field(
         default="flow",
-        description="Who indexes the flow's writes: the flow, or `idgraph index follow` from the stream of the "
+        description="Indexer of the flow's writes: the flow, or `idgraph index follow` from the stream of the "
         "DynamoDB table ([dynamodb.md](dynamodb.md#indexing-by-streams)).",
     )
     url: Annotated[str, AfterValidator(without_credentials)] = Field(

@@ -45,7 +45,7 @@ class KeySettings(SettingsTable):
     backup_days: int | None = Field(
         default=None,
         ge=0,
-        description="How many days you keep backups of the data keys and of the keys of dead letters. The receipt of an "
+        description="Days for which you keep backups of the data keys and of the keys of dead letters. The receipt of an "
         "erasure then names the day from which the erasure holds in backups too.",
     )
 
@@ -118,7 +118,7 @@ class ProfilesSettings(SettingsTable):
     port: int = Field(default=8420, ge=0, le=65535, description="Its port; 0 takes a free one.")
     url: Annotated[str | None, AfterValidator(lambda url: url and http_url(url))] = Field(
         default=None,
-        description="Where the pages of the metadata service reach it. Default: `host` and `port`.",
+        description="Address at which the pages of the metadata service reach it. Default: `host` and `port`.",
     )
     token: str | None = Field(
         default=None,
@@ -184,7 +184,7 @@ class OidcSettings(SettingsTable):
     issuer: Annotated[str | None, AfterValidator(lambda url: url and without_credentials(url))] = Field(
         default=None, description="URL of the issuer, https or on this machine. Default: no single sign-on."
     )
-    client_id: str = Field(default="idgraph", min_length=1, description="What the issuer calls the pages.")
+    client_id: str = Field(default="idgraph", min_length=1, description="The issuer's name for the pages.")
     client_secret_file: Path | None = Field(
         default=None,
         description="File with the secret of the pages; without one PKCE alone protects the code.",
@@ -199,11 +199,11 @@ class OidcSettings(SettingsTable):
         description="Claim with the name that history has; it is read at the first sign-in, and stays.",
     )
     title: str = Field(
-        default="single sign-on", max_length=60, description="What the button calls the issuer."
+        default="single sign-on", max_length=60, description="Name of the issuer on the button."
     )
     redirect_url: Annotated[str | None, AfterValidator(lambda url: url and http_url(url))] = Field(
         default=None,
-        description="Where the issuer sends people back, `https://HOST/ui/sign-in/callback`, if a proxy changes host or scheme.",
+        description="Address to which the issuer sends people back, `https://HOST/ui/sign-in/callback`, if a proxy changes host or scheme.",
     )
     ca_file: Path | None = Field(
         default=None, description="PEM file of trusted authorities. Default: the system's."
@@ -236,9 +236,7 @@ def http_url(url: str) -> str:
 def without_credentials(url: str) -> str:
     """The URL. Raises ValueError for one that is not whole, or holds a password."""
     if "@" in urlsplit(http_url(url)).netloc:
-        raise ValueError(
-            "a URL must not hold a user or a password: what works for a flow is given it in the clear"
-        )
+        raise ValueError("a URL must not hold a user or a password: workers get it in the clear")
     return url
 
 

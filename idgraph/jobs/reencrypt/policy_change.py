@@ -229,7 +229,7 @@ class PolicyChanges:
 
     def _report(self, error: Exception) -> None:
         level = logging.WARNING if isinstance(error, IdgraphError) else logging.ERROR
-        log.log(level, "what is stored is not sealed yet: %s", message_of(error))
+        log.log(level, "stored values are not sealed yet: %s", message_of(error))
 
     def _look(self) -> None:
         """Notice whether protection changed."""

@@ -105,7 +105,7 @@ class FileStream:
         noted = self._files_of(number)
         if self._session is None or not noted:
             return None
-        log.warning("of the files of micro-batch %d some were away; all of them are looked for again", number)
+        log.warning("some files of micro-batch %d were away; all of them are looked for again", number)
         return self._session.createDataFrame([(f"file:{file}",) for file in noted], "path string")
 
     def took(self, number: int, records: int, seconds: float) -> dict[str, int]:  # noqa: ARG002

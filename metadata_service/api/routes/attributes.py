@@ -54,7 +54,7 @@ async def _wanted(
             description="Words in path, name, description, owner, tags, source or classification.",
         ),
     ] = "",
-    prefix: Annotated[str, Query(max_length=1024, description="How the path begins.")] = "",
+    prefix: Annotated[str, Query(max_length=1024, description="Beginning of the path.")] = "",
     source: Annotated[list[str] | None, Query()] = None,
     owner: Annotated[list[str] | None, Query()] = None,
     tag: Annotated[list[str] | None, Query()] = None,
@@ -102,7 +102,7 @@ facets_router = APIRouter(prefix="/v1/attribute-facets", tags=["attributes"])
 
 @facets_router.get("")
 def count(service: Service, wanted: WantedAttributes) -> AttributeFacets:
-    """How many attributes match, in all and by the values of each filter."""
+    """The number of attributes that match, in all and by the values of each filter."""
     with service.database.read() as session:
         return attributes.count_attributes(session, wanted)
 
@@ -137,8 +137,8 @@ def get(path: AttributePath, service: Service, if_none_match: IfNoneMatch = None
 
 @router.post("/{path}/preview")
 def preview(path: AttributePath, definition: AttributeDefinition, service: Service) -> AttributeEffect:
-    """What saving a definition would do: to stored values, to who sees them, to what reads them. Nothing is stored. How many
-    profiles have a value, the profile service says (`POST /v1/search/count`)."""
+    """The effects of saving a definition on stored values, on their readers and on specs and views. Nothing is stored. `POST
+    /v1/search/count` of the profile service counts profiles with a value."""
     if definition.path != path:
         raise RefusedRequestError("the path is not the one in the URL", "/path")
     with service.database.read() as session:
@@ -148,7 +148,7 @@ def preview(path: AttributePath, definition: AttributeDefinition, service: Servi
 
 @router.get("/{path}/lineage")
 def get_lineage(path: AttributePath, service: Service) -> LineageRecord:
-    """Which specs in force write it, and which views, segments and namespaces of the identity rules read it."""
+    """The specs in force that write it, and the views, segments and identity namespaces that read it."""
     with service.database.read() as session:
         attributes.get_attribute(session, path)
         return lineage(session, path)

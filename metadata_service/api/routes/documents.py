@@ -27,7 +27,7 @@ class Warned(BaseModel):
     """The answer to an edit."""
 
     warnings: list[str] | None = Field(
-        default=None, description="What a search for it would warn of; absent without any."
+        default=None, description="Warnings of a search for it; absent without any."
     )
 
 

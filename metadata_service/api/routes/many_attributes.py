@@ -114,7 +114,7 @@ events = APIRouter(prefix="/v1/attribute-events", tags=["attributes"])
 class NewAttributes(BaseModel):
     """What events revealed since a state of the catalogue, the newest first."""
 
-    etag: str = Field(description="Of the state now: `since` of the next call.")
+    etag: str = Field(description="The ETag of the state now: `since` of the next call.")
     paths: list[str]
     is_all: bool = Field(description=f"False where there are more than {MOST_NEW}.")
 
@@ -124,8 +124,8 @@ Since = Annotated[str, Query(max_length=100, description="The ETag of a state; w
 
 @events.get("")
 async def list_new(service: Service, since: Since = "", wait: Wait = 0) -> NewAttributes:
-    """Attributes that were discovered since `since`. With `wait`, the answer comes as soon as the catalogue changed, and at the
-    latest then."""
+    """Attributes that were discovered since `since`. With `wait`, the answer comes as soon as the catalogue changed,
+    and at the latest then."""
     if wait and since:
         known = Revision.of_etag(since)
         await service.watch.wait(str(known) if known else since, wait)

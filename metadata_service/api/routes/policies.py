@@ -1,4 +1,5 @@
-"""Routes of policies for groups of attributes, of edits that weaken protection with a second person's decision, and of the change log."""
+"""Routes of policies for groups of attributes, of edits that weaken protection with a second person's decision, and of
+the change log."""
 
 from __future__ import annotations
 
@@ -74,7 +75,7 @@ def approve(number: Number, decision: ApprovalDecision, service: Service, actor:
 
 @requests.post("/{number}/refuse")
 def refuse(number: Number, decision: ApprovalDecision, service: Service, actor: Actor) -> PolicyChangeRecord:
-    """Let it be. Who asked for it may take it back so."""
+    """Refuse it. The caller who asked for it may withdraw it in this way."""
     with service.database.write(actor, decision.reason) as edit:
         return policy_changes.refuse(edit, number)
 
@@ -98,7 +99,8 @@ counts_router = APIRouter(prefix="/v1/discovery-counts", tags=["discovery defaul
 
 @counts_router.get("")
 def get_counts(service: Service) -> DiscoveryCounts:
-    """How full the catalogue is, and what each source added of late; `waiting` is what was over a cap."""
+    """The number of attributes in the catalogue, and the ones that each source added of late; `waiting` counts those
+    over a cap."""
     with service.database.read() as session:
         return discovery_counts(session, datetime.now(UTC))
 
@@ -127,7 +129,7 @@ def list_log(
     paging: Paging,
     kind: Kind | None = None,
     subject: Annotated[str | None, Query(max_length=1024, description="Spec name or attribute path.")] = None,
-    actor: Annotated[str | None, Query(max_length=200, description="Who made it.")] = None,
+    actor: Annotated[str | None, Query(max_length=200, description="The caller who made it.")] = None,
     action: Annotated[list[Action] | None, Query()] = None,
 ) -> ListPage[ChangeRecord]:
     """List changes with author, time and reason; the newest first."""

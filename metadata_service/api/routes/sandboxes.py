@@ -75,13 +75,14 @@ def create(wanted: NewSandbox, service: Service, actor: Actor) -> SandboxRecord:
 
 @router.get("/{name}/comparison")
 def comparison(name: Name, service: Service) -> SandboxComparison:
-    """What was edited in the sandbox or in production since the copy, and differs. Contents are without versions."""
+    """Documents that were edited in the sandbox or in production since the copy, and differ. Contents are without
+    versions."""
     return compare(service.database, folder_of(service), name)
 
 
 @router.get("/{name}/activity")
 def activity(name: Name, service: Service) -> SandboxActivity:
-    """How much is stored in the sandbox and in production on this machine, and which flows run there."""
+    """The size of the stores of the sandbox and of production on this machine, and the flows that run there."""
     folder_of(service).get(name)
     read = service.settings.sandbox_activity
     return SandboxActivity(production=None, sandbox=None) if read is None else read(name)
@@ -89,9 +90,9 @@ def activity(name: Name, service: Service) -> SandboxActivity:
 
 @router.post("/{name}/promote")
 def promote(name: Name, wanted: SandboxPromotion, service: Service, caller: Acting) -> PromotedList:
-    """Publish edits of the sandbox, each as its own `PUT` would, by whom that is allowed to: one that weakens protection waits
-    for a second person. Refused as a whole (409) where an item was edited in production too since the copy: the comparison has
-    both contents."""
+    """Publish edits of the sandbox, each as its own `PUT` would, by whom that is allowed to: one that weakens
+    protection waits for a second person. Refused as a whole (409) where an item was edited in production too since the
+    copy: the comparison has both contents."""
     found = compare(service.database, folder_of(service), name)
     chosen = _chosen(found, wanted.items)
     reason = f"from sandbox {name}: {wanted.reason}"[:1000]

@@ -75,7 +75,7 @@ def check_only(definition: SpecDefinition, service: Service) -> SpecCheckRecord:
 
 @router.post("/protected-places")
 def protected_places(definition: SpecDefinition, service: Service) -> ProtectedPlaceList:
-    """Where the events of a spec have what a version of any spec ever put at a path that is protected now. Nothing is stored."""
+    """Places in a spec's events whose values a version of any spec put at a path that is protected now. Nothing is stored."""
     check_spec(definition, service.compile_spec)
     with service.database.read() as session:
         places = InputPlaces(session, definition)
@@ -93,7 +93,7 @@ class SpecPreview(StrictDocument):
 
 @router.post("/preview")
 def preview(tried: SpecPreview, service: Service) -> PreviewRecord:
-    """What a spec makes of one event, without values that policy protects. Nothing is stored."""
+    """The output of a spec for one event, without values that policy protects. Nothing is stored."""
     check_spec(tried.definition, service.compile_spec)
     check_payload(tried.payload, "/payload")
     with service.database.read() as session:
@@ -164,7 +164,7 @@ completions_router = APIRouter(prefix="/v1/completions", tags=["specs"])
 def complete(
     service: Service,
     kind: WordKind,
-    q: Annotated[str, Query(max_length=1024, description="How the word begins.")] = "",
+    q: Annotated[str, Query(max_length=1024, description="Beginning of the word.")] = "",
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> CompletionList:
     """Operations, functions with a line of help, or known attribute paths, that begin so."""
@@ -185,9 +185,9 @@ def put(
     reason: Reason = "",
     allow_failing_cases: Nevertheless = False,
 ) -> Response:
-    """Store a new version; with status `active`, activate it too, if the role may and its test cases pass. The same again makes no new version. One
-    that makes keys of values, or does more with a protected value than to copy it where it is protected as well, stays a draft
-    until a second person approves it: 202."""
+    """Store a new version; with status `active`, activate it too, if the role may and its test cases pass. The same
+    again makes no new version. One that makes keys of values, or does more with a protected value than to copy it where
+    it is protected as well, stays a draft until a second person approves it: 202."""
     if definition.name != name:
         raise RefusedRequestError("the name is not the one in the URL", "/name")
     if definition.status is not SpecStatus.DRAFT:
@@ -206,7 +206,8 @@ def put(
 
 
 def _look_ahead(service: Service, definition: SpecDefinition) -> None:
-    """Follow the values of all versions before there is a writer: it is done once for each, and takes a second for hundreds."""
+    """Follow the values of all versions before there is a writer: it is done once for each, and takes a second for
+    hundreds."""
     with service.database.read() as session:
         opened_by_definition(session, definition)
 
@@ -251,7 +252,7 @@ health_router = APIRouter(prefix="/v1/spec-health", tags=["specs"])
 
 @health_router.get("")
 def health(service: Service, paging: Paging) -> SpecHealthList:
-    """What flows made of the active specs, by name: events, errors, last use, and fields of the input that nothing reads."""
+    """The use of active specs by flows: events, errors, last use, and fields of the input that no spec reads."""
     with service.database.read() as session:
         return spec_health(session, paging)
 
@@ -289,8 +290,8 @@ def set_status(
     actor: Actor,
     precondition: Precondition,
 ) -> Response:
-    """Activate or retire a version. Of one name at most one version is active, and of one exact pair of
-    source and event type at most one spec. What `PUT` answers with 202 waits here too."""
+    """Activate or retire a version. At most one version of a name is active, and at most one spec of one exact pair of
+    source and event type. An edit that waits (202) with `PUT` waits here too."""
     check = _of_record(precondition)
     checked = None
     if change.status is SpecStatus.ACTIVE:

@@ -110,8 +110,8 @@ def change(
     precondition: Precondition,
     reason: Reason = "",
 ) -> UserRecord:
-    """Change rights, at once; or disable the account, which ends its sessions and keys. Who signs in by an issuer has no more than
-    its claims give, whatever is given here."""
+    """Change rights, at once; or disable the account, which ends its sessions and keys. A user of an issuer has no more than
+    the claims give, whatever is set here."""
     with service.database.write(caller.name, reason) as edit:
         if wanted.rights is not None:
             _require_within(caller, users.record_of(users.get_user(edit.session, name)))
@@ -121,7 +121,8 @@ def change(
 
 @router.post("/{name}/reset", responses=NOT_MORE)
 def reset(name: UserName, service: Service, caller: Acting, reason: Reason = "") -> UserPassword:
-    """Make a new password, and lift a lock. Sessions end. Nobody resets the account of a person who has more than they have."""
+    """Make a new password, and lift a lock. Sessions end. Nobody resets the account of a person who has more than they
+    have."""
     with service.database.write(caller.name, reason) as edit:
         user = users.record_of(users.get_user(edit.session, name))
         _require_within(caller, user)
@@ -130,15 +131,15 @@ def reset(name: UserName, service: Service, caller: Acting, reason: Reason = "")
 
 @router.post("/{name}/confirm", responses={409: {"description": "The caller counts as the same person."}})
 def confirm(name: UserName, service: Service, caller: Acting, reason: Reason = "") -> UserRecord:
-    """Say that an account belongs to a person of its own: where a second person has to agree, it no longer counts as who made it
-    or reset its password. Somebody does so who counts as none of these."""
+    """Say that an account belongs to a person of its own: where a second person has to agree, it no longer counts as
+    who made it or reset its password. Somebody does so who counts as none of these."""
     with service.database.write(caller.name, reason) as edit:
         return users.record_of(users.confirm_user(edit, name, caller.name))
 
 
 @own.get("")
 def get_own(caller: Acting) -> OwnRecord:
-    """Who calls."""
+    """The caller."""
     return OwnRecord(
         name=caller.name,
         person=person_of(caller.name),
@@ -165,7 +166,7 @@ def _require_within(caller: TokenRecord, rights: PersonRights) -> None:
 
 @callers.get("", response_model=CallerList, responses={304: {"description": "Nothing changed."}})
 def get_callers(service: Service, if_none_match: IfNoneMatch = None) -> Response:
-    """Whoever may call the profile service, by a token or signed in to the pages: digests, never tokens. For the roles
+    """Callers of the profile service, by a token or signed in to the pages: digests, never tokens. For the roles
     `service` and `admin`."""
     with service.database.read() as session:
         known = (*callers_in(session), *session_callers(session))

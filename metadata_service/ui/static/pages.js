@@ -158,7 +158,7 @@ for (const name of ["htmx:responseError", "htmx:sendError", "htmx:timeout"]) {
   document.addEventListener(name, (event) => {
     const trouble = find("#trouble");
     const status = event.detail.xhr?.status;
-    trouble.textContent = status ? `The service answered ${status}. What is shown may be old; try again.` : "The service does not answer. What is shown may be old; try again.";
+    trouble.textContent = status ? `The service answered ${status}. The page may show an old state; try again.` : "The service does not answer. The page may show an old state; try again.";
     trouble.hidden = false;
   });
 }

@@ -1,4 +1,5 @@
-"""Routes for the audit log of this service: who revealed what of whom and why, and all other acts, for the scope `privacy`."""
+"""Routes for the audit log of this service: who revealed what of whom and why, and all other acts, for the scope
+`privacy`."""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ class AuditCheck(BaseModel):
 def list_(
     service: Service,
     officer: Officer,
-    action: Annotated[str, Query(max_length=100, description="How the action begins.")] = "",
+    action: Annotated[str, Query(max_length=100, description="Beginning of the action.")] = "",
     who: Annotated[str, Query(max_length=300, description="The caller, exactly.")] = "",
     profile: Annotated[
         list[Annotated[str, Field(max_length=4096)]],
@@ -93,5 +94,5 @@ def _hashes(service: ProfileService, officer: Caller, identifier: Identifier) ->
 
 @router.post("/verify", response_model=AuditCheck)
 def verify(service: Service, _: Officer) -> Response:
-    """Check the whole chain. Who cuts the end off is found by a head that was noted elsewhere."""
+    """Check the whole chain. A head that was noted elsewhere shows whether the end was cut off."""
     return answer(service.audit.verify()._asdict())

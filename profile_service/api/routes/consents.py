@@ -27,12 +27,14 @@ router = APIRouter(prefix="/v1/profiles/{identifier}/consents", tags=["consents"
 
 
 class ConsentDecision(StrictDocument):
-    """What a person decides. The latest `time` counts, and nothing is kept in force by a clock that was ahead. A retry with the
-    same `time` is the same event."""
+    """What a person decides. The latest `time` counts, and nothing is kept in force by a clock that was ahead. A retry
+    with the same `time` is the same event."""
 
     status: Literal["given", "withdrawn"]
-    source: str = Field(min_length=1, max_length=200, description="Where the person decided.")
-    time: AwareDatetime | None = Field(default=None, description="When. Default: now. Not in the future.")
+    source: str = Field(min_length=1, max_length=200, description="The channel in which the person decided.")
+    time: AwareDatetime | None = Field(
+        default=None, description="Time of the decision, not in the future. Default: now."
+    )
 
 
 class Recorded(BaseModel):
@@ -43,7 +45,7 @@ class Recorded(BaseModel):
 
 @router.get("", response_model=Items[ConsentDocument])
 def get(identifier: AskedIdentifier, service: Service, caller: ActingCaller) -> Response:
-    """What a person decided, by purpose, as far as the caller may see it."""
+    """A person's decisions by purpose, as far as the caller may see them."""
     profile = the_profile(service, caller, identifier, MASKED)
     return answer({"items": [each._asdict() for each in consents_of(profile)]})
 

@@ -60,8 +60,8 @@ class ContactDocument(BaseModel):
 
 @router.post("", response_model=Items[ContactDocument])
 def post(body: ContactBody, service: Service, caller: ActingCaller) -> Response:
-    """Customers by name, phone, e-mail or postcode, with typing errors, the most similar first. A protected value is found as a whole. Which attributes
-    these are says `contact_attributes` of `[profiles]`."""
+    """Customers by name, phone, e-mail or postcode, with typing errors, the most similar first. A protected value is
+    found as a whole. `contact_attributes` of `[profiles]` names the attributes."""
     wanted = Wanted(body.fields_, provenance=False, reveal=False, purpose=None)
     asked = {field: value for field in FIELDS if (value := getattr(body, field) or "").strip()}
     if not asked:

@@ -34,7 +34,7 @@ class DeadLetterSummary(BaseModel):
     id: str
     reason: str
     detail: str = Field(
-        description="What is wrong; never a value of the record. Empty where it names what is above the clearance."
+        description="The fault; never a value of the record. Empty if it names an attribute above the clearance."
     )
     stage: str
     source: str = Field(description="Empty for changes of a fragment that could not be committed.")
@@ -51,8 +51,8 @@ class DeadLetterGroup(BaseModel):
 
     value: str
     count: int
-    since: str = Field(description="When the oldest of them was set aside.")
-    detail: str = Field(description="What is wrong with the newest of them.")
+    since: str = Field(description="Time at which the oldest of them was set aside.")
+    detail: str = Field(description="The fault of the newest of them.")
 
 
 class DeadLetterList(BaseModel):
@@ -60,10 +60,10 @@ class DeadLetterList(BaseModel):
 
     items: list[DeadLetterSummary]
     next: str | None
-    scanned: int = Field(description="How many of the newest the counts and groups were made of.")
+    scanned: int = Field(description="Number of the newest dead letters that the counts and groups cover.")
     scanned_to: str | None = Field(description="The age of the oldest of them.")
     is_complete: bool = Field(description="Whether these are all.")
-    matching: int = Field(description="How many of them match.")
+    matching: int = Field(description="Number of them that match.")
     groups: dict[str, list[DeadLetterGroup]] = Field(
         description="The matching ones by reason, source, stage and spec; the largest group first."
     )
@@ -73,7 +73,7 @@ class DeadLetterDetails(DeadLetterSummary):
     """One dead letter with its record, as far as policy and the caller's clearance show it."""
 
     payload: Any = Field(
-        description='A sealed value is `{"$protected": true, "type": ...}`, with `like` another number or time for one; one above the clearance is left out. Where no '
+        description='A sealed value is `{"$protected": true, "type": ...}`, with `like` another number or time for one; one above the clearance is left out. If no '
         "policy applies only keys and types are shown."
     )
     problem: str | None = Field(description="Why there is no payload.")
@@ -115,7 +115,7 @@ class ReplayPreview(BaseModel):
     count: int
     reasons: dict[str, int]
     partial: int = Field(
-        description="How many of them hold only a part of their record: their file must be published again."
+        description="Number of them that hold only a part of their record: their file must be published again."
     )
 
 
@@ -162,7 +162,7 @@ def get(dead_letter: str, service: Service, caller: Operator) -> Response:
 
 @router.post("/replay/preview", response_model=ReplayPreview)
 def preview(body: DeadLetterChoice, service: Service, _: Operator) -> Response:
-    """How many dead letters a replay would take up; changes nothing."""
+    """The number of dead letters that a replay would take up; changes nothing."""
     reasons = Counter(each.reason for each in _chosen(service, body))
     partial = sum(reasons[each] for each in PARTIAL)
     counted = {str(reason): count for reason, count in sorted(reasons.items())}

@@ -37,7 +37,7 @@ class FlowDocument(BaseModel):
     is_stale: bool = Field(
         description="Whether it should have reported since: its process was killed, or does not get on."
     )
-    pause: FlowPause | None = Field(description="Who asked it to pause; null while it may run.")
+    pause: FlowPause | None = Field(description="The caller who paused it; null while it may run.")
     held: list[SourceHold] = Field(description="The sources that wait, with why.")
     newest_snapshot: int = Field(description="Version of the snapshot that this service follows.")
     report: FlowReport
@@ -129,9 +129,10 @@ def newest_events(
     event_type: Annotated[str | None, Query(max_length=200, description="Only of this type.")] = None,
     limit: Annotated[int, Query(ge=1, le=MOST_SAMPLED)] = 5,
 ) -> Response:
-    """The newest events of a source, read from its files or topics again: flows are not slowed. Each payload
-    is as of a dead letter, as far as policy and clearance show it. `profile` is the one that it is part of by now, null where
-    the caller sees none. `dead_letter` is the id of its dead letter where it was set aside, `reason` why. Of one type, it looks at the newest 200. 404 for a source that is not configured here."""
+    """The newest events of a source, read from its files or topics again: flows are not slowed. Each payload is as of a
+    dead letter, as far as policy and clearance show it. `profile` is the one that it is part of by now, null where the
+    caller sees none. `dead_letter` is the id of its dead letter where it was set aside, `reason` why. With a type, it
+    looks at the newest 200. 404 for a source that is not configured here."""
     edition = service.following.edition()
     most = limit if event_type is None else 200
     reader = service.reader(caller)

@@ -131,8 +131,8 @@ class _Me:
         return required(self.service.rights.households)
 
     def profile(self, wanted: Wanted) -> Profile:
-        """The person's own, as it may be shown; what is revealed is recorded first. Raises UnknownSubjectError where it rests on a
-        consent that the person did not give."""
+        """The person's own, as it may be shown; what is revealed is recorded first. Raises UnknownSubjectError where it
+        rests on a consent that the person did not give."""
         reader = wanted.reading(self.reader)
         found = [reader.profile_of(self.owner, wanted.reveal)]
         shown = wanted.read(self.service, self.caller, found, reader)
@@ -226,7 +226,7 @@ async def get(me: Me, wanted: WantedParts, if_none_match: IfNoneMatch = None) ->
 
 @router.get("/consents", response_model=Items[ConsentDocument])
 def get_consents(me: Me) -> Response:
-    """What the person decided, by purpose, as far as the application may see it."""
+    """The person's decisions by purpose, as far as the application may see them."""
     return answer({"items": [each._asdict() for each in consents_of(me.profile(MASKED))]})
 
 

@@ -50,12 +50,16 @@ class JobDocument(BaseModel):
     updated: str
     done: int
     total: int = Field(description="As planned; `done` may come to be more.")
-    unit: str = Field(description="What `done` and `total` count, in the singular.")
+    unit: str = Field(description="The things that `done` and `total` count, in the singular.")
     per_second: float | None = Field(description="Units per second of the current or last run.")
     seconds_left: float | None
     counts: dict[str, int]
-    acts: list[Literal["cancel", "resume", "download"]] = Field(description="What this caller may do now.")
-    expires: str | None = Field(default=None, description="When the download of an export ends.")
+    acts: list[Literal["cancel", "resume", "download"]] = Field(
+        description="The acts that this caller may do now."
+    )
+    expires: str | None = Field(
+        default=None, description="End of the time in which an export can be downloaded."
+    )
     notes: dict[str, list[str]] | None = None
     error: str | None = None
 
@@ -134,7 +138,7 @@ def list_(
 
 @router.get("/{job}", response_model=JobDocument)
 def get(job: str, service: Service, caller: ActingCaller, jobs: Here) -> Response:
-    """How far a job is."""
+    """The progress of a job."""
     record = _seen(caller, jobs, job)
     return answer(_document(service, caller, jobs, record, is_whole=True))
 
@@ -180,7 +184,7 @@ def download(job: str, service: Service, caller: ActingCaller, jobs: Here) -> Re
         raise UnknownSubjectError("there is no file: the job is not done, or the file expired or was removed")
     snapshot = service.following.edition().snapshot
     if found.rules != restrictions(snapshot) or caller.clearance < record.what["clearance"]:
-        raise ClashError("what callers may see has changed since this export; export again")
+        raise ClashError("the rules for what callers may see have changed since this export; export again")
     form = record.what["format"]
     service.note(caller, f"download {record.kind}", subject=record.id, purpose=record.origin.why)
     return StreamingResponse(

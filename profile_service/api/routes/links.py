@@ -54,8 +54,8 @@ class DecisionBody(PinsBody, Reasoned):
 
 
 class ChangedValue(BaseModel):
-    """A value that another one replaces. `before` is absent where there is none today, `after` where there would be none. Both are
-    `{"$protected": true}` where policy protects it."""
+    """A value that another one replaces. `before` is absent where there is none today, `after` where there would be
+    none. Both are `{"$protected": true}` where policy protects it."""
 
     path: str
     before: Any = None
@@ -89,7 +89,7 @@ class LinkChange(BaseModel):
     )
     refused_no_more: list[RefusedDocument]
     refused_from_now: list[RefusedDocument]
-    etag: str = Field(description="Of the evidence that this follows from: `If-Match` of the decision.")
+    etag: str = Field(description="ETag of the evidence that this follows from: `If-Match` of the decision.")
     searchable: bool = Field(
         default=True,
         description="Whether searches show it. Look-ups do at once, searches by the next projection.",
@@ -97,9 +97,9 @@ class LinkChange(BaseModel):
 
 
 class RefusedGroupDocument(BaseModel):
-    """Links that were refused for one cause: one rule, and one identifier that all of them would join. `owner` is the profile
-    that has the identifier now, by the `accepted` links, null where it is nobody's; `rivals` are its identifiers of the types that were refused. Of
-    the refused ones there are at most 100."""
+    """Links that were refused for one cause: one rule, and one identifier that all of them would join. `owner` is the
+    profile that has the identifier now, by the `accepted` links, null where it is nobody's; `rivals` are its
+    identifiers of the types that were refused. Of the refused ones there are at most 100."""
 
     identifier: str
     rule: str
@@ -137,8 +137,8 @@ class SuggestionDocument(BaseModel):
 
 
 class SuggestionPage(BaseModel):
-    """A job, and a page of what it found, the heaviest first, without pairs that somebody decided on. There are none before the
-    end, and after a restart of the service."""
+    """A job, and a page of what it found, the heaviest first, without pairs that somebody decided on. There are none
+    before the end, and after a restart of the service."""
 
     id: str
     state: str = Field(description="`running`, `done`, `failed`, `cancelled` or `interrupted`.")
@@ -160,7 +160,7 @@ class _Found(NamedTuple):
 
 @router.post("/preview", response_model=LinkChange)
 def preview(body: PinsBody, service: Service, caller: Decider) -> Response:
-    """What decisions would change, and which links would join next; changes nothing."""
+    """The effects of decisions, and the links that would join next; changes nothing."""
     found = _found(service, caller, body, "")
     return _answer(found)
 
@@ -186,7 +186,7 @@ def violations(
     cursor: Annotated[str | None, Query(max_length=10_000)] = None,
     limit: Annotated[int, Query(ge=1, le=200, description="The page ends once it has as many.")] = 50,
 ) -> Response:
-    """Links that the rules refused, by cause, as far as the caller may know of them. What a person decided is not here."""
+    """Links that the rules refused, by cause, as far as the caller may know of them. Pins are not among them."""
     reader = service.reader(caller)
     links = service.links(reader)
     place: str | None = "" if cursor is None else service.cursors.open(cursor, "violations")
@@ -218,7 +218,7 @@ def suggestions(
     cursor: Annotated[str | None, Query(max_length=1000)] = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> Response:
-    """How far the job is, and what it found."""
+    """The progress of the job, and its suggestions."""
     found = own_job(service.rights, caller, job, JobKind.SUGGEST)
     return answer(_suggestions(service, caller, found, cursor, limit))
 

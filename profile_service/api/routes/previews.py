@@ -33,10 +33,10 @@ class PreviewBody(StrictDocument):
 
 
 class PreviewDocument(BaseModel):
-    """A job, and what it found. Of identity rules: counts of profiles, merges, splits, violations and changed attributes, with
-    examples; `errors` has the same keys where the numbers are estimates. Of a spec: `figures` are numbers of events and
-    persons, each with its share of those looked at and how far that may be from the share of all; 0 where all were read.
-    Errors are at 95 % confidence. Protected identifiers are keyed hashes."""
+    """A job, and what it found. Of identity rules: counts of profiles, merges, splits, violations and changed
+    attributes, with examples; `errors` has the same keys where the numbers are estimates. Of a spec: `figures` are
+    numbers of events and persons, each with its share of those looked at and how far that may be from the share of all;
+    0 where all were read. Errors are at 95 % confidence. Protected identifiers are keyed hashes."""
 
     id: str
     state: str = Field(description="`running`, `done`, `failed`, `cancelled` or `interrupted`.")
@@ -61,7 +61,7 @@ Admitted = Annotated[Caller, Depends(_admitted)]
 
 @router.post("/previews", response_model=PreviewDocument, status_code=202)
 def start(body: PreviewBody, service: Service, caller: Admitted) -> Response:
-    """What rules would make of the stored profiles: a job that changes nothing. One runs at a time (409)."""
+    """Preview rules on the stored profiles: a job that changes nothing. One runs at a time (409)."""
     origin = Requester(caller.name, body.reason)
     return answer(
         _document(
@@ -82,9 +82,9 @@ def _document(service: ProfileService, job: JobRecord) -> dict[str, Any]:
 
 
 class SpecPreviewBody(StrictDocument):
-    """A mapping spec to compare with the one in force of its name, if there is one. `sample`: look at so many events, drawn at
-    random. Events with whose protected values the spec computes are `withheld`; `reveal` counts on them too, for callers who
-    may reveal, and its `reason` is recorded."""
+    """A mapping spec to compare with the one in force of its name, if there is one. `sample`: look at so many events,
+    drawn at random. Events with whose protected values the spec computes are `withheld`; `reveal` counts on them too,
+    for callers who may reveal, and its `reason` is recorded."""
 
     definition: SpecDefinition
     sample: int = Field(default=2000, ge=1, le=MOST_EVENTS)
@@ -94,7 +94,7 @@ class SpecPreviewBody(StrictDocument):
 
 @specs.post("/previews", response_model=PreviewDocument, status_code=202)
 def start_spec_preview(body: SpecPreviewBody, service: Service, caller: Admitted) -> Response:
-    """What a spec would make of events in the source's own files: a job that changes nothing. One runs at a time (409)."""
+    """Preview a spec on events in the source's own files: a job that changes nothing. One runs at a time (409)."""
     if body.reveal:
         service.require_rights(caller, Wanted(None, False, True, body.reason))
         service.note(caller, "reveal in preview", subject=body.definition.name, purpose=body.reason)
@@ -106,13 +106,13 @@ def start_spec_preview(body: SpecPreviewBody, service: Service, caller: Admitted
 
 @router.get("/previews/{job}", response_model=PreviewDocument)
 def get(job: str, service: Service, caller: Admitted) -> Response:
-    """How far a preview is, and what it found when it is done."""
+    """The progress of a preview, and its result when it is done."""
     return answer(_document(service, _own(job, service, caller, is_of_spec=False)))
 
 
 @specs.get("/previews/{job}", response_model=PreviewDocument)
 def get_spec_preview(job: str, service: Service, caller: Admitted) -> Response:
-    """How far a preview is, and what it has found so far. `POST /v1/jobs/{id}/cancel` stops it, and it keeps that."""
+    """The progress of a preview, and its result so far. `POST /v1/jobs/{id}/cancel` stops it and keeps the result."""
     return answer(_document(service, _own(job, service, caller, is_of_spec=True)))
 
 

@@ -86,7 +86,7 @@ def request_access(body: AccessBody, service: Service, officer: Unbound) -> Resp
 
 @router.get("/access-requests/{job}", response_model=PersonJobDocument)
 def get_access(job: str, service: Service, officer: Unbound) -> Response:
-    """How far an access request is."""
+    """The progress of an access request."""
     return answer(_document(service, own_job(service.rights, officer, job, JobKind.ACCESS)))
 
 
@@ -107,7 +107,7 @@ def download(job: str, service: Service, officer: Unbound) -> Response:
 
 @router.post("/erasures/preview", response_model=ErasurePreview)
 def preview(body: PersonsBody, service: Service, officer: Unbound) -> Response:
-    """What an erasure would remove; changes nothing."""
+    """The effects of an erasure; changes nothing."""
     found = required(service.rights.jobs).preview_erasure(_named(service, officer, body))
     if found is None:
         raise UnknownSubjectError("nothing is stored of these persons")
@@ -127,7 +127,7 @@ def erase(body: ErasureBody, service: Service, officer: Unbound) -> Response:
 
 @router.get("/erasures/{job}", response_model=PersonJobDocument)
 def get_erasure(job: str, service: Service, officer: Unbound) -> Response:
-    """How far an erasure is, and its receipt when it is done."""
+    """The progress of an erasure, and its receipt when it is done."""
     return answer(_document(service, own_job(service.rights, officer, job, JobKind.ERASE)))
 
 

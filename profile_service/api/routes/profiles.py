@@ -163,8 +163,9 @@ def explain(
         Query(alias="with", max_length=4096, description="Another identifier, `type:value`: with `path`."),
     ] = None,
 ) -> Response:
-    """Why the identifiers of a profile are one person: the evidence of each link, and the links that the rules refused, as far
-    as the caller may know of both identifiers. Several, where profiles share the identifier and it belongs to nobody."""
+    """Why the identifiers of a profile are one person: the evidence of each link, and the links that the rules refused,
+    as far as the caller may know of both identifiers. Several, where profiles share the identifier and it belongs to
+    nobody."""
     reader = service.reader(caller)
     links = service.links(reader)
     found = links.explain(identifier) if reader.sees_type(identifier.type) else []
@@ -230,8 +231,8 @@ def _decisions(pins: Iterable[PinRecord], reader: ProfileReader, sees_reasons: b
 
 @router.get("/{identifier}/history", response_model=ProfileHistory)
 def history(identifier: AskedIdentifier, service: Service, caller: ActingCaller) -> Response:
-    """Who owned an identifier when: the fragments that carry it, and which profiles each was part of. And what was decided on
-    the links and consents of the profile that has it; of some that share it, where it belongs to nobody."""
+    """Earlier owners of an identifier: the fragments that carry it, and the profiles that each was part of. Also decisions on
+    the links and consents of the profile that has it, or of some that share it if it belongs to nobody."""
     reader = service.reader(caller)
     links = service.links(reader)
     known = links.stored(identifier) if reader.sees_type(identifier.type) else None

@@ -103,13 +103,13 @@ def post(body: SearchBody, service: Service, caller: ActingCaller) -> Response:
 
 @router.get("/count", response_model=CountResult, dependencies=[AFTER_INDEX])
 def get_count(service: Service, caller: ActingCaller, asked: Annotated[Words, Query()]) -> Response:
-    """How many profiles match."""
+    """The number of profiles that match."""
     return post_count(QueryBody(q=asked.q), service, caller)
 
 
 @router.post("/count", response_model=CountResult, dependencies=[AFTER_INDEX])
 def post_count(body: QueryBody, service: Service, caller: ActingCaller) -> Response:
-    """How many profiles match."""
+    """The number of profiles that match."""
     reader = service.reader(caller)
     query = _query(reader, body)
     return answer(warned({"count": reader.count(query)}, _warnings(reader, query)))

@@ -74,8 +74,8 @@ def get(asked: Asked, service: Service) -> Response:
 
 @router.get("/{name}/count", response_model=MemberCount, dependencies=[AFTER_INDEX])
 def count(asked: Asked, service: Service, caller: ActingCaller) -> Response:
-    """How many members it has, and how many it would have besides, had they consented. Of a search that is no segment yet,
-    `/v1/search/count` says it."""
+    """The number of members, and of matches that have not consented. `/v1/search/count` counts for a search that is no
+    segment yet."""
     segment, document = asked
     reader = service.reader(caller)
     found = {"count": reader.count_members(segment)}

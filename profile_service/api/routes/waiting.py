@@ -28,7 +28,7 @@ class WaitingCounts(BaseModel):
 
 @router.get("", response_model=WaitingCounts)
 def get(service: Service, caller: ActingCaller) -> Response:
-    """How much waits for a decision of the caller."""
+    """The number of requests and changes that wait for a decision of the caller."""
     desk, jobs, operations = service.rights.dead_letters, service.rights.jobs, service.rights.operations
     letters = suggested = None
     if desk is not None and Scope.OPERATE in caller.scopes:

@@ -159,7 +159,7 @@ def test_one_value_is_revealed_and_a_request_is_answered(officer: Page) -> None:
     assert "victoria@" not in officer.content()
     officer.goto("/ui/audit")
     officer.get_by_role("link", name="Profiles").last.click()
-    officer.get_by_label("Of whom").fill("anonymous_id:609db510")
+    officer.get_by_label("An identifier of the person").fill("anonymous_id:609db510")
     officer.get_by_role("button", name="Acts on this person").click()
     officer.get_by_text("Support: ticket 4711").wait_for()
     assert axe_violations(officer) == []
@@ -183,7 +183,7 @@ def test_identity_rules_are_previewed_and_published(browser: Browser, whole: Who
         page.get_by_text("/limits").wait_for()
         page.get_by_label("Rules as JSON").fill('{"namespaces": {"user_id": {"unique": true}}}')
         page.get_by_role("button", name="Preview effect").click()
-        page.get_by_text("What the draft would do").wait_for()
+        page.get_by_text("Effects of the draft").wait_for()
         assert axe_violations(page) == []
         page.get_by_label("Reason").fill("one number per customer")
         page.get_by_role("button", name="Publish version").click()

@@ -34,7 +34,7 @@ def test_an_edit_is_promoted_from_a_sandbox_and_the_sandbox_deleted(browser: Bro
         assert page.evaluate("document.documentElement.scrollWidth") <= 320
         assert page.get_by_role("checkbox", name="attribute tried.in.a.browser").is_checked()
         page.get_by_label("Reason of the promotion").fill("it counts")
-        page.get_by_role("button", name="Promote what is chosen").click()
+        page.get_by_role("button", name="Promote the chosen documents").click()
         page.get_by_text("published").wait_for()
         assert axe_violations(page) == []
         page.get_by_label("Type its name").fill("try")

@@ -242,7 +242,7 @@ def test_the_editor_opens_again_with_the_draft(site: Site) -> None:
 
 
 def test_the_list_says_what_no_spec_maps(site: Site) -> None:
-    assert "What no spec maps" not in site.signed_in().get("/ui/specs")
+    assert "Events and fields that no spec maps" not in site.signed_in().get("/ui/specs")
     said = {"version": 1, "events": 1234, "errors": 5, "last_used": 1_709_251_200_000}
     fields = {"/cart/<coupon>": False, "/cart/total": True}
     uses = [
