@@ -104,7 +104,7 @@ class WriterLock:
     Objects of one path are one lock in their process.
     """
 
-    _known: ClassVar[dict[tuple[int, str], _Reentrant]] = {}
+    _known: ClassVar[dict[str, _Reentrant]] = {}
     _guard = threading.Lock()
 
     def __init__(self, path: Path) -> None:
@@ -119,8 +119,7 @@ class WriterLock:
     def __call__(self) -> Iterator[None]:
         """Hold it until the block ends; waits for whoever holds it. Raises OSError where there can be no such file."""
         with self._guard:
-            # A child of fork has locks of its own.
-            own = self._known.setdefault((os.getpid(), os.path.realpath(self._path)), _Reentrant())
+            own = self._known.setdefault(os.path.realpath(self._path), _Reentrant())
         if not own.lock.acquire(blocking=False):
             self._wanted.touch()
             own.lock.acquire()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -162,7 +163,7 @@ class Scan(_Tables):
 
 
 class Reader:
-    """Reads profiles. A context manager; for one thread at a time.
+    """Reads profiles. A context manager; for one thread at a time, and for the process that opened it.
 
     Every method raises StoreError when a store fails, and KeyProviderError when the keyring is not that of the profiles.
     With `reveal` protected values are opened by the keyring; without it they are masked.
@@ -173,6 +174,7 @@ class Reader:
         self._stack = ExitStack()
         self._resources = self._stack.enter_context(wiring.opened_to_read(settings))
         self._is_open = True
+        self._process = os.getpid()
         self._reader: ProfileReader | None = None
         self._types: dict[str, DataType] = {}
         self._read_at = 0.0
@@ -252,6 +254,11 @@ class Reader:
         """Under policies that are at most `POLICY_SECONDS` old: a program may read for days."""
         if not self._is_open:
             raise StoreError("the reader is closed")
+        if self._process != os.getpid():
+            # SQLite's locks are those of a process, and so are sockets.
+            raise StoreError(
+                "the reader was opened before this process was forked; call idgraph.open() in each process"
+            )
         if self._reader is None or time.monotonic() - self._read_at > POLICY_SECONDS:
             pinned = wiring.snapshot_to_read_by(self._settings)
             self._types = {each.path: each.shown_type for each in pinned.snapshot.attributes}

@@ -5,7 +5,6 @@ Attribute values are those of the wire: `{"S": text}`, `{"N": digits}`, `{"B": b
 
 from __future__ import annotations
 
-import os
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -68,7 +67,6 @@ _READS = frozenset({"batch_get_item", "execute_statement", "query", "scan"})
 
 
 class _Opened(NamedTuple):
-    process: int
     client: Any
     threads: ThreadPoolExecutor
 
@@ -81,7 +79,7 @@ class Statement(NamedTuple):
 
 
 class DynamoClient:
-    """One place's tables. Safe for several threads, and over fork. All methods raise StoreError, whose message
+    """One place's tables. Safe for several threads. All methods raise StoreError, whose message
     names the table and DynamoDB's reason, never a value."""
 
     def __init__(self, place: TablesLocation, service: str = "dynamodb") -> None:
@@ -303,7 +301,7 @@ class DynamoClient:
         with self._lock:
             self._is_closed = True
             opened, self._opened = self._opened, None
-        if opened and opened.process == os.getpid():
+        if opened:
             opened.threads.shutdown(wait=False)
             opened.client.close()
 
@@ -311,10 +309,9 @@ class DynamoClient:
         with self._lock:
             if self._is_closed:
                 raise StoreError(f"DynamoDB tables {self.place.prefix}-*: the store is closed")
-            # Sockets and threads of a parent are none of its child's.
-            if self._opened is None or self._opened.process != os.getpid():
+            if self._opened is None:
                 threads = ThreadPoolExecutor(THREADS, _THREAD_NAME)
-                self._opened = _Opened(os.getpid(), connect(self.place, 2 * THREADS, self._service), threads)
+                self._opened = _Opened(connect(self.place, 2 * THREADS, self._service), threads)
             return self._opened
 
     def _count(self, operation: str, answer: Mapping[str, Any]) -> None:

@@ -6,7 +6,6 @@ A request is safe to give again: every write carries its version.
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -115,12 +114,12 @@ class Pause:
 
 
 class ElasticsearchClient:
-    """Safe for several threads, and over fork. All methods raise ProfileIndexError, whose message never holds a
+    """Safe for several threads. All methods raise ProfileIndexError, whose message never holds a
     value: Elasticsearch's own reasons do, so only their type is reported."""
 
     def __init__(self, place: IndexLocation) -> None:
         self.place = place
-        self._opened: tuple[int, Any] | None = None
+        self._opened: Any = None
         self._is_closed = False
         self._lock = threading.Lock()
         self._failures = 0
@@ -170,8 +169,8 @@ class ElasticsearchClient:
         with self._lock:
             self._is_closed = True
             opened, self._opened = self._opened, None
-        if opened and opened[0] == os.getpid():
-            opened[1].close()
+        if opened:
+            opened.close()
 
     def _open(self) -> Any:
         with self._lock:
@@ -179,10 +178,9 @@ class ElasticsearchClient:
                 raise self._problem("the index is closed")
             if time.monotonic() < self._rests_until:
                 raise self._problem(self._problem_before_rest)
-            # The sockets of a parent are none of its child's.
-            if self._opened is None or self._opened[0] != os.getpid():
-                self._opened = (os.getpid(), connect(self.place))
-            return self._opened[1]
+            if self._opened is None:
+                self._opened = connect(self.place)
+            return self._opened
 
     def _away(self, problem: str) -> ProfileIndexError:
         with self._lock:

@@ -80,7 +80,7 @@ NOT_FOUND = 404
 
 
 class ElasticsearchProfileIndex:
-    """A `ProfileIndex` behind one alias, made by `idgraph index create`. Safe over fork.
+    """A `ProfileIndex` behind one alias, made by `idgraph index create`.
 
     An id that is longer than 32,766 bytes is refused.
     """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -38,7 +37,7 @@ class RegistryLocation(NamedTuple):
 
 
 class HttpSchemaRegistry:
-    """A `SchemaRegistry`. Nothing is opened before the first use; safe over fork, not for several threads.
+    """A `SchemaRegistry`. Nothing is opened before the first use; not safe for several threads.
 
     No message holds a schema or a credential.
     """
@@ -52,7 +51,7 @@ class HttpSchemaRegistry:
         self._place = place
         self._backoff = backoff
         self._sleep = sleep
-        self._opened: tuple[int, httpx.Client] | None = None
+        self._opened: httpx.Client | None = None
 
     def schema(self, number: int) -> PayloadSchema:
         """The schema of a number, with all that it is built on. Raises ConfigError for credentials that cannot be
@@ -70,8 +69,8 @@ class HttpSchemaRegistry:
 
     def close(self) -> None:
         """Close the connection; the next use opens another."""
-        if self._opened and self._opened[0] == os.getpid():
-            self._opened[1].close()
+        if self._opened:
+            self._opened.close()
         self._opened = None
 
     def _follow(
@@ -109,10 +108,9 @@ class HttpSchemaRegistry:
         raise SchemaRegistryError(f"the schema registry {self._place.url}: {failure}")
 
     def _client(self) -> httpx.Client:
-        # Sockets of a parent are none of its child's.
-        if self._opened is None or self._opened[0] != os.getpid():
-            self._opened = os.getpid(), _connect(self._place)
-        return self._opened[1]
+        if self._opened is None:
+            self._opened = _connect(self._place)
+        return self._opened
 
 
 def _connect(place: RegistryLocation) -> httpx.Client:

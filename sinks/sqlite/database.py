@@ -29,7 +29,7 @@ _TURNS = Backoff(base=0.002, cap=0.002, least=0.25)
 
 
 class SqliteFile:
-    """Runs units of work, each in one transaction. Safe for several threads and processes, and over fork.
+    """Runs units of work, each in one transaction. Safe for several threads and processes.
 
     `error` is what is raised instead of sqlite3's errors, `unstorable` where a value is the cause and waiting is of
     no use; the message names the file, never a value.

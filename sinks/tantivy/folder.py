@@ -8,7 +8,6 @@ writes holds the lock; tantivy's own files survive a crash at any moment.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import threading
 import time
@@ -80,7 +79,6 @@ class IndexFolder:
         self._depth = 0
         self._stays_open = False
         self._writers: dict[str, Uncommitted] = {}
-        self._process = os.getpid()
         self._guard = threading.Lock()
         self._is_closed = False
 
@@ -170,8 +168,6 @@ class IndexFolder:
         """The tantivy index of a version, as it is now."""
         with self._problems():
             with self._guard:
-                if self._process != os.getpid():
-                    self._process, self._opened = os.getpid(), {}
                 index = self._opened.get(version.folder)
                 if index is None:
                     index = _prepared(Index.open(str(self.path / version.folder)))

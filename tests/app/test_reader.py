@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,20 @@ def test_another_keyring_is_noticed(filled: CommandLine) -> None:
     KeyringFile.create(keyring)
     with library.open(filled.folder) as profiles, pytest.raises(library.KeyProviderError):
         profiles.lookup("user_id:0")
+
+
+def test_a_reader_answers_nothing_in_a_fork(filled: CommandLine) -> None:
+    with library.open(filled.folder / "idgraph.toml") as profiles:
+        before = profiles.count()
+        if (child := os.fork()) == 0:
+            try:
+                profiles.count()
+            except library.StoreError as error:
+                os._exit(0 if "call idgraph.open() in each process" in str(error) else 1)
+            finally:
+                os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert profiles.count() == before
 
 
 def test_a_closed_reader_answers_nothing(filled: CommandLine) -> None:

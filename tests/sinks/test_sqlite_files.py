@@ -1,4 +1,4 @@
-"""What holds for every SQLite file of ours: permissions, damage, full disks, other formats, forks."""
+"""What holds for every SQLite file of ours: permissions, damage, full disks, other formats."""
 
 from __future__ import annotations
 
@@ -345,40 +345,6 @@ def test_a_log_is_emptied_as_soon_as_its_reader_lets_it_go(
         store.finish(["a:1"])
     reader.close()
     store.close()
-
-
-def test_a_fork_inherits_no_connection(kind: Kind, path: Path, opened: Any) -> None:
-    kind.put(opened, 0)
-    stop = threading.Event()
-
-    def keep_busy() -> None:
-        while not stop.is_set():
-            kind.ids(opened)
-
-    threads = [threading.Thread(target=keep_busy, daemon=True) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    children = []
-    for number in range(1, 6):
-        child = os.fork()
-        if child == 0:
-            try:
-                kind.put(opened, number)
-                kind.put(opened, number + 100)
-            finally:
-                os._exit(0 if str(number + 100) in kind.ids(opened) else 1)
-        children.append(child)
-        kind.put(opened, number + 200)
-    statuses = [os.waitpid(child, 0)[1] for child in children]
-    stop.set()
-    for thread in threads:
-        thread.join()
-    assert statuses == [0] * 5
-    assert len(kind.ids(opened)) == 16
-    opened.close()
-    connection = sqlite3.connect(path)
-    assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-    connection.close()
 
 
 def test_the_package_can_be_imported_without_opening_anything(tmp_path: Path) -> None:
