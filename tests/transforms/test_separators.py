@@ -29,6 +29,8 @@ from transforms.spec.jolt.functions.patterns import split
         ("$", "a\r\n", ["a", "\r\n"]),
         ("b*$", "ab\r\n", ["a", "", "\r\n"]),
         ("b*?$", "abb\u0085", ["a", "", "\u0085"]),
+        ("[^é]*?,|\\B", "éé,\ud800,b", ["é", "é", "", "b"]),
+        ("[\\S,]?[\\u00e9\\x2b]", "aé\x0b+b", ["", "\x0b", "b"]),
         ("\\bx|y{2,3}", "x1xx yyyyyz", ["", "1xx ", "", "z"]),
     ],
 )
@@ -37,7 +39,7 @@ def test_splits_as_java(separator: str, text: str, parts: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "separator", ["(a+)+", "a(?=b)", "(a)\\1", "[", "a*+b", "a{1,9999}", "a{0,999}b", "a*" * 400]
+    "separator", ["(a+)+", "a(?=b)", "(a)\\1", "[", "a*+b", "a{1,9999}", "a{0,999}b", "a*" * 400, "a+$b"]
 )
 def test_patterns_that_could_be_slow_are_refused(separator: str) -> None:
     with pytest.raises(TransformError):

@@ -1,34 +1,46 @@
-"""Splitting text as Java's `String.split` does, in bounded time.
+r"""Splitting text as Java's `String.split` does, in bounded time.
 
-Java reads a separator as a regular expression. Plain ones, and single escaped characters, are split as text.
-
-Python's own engine backtracks: twenty `a?` take it a million steps for a text of twenty letters. It is used for
-patterns without repetition, or with one at their end, which cannot backtrack. All others are searched by keeping all
-ways to a match side by side, each position of the pattern at most once, the preferred ways first.
+Java reads a separator as a regular expression. Plain ones, and single escaped characters, are split as text. Python's own
+engine backtracks: twenty `a?` take it a million steps for a text of twenty letters. It is used for patterns without
+repetition, or with one at their end, which cannot backtrack. RE2 searches all others, in time linear in text and pattern,
+but takes several times longer per match.
 
 The next search starts where a match ended, and may read characters again: of ` +,| ` in a text of spaces each match
 takes one space, after the search for a comma has come to the end. So all matches together can take time quadratic in
-the text, and a character is charged each time it is read.
+the text, and each search is charged for all that it may have read.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, AnyStr, NamedTuple
+
+import re2
 
 from idgraph.model.errors import SpecError, TransformError
 from transforms.spec.budget import check_length, limits_at_hand, pay
 
 LONGEST_PATTERN = 500
-_MOST_STEPS = 1_000
-_PLACES_A_STEP = 4
+_MOST_REPETITIONS = 500
+_MEMORY_BYTES = 2 << 20
+_FEW_INSTRUCTIONS = 20
+"""RE2's memory has room for all states of so small a pattern: each byte takes one look-up, as long as _LOOK_UP_CHECKS. In a
+larger one, each byte can take a check of each instruction."""
+_LOOK_UP_CHECKS = 4
+_CHECKS_A_STEP = 160
+_INSTRUCTIONS_A_STEP = 4
+_CHARACTER_BYTES = 4
+_UNBOUNDED = 1 << 30
 _QUICK_CHARACTERS_A_STEP = 16
 _WIDTH_A_STEP = 64
 _LINE_END = r"\n\r\u0085\u2028\u2029"
 _AS_JAVA = {".": f"[^{_LINE_END}]", "$": rf"(?=\r\n\Z|(?!(?<=\r)\n)[{_LINE_END}]?\Z)"}
 """Tokens with another meaning in Java: more characters end a line, and `$` stands before the last one of them too."""
+_IN_RE2 = {".": r"[^\n\r\x{85}\x{2028}\x{2029}]", r"\s": "[[:space:]]", r"\S": "[[:^space:]]", "^": r"\A"}
+_ENDS = r"(?:[\n\r\x{85}\x{2028}\x{2029}]?\z)", r"(?:(?:\r\n)?\z)"
+"""What `$` looks at in RE2, which has no look-ahead: in most texts, and in those that end with carriage return, line feed."""
 _TOKEN = re.compile(
     r"(?P<atom>\\[^0-9A-Za-z]|\\[dDsSwWtnrf]|\[\^?(?:\\.|[^\]\\\[&])+\]|[^\\()\[{|*+?^$])"
     r"|(?P<assertion>\\[bB]|[\^$])|(?P<bar>\|)"
@@ -36,71 +48,115 @@ _TOKEN = re.compile(
 _REPEAT = re.compile(
     r"(?:(?P<sign>[*+?])|\{(?P<least>\d{1,3})(?P<comma>,(?P<most>\d{0,3}))?\})(?P<lazy>\??)(?P<held>\+?)"
 )
-
-
-class Step(NamedTuple):
-    """One step of a search: a test of the next character (`holds`), a look at a place (`look`), a choice of the steps
-    `to`, the preferred one first, or the end of a match (none of these)."""
-
-    holds: Callable[[str], bool] | None = None
-    look: re.Pattern[str] | None = None
-    to: tuple[int, ...] = ()
-
-
-class Pattern(NamedTuple):
-    """`steps` is empty if Python's engine can search it without going back: then it reads `width` characters at most at
-    each place of a text."""
-
-    quick: re.Pattern[str]
-    steps: tuple[Step, ...]
-    width: int
-
-    def spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """Where the pattern matches, from left to right. Raises TransformError if that takes too many steps."""
-        if self.steps:
-            return _spans(self.steps, text)
-        pay(len(text) * (1 + self.width // _WIDTH_A_STEP) // _QUICK_CHARACTERS_A_STEP)
-        return (found.span() for found in self.quick.finditer(text))
+_IN_CLASS = re.compile(r"\\u[0-9A-Fa-f]{4}|\\.|.", re.DOTALL)
 
 
 class _Part(NamedTuple):
-    step: Step
+    """A character or an assertion, with how often it stands there."""
+
+    token: str
+    is_character: bool
+    repeat: str = ""
     least: int = 1
     most: int | None = 1
-    lazy: bool = False
 
     @property
     def varies(self) -> bool:
         return self.least != self.most
 
 
-@lru_cache(maxsize=256)
-def read_pattern(text: str) -> Pattern:
-    """Raises SpecError for a pattern that is not supported: groups, look-around, references, and repetitions that never
-    give back."""
+_END = _Part("$", is_character=False)
+
+
+class _Quick(NamedTuple):
+    """A pattern for Python's engine, which reads `width` characters at most at each offset."""
+
+    pattern: re.Pattern[str]
+    width: int
+
+    def split(self, text: str) -> list[str]:
+        pay(len(text) * (1 + self.width // _WIDTH_A_STEP) // _QUICK_CHARACTERS_A_STEP)
+        return _between(text, (found.span() for found in self.pattern.finditer(text)))
+
+
+class _Linear(NamedTuple):
+    """A pattern for RE2, and the one for texts that end with carriage return and line feed. Matches have `most_bytes`."""
+
+    pattern: Any
+    before_line_feed: Any
+    most_bytes: int
+
+    def split(self, text: str) -> list[str]:
+        encoded = text.encode("utf-8", "surrogatepass")
+        return [part.decode("utf-8", "surrogatepass") for part in _between(encoded, self._spans(encoded))]
+
+    def _spans(self, text: bytes) -> Iterator[tuple[int, int]]:
+        pattern = self.before_line_feed if text.endswith(b"\r\n") else self.pattern
+        size = pattern.programsize
+        pay(size // _INSTRUCTIONS_A_STEP)
+        checks = size if size > _FEW_INSTRUCTIONS else _LOOK_UP_CHECKS
+        start = 0
+        while start <= len(text):
+            found = pattern.search(text, start)
+            # A group leaves out what `$` looks at.
+            begin, end = (found.start(), found.end(found.lastindex or 0)) if found else (len(text), len(text))
+            read = min(len(text) - start, end - start + self.most_bytes)
+            pay(1 + read * checks // _CHECKS_A_STEP)
+            if found is None:
+                return
+            # RE2 finds `\B` between the bytes of a character, too.
+            if not _is_within_character(text, begin):
+                yield begin, end
+            start = end if end > begin else end + 1
+            while _is_within_character(text, start):
+                start += 1
+
+
+def _is_within_character(text: bytes, offset: int) -> bool:
+    return offset < len(text) and text[offset] & 0xC0 == 0x80
+
+
+def _between(text: AnyStr, spans: Iterable[tuple[int, int]]) -> list[AnyStr]:
+    """The parts of a text that no match covers."""
+    parts: list[AnyStr] = []
+    start = 0
+    for begin, end in spans:
+        if end == 0 or begin == end == len(text):
+            continue
+        parts.append(text[start:begin])
+        start = end
+    parts.append(text[start:])
+    return parts
+
+
+@lru_cache(maxsize=128)
+def read_pattern(text: str) -> _Quick | _Linear:
+    """Raises SpecError for a pattern that is not supported: groups, look-around, references, repetitions that never
+    give back, and `$` before the end of an alternative that RE2 must search."""
     if len(text) > LONGEST_PATTERN:
         raise SpecError(f"a separator is a pattern longer than {LONGEST_PATTERN} characters")
-    ways = _read(text)
+    alternatives = _read(text)
     try:
-        quick = re.compile(_TOKEN.sub(_in_python, text), re.ASCII)
+        quick = re.compile(_TOKEN.sub(lambda token: _AS_JAVA.get(token[0], token[0]), text), re.ASCII)
     except re.error:
         raise SpecError("a separator is no valid pattern") from None
-    width = max(len(text), sum(part.least for way in ways for part in way))
-    return Pattern(quick, () if _is_simple(ways) else _steps(ways), width)
+    if not _is_simple(alternatives):
+        return _linear(alternatives)
+    return _Quick(quick, max(len(text), sum(part.least for parts in alternatives for part in parts)))
 
 
-def _is_simple(ways: list[list[_Part]]) -> bool:
+def _is_simple(alternatives: list[list[_Part]]) -> bool:
     """Whether no search goes back in the text, and Python and Java mean the same by it: after an empty match Java looks
     for no other one at its place."""
-    varying = [part for way in ways for part in way if part.varies]
-    if len(ways) > 1:
-        return not varying and all(any(part.step.holds for part in way) for way in ways)
-    return not varying or (varying == [ways[0][-1]] and not varying[0].lazy)
+    varying = [part for parts in alternatives for part in parts if part.varies]
+    if len(alternatives) > 1:
+        return not varying and all(any(part.is_character for part in parts) for parts in alternatives)
+    return not varying or (varying == [alternatives[0][-1]] and not varying[0].repeat.endswith("?", 1))
 
 
 def _read(text: str) -> list[list[_Part]]:
     """The alternatives of a pattern, each with its parts in their order."""
-    ways: list[list[_Part]] = [[]]
+    alternatives: list[list[_Part]] = [[]]
     at = 0
     while at < len(text):
         token = _TOKEN.match(text, at)
@@ -110,125 +166,73 @@ def _read(text: str) -> list[list[_Part]]:
             )
         at = token.end()
         if token["bar"]:
-            ways.append([])
+            alternatives.append([])
         elif token["assertion"]:
-            ways[-1].append(_Part(Step(look=re.compile(_in_python(token), re.ASCII))))
+            alternatives[-1].append(_Part(token[0], is_character=False))
         else:
             repeat = _REPEAT.match(text, at)
             at = repeat.end() if repeat else at
-            ways[-1].append(_repeated(_tested(_in_python(token)), repeat))
-    return ways
+            alternatives[-1].append(_repeated(token[0], repeat))
+    return alternatives
 
 
-def _in_python(token: re.Match[str]) -> str:
-    return _AS_JAVA.get(token[0], token[0])
-
-
-def _tested(atom: str) -> Step:
-    try:
-        matches = re.compile(atom, re.ASCII).fullmatch
-    except re.error:
-        raise SpecError("a separator is no valid pattern") from None
-    return Step(holds=lru_cache(maxsize=256)(lambda character: matches(character) is not None))
-
-
-def _repeated(step: Step, repeat: re.Match[str] | None) -> _Part:
+def _repeated(token: str, repeat: re.Match[str] | None) -> _Part:
     if repeat is None:
-        return _Part(step)
+        return _Part(token, is_character=True)
     if repeat["held"]:
         raise SpecError("a separator is a pattern that is not supported; no '+' can follow a repetition")
-    lazy = bool(repeat["lazy"])
     if repeat["sign"]:
         least, most = {"*": (0, None), "+": (1, None), "?": (0, 1)}[repeat["sign"]]
-        return _Part(step, least, most, lazy)
-    least = int(repeat["least"])
-    most = least if not repeat["comma"] else int(repeat["most"]) if repeat["most"] else None
-    return _Part(step, least, most, lazy)
+    else:
+        least = int(repeat["least"])
+        most = least if not repeat["comma"] else int(repeat["most"]) if repeat["most"] else None
+    return _Part(token, True, repeat[0], least, most)
 
 
-def _steps(ways: list[list[_Part]]) -> tuple[Step, ...]:
-    if sum((part.most or part.least + 1) * 2 for way in ways for part in way) > _MOST_STEPS:
+def _linear(alternatives: list[list[_Part]]) -> _Linear:
+    most = [part.least + 1 if part.most is None else part.most for parts in alternatives for part in parts]
+    if sum(most) > _MOST_REPETITIONS:
         raise SpecError("a separator is a pattern that repeats too much")
-    starts: list[int] = []
-    steps: list[Step] = [Step()]
-    for way in ways:
-        starts.append(len(steps))
-        for part in way:
-            _add(steps, part)
-        steps.append(Step())
-    steps[0] = Step(to=tuple(starts))
-    return tuple(steps)
+    has_bound = all(part.most is not None for parts in alternatives for part in parts)
+    options = re2.Options()
+    options.max_mem, options.log_errors = _MEMORY_BYTES, False
+    try:
+        pattern, before_line_feed = (
+            re2.compile("|".join(_in_re2(parts, end) for parts in alternatives), options) for end in _ENDS
+        )
+    except re2.error:
+        raise SpecError("a separator is no valid pattern") from None
+    return _Linear(pattern, before_line_feed, sum(most) * _CHARACTER_BYTES if has_bound else _UNBOUNDED)
 
 
-def _add(steps: list[Step], part: _Part) -> None:
-    """Each step leads to the one after it; only choices say where they lead."""
-
-    def choice(into: int, past: int) -> Step:
-        return Step(to=(past, into) if part.lazy else (into, past))
-
-    steps += [part.step] * part.least
-    here = len(steps)
-    if part.most is None:
-        steps += [choice(here + 1, here + 3), part.step, Step(to=(here,))]
-        return
-    end = here + 2 * (part.most - part.least)
-    for into in range(here + 1, end, 2):
-        steps += [choice(into, end), part.step]
+def _in_re2(parts: list[_Part], end: str) -> str:
+    """An alternative. One that ends in `$` is a group with `end` behind it."""
+    looks = [place for place, part in enumerate(parts) if part == _END]
+    if not looks:
+        return "".join(_token_in_re2(part.token) + part.repeat for part in parts)
+    if looks != [len(parts) - 1]:
+        raise SpecError("a separator is a pattern that is not supported; it takes '$' only at its end")
+    return f"({_in_re2(parts[:-1], end)}){end}"
 
 
-def _spans(steps: tuple[Step, ...], text: str) -> Iterator[tuple[int, int]]:
-    start = 0
-    while start <= len(text):
-        found = _search(steps, text, start)
-        if found is None:
-            return
-        yield found
-        start = found[1] if found[1] > found[0] else found[1] + 1
+def _token_in_re2(token: str) -> str:
+    if token[0] == "[":
+        negated = "^" * (token[1] == "^")
+        return f"[{negated}{_IN_CLASS.sub(_in_class, token[1 + len(negated) : -1])}]"
+    return _IN_RE2.get(token) or _literal(token)
 
 
-def _search(steps: tuple[Step, ...], text: str, start: int) -> tuple[int, int] | None:
-    """The leftmost match from `start` on, of those the preferred one. Raises TransformError if it takes too many steps."""
-    found: tuple[int, int] | None = None
-    ways: list[tuple[int, int]] = []
-    """Where each way began and which step is its next."""
-    for at in range(start, len(text) + 1):
-        if found is None:
-            ways.append((at, 0))
-        elif not ways:
-            break
-        following: list[tuple[int, int]] = []
-        seen: set[int] = set()
-        for began, place in _reached(steps, text, at, ways, seen):
-            holds = steps[place].holds
-            if holds is None:
-                found = began, at
-                break
-            if at < len(text) and holds(text[at]):
-                following.append((began, place + 1))
-        pay(1 + len(seen) // _PLACES_A_STEP)
-        ways = following
-    return found
+def _in_class(part: re.Match[str]) -> str:
+    if part[0] in (r"\s", r"\S"):
+        return _IN_RE2[part[0]][1:-1]
+    return part[0] if part[0] == "-" else _literal(part[0])
 
 
-def _reached(
-    steps: tuple[Step, ...], text: str, at: int, ways: list[tuple[int, int]], seen: set[int]
-) -> Iterator[tuple[int, int]]:
-    """The tests and ends that ways come to without a further character, the preferred ones first; `seen` takes up the
-    places on the way to them."""
-    for began, first in ways:
-        waiting = [first]
-        while waiting:
-            place = waiting.pop()
-            if place in seen:
-                continue
-            seen.add(place)
-            step = steps[place]
-            if step.to:
-                waiting += reversed(step.to)
-            elif step.look is None:
-                yield began, place
-            elif step.look.match(text, at):
-                waiting.append(place + 1)
+def _literal(text: str) -> str:
+    """A character by itself or by its number; an escape that has a meaning stays."""
+    if text.startswith(r"\u"):
+        return rf"\x{{{text[2:]}}}"
+    return text if text[-1].isascii() and text[-1].isalnum() else rf"\x{{{ord(text[-1]):x}}}"
 
 
 _META = frozenset(".$|()[{^?*+\\")
@@ -275,15 +279,6 @@ def _split_by(separator: str, text: str) -> list[str]:
     # A pattern that is known already costs as much as a new one: the same event must end the same.
     pay(_STEPS_A_CHARACTER * len(separator))
     try:
-        pattern = read_pattern(separator)
+        return read_pattern(separator).split(text)
     except SpecError as error:
         raise TransformError(error.message) from None
-    parts: list[str] = []
-    start = 0
-    for begin, end in pattern.spans(text):
-        if end == 0 or begin == end == len(text):
-            continue
-        parts.append(text[start:begin])
-        start = end
-    parts.append(text[start:])
-    return parts
