@@ -34,8 +34,8 @@ from profile_service.api.following import Following
 from profile_service.api.households import Households
 from profile_service.api.person_tokens import PersonTokens
 from profile_service.api.rights import ConsentInput, Rights
-from profile_service.api.service import ProfileService
 from profile_service.api.webhooks import Webhook, Webhooks
+from profile_service.service import ProfileService
 from sinks.http.webhook import WebhookSender
 from sinks.kafka.feed import TopicSender
 

@@ -16,6 +16,7 @@ from idgraph.web.guard import Access
 from idgraph.web.limits import RateLimit
 from idgraph.web.metrics import Gauge
 from idgraph.web.refusals import NotReadyError
+from profile_service.api.dependencies import Service
 from profile_service.api.person_tokens import ActingPerson, charged_name
 from profile_service.api.routes import (
     audit,
@@ -34,7 +35,7 @@ from profile_service.api.routes import (
     segments,
     waiting,
 )
-from profile_service.api.service import ProfileService, Service
+from profile_service.service import ProfileService
 
 MOST_BODY_BYTES = 1 << 20
 SWITCH_SECONDS = 0.0005

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from idgraph.model import canonical
 from idgraph.model.documents import StrictDocument
 from idgraph.web.conditional import json_answer
-from profile_service.api.service import LONGEST_PURPOSE, ReadingBody
+from profile_service.api.dependencies import LONGEST_PURPOSE, ReadingBody
 
 Item = TypeVar("Item")
 

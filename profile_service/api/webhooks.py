@@ -22,9 +22,9 @@ from idgraph.model.callers import Caller
 from idgraph.model.errors import AlreadyRunningError, IdgraphError
 from idgraph.model.ledger import Delivery
 from idgraph.repeating import Outage, Repeating, message_of
-from profile_service.api.service import ProfileService
 from profile_service.history import ProfileMove
 from profile_service.link_documents import move_document
+from profile_service.service import ProfileService
 
 POLL_SECONDS = 0.5
 RETRY = Backoff(base=1.0, cap=300.0, least=0.5)

@@ -28,7 +28,7 @@ from profile_service.api.app import create_app
 from profile_service.api.following import Following
 from profile_service.api.rights import Rights
 from profile_service.api.routes import dead_letters
-from profile_service.api.service import ProfileService
+from profile_service.service import ProfileService
 from tests.app.conftest import CommandLine
 from tests.ingestion.patience import eventually
 from tests.profile_service.api.conftest import Metadata, caller, problem, with_levels

@@ -26,7 +26,7 @@ from idgraph.web.server import serving
 from profile_service.api.app import create_app
 from profile_service.api.following import Following
 from profile_service.api.rights import Rights
-from profile_service.api.service import ProfileService
+from profile_service.service import ProfileService
 from tests.app.conftest import CommandLine
 from tests.app.test_erase_command import USER, filled_once  # noqa: F401 - a fixture
 from tests.ingestion.patience import eventually

@@ -30,7 +30,7 @@ from profile_service.api.app import create_app
 from profile_service.api.following import Following
 from profile_service.api.households import Acting, Households
 from profile_service.api.rights import Rights
-from profile_service.api.service import ProfileService
+from profile_service.service import ProfileService
 from tests.app.conftest import CommandLine
 from tests.app.test_erase_command import (
     CANARIES,

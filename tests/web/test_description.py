@@ -15,7 +15,7 @@ from metadata_service.api.app import create_app as create_metadata
 from metadata_service.api.service import ServiceSettings
 from profile_service.api.app import create_app
 from profile_service.api.following import Following
-from profile_service.api.service import ProfileService
+from profile_service.service import ProfileService
 from tests.profile_service.api.conftest import Metadata
 from tests.retail import Pipeline, snapshot
 

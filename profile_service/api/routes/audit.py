@@ -12,8 +12,9 @@ from pydantic import BaseModel, Field
 from idgraph.model.callers import Caller
 from idgraph.model.identifiers import Identifier, given_identifier
 from idgraph.web.cursors import from_cursor, to_cursor
+from profile_service.api.dependencies import Officer, Service
 from profile_service.api.documents import answer
-from profile_service.api.service import Officer, ProfileService, Service
+from profile_service.service import ProfileService
 from profile_service.visibility import HIGHEST
 
 MOST_NAMES = 50

@@ -19,10 +19,11 @@ from idgraph.model.callers import Caller
 from idgraph.model.errors import IdgraphError
 from idgraph.web.cursors import ListPage
 from idgraph.web.refusals import RateError, UnknownSubjectError
+from profile_service.api.dependencies import ActingCaller, Service
 from profile_service.api.documents import MoveDocument, answer
 from profile_service.api.person_tokens import charged_name
-from profile_service.api.service import ActingCaller, ProfileService, Service
 from profile_service.link_documents import move_document
+from profile_service.service import ProfileService
 
 EVENT_STREAM = "text/event-stream"
 HEARTBEAT_SECONDS = 15.0

@@ -13,11 +13,13 @@ from idgraph.model.callers import Caller
 from idgraph.model.documents import StrictDocument
 from idgraph.model.identifiers import Identifier
 from idgraph.web.refusals import RefusedRequestError
+from profile_service.api.dependencies import ActingCaller, Officer, Service
 from profile_service.api.documents import ConsentDocument, Items, answer
 from profile_service.api.routes.profiles import AskedIdentifier, the_profile
-from profile_service.api.service import MASKED, ActingCaller, Officer, ProfileService, Service
 from profile_service.consents import ROOT, WITHDRAWN, consent_of, consents_of
+from profile_service.service import ProfileService
 from profile_service.visibility import HIGHEST
+from profile_service.wanted import MASKED
 
 CLOCK_SKEW = timedelta(minutes=1)
 

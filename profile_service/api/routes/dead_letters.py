@@ -14,13 +14,14 @@ from idgraph.model.jobs import JobKind
 from idgraph.web.cursors import from_cursor, to_cursor
 from idgraph.web.refusals import BadQueryError, RefusedRequestError, UnknownSubjectError
 from profile_service.api.dead_letters import MOST_SCANNED, DeadLetterDesk, DeadLetterFilter
+from profile_service.api.dependencies import Operator, Service
 from profile_service.api.documents import Reasoned, answer
 from profile_service.api.rights import required
 from profile_service.api.routes import jobs
 from profile_service.api.routes.jobs import JobDocument
-from profile_service.api.service import Operator, ProfileService, Service
 from profile_service.link_documents import time_text
 from profile_service.reader import ProfileReader
+from profile_service.service import ProfileService
 
 MOST_CHOSEN = 1000
 GROUPED = ("reason", "source", "stage", "spec")

@@ -15,10 +15,11 @@ from idgraph.model.flows import FlowPause, FlowReport, SourceHold
 from idgraph.model.sources import FLOW_NAME
 from idgraph.web.refusals import ClashError, RefusedRequestError, UnknownSubjectError
 from profile_service.api.dead_letters import ShownEvent
+from profile_service.api.dependencies import Operator, Service, scoped
 from profile_service.api.documents import Items, Reasoned, answer
 from profile_service.api.rights import required
-from profile_service.api.service import Operator, ProfileService, Service, scoped
 from profile_service.reader import ProfileReader
+from profile_service.service import ProfileService
 
 log = logging.getLogger(__name__)
 

@@ -14,6 +14,7 @@ from idgraph.model.callers import Caller
 from idgraph.model.jobs import JobKind, JobRecord, JobState, Requester, download_of
 from idgraph.web.cursors import from_cursor, to_cursor
 from idgraph.web.refusals import ClashError, ForbiddenError, UnknownSubjectError
+from profile_service.api.dependencies import ActingCaller, Service
 from profile_service.api.documents import Reasoned, answer
 from profile_service.api.jobs import (
     START,
@@ -26,8 +27,8 @@ from profile_service.api.jobs import (
     sees,
 )
 from profile_service.api.rights import required
-from profile_service.api.service import ActingCaller, ProfileService, Service
 from profile_service.link_documents import time_text
+from profile_service.service import ProfileService
 from profile_service.visibility import restrictions
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])

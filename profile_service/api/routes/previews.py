@@ -13,10 +13,12 @@ from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.jobs import JobKind, JobRecord, Requester
 from idgraph.model.specs import SpecDefinition
 from idgraph.web.refusals import ForbiddenError, UnknownSubjectError
+from profile_service.api.dependencies import LONGEST_PURPOSE, Service, scoped
 from profile_service.api.documents import answer
 from profile_service.api.rights import own_job, required
-from profile_service.api.service import LONGEST_PURPOSE, ProfileService, Service, Wanted, scoped
+from profile_service.service import ProfileService
 from profile_service.visibility import HIGHEST
+from profile_service.wanted import Wanted
 
 router = APIRouter(prefix="/v1/identity-rules", tags=["identity rules"])
 specs = APIRouter(prefix="/v1/specs", tags=["mapping specs"])

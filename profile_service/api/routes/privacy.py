@@ -14,12 +14,14 @@ from idgraph.model.documents import StrictDocument
 from idgraph.model.identifiers import Identifier, given_identifier
 from idgraph.model.jobs import JobKind, JobRecord, Requester
 from idgraph.web.refusals import ClashError, UnknownSubjectError
+from profile_service.api.dependencies import Officer, Service
 from profile_service.api.documents import Reasoned, answer
 from profile_service.api.rights import own_job, required
 from profile_service.api.routes.profiles import the_profile
-from profile_service.api.service import MASKED, Officer, ProfileService, Service
 from profile_service.link_documents import time_text
+from profile_service.service import ProfileService
 from profile_service.visibility import HIGHEST
+from profile_service.wanted import MASKED
 
 router = APIRouter(prefix="/v1", tags=["privacy"])
 

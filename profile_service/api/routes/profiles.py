@@ -18,6 +18,7 @@ from idgraph.model.pins import PinRecord
 from idgraph.web.conditional import IfNoneMatch
 from idgraph.web.path_values import path_value
 from idgraph.web.refusals import ClashError, UnknownSubjectError
+from profile_service.api.dependencies import AFTER_COMMIT, ActingCaller, Service, WantedParts
 from profile_service.api.documents import (
     ExplanationDocument,
     FoundProfile,
@@ -28,20 +29,12 @@ from profile_service.api.documents import (
     answer,
     warned,
 )
-from profile_service.api.service import (
-    AFTER_COMMIT,
-    MASKED,
-    ActingCaller,
-    Looked,
-    ProfileService,
-    Service,
-    Wanted,
-    WantedParts,
-)
 from profile_service.consents import consents_by_fragment
 from profile_service.link_documents import link_document, periods_document, pin_document
 from profile_service.links import Explanation, Links, ShownLink, StoredIdentifier
 from profile_service.reader import Profile, ProfileReader, provenance_of
+from profile_service.service import Looked, ProfileService
+from profile_service.wanted import MASKED, Wanted
 
 router = APIRouter(prefix="/v1/profiles", tags=["profiles"])
 

@@ -13,6 +13,7 @@ from idgraph.model.queries import Order
 from idgraph.model.query_language import corrected, parse_query, warnings
 from idgraph.web.conditional import IfNoneMatch
 from idgraph.web.refusals import BadQueryError
+from profile_service.api.dependencies import AFTER_INDEX, ActingCaller, Service, WantedParts
 from profile_service.api.documents import (
     LONGEST_QUERY,
     CountResult,
@@ -26,8 +27,8 @@ from profile_service.api.documents import (
     answer,
     warned,
 )
-from profile_service.api.service import AFTER_INDEX, ActingCaller, Service, Wanted, WantedParts
 from profile_service.reader import ProfileReader
+from profile_service.wanted import Wanted
 
 router = APIRouter(prefix="/v1/search", tags=["search"])
 

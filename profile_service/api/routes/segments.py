@@ -13,6 +13,7 @@ from idgraph.model.specs import NAME_PATTERN
 from idgraph.model.views import SegmentDocument, ViewDocument
 from idgraph.web.cursors import ListPage
 from idgraph.web.refusals import UnknownSubjectError
+from profile_service.api.dependencies import AFTER_COMMIT, AFTER_INDEX, ActingCaller, Service, WantedParts
 from profile_service.api.documents import (
     IdentifiersBody,
     Items,
@@ -23,7 +24,6 @@ from profile_service.api.documents import (
     ViewSummary,
     answer,
 )
-from profile_service.api.service import AFTER_COMMIT, AFTER_INDEX, ActingCaller, Service, WantedParts
 
 router = APIRouter(prefix="/v1/segments", tags=["segments"])
 views = APIRouter(prefix="/v1/views", tags=["views"])

@@ -7,9 +7,9 @@ from pydantic import BaseModel, Field
 
 from idgraph.model.callers import Scope
 from idgraph.model.jobs import JobKind, JobState
+from profile_service.api.dependencies import ActingCaller, Service
 from profile_service.api.documents import answer
 from profile_service.api.routes.links import undecided
-from profile_service.api.service import ActingCaller, Service
 
 MOST_COUNTED = 1000
 MOST_SUGGESTED = 50

@@ -32,7 +32,7 @@ from profile_service.api.app import create_app as create_profile_app
 from profile_service.api.following import Following
 from profile_service.api.households import Households
 from profile_service.api.rights import ConsentInput, Rights
-from profile_service.api.service import ProfileService
+from profile_service.service import ProfileService
 from sinks.http.metadata import MetadataClient
 from sinks.sqlite.dead_letters import SqliteDeadLetters
 from sinks.sqlite.households import SqliteHouseholdLog

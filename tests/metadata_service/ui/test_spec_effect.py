@@ -27,7 +27,7 @@ from metadata_service.ui.page import ProfileSource
 from profile_service.api.app import create_app as create_profile_app
 from profile_service.api.following import Following
 from profile_service.api.rights import Rights
-from profile_service.api.service import ProfileService
+from profile_service.service import ProfileService
 from sinks.http.metadata import MetadataClient
 from tests.ingestion.patience import eventually
 from tests.metadata_service.made_tokens import create_token

@@ -20,7 +20,7 @@ from idgraph.web.audit import PURPOSE, AuditLog
 from idgraph.web.server import serving
 from profile_service.api.app import create_app
 from profile_service.api.following import Following
-from profile_service.api.service import ProfileService
+from profile_service.service import ProfileService
 from tests.ingestion.patience import eventually
 from tests.retail import Pipeline, attribute, raw, records, snapshot
 

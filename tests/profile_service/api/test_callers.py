@@ -25,7 +25,7 @@ from metadata_service.storage.tokens import Role, revoke_token
 from metadata_service.storage.users import PersonRights, add_user
 from profile_service.api.app import create_app
 from profile_service.api.following import Following
-from profile_service.api.service import ProfileService
+from profile_service.service import ProfileService
 from sinks.http.metadata import MetadataClient
 from tests.ingestion.patience import eventually
 from tests.metadata_service.made_tokens import create_token

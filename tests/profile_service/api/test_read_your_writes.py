@@ -39,7 +39,7 @@ class Beside:
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("profile_service.api.service.LONGEST_WAIT_SECONDS", 60)
+    monkeypatch.setattr("profile_service.service.LONGEST_WAIT_SECONDS", 60)
 
 
 @pytest.mark.usefixtures("patient")
@@ -69,7 +69,7 @@ def test_an_answer_waits_for_the_event(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_it_waits_no_longer_than_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("profile_service.api.service.LONGEST_WAIT_SECONDS", 0.1)
+    monkeypatch.setattr("profile_service.service.LONGEST_WAIT_SECONDS", 0.1)
     pipeline = Pipeline(tmp_path)
     with served_here(pipeline, [caller("all", 100)], has_committed=lambda _: False) as served:
         for path in ("/v1/profiles/user_id:new", "/v1/search", "/v1/search/facets?path=a"):

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import logging
 import math
 import os
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-from fastapi import Depends, Query, Request
-from pydantic import BaseModel, BeforeValidator, Field
 from starlette.concurrency import run_in_threadpool
 
-from idgraph.model import paths
-from idgraph.model.callers import Caller, Scope
-from idgraph.model.errors import DamagedStateError
+from idgraph.model.callers import Caller
 from idgraph.model.identifiers import Identifier
 from idgraph.model.index import ProfileIndex
 from idgraph.model.queries import Query as SearchQuery
@@ -32,15 +27,14 @@ from idgraph.web.cursors import SealedCursors
 from idgraph.web.limits import charge
 from idgraph.web.openid import OpenId, is_signed_token
 from idgraph.web.refusals import BadQueryError, ForbiddenError, NotYetError
-from profile_service import consents
 from profile_service.api.following import Following
 from profile_service.api.person_tokens import PREFIX
 from profile_service.api.rights import NO_RIGHTS, Rights
-from profile_service.api.views import View, Views
-from profile_service.consents import Consent, consent_of
+from profile_service.api.views import Views
 from profile_service.history import History
 from profile_service.links import Links, PinChange
 from profile_service.reader import Profile, ProfileReader, SearchResult
+from profile_service.wanted import Wanted
 from transforms.privacy.blind_index import BlindIndex
 from transforms.privacy.sealing import DataKeys
 
@@ -48,10 +42,8 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-MOST_FIELDS = 100
 MOST_NOTED = 1000
 """Callers and types that the log names."""
-LONGEST_PURPOSE = 200
 LONGEST_WAIT_SECONDS = 5.0
 POLL_SECONDS = 0.05
 MOST_WAITING = 10_000
@@ -294,212 +286,6 @@ class ProfileService:
         return str(self._adapters.blind_index.identifier(Identifier.parse(name)))
 
 
-class Wanted:
-    """What an answer shows of a profile: all attributes, some, or a view of them, with provenance, with protected values
-    opened."""
-
-    def __init__(
-        self,
-        fields: list[str] | None,
-        provenance: bool,
-        reveal: bool,
-        purpose: str | None,
-        view: View | None = None,
-        show_identifiers: bool = True,
-    ) -> None:
-        """`fields` are attribute paths; everything below one belongs to it. Raises BadQueryError."""
-        if fields is not None and view is not None:
-            raise BadQueryError("`view` selects the attributes; leave `fields` out")
-        self.fields = fields
-        """What was asked for by path; None for all, or for a view."""
-        self._fields = fields if view is None else view.sources
-        self.provenance = provenance
-        self.reveal = reveal
-        self.purpose = (purpose or "").strip()
-        self.view = view
-        self._show_identifiers = show_identifiers
-        self._purposes = {view.document.purpose} if view and view.document.purpose else set[str]()
-
-    def with_purpose(self, purpose: str | None) -> Wanted:
-        """The same, of those who have consented to a purpose."""
-        wanted = copy.copy(self)
-        wanted._purposes = self._purposes | ({purpose} if purpose else set())
-        return wanted
-
-    def require_rights(self, caller: Caller) -> None:
-        """Raises ForbiddenError, BadQueryError."""
-        if self.reveal and not caller.may_reveal:
-            raise ForbiddenError("this caller may not reveal protected values")
-        if self.reveal and not self.purpose:
-            raise BadQueryError("`reveal` needs a `purpose`, which is recorded")
-
-    def reading(self, reader: ProfileReader) -> ProfileReader:
-        """The reader for such an answer: a consent that it rests on counts, whether or not the caller sees it."""
-        return reader.reading_always(consents.ROOT) if self._purposes else reader
-
-    def read(
-        self, service: ProfileService, caller: Caller, found: list[Profile], reader: ProfileReader
-    ) -> list[Profile]:
-        """The found profiles as they may be shown; what is revealed is recorded first. Raises StoreError, and
-        DamagedStateError where nothing but damaged fragments was found."""
-        if reader.damaged and not found:
-            raise DamagedStateError("a stored fragment is damaged; restore it from a backup")
-        shown = [self.of(each) for each in self._consented(found, reader)]
-        if self.reveal:
-            service.record(caller, self.purpose, shown)
-        return shown
-
-    def of(self, profile: Profile) -> Profile:
-        """The profile with the attributes that are asked for."""
-        if self._fields is None:
-            return profile
-        fields = self._fields
-        return profile._replace(
-            leaves=tuple(
-                leaf for leaf in profile.leaves if any(paths.is_within(leaf.path, field) for field in fields)
-            )
-        )
-
-    def unmatched(self, shown: Iterable[Profile]) -> list[str]:
-        """Those of the paths that were asked for at or below which no profile has anything."""
-        if not self.fields:
-            return []
-        there = [leaf.path for profile in shown for leaf in profile.leaves]
-        return [field for field in self.fields if not any(paths.is_within(each, field) for each in there)]
-
-    def left_out(self, found: SearchResult, shown: list[Profile]) -> list[str]:
-        """A warning of those that were found and have not given each consent that the answer rests on."""
-        number = len(found.profiles) - len(shown)
-        if not self._purposes or not number:
-            return []
-        purposes = " and ".join(sorted(self._purposes))
-        return [f"left out for want of consent to {purposes}: {number} of this page"]
-
-    def document(self, profile: Profile) -> dict[str, Any]:
-        """What `read` gave, as JSON has it."""
-        body = profile.canonical(self.provenance)
-        if not self._show_identifiers:
-            body["identifiers"] = []
-        return body if self.view is None else self.view.of(body)
-
-    def _consented(self, found: list[Profile], reader: ProfileReader) -> Iterator[Profile]:
-        """Those who gave each consent that the answer rests on, with what may be shown of it."""
-        if not self._purposes:
-            yield from found
-            return
-        for each in found:
-            given = [consent_of(each, purpose) for purpose in sorted(self._purposes)]
-            if all(consent is not None and consent.is_given for consent in given):
-                said = tuple(_consent_document(consent, reader) for consent in given if consent is not None)
-                yield reader.visible(each)._replace(consents=said)
-
-
-def _consent_document(consent: Consent, reader: ProfileReader) -> dict[str, Any]:
-    place = (consents.ROOT, consent.purpose)
-    seen = [name for name in ("source", "time") if reader.sees(paths.join((*place, name)))]
-    return {"purpose": consent.purpose} | {name: getattr(consent, name) for name in seen}
-
-
-class ReadingBody(BaseModel):
-    """What an answer shows of profiles."""
-
-    fields_: list[str] | None = Field(
-        default=None, alias="fields", max_length=MOST_FIELDS, description="Attribute paths. Default: all."
-    )
-    provenance: bool = Field(default=False, description="With source, event, spec and stamp of each value.")
-    reveal: bool = Field(
-        default=False, description="Open protected values, if the caller may; needs `purpose`."
-    )
-    purpose: str | None = Field(
-        default=None, max_length=LONGEST_PURPOSE, description="Why; kept in the audit log."
-    )
-    view: str | None = Field(
-        default=None, max_length=100, description="Name of a view, in place of `fields`."
-    )
-    show_identifiers: bool = Field(default=True, description="Without, `identifiers` of a profile is empty.")
-
-    def wanted(self, service: ProfileService, caller: Caller) -> Wanted:
-        """Raises ForbiddenError, which is recorded for a reveal, BadQueryError."""
-        view = None if self.view is None else service.views()[self.view]
-        wanted = Wanted(self.fields_, self.provenance, self.reveal, self.purpose, view, self.show_identifiers)
-        service.require_rights(caller, wanted)
-        return wanted
-
-
-def _parts(stated: list[str]) -> list[str]:
-    return [each for some in stated for each in some.split(",") if each]
-
-
-class _ReadingParams(ReadingBody):
-    fields_: Annotated[list[str] | None, BeforeValidator(_parts)] = Field(
-        default=None,
-        alias="fields",
-        max_length=MOST_FIELDS,
-        description="Attribute paths, separated by commas. Default: all.",
-    )
-
-
 def _charge(cost: int) -> None:
     """What a search costs, but for the request that it came with. Raises RateError."""
     charge(cost // REQUEST_COST)
-
-
-MASKED = Wanted(None, provenance=False, reveal=False, purpose=None)
-"""All that a caller may see, without revealing anything."""
-
-
-async def _service(request: Request) -> ProfileService:
-    return cast(ProfileService, request.app.state.service)
-
-
-async def _caller(request: Request) -> Caller:
-    return cast(Caller, request.state.caller)
-
-
-Service = Annotated[ProfileService, Depends(_service)]
-ActingCaller = Annotated[Caller, Depends(_caller)]
-
-
-def scoped(scope: Scope) -> Any:
-    """A dependency: the caller, who must have this scope."""
-
-    async def caller_with(caller: ActingCaller) -> Caller:
-        if scope not in caller.scopes:
-            raise ForbiddenError(f"the token of this caller has not the scope {scope}")
-        return caller
-
-    return Depends(caller_with)
-
-
-Officer = Annotated[Caller, scoped(Scope.PRIVACY)]
-Operator = Annotated[Caller, scoped(Scope.OPERATE)]
-
-
-async def _wanted(
-    service: Service, caller: ActingCaller, reading: Annotated[_ReadingParams, Query()]
-) -> Wanted:
-    return reading.wanted(service, caller)
-
-
-WaitFor = Annotated[
-    str | None,
-    Query(
-        max_length=1000,
-        description="Answer when the event at this position is in force: `kafka:TOPIC/PARTITION/OFFSET` or "
-        "`file:DIRECTORY/NAME`. 503 after five seconds.",
-    ),
-]
-
-
-def _after(is_indexed: bool) -> Any:
-    async def wait(service: Service, wait_for: WaitFor = None) -> None:
-        if wait_for is not None:
-            await service.wait_for(wait_for, is_indexed)
-
-    return Depends(wait)
-
-
-AFTER_COMMIT, AFTER_INDEX = _after(is_indexed=False), _after(is_indexed=True)
-"""Of routes that take `wait_for`."""
-
-WantedParts = Annotated[Wanted, Depends(_wanted)]

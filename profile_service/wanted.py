@@ -1,0 +1,129 @@
+"""The part of a profile that an answer shows."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from idgraph.model import paths
+from idgraph.model.callers import Caller
+from idgraph.model.errors import DamagedStateError
+from idgraph.web.refusals import BadQueryError, ForbiddenError
+from profile_service import consents
+from profile_service.consents import Consent, consent_of
+from profile_service.reader import Profile, ProfileReader, SearchResult
+
+if TYPE_CHECKING:
+    from profile_service.api.views import View
+    from profile_service.service import ProfileService
+
+
+class Wanted:
+    """What an answer shows of a profile: all attributes, some, or a view of them, with provenance, with protected values
+    opened."""
+
+    def __init__(
+        self,
+        fields: list[str] | None,
+        provenance: bool,
+        reveal: bool,
+        purpose: str | None,
+        view: View | None = None,
+        show_identifiers: bool = True,
+    ) -> None:
+        """`fields` are attribute paths; everything below one belongs to it. Raises BadQueryError."""
+        if fields is not None and view is not None:
+            raise BadQueryError("`view` selects the attributes; leave `fields` out")
+        self.fields = fields
+        """What was asked for by path; None for all, or for a view."""
+        self._fields = fields if view is None else view.sources
+        self.provenance = provenance
+        self.reveal = reveal
+        self.purpose = (purpose or "").strip()
+        self.view = view
+        self._show_identifiers = show_identifiers
+        self._purposes = {view.document.purpose} if view and view.document.purpose else set[str]()
+
+    def with_purpose(self, purpose: str | None) -> Wanted:
+        """The same, of those who have consented to a purpose."""
+        wanted = copy.copy(self)
+        wanted._purposes = self._purposes | ({purpose} if purpose else set())
+        return wanted
+
+    def require_rights(self, caller: Caller) -> None:
+        """Raises ForbiddenError, BadQueryError."""
+        if self.reveal and not caller.may_reveal:
+            raise ForbiddenError("this caller may not reveal protected values")
+        if self.reveal and not self.purpose:
+            raise BadQueryError("`reveal` needs a `purpose`, which is recorded")
+
+    def reading(self, reader: ProfileReader) -> ProfileReader:
+        """The reader for such an answer: a consent that it rests on counts, whether or not the caller sees it."""
+        return reader.reading_always(consents.ROOT) if self._purposes else reader
+
+    def read(
+        self, service: ProfileService, caller: Caller, found: list[Profile], reader: ProfileReader
+    ) -> list[Profile]:
+        """The found profiles as they may be shown; what is revealed is recorded first. Raises StoreError, and
+        DamagedStateError where nothing but damaged fragments was found."""
+        if reader.damaged and not found:
+            raise DamagedStateError("a stored fragment is damaged; restore it from a backup")
+        shown = [self.of(each) for each in self._consented(found, reader)]
+        if self.reveal:
+            service.record(caller, self.purpose, shown)
+        return shown
+
+    def of(self, profile: Profile) -> Profile:
+        """The profile with the attributes that are asked for."""
+        if self._fields is None:
+            return profile
+        fields = self._fields
+        return profile._replace(
+            leaves=tuple(
+                leaf for leaf in profile.leaves if any(paths.is_within(leaf.path, field) for field in fields)
+            )
+        )
+
+    def unmatched(self, shown: Iterable[Profile]) -> list[str]:
+        """Those of the paths that were asked for at or below which no profile has anything."""
+        if not self.fields:
+            return []
+        there = [leaf.path for profile in shown for leaf in profile.leaves]
+        return [field for field in self.fields if not any(paths.is_within(each, field) for each in there)]
+
+    def left_out(self, found: SearchResult, shown: list[Profile]) -> list[str]:
+        """A warning of those that were found and have not given each consent that the answer rests on."""
+        number = len(found.profiles) - len(shown)
+        if not self._purposes or not number:
+            return []
+        purposes = " and ".join(sorted(self._purposes))
+        return [f"left out for want of consent to {purposes}: {number} of this page"]
+
+    def document(self, profile: Profile) -> dict[str, Any]:
+        """What `read` gave, as JSON has it."""
+        body = profile.canonical(self.provenance)
+        if not self._show_identifiers:
+            body["identifiers"] = []
+        return body if self.view is None else self.view.of(body)
+
+    def _consented(self, found: list[Profile], reader: ProfileReader) -> Iterator[Profile]:
+        """Those who gave each consent that the answer rests on, with what may be shown of it."""
+        if not self._purposes:
+            yield from found
+            return
+        for each in found:
+            given = [consent_of(each, purpose) for purpose in sorted(self._purposes)]
+            if all(consent is not None and consent.is_given for consent in given):
+                said = tuple(_consent_document(consent, reader) for consent in given if consent is not None)
+                yield reader.visible(each)._replace(consents=said)
+
+
+def _consent_document(consent: Consent, reader: ProfileReader) -> dict[str, Any]:
+    place = (consents.ROOT, consent.purpose)
+    seen = [name for name in ("source", "time") if reader.sees(paths.join((*place, name)))]
+    return {"purpose": consent.purpose} | {name: getattr(consent, name) for name in seen}
+
+
+MASKED = Wanted(None, provenance=False, reveal=False, purpose=None)
+"""All that a caller may see, without revealing anything."""
