@@ -40,6 +40,7 @@ from idgraph.model.queries import (
 )
 from idgraph.model.query_cost import SORTED, cost_of, require_affordable
 from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.model.text import nearest
 from merge.documents import document
 from merge.identity.persons import Member, Owners, Person, Persons, PersonStore, carriers_of
 from merge.identity.rules import Rules
@@ -439,6 +440,15 @@ class ProfileReader:
             if kind in texts and not self._attributes.policy(path).is_protected
         ]
 
+    def take_incomplete(self) -> dict[str, Any]:
+        """The faults of what was read since the last call, for a caller from whom nothing is hidden: `stale` profiles stored
+        under an identifier that is protected by now, `unreadable` values, and ids of `damaged` fragments. Without those that
+        did not occur."""
+        found = {"stale": self.stale, "unreadable": self.unreadable, "damaged": self.damaged[:]}
+        self.stale = self.unreadable = 0
+        self.damaged.clear()
+        return {name: value for name, value in found.items() if value} if self.sees_all else {}
+
     def sees(self, path: str) -> bool:
         """Whether an attribute may be shown."""
         return self._visibility.sees(path)
@@ -459,6 +469,15 @@ class ProfileReader:
     def is_hidden_type(self, kind: str) -> bool:
         """Whether active specs take identifiers of this type, and they may not be shown."""
         return kind in self._levels.places and not self._visibility.sees_type(kind)
+
+    def hint_of_type(self, kind: str) -> str:
+        """A text for somebody who looks up by a type that no active spec makes; empty for one that some spec makes."""
+        known = [each for each in self._levels.places if self._visibility.sees_type(each)]
+        if kind in known or not known:
+            return ""
+        near = nearest(kind, known)
+        hint = f"did you mean {near}?" if near else f"they make {', '.join(sorted(known))}"
+        return f"no active spec makes the type {kind}: {hint}"
 
     def shown_name(self, stored: str) -> str:
         """A stored identifier or id as it is shown; hashed, where policy protects it or a clearance hides it."""

@@ -13,9 +13,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from starlette.concurrency import run_in_threadpool
+from anyio import to_thread
 
-from idgraph.model.callers import Caller
+from idgraph.model.callers import Caller, Scope
 from idgraph.model.identifiers import Identifier
 from idgraph.model.index import ProfileIndex
 from idgraph.model.queries import Query as SearchQuery
@@ -25,9 +25,9 @@ from idgraph.model.store import ProfileStore
 from idgraph.web.audit import AuditLog
 from idgraph.web.cursors import SealedCursors
 from idgraph.web.limits import charge
-from idgraph.web.openid import OpenId, is_signed_token
+from idgraph.web.openid import Identity, OpenId, is_signed_token
 from idgraph.web.refusals import BadQueryError, ForbiddenError, NotYetError
-from profile_service.api.following import Following
+from profile_service.api.following import Edition
 from profile_service.api.person_tokens import PREFIX
 from profile_service.api.rights import NO_RIGHTS, Rights
 from profile_service.api.views import Views
@@ -65,11 +65,36 @@ class ReadingAdapters(Protocol):
     def blind_index(self) -> BlindIndex: ...
 
 
+class Followed(Protocol):
+    """The snapshot and the callers that hold now."""
+
+    def edition(self) -> Edition: ...
+    def caller(self, token: str) -> Caller | None: ...
+    def caller_named(self, name: str) -> Caller | None: ...
+    def admitted(self, found: Identity) -> Caller | None: ...
+    def still(self, caller: Caller) -> Caller | None: ...
+    def is_ready(self) -> bool: ...
+
+
 class Looked(NamedTuple):
-    """The answer to a look-up. `is_shared`: several profiles share the identifier, and it belongs to none of them."""
+    """The answer to a look-up. `is_shared`: several profiles share the identifier, and it belongs to none of them; `sharing`
+    has them if they are wanted. `incomplete` as of `ProfileReader`; `hint` is for somebody who found nobody."""
 
     profiles: list[Profile]
     is_shared: bool
+    sharing: list[Profile]
+    incomplete: dict[str, Any]
+    hint: str = ""
+
+    def item(self, identifier: str, wanted: Wanted) -> dict[str, Any]:
+        """As JSON has it."""
+        profile = wanted.document(self.profiles[0]) if self.profiles else None
+        found: dict[str, Any] = {"identifier": identifier, "profile": profile, "is_shared": self.is_shared}
+        if self.sharing:
+            found["sharing"] = [wanted.document(each) for each in self.sharing]
+        if self.hint:
+            found["hint"] = self.hint
+        return found | ({"incomplete": self.incomplete} if self.incomplete else {})
 
 
 class ProfileService:
@@ -78,7 +103,7 @@ class ProfileService:
     def __init__(
         self,
         adapters: ReadingAdapters,
-        following: Following,
+        following: Followed,
         audit: AuditLog,
         require_keys: Callable[[], None] = lambda: None,
         rights: Rights = NO_RIGHTS,
@@ -139,21 +164,39 @@ class ProfileService:
         reader = wanted.reading(self.reader(caller))
         self._note_hidden_types(caller, reader, identifiers)
         looked = []
-        for found in reader.lookup_each(identifiers, wanted.reveal):
+        for asked, found in zip(identifiers, reader.lookup_each(identifiers, wanted.reveal), strict=True):
             is_shared = bool(reader.shared)
-            looked.append(Looked([] if is_shared else wanted.read(self, caller, found, reader), is_shared))
-            reader.damaged.clear()
+            shown = [] if is_shared and not wanted.sharing else wanted.read(self, caller, found, reader)
+            incomplete = reader.take_incomplete()
+            profiles, sharing = ([], shown) if is_shared else (shown, [])
+            looked.append(
+                Looked(
+                    profiles, is_shared, sharing, incomplete, "" if found else reader.hint_of_type(asked.type)
+                )
+            )
             reader.shared.clear()
         return looked
 
     async def warnings(self, caller: Caller, wanted: Wanted, shown: Iterable[Profile]) -> list[str]:
         """Of paths that a look-up asks for, and no attribute has."""
         unmatched = wanted.unmatched(shown)
-        return await run_in_threadpool(self._unknown, caller, unmatched) if unmatched else []
+        return await to_thread.run_sync(self._unknown, caller, unmatched) if unmatched else []
 
     def _unknown(self, caller: Caller, within: list[str]) -> list[str]:
         reader = self.reader(caller)
         return warnings(SearchQuery(), reader.types(), reader.found_type, within=within)
+
+    def warnings_of_loss(self, caller: Caller) -> list[str]:
+        """For an operator's answer without profiles: an index whose files were removed is made again, empty."""
+        if (
+            Scope.OPERATE not in caller.scopes
+            or self._adapters.index.count(SearchQuery())
+            or not self._adapters.store.scan(limit=1)
+        ):
+            return []
+        return [
+            "the index is empty, and the store has profiles: they wait in the outbox, or `idgraph reindex` brings them back"
+        ]
 
     def _note_hidden_types(
         self, caller: Caller, reader: ProfileReader, identifiers: Sequence[Identifier]
@@ -182,7 +225,7 @@ class ProfileService:
         """Do the work of a few look-ups. A local store needs a millisecond for one, and threads that read it at once wait for
         the interpreter at each read: there it is done on the event loop. What waits for a network is done in a thread."""
         if not self._is_local or wanted.reveal or wanted.view is not None:
-            return await run_in_threadpool(work)
+            return await to_thread.run_sync(work)
         return work()
 
     async def wait_for(self, position: str, is_indexed: bool) -> None:
@@ -194,7 +237,7 @@ class ProfileService:
         ends = time.monotonic() + LONGEST_WAIT_SECONDS
 
         async def until(holds: Callable[[], bool]) -> None:
-            while not await run_in_threadpool(holds):
+            while not await to_thread.run_sync(holds):
                 if time.monotonic() > ends:
                     raise NotYetError("a caller waited for a position that did not come")
                 await asyncio.sleep(POLL_SECONDS)
@@ -248,7 +291,7 @@ class ProfileService:
     async def require_any(self, is_found: bool) -> None:
         """As `require_found`, not on the event loop."""
         if not is_found:
-            await run_in_threadpool(self.require_found, is_found)
+            await to_thread.run_sync(self.require_found, is_found)
 
     def sealed(self, page: SearchResult, search: str) -> str | None:
         """The cursor of the following page, for callers. `search` is what they asked: with another one it says nothing."""

@@ -43,6 +43,8 @@ class Wanted:
         self.purpose = (purpose or "").strip()
         self.view = view
         self._show_identifiers = show_identifiers
+        self.sharing = False
+        """Whether the profiles are shown that share an identifier which belongs to none of them."""
         self._purposes = {view.document.purpose} if view and view.document.purpose else set[str]()
 
     def with_purpose(self, purpose: str | None) -> Wanted:
@@ -103,6 +105,8 @@ class Wanted:
     def document(self, profile: Profile) -> dict[str, Any]:
         """What `read` gave, as JSON has it."""
         body = profile.canonical(self.provenance)
+        if self.provenance and self.reveal:
+            body["protected"] = [leaf.path for leaf in profile.leaves if leaf.protected]
         if not self._show_identifiers:
             body["identifiers"] = []
         return body if self.view is None else self.view.of(body)

@@ -20,6 +20,7 @@ from idgraph.model.errors import (
     JobStoppedError,
     MetadataError,
     NotFoundError,
+    ProfileServiceError,
     QueryError,
     RefusedError,
     UnknownKeyVersionError,
@@ -91,6 +92,12 @@ def _code(error: IdgraphError) -> Exit:
             return Exit.STOPPED
         case NotFoundError() | UnknownKeyVersionError():
             return Exit.NOT_FOUND
+        case ProfileServiceError(status=400 | 422):
+            return Exit.USAGE
+        case ProfileServiceError(status=404):
+            return Exit.NOT_FOUND
+        case ProfileServiceError(status=None | 401 | 503):
+            return Exit.UNAVAILABLE
         case RefusedError():
             return Exit.FAILED
         case MetadataError():

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
-from pathlib import Path
 
 from fastapi import FastAPI
 
@@ -24,8 +23,6 @@ from idgraph.app.settings.tables import TopicSettings, WebhookSettings
 from idgraph.app.wiring import ReadResources
 from idgraph.model.errors import ProfileIndexError
 from idgraph.snapshot_file import PinnedSnapshot
-from idgraph.web import audit
-from idgraph.web.audit import AuditLog, AuditReport
 from idgraph.web.limits import RateLimit
 from idgraph.web.server import Transport, serve, serving
 from profile_service.api import person_tokens
@@ -65,17 +62,6 @@ def serving_here(settings: Settings, port: int = 0) -> Iterator[str]:
         yield url
 
 
-def audit_file(settings: Settings) -> Path:
-    """Where reveals are recorded."""
-    return settings.directory / "audit.jsonl"
-
-
-def verify_audit(settings: Settings) -> AuditReport:
-    """Check the audit log. Raises StoreError, KeyProviderError."""
-    ensure_keyring(settings)
-    return AuditLog(audit_file(settings), provider_of(settings).purpose_key(audit.PURPOSE)).verify()
-
-
 @contextmanager
 def application(settings: Settings) -> Iterator[FastAPI]:
     """The service, while the block runs. Raises ConfigError, KeyProviderError, StoreError."""
@@ -88,9 +74,8 @@ def application(settings: Settings) -> Iterator[FastAPI]:
             wiring.require_own_keyring(settings, adapters, notes=False)
 
         require_keys()
-        key = provider_of(settings).purpose_key(audit.PURPOSE)
         with Following(client) as following:
-            audit_log = AuditLog(audit_file(settings), key)
+            audit_log = wiring.audit_log(settings)
             consents = stack.enter_context(_consent_input(settings))
             jobs = stack.enter_context(
                 PersonJobThreads(

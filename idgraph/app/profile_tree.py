@@ -2,61 +2,58 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from rich.text import Text
 from rich.tree import Tree
 
 from idgraph.model import canonical, paths
-from idgraph.model.attributes import ReconciliationPolicy
 from idgraph.model.text import escape_control_chars
-from merge.resolution import Shown
-from profile_service.reader import MASK, Profile, ProfileLeaf
 
+_MASK = {"$protected": True}
 _MASKED = "••••••"
 
 
-def profile_tree(profile: Profile) -> Tree:
-    """A profile as a tree that shows where each value came from."""
-    root = Tree(_text(profile.id, "bold"))
+def profile_tree(profile: Mapping[str, Any]) -> Tree:
+    """A profile's document, with its provenance, as a tree that shows where each value came from."""
+    root = Tree(_text(profile["id"], "bold"))
     names = root.add(_text("identifiers", "bold"))
-    for identifier in profile.identifiers:
-        names.add(_text(str(identifier)))
+    for identifier in profile["identifiers"]:
+        names.add(_text(f"{identifier['type']}:{identifier['value']}"))
     attributes = root.add(_text("attributes", "bold"))
     branches: dict[tuple[str, ...], Tree] = {}
-    for leaf in profile.leaves:
-        _add_leaf(attributes, branches, leaf)
+    protected = frozenset(profile.get("protected", ()))
+    for path, provenance in profile["provenance"].items():
+        *above, last = keys = paths.split(path)
+        branch = attributes
+        for depth in range(1, len(above) + 1):
+            place = keys[:depth]
+            branch = branches.get(place) or branches.setdefault(place, branch.add(_text(place[-1], "cyan")))
+        value = _value(paths.value_at(profile["attributes"], keys), path in protected)
+        branch.add(Text.assemble(_text(last), ": ", *value, _origin(provenance)))
     return root
 
 
-def _add_leaf(root: Tree, branches: dict[tuple[str, ...], Tree], leaf: ProfileLeaf) -> None:
-    *above, last = paths.split(leaf.path)
-    branch = root
-    for depth in range(1, len(above) + 1):
-        keys = tuple(above[:depth])
-        branch = branches.get(keys) or branches.setdefault(keys, branch.add(_text(above[depth - 1], "cyan")))
-    branch.add(Text.assemble(_text(last), ": ", *_value(leaf), _origin(leaf)))
-
-
-def _value(leaf: ProfileLeaf) -> list[Text]:
-    if leaf.value == MASK:
+def _value(value: Any, is_protected: bool) -> list[Text]:
+    if value == _MASK:
         return [_text(_MASKED, "magenta")]
-    shown = _text(_short(leaf.value), "green")
-    return [shown, _text(" protected", "magenta")] if leaf.protected else [shown]
+    shown = _text(_short(value), "green")
+    return [shown, _text(" protected", "magenta")] if is_protected else [shown]
 
 
-def _origin(leaf: ProfileLeaf) -> Text:
-    register = leaf.register
-    origin = f"{register.stamp.source} event {register.stamp.event_id}, spec {register.spec}"
-    return _text(f"  {_policy(leaf.shown)}{origin}", "dim")
+def _origin(found: Mapping[str, Any]) -> Text:
+    spec = f"{found['spec']}@{found['spec_version']}"
+    return _text(f"  {_policy(found)}{found['source']} event {found['event']}, spec {spec}", "dim")
 
 
-def _policy(shown: Shown) -> str:
+def _policy(found: Mapping[str, Any]) -> str:
     """How a value was made of several, before the latest event that it is of."""
-    if len(shown.parts) == 1:
-        return "" if shown.policy is ReconciliationPolicy.LATEST else f"{shown.policy}: "
-    newest = "" if shown.is_complete else "the newest "
-    return f"{shown.policy} of {newest}{len(shown.parts)}, the latest from "
+    policy, values = found.get("policy"), found.get("values", 1)
+    if values == 1:
+        return f"{policy}: " if policy else ""
+    newest = "" if found["complete"] else "the newest "
+    return f"{policy} of {newest}{values}, the latest from "
 
 
 def _short(value: Any) -> str:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from idgraph.model.store import ProfileStore
     from idgraph.signatures import PinnedKey
     from idgraph.snapshot_file import PinnedSnapshot
+    from idgraph.web.audit import AuditLog
     from idgraph.web.openid import OpenId
     from ingestion.spark.workers import WorkerPlan, WorkerResources
     from profile_service.reader import ProfileReader
@@ -318,6 +319,11 @@ def local_user() -> str:
         return "unknown"
 
 
+def operator_name() -> str:
+    """The name of whoever works on this machine, as the audit log has it: no account of the services is called so."""
+    return f"shell:{local_user()}"
+
+
 def snapshot_file(settings: Settings) -> Path:
     """Where the flow keeps its last snapshot."""
     return settings.flow_state() / "snapshot.json"
@@ -428,6 +434,18 @@ def downloads(settings: Settings) -> Downloads:
     provider = provider_of(settings)
     folder = settings.directory / "downloads"
     return Downloads(folder, DeadLetterSealer(provider), TombstoneNames(provider))
+
+
+def audit_file(settings: Settings) -> Path:
+    """The file of that log."""
+    return settings.directory / "audit.jsonl"
+
+
+def audit_log(settings: Settings) -> AuditLog:
+    """What people and programs read and did."""
+    from idgraph.web.audit import PURPOSE, AuditLog
+
+    return AuditLog(audit_file(settings), provider_of(settings).purpose_key(PURPOSE))
 
 
 def household_log(settings: Settings) -> SqliteHouseholdLog:

@@ -40,10 +40,12 @@ class _Calls(Methods):
         ca_file: Path | None = None,
         allow_plain_http: bool = False,
         connect_seconds: float | None = None,
+        transport: httpx.BaseTransport | None = None,
         warn: Callable[[str], None] = log.warning,
     ) -> None:
         """`ca_file`: trusted authorities as PEM, instead of the system's. `connect_seconds`: somebody waits for the answer, so
-        that a service which is not reached by then, or does not answer in time, is not tried again. `warn` is given the
+        that a service which is not reached by then, or does not answer in time, is not tried again. `transport`: another way
+        than a socket. `warn` is given the
         warnings of searches and of `fields`. Raises ConfigError for plain HTTP beyond this machine, unless it is allowed."""
         self._token = token
         self._is_waited_for = connect_seconds is not None
@@ -53,6 +55,7 @@ class _Calls(Methods):
         self._open(
             base_url=url,
             headers={"Authorization": f"Bearer {token}"},
+            transport=transport,
             timeout=httpx.Timeout(timeout_seconds, connect=connect_seconds or timeout_seconds),
             # A proxy that the environment names would read profiles and token.
             trust_env=False,
@@ -103,6 +106,14 @@ class ProfilesClient(_Calls):
         """The content of a route that answers with a file: `download("jobs", ID, "download")`. Raises ProfileServiceError."""
         content: bytes = self._call(Request("GET", path_of(path)), _bytes)
         return content
+
+    def is_reached(self) -> bool:
+        """Whether the service answers, to whomever."""
+        try:
+            self._http.get("/health/live")
+        except httpx.TransportError:
+            return False
+        return True
 
     def close(self) -> None:
         self._http.close()

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from fastapi import Response
-from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -20,7 +19,7 @@ from idgraph.model.errors import IdgraphError
 from idgraph.web.limits import RateLimit, Turn, address_of, charged_by
 from idgraph.web.openid import is_signed_token
 from idgraph.web.path_values import keep_slashes
-from idgraph.web.problems import database_unavailable, problem, too_many, unavailable
+from idgraph.web.problems import problem, too_many, unavailable
 from idgraph.web.refusals import RateError
 
 WRONG_TOKEN_SECONDS = 1.0
@@ -48,8 +47,8 @@ class Access(NamedTuple):
     """Who may call a service.
 
     `authenticate` returns the caller of a token, None for one that is unknown, revoked or expired. It may block, and raises
-    IdgraphError or SQLAlchemyError where it cannot know. `permits` gets caller, method and path; it may block and raise
-    SQLAlchemyError too. Paths in `free` need no token.
+    IdgraphError, or an error that `answer` answers, where it cannot know. `permits` gets caller, method and path; it may
+    block and raise the latter too. Paths in `free` need no token.
     """
 
     authenticate: Callable[[str], NamedCaller | None]
@@ -58,9 +57,11 @@ class Access(NamedTuple):
     max_body_bytes: int
     rate: RateLimit | None = None
     refused: Callable[[Any, str, str], None] | None = None
-    """Is given each call, as `permits`, that the caller may not make. May block, and raise SQLAlchemyError."""
+    """Is given each call, as `permits`, that the caller may not make. May block, and raise as `permits`."""
     charged: Callable[[Any], str] = lambda caller: str(caller.name)
     """Who shares a rate limit with this caller, by one name."""
+    answer: Callable[[Exception], Response | None] = lambda _: None
+    """The answer to an error of these functions; None for one that is raised."""
     blocks: bool = True
     """Whether the two may block; otherwise they are called on the event loop, but `authenticate` for tokens of an issuer."""
 
@@ -120,8 +121,10 @@ class Guard:
                 refusal = self._refusal(scope, caller, turn)
             if refusal is not None and refusal.status_code == 403 and self._access.refused is not None:
                 await run_in_threadpool(self._access.refused, caller, scope["method"], scope["path"])
-        except SQLAlchemyError as error:
-            refusal = database_unavailable(error)
+        except Exception as error:
+            refusal = self._access.answer(error)
+            if refusal is None:
+                raise
         if refusal is not None:
             return await self._refuse(refusal, scope, receive, marking)
         scope.setdefault("state", {})["caller"] = caller

@@ -10,12 +10,10 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from sqlalchemy.exc import DataError, InterfaceError, OperationalError, SQLAlchemyError
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 from starlette.types import Scope
 
-from idgraph.model.database_errors import cause_of
 from idgraph.model.errors import (
     AlreadyRunningError,
     DamagedStateError,
@@ -142,20 +140,6 @@ def _allowed(app: FastAPI, scope: Scope) -> set[str]:
     return found.get(scope["path"]) or next(iter(found.values()), set())
 
 
-def log_database_error(error: SQLAlchemyError) -> None:
-    """Log what is no outage: those are logged by what reads and writes the database, once."""
-    if not isinstance(error, OperationalError | InterfaceError):
-        log.error("the database %s", cause_of(error))
-
-
-def database_unavailable(error: SQLAlchemyError) -> Response:
-    """A 503 with the cause."""
-    log_database_error(error)
-    return unavailable(
-        "database", f"the database cannot be read or written: {cause_of(error, is_short=True)}"
-    )
-
-
 def install(app: FastAPI) -> None:
     """Let the application answer every error this way."""
 
@@ -198,14 +182,6 @@ def install(app: FastAPI) -> None:
             allowed = _allowed(app, request.scope)
             headers["Allow"] = ", ".join(sorted(allowed | ({"HEAD"} if "GET" in allowed else set())))
         return problem(error.status_code, "http", str(error.detail), headers)
-
-    @app.exception_handler(DataError)
-    def unstorable(_request: Request, _error: DataError) -> Response:
-        return problem(400, "unstorable", "a value cannot be stored; text holds no NUL character")
-
-    @app.exception_handler(SQLAlchemyError)
-    def database(_request: Request, error: SQLAlchemyError) -> Response:
-        return database_unavailable(error)
 
     @app.exception_handler(Exception)
     def crashed(_request: Request, _error: Exception) -> Response:

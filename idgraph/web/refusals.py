@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from idgraph.model.errors import MetadataError
+from idgraph.model.errors import MetadataError, NotFoundError, QueryError
 
 
 class RefusedRequestError(MetadataError):
@@ -15,11 +15,11 @@ class RefusedRequestError(MetadataError):
         super().__init__(message)
 
 
-class BadQueryError(MetadataError):
+class BadQueryError(MetadataError, QueryError):
     """A query parameter or header cannot be read."""
 
 
-class UnknownSubjectError(MetadataError):
+class UnknownSubjectError(NotFoundError):
     """There is no such spec, version, attribute or token."""
 
 

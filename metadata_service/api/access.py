@@ -16,6 +16,7 @@ from idgraph.web.application import FREE
 from idgraph.web.guard import READING, Access
 from idgraph.web.openid import OpenId, is_signed_token
 from idgraph.web.refusals import ClashError, ForbiddenError
+from metadata_service.api.database_problems import database_unavailable
 from metadata_service.attributes.catalogue import PlannedAttribute
 from metadata_service.kinds import DOCUMENTS
 from metadata_service.storage.database import Database
@@ -193,7 +194,9 @@ def access(database: Database, max_body_bytes: int, openid: OpenId | None = None
         return None if row is None else user_record(row)
 
     permits = partial(may_call, database)
-    return Access(caller, permits, FREE, max_body_bytes, refused=Refusals(database))
+    return Access(
+        caller, permits, FREE, max_body_bytes, refused=Refusals(database), answer=database_unavailable
+    )
 
 
 def may_call(database: Database, caller: TokenRecord, method: str, path: str) -> bool:

@@ -12,6 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from idgraph.web.application import Application
 from idgraph.web.metrics import Gauge
 from idgraph.web.openid import OpenId
+from metadata_service.api import database_problems
 from metadata_service.api.access import access
 from metadata_service.api.routes import (
     attributes,
@@ -99,6 +100,7 @@ def create_app(
         # Waiting readers are let go, so that stopping does not wait for them.
         before_shutdown=watch.close,
     )
+    database_problems.install(app)
     app.state.service = MetadataService(settings, database, SnapshotCache(database), watch, compile_spec)
     app.state.pages = create_pages(app.state.service, profile_source, openid)
     app.add_middleware(BesidePages, pages=app.state.pages)

@@ -19,8 +19,8 @@ from idgraph.model.callers import FROM_LEAST, SCOPES, Scope
 from idgraph.model.errors import IdgraphError, ProfileServiceError
 from idgraph.web.openid import OpenId
 from idgraph.web.path_values import keep_slashes
-from idgraph.web.problems import log_database_error
 from metadata_service.api.access import MissingRoleError
+from metadata_service.api.database_problems import log_database_error
 from metadata_service.api.service import MetadataService
 from metadata_service.storage.sessions import Sessions
 from metadata_service.ui import (

@@ -64,6 +64,9 @@ class ProfileDocument(BaseModel):
     provenance: dict[str, dict[str, Any]] | None = Field(
         default=None, description="By attribute path, if asked for: source, event, ordinal, priority, spec."
     )
+    protected: list[str] | None = Field(
+        default=None, description="Paths of protected values, of an answer that reveals them with provenance."
+    )
     view: AppliedView | None = Field(default=None, description="The view that shaped `attributes`.")
     consents: list[AppliedConsent] | None = Field(
         default=None,
@@ -80,6 +83,14 @@ Warnings = Annotated[
 ]
 
 
+class Incomplete(BaseModel):
+    """What an answer lacks by a fault; only a caller from whom nothing is hidden gets it."""
+
+    stale: int = Field(default=0, description="Profiles under an identifier that is protected by now.")
+    unreadable: int = Field(default=0, description="Protected values that could not be opened.")
+    damaged: list[str] = Field(default=[], description="Fragments that cannot be read; restore them.")
+
+
 class FoundProfile(ProfileDocument):
     """The profile of a look-up."""
 
@@ -94,6 +105,9 @@ class LookupResult(BaseModel):
     is_shared: bool = Field(
         description="Whether the rules give the identifier to nobody, as several share it."
     )
+    sharing: list[ProfileDocument] | None = Field(default=None, description="Those, if they are asked for.")
+    incomplete: Incomplete | None = None
+    hint: str | None = Field(default=None, description="Where no spec makes identifiers of this type.")
 
 
 class SearchResults(BaseModel):
@@ -106,6 +120,7 @@ class SearchResults(BaseModel):
     corrected: str | None = Field(
         description="The search with the nearest known attributes in place of unknown ones; null without any."
     )
+    incomplete: Incomplete | None = None
     search: str | None = Field(
         description="A token of the search, sealed: stands for `q` in an address, which logs and histories keep."
     )
@@ -319,6 +334,10 @@ class IdentifiersBody(StrictDocument):
 class LookupBody(IdentifiersBody, ReadingBody):
     """Identifiers, and what is asked of each."""
 
+    sharing: bool = Field(
+        default=False, description="Show the profiles that share an identifier which belongs to none of them."
+    )
+
 
 class Words(BaseModel):
     """A query in the search language."""
@@ -333,6 +352,9 @@ class Words(BaseModel):
 class QueryBody(StrictDocument, Words):
     """A query: `q`, or `query` in JSON (a list of conditions that must all hold)."""
 
+    words: list[str] | None = Field(
+        default=None, max_length=1000, description="In place of `q`: clauses that must all hold, each whole."
+    )
     query: list[Any] | None = Field(
         default=None,
         description='Conditions such as {"term": {"path": "activity.platform", "value": "ios"}}; also prefix, range, words, '

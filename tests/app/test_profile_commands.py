@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sqlite3
 import stat
 import subprocess
@@ -15,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from idgraph.app import wiring
+from idgraph.app import profile_server, wiring
 from idgraph.files import write_atomically
 from idgraph.jobs.export_file import write_export
 from idgraph.model import canonical
@@ -468,3 +469,51 @@ def test_search_shows_chosen_attributes_in_a_line_each(filled: CommandLine) -> N
     assert list(profile["attributes"]) == ["shop"]
     assert list(profile["attributes"]["shop"]) == ["persona"]
     assert profile["provenance"].keys() == {"shop.persona"}
+
+
+def test_a_reveal_is_in_the_audit_log(filled: CommandLine) -> None:
+    filled.json("lookup", f"user_id:{SEGMENT_USER}", "--json")
+    assert not (filled.folder / ".idgraph" / "audit.jsonl").exists()
+    filled.json("lookup", f"user_id:{SEGMENT_USER}", "--json", "--reveal", "--purpose", "ticket 7")
+    filled.json("search", f"identity.userId={SEGMENT_USER}", "--json", "--reveal")
+    entries, _ = wiring.audit_log(filled.settings()).newest(10)
+    assert [(each["action"], each["caller"], each["purpose"]) for each in entries] == [
+        ("reveal", wiring.operator_name(), "on the command line"),
+        ("reveal", wiring.operator_name(), "ticket 7"),
+    ]
+    assert "identity.email" in entries[0]["attributes"]
+    assert SEGMENT_USER not in json.dumps(entries)
+
+
+def test_a_service_that_runs_answers_as_the_command_itself(
+    served: CommandLine,
+    filled_once: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    shutil.copytree(filled_once, served.folder, dirs_exist_ok=True)
+    commands = [
+        ("lookup", f"user_id:{SEGMENT_USER}"),
+        ("lookup", f"user_id:{SEGMENT_USER}", "--json"),
+        ("lookup", "user_id:nobody"),
+        ("search", "--json", "--limit", "3", "--sort", "demographics.age"),
+        ("search", "--count", "activity.platform=ios"),
+        ("search", "--facet", "activity.platform"),
+        ("search", "nothing=1", "--fields", "activity.platform"),
+        ("search", "identity.userId="),
+    ]
+
+    def answers() -> list[tuple[int, str]]:
+        done = [served(*words) for words in commands]
+        return [(each.exit_code, each.stdout) for each in done]
+
+    here = answers()
+    with profile_server.serving_here(served.settings()) as url:
+        monkeypatch.setenv("IDGRAPH_PROFILES__URL", url)
+        assert answers() == here
+        refused = served("lookup", f"user_id:{SEGMENT_USER}", "--reveal")
+        assert (refused.exit_code, "may not reveal" in refused.stderr) == (1, True)
+    assert served(*commands[0]).stdout == here[0][1]
+    assert "the command reads the stores itself" in caplog.text
+    assert here[0][1].count("\n") > 5
+    assert [code for code, _ in here] == [0, 0, 3, 0, 0, 0, 0, 2]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from idgraph.app import wiring
 from idgraph.app.commands.context import Json, stored
 from idgraph.app.exits import Exit
 from idgraph.app.terminal import print_json
@@ -23,13 +24,16 @@ def verify(context: typer.Context, as_json: Json = False) -> None:
 
     Entries cut off at the end of the log cannot be seen in the file alone: note the head, and compare it with the next.
     """
+    from idgraph.app.adapters.key_providers import ensure_keyring
     from idgraph.app.metadata_server import verify_history
-    from idgraph.app.profile_server import audit_file, verify_audit
 
     settings = stored(context)
-    has_log = settings.keyring_file().exists() or audit_file(settings).exists()
-    log, history = verify_audit(settings) if has_log else None, verify_history(settings)
-    found = {f"{audit_file(settings)}, line": log, "history, version": history}
+    file, log = wiring.audit_file(settings), None
+    if settings.keyring_file().exists() or file.exists():
+        ensure_keyring(settings)
+        log = wiring.audit_log(settings).verify()
+    history = verify_history(settings)
+    found = {f"{file}, line": log, "history, version": history}
     if as_json:
         print_json((log._asdict() if log else {}) | {"history": history._asdict() if history else None})
     for place, report in found.items():

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from idgraph.app.wiring import local_user
+from idgraph.app.wiring import local_user, operator_name
 from idgraph.model.jobs import Requester
 
 if TYPE_CHECKING:
@@ -77,6 +77,14 @@ def keyed(context: typer.Context) -> Settings:
     settings = settings_of(context)
     ensure_keyring(settings)
     return settings
+
+
+def note(settings: Settings, action: str, **details: Any) -> None:
+    """Record in the audit log what the local operator is about to do or to read. Raises StoreError, KeyProviderError; then it
+    may not be done."""
+    from idgraph.app import wiring
+
+    wiring.audit_log(settings).append({"action": action, "caller": operator_name(), **details})
 
 
 def origin_of(who: str, why: str) -> Requester:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from idgraph.app.commands.context import Json, Why, stored
+from idgraph.app.commands.context import Json, Why, note, stored
 from idgraph.app.observation.json_logs import say
 from idgraph.app.terminal import print_json, print_table
 from idgraph.app.wiring import local_user
@@ -87,7 +87,7 @@ def pause(context: typer.Context, name: Name, why: Why) -> None:
     from idgraph.model.flows import FlowPause
 
     folders, who = _known(context, name), local_user()
-    _note(context, "pause flow", name, why)
+    note(stored(context), "pause flow", subject=name, purpose=why)
     if not folders.pause(name, FlowPause(who=who, why=why, at_ms=time.time_ns() // 1_000_000)):
         found = folders.pause_of(name)
         say(f"{name} is paused already, by {found.who}: {found.why}" if found else f"{name} is paused")
@@ -115,11 +115,11 @@ def resume(
             raise NotFoundError(
                 f"source {source} does not wait in {name}; waiting: {', '.join(waiting) or 'none'}"
             )
-        _note(context, "resume source", f"{name}/{source}", why)
+        note(stored(context), "resume source", subject=f"{name}/{source}", purpose=why)
         folders.try_again(name, source)
         say(f"source {source} is tried again, at once or when {name} next runs")
         return
-    _note(context, "resume flow", name, why)
+    note(stored(context), "resume flow", subject=name, purpose=why)
     say(f"{name} goes on" if folders.resume(name) else f"{name} is not paused")
 
 
@@ -130,16 +130,6 @@ def _known(context: typer.Context, name: str) -> FlowFolders:
     if name not in folders.names():
         raise NotFoundError(f"no such flow: {name}; known: {', '.join(folders.names()) or 'none'}")
     return folders
-
-
-def _note(context: typer.Context, action: str, name: str, why: str) -> None:
-    from idgraph.app.adapters.key_providers import provider_of
-    from idgraph.app.profile_server import audit_file
-    from idgraph.web.audit import PURPOSE, AuditLog
-
-    settings = stored(context)
-    entry = {"action": action, "caller": local_user(), "subject": name, "purpose": why}
-    AuditLog(audit_file(settings), provider_of(settings).purpose_key(PURPOSE)).append(entry)
 
 
 def _shown(name: str, report: FlowReport | None, pause: FlowPause | None) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,11 +15,10 @@ from idgraph.app.exits import Exit
 from idgraph.app.terminal import console, counted, json_writer, print_json, print_table
 from idgraph.model.errors import ConfigError, NotFoundError
 from idgraph.model.identifiers import given_identifier
-from idgraph.model.queries import Order, Query
 from idgraph.model.text import escape_control_chars
 
 if TYPE_CHECKING:
-    from profile_service.reader import Profile, ProfileLeaf, ProfileReader
+    from profile_service.reader import ProfileReader
 
 
 class Form(StrEnum):
@@ -32,6 +30,9 @@ class Form(StrEnum):
 
 Reveal = Annotated[bool, typer.Option("--reveal", help="Show protected values; needs the keyring.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object per profile, for scripts.")]
+Purpose = Annotated[
+    str, typer.Option("--purpose", help="Why protected values are revealed; kept in the audit log.")
+]
 
 
 def lookup(
@@ -40,6 +41,7 @@ def lookup(
         str, typer.Argument(help=f"{TYPE_VALUE} For instance user_id:480", callback=from_stdin)
     ],
     reveal: Reveal = False,
+    purpose: Purpose = "on the command line",
     as_json: Json = False,
 ) -> None:
     """Show the profile of an identifier, whichever of its systems it is from. Exit code 3: there is none.
@@ -47,20 +49,18 @@ def lookup(
     An identifier that too many persons share belongs to nobody: then the profiles whose events showed it are shown, and a
     line on standard error says so.
     """
-    settings = keyed(context)
-    wanted = given_identifier(identifier)
-    with wiring.opened_to_read(settings) as resources:
-        pinned = wiring.snapshot_to_read_by(settings)
-        reader = wiring.profile_reader(settings, resources, pinned)
-        found = reader.lookup(wanted, reveal)
-        if not found:
-            # With another keyring nobody is found, which is no answer.
-            wiring.require_own_keyring(settings, resources, notes=False)
+    from idgraph.app.entrance import entrance
+
+    text = str(given_identifier(identifier))
+    with entrance(keyed(context)) as here:
+        item = here.lookup(text, reveal, purpose)
+    found = [item["profile"]] if item["profile"] else item.get("sharing", [])
     _show(found, as_json)
-    _report_exceptions(reader)
+    if item["is_shared"]:
+        _report_shared(text.partition(":")[0])
+    _report_incomplete(item.get("incomplete", {}))
     if not found:
-        types = {place.type for spec in pinned.snapshot.specs for place in spec.identifiers}
-        raise NotFoundError(f"no profile has this identifier{_hint_of_type(wanted.type, types)}")
+        raise NotFoundError("; ".join(filter(None, ("no profile has this identifier", item.get("hint")))))
 
 
 def search(
@@ -94,6 +94,7 @@ def search(
         typer.Option("--fields", help="Show these attributes alone, by commas; a line for each profile."),
     ] = None,
     reveal: Reveal = False,
+    purpose: Purpose = "on the command line",
     as_json: Json = False,
 ) -> None:
     """Search profiles in the index.
@@ -106,49 +107,41 @@ def search(
 
     A clause that can never match (an unknown path, a text bound on a number) gives a warning; the exit code stays 0.
     """
-    from idgraph.model.query_language import parse_query, warnings
+    from idgraph.app.entrance import entrance
 
-    settings = keyed(context)
-    pinned = wiring.snapshot_to_read_by(settings)
-    types = {attribute.path: attribute.shown_type for attribute in pinned.snapshot.attributes}
-    query = parse_query(words or [], types.get)
-    order = None if sort is None else Order(sort.removeprefix("-"), sort.startswith("-"))
-    with wiring.opened_to_read(settings) as resources:
-        reader = wiring.profile_reader(settings, resources, pinned)
-        total = reader.count(query)
-        others = (*(facet or ()), *((order.path,) if order else ()))
-        wanted = [each for each in (fields or "").split(",") if each]
-        said = warnings(query, types, reader.found_type, others, wanted)
-        if not total:
-            wiring.require_own_keyring(settings, resources, notes=False)
-            said += _hints_of_loss(resources)
-        summary: dict[str, Any] = {"total": total}
-        page = None
+    wanted = [each for each in (fields or "").split(",") if each]
+    query = {"words": words or []}
+    page: dict[str, Any] | None = None
+    with entrance(keyed(context)) as here:
+        counted_answer = here.call("POST", "search", "count", body=query)
+        summary: dict[str, Any] = {"total": counted_answer["count"]}
+        said = counted_answer.get("warnings", [])
         if facet:
-            summary["facets"] = reader.facets(query, facet, limit or 10)
+            body = query | {"paths": facet, "limit": limit or 10}
+            answer = here.call("POST", "search", "facets", body=body)
+            summary["facets"], said = answer["facets"], answer.get("warnings", [])
         elif not count:
-            page = reader.search(query, limit or 5, cursor, reveal, order)
-            summary |= {"profiles": len(page.profiles), "cursor": page.cursor}
+            reading = {"provenance": True, "reveal": reveal, "purpose": purpose, "fields": wanted or None}
+            body = query | reading | {"limit": limit or 5, "cursor": cursor, "sort": sort}
+            page = here.call("POST", "search", body=body)
+            summary |= {"profiles": len(page["items"]), "cursor": page["next"]}
+            said = page["warnings"]
     summary["warnings"] = said
-    if page is not None and wanted:
-        _show_fields(page.profiles, wanted, as_json)
+    if page is not None and wanted and not as_json:
+        _show_fields(page["items"], wanted)
     elif page is not None:
-        _show(page.profiles, as_json)
+        _show(page["items"], as_json)
     if as_json:
         _print_summary(summary, is_answer=page is None)
     else:
         _show_summary(summary)
-    _report_exceptions(reader)
+    _report_incomplete(page.get("incomplete", {}) if page else {})
 
 
 def _print_summary(summary: dict[str, Any], is_answer: bool) -> None:
     """Print one JSON object: on standard output if it is the answer, beside profiles on standard error."""
     from idgraph.model import canonical
 
-    if "facets" in summary:
-        summary["facets"] = {
-            path: [each._asdict() for each in values] for path, values in summary["facets"].items()
-        }
     if is_answer:
         print_json(summary)
     else:
@@ -159,7 +152,7 @@ def _show_summary(summary: dict[str, Any]) -> None:
     total = summary["total"]
     if "facets" in summary:
         for path, values in summary["facets"].items():
-            rows = [(str(v).lower() if isinstance(v, bool) else str(v), f"{count:,}") for v, count in values]
+            rows = [(_text_of(each["value"]), f"{each['profiles']:,}") for each in values]
             print_table((path, "profiles"), rows)
     elif "profiles" not in summary:
         print(total)
@@ -168,6 +161,10 @@ def _show_summary(summary: dict[str, Any]) -> None:
     if "profiles" in summary:
         more = f"; more with --cursor {summary['cursor']}" if summary["cursor"] else ""
         print(f"{summary['profiles']} of {counted(total, 'profile')}{more}", file=sys.stderr)
+
+
+def _text_of(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def export(
@@ -271,24 +268,33 @@ def export(
 
 def _report_exceptions(reader: ProfileReader) -> None:
     for each in reader.shared:
+        _report_shared(each.type)
+    _report_incomplete(reader.take_incomplete())
+
+
+def _report_shared(kind: str) -> None:
+    print(
+        f"{escape_control_chars(kind)} is shared, and belongs to none of these profiles: `idgraph explain` says why",
+        file=sys.stderr,
+    )
+
+
+def _report_incomplete(found: dict[str, Any]) -> None:
+    """Report what an answer lacks by a fault. Raises Exit where a fragment is damaged."""
+    if stale := found.get("stale"):
         print(
-            f"{escape_control_chars(each.type)} is shared, and belongs to none of these profiles: `idgraph explain` says why",
-            file=sys.stderr,
-        )
-    if reader.stale:
-        print(
-            f"{counted(reader.stale, 'profile')} stored under an identifier that is protected now; until a flow or "
+            f"{counted(stale, 'profile')} stored under an identifier that is protected now; until a flow or "
             "`idgraph seal` has renamed it, one id can appear twice",
             file=sys.stderr,
         )
-    if reader.unreadable:
+    if unreadable := found.get("unreadable"):
         print(
-            f"{counted(reader.unreadable, 'protected value')} cannot be opened: the data key is missing, or this keyring cannot "
+            f"{counted(unreadable, 'protected value')} cannot be opened: the data key is missing, or this keyring cannot "
             "unwrap it (`idgraph keys list` shows missing versions)",
             file=sys.stderr,
         )
-    if reader.damaged:
-        for fragment_id in reader.damaged:
+    if damaged := found.get("damaged"):
+        for fragment_id in damaged:
             print(
                 f"skipped {escape_control_chars(fragment_id)}: its stored state is damaged; restore it from a backup",
                 file=sys.stderr,
@@ -296,50 +302,35 @@ def _report_exceptions(reader: ProfileReader) -> None:
         raise typer.Exit(Exit.FAILED)
 
 
-def _hint_of_type(given: str, known: set[str]) -> str:
-    """What to say of an identifier of a type that no active spec makes."""
-    from idgraph.model.text import nearest
-
-    if given in known or not known:
-        return ""
-    near = nearest(given, known)
-    hint = f"did you mean {near}?" if near else f"they make {', '.join(sorted(known))}"
-    return f"; no active spec makes the type {given}: {hint}"
-
-
-def _hints_of_loss(resources: wiring.ReadResources) -> Iterator[str]:
-    """What to say where nothing can be found at all: a file that was removed is made again, empty."""
-    if not resources.index.count(Query()) and resources.store.scan(limit=1):
-        yield "the index is empty, and the store has profiles: they wait in the outbox, or `idgraph reindex` brings them back"
-
-
-def _show_fields(profiles: list[Profile], fields: list[str], as_json: bool) -> None:
+def _show_fields(profiles: list[dict[str, Any]], fields: list[str]) -> None:
     from idgraph.model import canonical, paths
 
-    def leaves(profile: Profile, field: str) -> Iterator[ProfileLeaf]:
-        return (each for each in profile.leaves if paths.is_within(each.path, field))
+    def shown(profile: dict[str, Any], field: str) -> str:
+        leaves = [paths.split(path) for path in profile["provenance"] if paths.is_within(path, field)]
+        values = [paths.value_at(profile["attributes"], keys) for keys in leaves]
+        return "; ".join(v if isinstance(v, str) else canonical.encode(v).decode() for v in values)
 
-    if as_json:
-        for each in profiles:
-            own = tuple(leaf for leaf in each.leaves if any(paths.is_within(leaf.path, f) for f in fields))
-            print_json(each._replace(leaves=own).canonical(provenance=True))
-        return
-    rows = []
-    for each in profiles:
-        found = [[leaf.value for leaf in leaves(each, field)] for field in fields]
-        shown = [
-            "; ".join(v if isinstance(v, str) else canonical.encode(v).decode() for v in some)
-            for some in found
-        ]
-        rows.append((each.id, *shown))
+    rows = [(each["id"], *(shown(each, field) for field in fields)) for each in profiles]
     print_table(("id", *fields), rows)
 
 
-def _show(profiles: list[Profile], as_json: bool) -> None:
+_MEMBERS = ("id", "identifiers", "attributes", "provenance")
+_ORIGIN = ("source", "priority", "event", "ordinal", "spec", "spec_version", "policy", "values", "complete")
+
+
+def _in_order(document: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    """A document with its members in this order: an answer over HTTP has them sorted."""
+    return {name: document[name] for name in names if name in document}
+
+
+def _show(profiles: list[dict[str, Any]], as_json: bool) -> None:
     from idgraph.app.profile_tree import profile_tree
 
     for profile in profiles:
         if as_json:
-            print_json(profile.canonical(provenance=True))
+            origins = {path: _in_order(each, _ORIGIN) for path, each in profile["provenance"].items()}
+            names = [_in_order(each, ("type", "value")) for each in profile["identifiers"]]
+            ordered = profile | {"provenance": origins, "identifiers": names}
+            print_json(_in_order(ordered, _MEMBERS))
         else:
             console().print(profile_tree(profile))

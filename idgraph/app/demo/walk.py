@@ -233,7 +233,7 @@ class Demo:
                 found = reader.search(Query(), limit=1).profiles
             for profile in found[:1]:
                 self._console.print("[bold]One profile[/], each value with where it came from:\n")
-                self._console.print(profile_tree(profile))
+                self._console.print(profile_tree(profile.canonical(provenance=True)))
             if wanted and self._example.shown.get("explain"):
                 self._console.print("\n[bold]Why it is one person[/], and which links the rules refused:\n")
                 for each in Links(resources.store, reader).explain(Identifier.parse(wanted)):

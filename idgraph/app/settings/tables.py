@@ -118,7 +118,8 @@ class ProfilesSettings(SettingsTable):
     port: int = Field(default=8420, ge=0, le=65535, description="Its port; 0 takes a free one.")
     url: Annotated[str | None, AfterValidator(lambda url: url and http_url(url))] = Field(
         default=None,
-        description="Address at which the pages of the metadata service reach it. Default: `host` and `port`.",
+        description="Address at which the pages of the metadata service, and `idgraph lookup` and `search`, reach it. "
+        "Default: the pages use `host` and `port`; the commands read the stores.",
     )
     token: str | None = Field(
         default=None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
@@ -36,8 +36,10 @@ UNCHANGED: dict[int | str, dict[str, str]] = {304: {"description": "Nothing chan
 
 
 def _query(reader: ProfileReader, body: QueryBody) -> queries.Query:
-    if body.q is not None and body.query is not None:
-        raise BadQueryError("`q` and `query` are two forms of one thing; give one")
+    if sum(each is not None for each in (body.q, body.words, body.query)) > 1:
+        raise BadQueryError("`q`, `words` and `query` are forms of one thing; give one")
+    if body.words is not None:
+        return parse_query(body.words, reader.types().get)
     if body.query is not None:
         return queries.from_json(body.query)
     # Unlike the words of a command line, each of which a shell has kept together.
@@ -63,21 +65,25 @@ def _search(
         body = body.model_copy(update={"q": service.cursors.open(body.search, _sealed_for(caller))})
     query = _query(reader, body)
     order = None if body.sort is None else Order(body.sort.removeprefix("-"), body.sort.startswith("-"))
-    asked, others = repr((body.q, body.query, body.sort)), (order.path,) if order else ()
+    asked, others = repr((body.q, body.words, body.query, body.sort)), (order.path,) if order else ()
     result = reader.search(query, body.limit, service.opened(body.cursor, asked), wanted.reveal, order)
     service.require_found(bool(result.profiles))
     profiles = wanted.read(service, caller, result.profiles, reader)
-    found = {
+    incomplete = reader.take_incomplete()
+    found: dict[str, Any] = {
         "items": [wanted.document(profile) for profile in profiles],
         "next": service.sealed(result, asked),
         "warnings": [
             *_warnings(reader, query, others, wanted.fields or ()),
             *wanted.left_out(result, profiles),
+            *([] if result.profiles or body.cursor else service.warnings_of_loss(caller)),
         ],
         "q": body.q,
         "corrected": None,
         "search": None if body.q is None else service.cursors.seal(body.q, _sealed_for(caller)),
     }
+    if incomplete:
+        found["incomplete"] = incomplete
     if body.q is not None and found["warnings"]:
         meant = corrected(body.q, query, reader.types())
         found["corrected"] = meant if meant != body.q else None
@@ -113,7 +119,8 @@ def post_count(body: QueryBody, service: Service, caller: ActingCaller) -> Respo
     """The number of profiles that match."""
     reader = service.reader(caller)
     query = _query(reader, body)
-    return answer(warned({"count": reader.count(query)}, _warnings(reader, query)))
+    count, said = reader.count(query), _warnings(reader, query)
+    return answer(warned({"count": count}, said if count else said + service.warnings_of_loss(caller)))
 
 
 @router.get("/facets", response_model=FacetResults, dependencies=[AFTER_INDEX])
