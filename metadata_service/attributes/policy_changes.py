@@ -17,8 +17,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Literal, cast
 
 from pydantic import BaseModel
-from sqlalchemy import Select, select
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy.orm import Session
 
 from idgraph.model import paths
 from idgraph.model.attributes import AttributeDefinition, AttributeMetadata, AttributeStatus
@@ -28,7 +27,7 @@ from idgraph.model.records import PolicyChangeRecord, ProvenanceRecord
 from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
 from idgraph.web.conditional import etag_of
 from idgraph.web.cursors import ListPage, PageRequest
-from idgraph.web.refusals import ClashError, SamePersonError, UnknownSubjectError
+from idgraph.web.refusals import ClashError, UnknownSubjectError
 from metadata_service.attributes import redaction
 from metadata_service.attributes.catalogue import (
     PlannedAttribute,
@@ -48,10 +47,17 @@ from metadata_service.attributes.rules import (
 from metadata_service.specs import approval
 from metadata_service.specs.catalogue import put_in_force
 from metadata_service.storage.edits import Edit, Kind
-from metadata_service.storage.tables import PolicyChangeRow, PolicyDecisionRow, SnapshotRow
-from metadata_service.storage.tokens import person_of
-from metadata_service.storage.users import are_one_person
-from metadata_service.storage.versions import VersionedDocuments, paged
+from metadata_service.storage.requests import (
+    GRANTS,
+    KeptRequest,
+    add_step,
+    find_requests,
+    keep,
+    require_second_person,
+    require_undecided,
+)
+from metadata_service.storage.tables import RequestRow
+from metadata_service.storage.versions import VersionedDocuments
 from transforms.schema.diff import AttributeTree
 
 
@@ -103,8 +109,7 @@ def _tree(attributes: Iterable[AttributeMetadata], defaults: DiscoveryDefaults) 
 
 
 Status = Literal["pending", "approved", "refused"]
-
-_Found = tuple[PolicyChangeRow, SnapshotRow, PolicyDecisionRow | None, SnapshotRow | None]
+_POLICIES = RequestRow.kind.not_in(GRANTS)
 
 
 def request_change(
@@ -112,38 +117,25 @@ def request_change(
 ) -> PolicyChangeRecord:
     """Keep an edit until a second person decides; one that waits already is given back as it is."""
     asked = (kind, _base(before), _definition(wanted), json.dumps(weakens))
-    for waiting in edit.session.execute(_changes("pending").where(PolicyChangeRow.subject == subject)):
-        known: PolicyChangeRow = waiting[0]
-        if (known.kind, known.base, known.document, known.weakens) == asked:
-            return _record(cast(_Found, waiting))
-    _, base, document, losses = asked
-    row = PolicyChangeRow(
-        snapshot_version=edit.version,
-        kind=kind,
-        subject=subject,
-        base=base,
-        document=document,
-        weakens=losses,
-    )
-    edit.session.add(row)
-    edit.record(kind, subject, None, "requested")
-    edit.session.flush()
-    return get_policy_change(edit.session, row.id)
+    for known in find_requests(edit.session, _POLICIES, RequestRow.subject == subject, state="waits"):
+        if (known.row.kind, known.row.base, known.row.document, known.row.weakens) == asked:
+            return _record(known)
+    return get_policy_change(edit.session, keep(edit, kind, subject, asked[2], asked[1], weakens))
 
 
 def list_policy_changes(
     session: Session, wanted: PageRequest, status: Status | None = None
 ) -> ListPage[PolicyChangeRecord]:
     """The newest first; of one status, if asked."""
-    query = paged(_changes(status), PolicyChangeRow.id, wanted, is_reversed=True)
-    found = (_record(cast(_Found, row)) for row in session.execute(query))
+    state = "waits" if status == "pending" else status
+    found = map(_record, find_requests(session, _POLICIES, wanted=wanted, state=state))
     return wanted.page(found, lambda change: change.id)
 
 
 def pending_changes(session: Session, kind: Kind, subject: str) -> list[PolicyChangeRecord]:
     """What waits for a decision on one subject, the newest first."""
-    query = _changes("pending").where(PolicyChangeRow.kind == kind, PolicyChangeRow.subject == subject)
-    return [_record(cast(_Found, row)) for row in session.execute(query.order_by(PolicyChangeRow.id.desc()))]
+    of = (RequestRow.kind == kind, RequestRow.subject == subject)
+    return [_record(each) for each in reversed(find_requests(session, *of, state="waits"))]
 
 
 def get_policy_change(session: Session, change_id: int) -> PolicyChangeRecord:
@@ -151,44 +143,33 @@ def get_policy_change(session: Session, change_id: int) -> PolicyChangeRecord:
     return _record(_find(session, change_id))
 
 
-def approval_problem(session: Session, asked_by: str, actor: str) -> str | None:
-    """Why somebody cannot approve what somebody asked for, or None."""
-    if person_of(asked_by) == person_of(actor):
-        return "was asked for by the same person; a second person approves it"
-    if are_one_person(session, asked_by, actor):
-        return (
-            f"was asked for by {person_of(asked_by)}, who counts as the same person as you: one of you made the account of the "
-            "other, or a third one made both. Once another person has confirmed the account that was made, by POST "
-            "/v1/users/NAME/confirm, the page Users or `idgraph users confirm NAME`, you are a second person"
-        )
-    return None
-
-
 def approve(edit: Edit, change_id: int) -> PolicyChangeRecord:
     """Carry a change out. Raises UnknownSubjectError, ClashError when it was decided already or does not fit any
     more, SamePersonError when this person asked for it."""
-    row, requested = _undecided(edit.session, change_id)
-    if problem := approval_problem(edit.session, requested.actor, edit.actor):
-        raise SamePersonError(f"change {change_id} {problem}")
-    _CARRY_OUT[row.kind](edit, row)
-    return _decide(edit, row, "approved")
+    found = _undecided(edit, change_id)
+    require_second_person(edit, found, "change")
+    _CARRY_OUT[found.row.kind](edit, found.row)
+    return _decide(edit, found, "approved")
 
 
 def refuse(edit: Edit, change_id: int) -> PolicyChangeRecord:
     """Let a change be; who asked for it may take it back so. Raises UnknownSubjectError, ClashError when it was
     decided already."""
-    row, _ = _undecided(edit.session, change_id)
-    return _decide(edit, row, "refused")
+    return _decide(edit, _undecided(edit, change_id), "refused")
 
 
-def _decide(edit: Edit, row: PolicyChangeRow, decision: Literal["approved", "refused"]) -> PolicyChangeRecord:
-    edit.session.add(PolicyDecisionRow(change_id=row.id, snapshot_version=edit.version, decision=decision))
-    edit.record(cast(Kind, row.kind), row.subject, None, decision)
-    edit.session.flush()
-    return get_policy_change(edit.session, row.id)
+def _undecided(edit: Edit, change_id: int) -> KeptRequest:
+    found = _find(edit.session, change_id)
+    require_undecided(found, edit.at, "change")
+    return found
 
 
-def _attribute(edit: Edit, row: PolicyChangeRow) -> None:
+def _decide(edit: Edit, found: KeptRequest, decision: Literal["approved", "refused"]) -> PolicyChangeRecord:
+    add_step(edit, found, decision)
+    return get_policy_change(edit.session, found.row.id)
+
+
+def _attribute(edit: Edit, row: RequestRow) -> None:
     definition = AttributeDefinition.model_validate_json(row.document)
     planned = plan_attribute(edit, definition, lambda _: None)
     _check_base(row, planned.before)
@@ -196,8 +177,8 @@ def _attribute(edit: Edit, row: PolicyChangeRow) -> None:
     carry_out(edit, planned)
 
 
-def _documents(kind: VersionedDocuments[Any, Any]) -> Callable[[Edit, PolicyChangeRow], None]:
-    def carry_out(edit: Edit, row: PolicyChangeRow) -> None:
+def _documents(kind: VersionedDocuments[Any, Any]) -> Callable[[Edit, RequestRow], None]:
+    def carry_out(edit: Edit, row: RequestRow) -> None:
         known = kind.held(edit.session, row.subject)
         _check_base(row, None if known is None else known.document)
         kind.save(edit, kind.stored.model_validate_json(row.document))
@@ -205,14 +186,14 @@ def _documents(kind: VersionedDocuments[Any, Any]) -> Callable[[Edit, PolicyChan
     return carry_out
 
 
-def _spec(edit: Edit, row: PolicyChangeRow) -> None:
+def _spec(edit: Edit, row: RequestRow) -> None:
     wanted = approval.SpecActivation.model_validate_json(row.document)
     _check_base(row, approval.in_force(edit.session, wanted.name))
     _check_shown(row, approval.opened_by_spec(edit.session, wanted.name, wanted.version))
     put_in_force(edit, wanted.name, wanted.version)
 
 
-_CARRY_OUT: dict[str, Callable[[Edit, PolicyChangeRow], None]] = {
+_CARRY_OUT: dict[str, Callable[[Edit, RequestRow], None]] = {
     "attribute": _attribute,
     "spec": _spec,
     DEFAULTS.kind: _documents(DEFAULTS),
@@ -221,12 +202,12 @@ _CARRY_OUT: dict[str, Callable[[Edit, PolicyChangeRow], None]] = {
 }
 
 
-def _check_base(row: PolicyChangeRow, now: BaseModel | None) -> None:
+def _check_base(row: RequestRow, now: BaseModel | None) -> None:
     if _base(now) != row.base:
         raise ClashError(f"the document of change {row.id} was edited since; refuse the change and ask again")
 
 
-def _check_shown(row: PolicyChangeRow, opens: list[str]) -> None:
+def _check_shown(row: RequestRow, opens: list[str]) -> None:
     # Attributes that inherit from this one may be new, or decided on again, since it was asked for.
     unseen = set(opens).difference(json.loads(row.weakens))
     if unseen:
@@ -246,46 +227,21 @@ def _definition(document: BaseModel) -> str:
     return document.model_dump_json(include=fields)
 
 
-def _undecided(session: Session, change_id: int) -> tuple[PolicyChangeRow, SnapshotRow]:
-    row, requested, decision, _ = _find(session, change_id)
-    if decision is not None:
-        raise ClashError(f"change {change_id} was {decision.decision} already")
-    return row, requested
+def _find(session: Session, change_id: int) -> KeptRequest:
+    for found in find_requests(session, _POLICIES, RequestRow.id == change_id):
+        return found
+    raise UnknownSubjectError("there is no policy change of this number")
 
 
-def _find(session: Session, change_id: int) -> _Found:
-    found = session.execute(_changes(None).where(PolicyChangeRow.id == change_id)).one_or_none()
-    if found is None:
-        raise UnknownSubjectError("there is no policy change of this number")
-    return cast(_Found, found)
-
-
-_DECIDED = aliased(SnapshotRow)
-
-
-def _changes(
-    status: Status | None,
-) -> Select[PolicyChangeRow, SnapshotRow, PolicyDecisionRow, SnapshotRow]:
-    query = (
-        select(PolicyChangeRow, SnapshotRow, PolicyDecisionRow, _DECIDED)
-        .join(SnapshotRow, SnapshotRow.version == PolicyChangeRow.snapshot_version)
-        .outerjoin(PolicyDecisionRow, PolicyDecisionRow.change_id == PolicyChangeRow.id)
-        .outerjoin(_DECIDED, _DECIDED.version == PolicyDecisionRow.snapshot_version)
-    )
-    if status == "pending":
-        return query.where(PolicyDecisionRow.change_id.is_(None))
-    return query if status is None else query.where(PolicyDecisionRow.decision == status)
-
-
-def _record(found: _Found) -> PolicyChangeRecord:
-    row, requested, decision, decided = found
+def _record(found: KeptRequest) -> PolicyChangeRecord:
+    row, decided = found.row, found.steps[-1] if found.steps else None
     return PolicyChangeRecord(
         id=row.id,
         kind=row.kind,
         subject=row.subject,
-        status="pending" if decision is None else cast(Status, decision.decision),
+        status="pending" if decided is None else cast(Status, decided[0].action),
         weakens=json.loads(row.weakens),
-        document=json.loads(row.document),
-        requested=ProvenanceRecord(**requested.provenance()),
-        decided=None if decided is None else ProvenanceRecord(**decided.provenance()),
+        document=found.document,
+        requested=ProvenanceRecord(**found.asked.provenance()),
+        decided=None if decided is None else ProvenanceRecord(**decided[1].provenance()),
     )

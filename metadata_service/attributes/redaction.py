@@ -25,12 +25,12 @@ from metadata_service.attributes.catalogue import find_attributes, find_within
 from metadata_service.attributes.policies import attributes_around, policies_of
 from metadata_service.attributes.rules import weaker
 from metadata_service.storage.edits import Edit
+from metadata_service.storage.requests import GRANTS
 from metadata_service.storage.tables import (
     AttributeRow,
     AttributeVersionRow,
     ChangeRow,
-    GrantRequestRow,
-    PolicyChangeRow,
+    RequestRow,
     SnapshotRow,
     SpecUseRow,
 )
@@ -59,7 +59,7 @@ def paths_to_redact(session: Session, path: str) -> list[str]:
     return sorted(found)
 
 
-def redact(edit: Edit, row: PolicyChangeRow) -> None:
+def redact(edit: Edit, row: RequestRow) -> None:
     """Carry a redaction out; `row` is its request, which names the paths as well."""
     session, key = edit.session, secrets.token_bytes(32)
     asked = RedactedPath.model_validate_json(row.document).path
@@ -79,17 +79,16 @@ def redact(edit: Edit, row: PolicyChangeRow) -> None:
             )
             session.expunge(version)
         session.execute(update(ChangeRow).where(ChangeRow.subject == path).values(subject=name))
-        session.execute(
-            update(GrantRequestRow)
-            .where(GrantRequestRow.subject == path, GrantRequestRow.kind == "path")
-            .values(subject=name)
-        )
-        for change in session.scalars(select(PolicyChangeRow).where(PolicyChangeRow.subject == path)):
-            stated = json.loads(change.document) | {"path": name}
+        for request in session.scalars(select(RequestRow).where(RequestRow.subject == path)):
+            if GRANTS.get(request.kind, "path") != "path":
+                continue
+            request.subject = name
+            if request.kind in GRANTS:
+                continue
+            stated = json.loads(request.document) | {"path": name}
             stated |= dict.fromkeys({"name", "description"} & stated.keys(), "")
-            change.document = json.dumps(stated)
-            change.weakens = json.dumps([f"redacts {len(known)} paths"])
-            change.subject = name
+            request.document = json.dumps(stated)
+            request.weakens = json.dumps([f"redacts {len(known)} paths"])
     above = paths.split(asked)[:-1]
     for use in session.scalars(select(SpecUseRow)):
         gone = _fields(use, asked, [key for each in names for key in paths.split(each)[len(above) :]])

@@ -23,7 +23,7 @@ from idgraph.repeating import Outage
 from metadata_service.storage.edits import Edit
 from metadata_service.storage.tables import HistoryRow
 from metadata_service.storage.tries import Tries
-from metadata_service.storage.upgrade import require_format_of, upgrade_schema
+from metadata_service.storage.upgrade import NEWEST, require_format_of, upgrade_schema
 
 BUSY_MILLISECONDS = 10_000
 WRITER_LOCK = 0x1D64A9  # any constant of ours: the key of PostgreSQL's advisory lock
@@ -183,7 +183,10 @@ def open_database(url: str, key: bytes = b"") -> Database:
     try:
         with Session(database._writer) as session, session.begin():
             _await_turn(session, 0)
-            upgrade_schema(session.connection())
+            if moved := upgrade_schema(session.connection(), key):
+                edit = Edit(session, "", f"upgraded to format {NEWEST}", key)
+                edit.rewrite(moved)
+                edit.finish()
     except SQLAlchemyError as error:
         database.close()
         raise unusable(engine.url, error) from None

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from sqlalchemy import func, insert, select
 from sqlalchemy.orm import Session
 
-from metadata_service.storage.history import append_version, is_redaction
+from metadata_service.storage.history import append_version, redacted_versions
 from metadata_service.storage.tables import ChangeRow, SnapshotRow
 
 Kind = Literal[
@@ -61,6 +61,7 @@ class Edit:
         self._reason = reason
         self._key = key
         self._changes: list[dict[str, Any]] = []
+        self._moved: set[int] = set()
 
     @property
     def changed(self) -> bool:
@@ -81,6 +82,11 @@ class Edit:
         self.session.flush()
         return row.version
 
+    def rewrite(self, versions: set[int]) -> None:
+        """Older versions have other rows from this one on, since an upgrade moved them."""
+        if self.version:
+            self._moved = versions
+
     def record(self, kind: Kind, subject: str, subject_version: int | None, action: Action) -> None:
         """Put a line in the change log."""
         self._changes.append(
@@ -99,4 +105,8 @@ class Edit:
         if self._changes:
             self.session.execute(insert(ChangeRow), self._changes)
         if self.changed:
-            append_version(self.session, self._key, self.version, is_redaction(self._changes))
+            redacts = any(
+                (each["kind"], each["action"]) == ("redaction", "approved") for each in self._changes
+            )
+            rewritten = redacted_versions(self.session) if redacts else self._moved
+            append_version(self.session, self._key, self.version, rewritten)

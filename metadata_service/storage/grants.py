@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Literal, Self
 
 from pydantic import AwareDatetime, BaseModel, Field, model_validator
-from sqlalchemy import ColumnElement, Select, and_, func, or_, select
+from sqlalchemy import ColumnElement, or_
 from sqlalchemy.orm import Session
 
 from idgraph.model import paths
@@ -25,24 +25,30 @@ from idgraph.web.refusals import (
     ClashError,
     ForbiddenError,
     RefusedRequestError,
-    SamePersonError,
     UnknownSubjectError,
 )
 from metadata_service.attributes.catalogue import find_attributes
 from metadata_service.attributes.policies import attributes_around, policies_of
 from metadata_service.definitions import VIEWS, view_sources
 from metadata_service.specs.catalogue import get_spec
-from metadata_service.storage.edits import Action, Edit
-from metadata_service.storage.tables import GrantAnswerRow, GrantRequestRow, SnapshotRow
+from metadata_service.storage.edits import Edit
+from metadata_service.storage.requests import (
+    GRANTS,
+    KeptRequest,
+    Step,
+    add_step,
+    find_requests,
+    keep,
+    require_second_person,
+    require_undecided,
+)
+from metadata_service.storage.tables import RequestRow, SnapshotRow
 from metadata_service.storage.tokens import TokenRecord, person_of
-from metadata_service.storage.users import are_one_person
-from metadata_service.storage.versions import paged
 
 LONGEST = timedelta(days=180)
 REMINDER = timedelta(days=7)
 ANSWERING = (Role.PUBLISHER, Role.ADMIN, Role.PRIVACY)
 
-Step = Literal["granted", "refused", "asked", "replied", "ended"]
 State = Literal["waits", "asked", "granted", "refused", "ended"]
 
 
@@ -82,7 +88,7 @@ class GrantWish(GrantSubject, StrictDocument):
 class GrantStep(ProvenanceRecord):
     """An answer to a request, or to a question; `until` is the end of a grant."""
 
-    action: Step
+    action: Literal["granted", "refused", "asked", "replied", "ended"]
     until: datetime | None
 
 
@@ -104,8 +110,7 @@ class GrantRecord(GrantSubject):
     steps: list[GrantStep]
 
 
-_NEWEST = select(func.max(GrantAnswerRow.id)).group_by(GrantAnswerRow.request_id)
-"""The last answer to each request."""
+_ASKED = RequestRow.kind.in_(GRANTS)
 
 
 def ask(edit: Edit, wish: GrantWish) -> int:
@@ -123,18 +128,8 @@ def ask(edit: Edit, wish: GrantWish) -> int:
     elif not list(find_attributes(edit.session, [wish.path])):
         raise UnknownSubjectError("no attribute has this path")
     _require_end(wish.until, edit.at)
-    row = GrantRequestRow(
-        snapshot_version=edit.version,
-        kind=kind,
-        subject=subject,
-        view_version=version,
-        purpose=wish.purpose,
-        until=wish.until,
-    )
-    edit.session.add(row)
-    edit.record("grant", subject, None, "requested")
-    edit.session.flush()
-    return row.id
+    stated = {"purpose": wish.purpose, "until": wish.until.isoformat(), "view_version": version}
+    return keep(edit, f"grant_{kind}", subject, json.dumps(stated))
 
 
 def answer(
@@ -147,14 +142,11 @@ def answer(
 ) -> None:
     """Decide on a request, as another person. Raises ClashError for one that was decided, ForbiddenError to grant what
     the caller does not see, RefusedRequestError for an end that is too late, SamePersonError, UnknownSubjectError."""
-    found = get_grant(edit.session, number, edit.at)
-    if found.state not in ("waits", "asked"):
-        raise ClashError(f"request {number} is {found.state} already; a new one can be made")
-    if are_one_person(edit.session, found.person, edit.actor):
-        raise SamePersonError(
-            f"request {number} is of the same person, or of one whose account counts as yours; another one answers it"
-        )
+    kept = _kept(edit.session, number)
+    require_undecided(kept, edit.at, "request")
+    require_second_person(edit, kept, "request")
     if action == "granted":
+        found = _record(edit.session, kept, edit.at)
         if found.level > caller.clearance:
             raise ForbiddenError(
                 f"it needs the clearance {found.level}, and yours is {caller.clearance}: nobody gives more"
@@ -163,34 +155,29 @@ def answer(
             raise ForbiddenError("a publisher or an admin grants a spec: nobody gives more than they have")
         until = until or found.until
         _require_end(until, edit.at)
-    else:
-        until = None
-    _step(edit, found, action, reason, until, "approved" if action == "granted" else action)
+    _step(edit, kept, action, reason, until if action == "granted" else None)
 
 
 def reply(edit: Edit, number: int, reason: str) -> None:
     """The answer of who asked to a question. Raises ClashError, UnknownSubjectError."""
-    found = _own(edit, number)
-    if found.state != "asked":
+    kept = _kept(edit.session, number, person_of(edit.actor))
+    if kept.state(edit.at) != "asked":
         raise ClashError(f"nothing was asked back about request {number}")
-    _step(edit, found, "replied", reason, None, "replied")
+    _step(edit, kept, "replied", reason)
 
 
 def end(edit: Edit, caller: TokenRecord, number: int, reason: str) -> None:
     """Take a request back, or end a grant early; for who asked, and for those who answer. Raises ClashError,
     UnknownSubjectError."""
-    found = get_grant(edit.session, number, edit.at) if caller.role in ANSWERING else _own(edit, number)
-    if found.state in ("refused", "ended"):
-        raise ClashError(f"request {number} is {found.state} already")
-    _step(edit, found, "ended", reason, None, "revoked")
+    kept = _kept(edit.session, number, None if caller.role in ANSWERING else person_of(edit.actor))
+    if (state := kept.state(edit.at)) in ("refused", "ended"):
+        raise ClashError(f"request {number} is {state} already")
+    _step(edit, kept, "ended", reason)
 
 
 def get_grant(session: Session, number: int, now: datetime, person: str | None = None) -> GrantRecord:
     """One request; of this person only, if one is named. Raises UnknownSubjectError."""
-    found = _records(session, _requests().where(GrantRequestRow.id == number), now)
-    if not found or person not in (None, found[0].person):
-        raise UnknownSubjectError("there is no request of this number")
-    return found[0]
+    return _record(session, _kept(session, number, person), now)
 
 
 def list_grants(
@@ -201,41 +188,28 @@ def list_grants(
     state: State | None = None,
 ) -> ListPage[GrantRecord]:
     """The newest first; of one person, in one state, if asked."""
-    query = paged(_requests(), GrantRequestRow.id, wanted, is_reversed=True)
+    of: list[ColumnElement[bool]] = [_ASKED]
     if person is not None:
-        query = query.where(
-            or_(SnapshotRow.actor == person, SnapshotRow.actor.startswith(f"{person}/", autoescape=True))
-        )
-    if state is not None:
-        newest = and_(GrantAnswerRow.request_id == GrantRequestRow.id, GrantAnswerRow.id.in_(_NEWEST))
-        query = query.outerjoin(GrantAnswerRow, newest).where(_is_in(state, now))
-    return wanted.page(_records(session, query, now), lambda each: each.id)
+        actor = SnapshotRow.actor
+        of.append(or_(actor == person, actor.startswith(f"{person}/", autoescape=True)))
+    found = find_requests(session, *of, wanted=wanted, state=state, now=now)
+    return wanted.page(_records(session, found, now), lambda each: each.id)
 
 
 def grants_in_force(session: Session, now: datetime) -> list[PersonGrant]:
     """What persons see besides their clearance."""
     return [
-        PersonGrant(person=person_of(edit.actor), path=path, level=level, until=given.until)
-        for row, edit, given in session.execute(_granted(now).where(GrantRequestRow.kind != "spec"))
-        if given.until is not None
-        for path, level in zip(_shows(session, row), json.loads(given.levels), strict=True)
+        PersonGrant(person=person_of(kept.asked.actor), path=path, level=level, until=given.until)
+        for kept in find_requests(session, _ASKED, state="granted", now=now)
+        if (given := kept.steps[-1][0]).until is not None
+        for path, level in zip(_shows(session, kept), json.loads(given.levels), strict=True)
     ]
 
 
 def specs_granted(session: Session, now: datetime, person: str) -> set[str]:
     """Names of the specs that a person may edit by a grant."""
-    found = session.execute(_granted(now).where(GrantRequestRow.kind == "spec"))
-    return {row.subject for row, edit, _ in found if person_of(edit.actor) == person}
-
-
-def _granted(now: datetime) -> Select[GrantRequestRow, SnapshotRow, GrantAnswerRow]:
-    return (
-        select(GrantRequestRow, SnapshotRow, GrantAnswerRow)
-        .join(SnapshotRow, SnapshotRow.version == GrantRequestRow.snapshot_version)
-        .join(GrantAnswerRow, GrantAnswerRow.request_id == GrantRequestRow.id)
-        .where(GrantAnswerRow.id.in_(_NEWEST), GrantAnswerRow.action == "granted", GrantAnswerRow.until > now)
-        .order_by(GrantRequestRow.id)
-    )
+    found = find_requests(session, RequestRow.kind == "grant_spec", state="granted", now=now)
+    return {each.row.subject for each in found if person_of(each.asked.actor) == person}
 
 
 def ending(session: Session, now: datetime, person: str) -> list[GrantRecord]:
@@ -251,30 +225,22 @@ def ending(session: Session, now: datetime, person: str) -> list[GrantRecord]:
     ]
 
 
-def _shows(session: Session, row: GrantRequestRow) -> list[str]:
-    if row.view_version is None:
-        return [row.subject] if row.kind == "path" else []
-    view = VIEWS.at(session, row.view_version, row.subject).document
+def _shows(session: Session, kept: KeptRequest) -> list[str]:
+    if kept.row.kind != "grant_view":
+        return [kept.row.subject] if kept.row.kind == "grant_path" else []
+    view = VIEWS.at(session, kept.document["view_version"], kept.row.subject).document
     return sorted(view_sources(view))
 
 
-def _own(edit: Edit, number: int) -> GrantRecord:
-    return get_grant(edit.session, number, edit.at, person_of(edit.actor))
+def _kept(session: Session, number: int, person: str | None = None) -> KeptRequest:
+    for found in find_requests(session, _ASKED, RequestRow.id == number):
+        if person in (None, person_of(found.asked.actor)):
+            return found
+    raise UnknownSubjectError("there is no request of this number")
 
 
-def _step(
-    edit: Edit, found: GrantRecord, action: Step, reason: str, until: datetime | None, recorded: Action
-) -> None:
-    row = GrantAnswerRow(
-        request_id=found.id,
-        snapshot_version=edit.version,
-        action=action,
-        reason=reason,
-        until=until,
-        levels=json.dumps(_levels(edit.session, found.shows)),
-    )
-    edit.session.add(row)
-    edit.record("grant", "".join(found.named.values()), None, recorded)
+def _step(edit: Edit, kept: KeptRequest, action: Step, reason: str, until: datetime | None = None) -> None:
+    add_step(edit, kept, action, reason, _levels(edit.session, _shows(edit.session, kept)), until)
 
 
 def _require_end(until: datetime, now: datetime) -> None:
@@ -282,70 +248,34 @@ def _require_end(until: datetime, now: datetime) -> None:
         raise RefusedRequestError(f"the end is ahead, by at most {LONGEST.days} days", "/until")
 
 
-def _requests() -> Select[GrantRequestRow, SnapshotRow]:
-    return select(GrantRequestRow, SnapshotRow).join(
-        SnapshotRow, SnapshotRow.version == GrantRequestRow.snapshot_version
-    )
+def _record(session: Session, kept: KeptRequest, now: datetime) -> GrantRecord:
+    return _records(session, [kept], now)[0]
 
 
-def _records(
-    session: Session, asked: Select[GrantRequestRow, SnapshotRow], now: datetime
-) -> list[GrantRecord]:
-    found = [(each[0], each[1]) for each in session.execute(asked)]
-    steps: dict[int, list[GrantStep]] = {request.id: [] for request, _ in found}
-    query = (
-        select(GrantAnswerRow, SnapshotRow)
-        .join(SnapshotRow, SnapshotRow.version == GrantAnswerRow.snapshot_version)
-        .where(GrantAnswerRow.request_id.in_(steps))
-        .order_by(GrantAnswerRow.id)
-    )
-    for row, edit in session.execute(query):
-        stated = {**edit.provenance(), "action": row.action, "until": row.until, "reason": row.reason}
-        steps[row.request_id].append(GrantStep.model_validate(stated))
-    shown = {request.id: _shows(session, request) for request, _ in found}
+def _records(session: Session, found: Sequence[KeptRequest], now: datetime) -> list[GrantRecord]:
+    shown = {kept.row.id: _shows(session, kept) for kept in found}
     every = sorted({path for shows in shown.values() for path in shows})
     levels = dict(zip(every, _levels(session, every), strict=True))
-    records = []
-    for request, edit in found:
-        own, shows = steps[request.id], shown[request.id]
-        state = _state(own, now)
-        records.append(
-            GrantRecord(
-                id=request.id,
-                **{request.kind: request.subject},
-                view_version=request.view_version,
-                shows=shows,
-                person=person_of(edit.actor),
-                purpose=request.purpose,
-                asked=edit.at,
-                until=request.until,
-                state=state,
-                ends=own[-1].until if state == "granted" else None,
-                level=max((levels[path] for path in shows), default=0),
-                steps=own,
-            )
+    return [
+        GrantRecord.model_validate(
+            {
+                "id": kept.row.id,
+                GRANTS[kept.row.kind]: kept.row.subject,
+                **kept.document,
+                "shows": shown[kept.row.id],
+                "person": person_of(kept.asked.actor),
+                "asked": kept.asked.at,
+                "state": (state := kept.state(now)),
+                "ends": kept.steps[-1][0].until if state == "granted" else None,
+                "level": max((levels[path] for path in shown[kept.row.id]), default=0),
+                "steps": [
+                    {**edit.provenance(), "action": step.action, "until": step.until, "reason": step.reason}
+                    for step, edit in kept.steps
+                ],
+            }
         )
-    return records
-
-
-def _state(steps: Sequence[GrantStep], now: datetime) -> State:
-    last = steps[-1] if steps else None
-    if last is None or last.action == "replied":
-        return "waits"
-    is_over = last.action == "granted" and last.until is not None and last.until <= now
-    return "ended" if is_over else last.action
-
-
-def _is_in(state: State, now: datetime) -> ColumnElement[bool]:
-    """`_state` of the newest answer, in SQL."""
-    action, until = GrantAnswerRow.action, GrantAnswerRow.until
-    if state == "waits":
-        return or_(action.is_(None), action == "replied")
-    if state == "granted":
-        return and_(action == state, until > now)
-    if state == "ended":
-        return or_(action == state, and_(action == "granted", until <= now))
-    return action == state
+        for kept in found
+    ]
 
 
 def _levels(session: Session, subjects: Sequence[str]) -> list[int]:

@@ -12,8 +12,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+from collections.abc import Collection, Iterable, Sequence
 
-from sqlalchemy import Row, String, cast, func, select
+from sqlalchemy import Connection, Row, String, Table, cast, func, select
 from sqlalchemy.orm import Session
 
 from idgraph.model import canonical
@@ -24,13 +25,11 @@ _TABLES = [table for table in Base.metadata.sorted_tables if "snapshot_version" 
 _MUTABLE = frozenset({"spec_versions.status"})
 
 
-def append_version(session: Session, key: bytes, version: int, redacts: bool) -> None:
-    """Add a version, all of which is written, to the chain. One that redacts replaces what older ones are to contain."""
+def append_version(session: Session, key: bytes, version: int, rewritten: Collection[int]) -> None:
+    """Add a version, all of which is written, to the chain. It replaces what `rewritten` older ones are to contain."""
     newest = select(HistoryRow.mac).order_by(HistoryRow.version.desc()).limit(1)
-    rewritten = {str(each): _content(session, key, each) for each in _redacted(session)} if redacts else {}
-    row = HistoryRow(
-        version=version, content=_content(session, key, version), rewritten=json.dumps(rewritten)
-    )
+    contents = {str(each): _content(session, key, each) for each in rewritten}
+    row = HistoryRow(version=version, content=_content(session, key, version), rewritten=json.dumps(contents))
     row.mac = chained(key, session.scalar(newest) or "", _entry(session, row))
     session.add(row)
     session.flush()
@@ -39,9 +38,7 @@ def append_version(session: Session, key: bytes, version: int, redacts: bool) ->
 def verify_history(session: Session, key: bytes) -> AuditReport:
     """Check all versions; `broken_line` is the first that was altered, or before which one was removed."""
     rows = list(session.scalars(select(HistoryRow).order_by(HistoryRow.version)))
-    held = {row.version: row.content for row in rows}
-    for row in rows:
-        held |= {int(version): content for version, content in json.loads(row.rewritten).items()}
+    held = _held((row.version, row.content, row.rewritten) for row in rows)
     if not rows or rows[0].version != 0:
         return AuditReport(0, "", rows[0].version if rows else 0)
     head, entries = rows[0].mac, len(rows) - 1
@@ -54,6 +51,25 @@ def verify_history(session: Session, key: bytes) -> AuditReport:
         head = row.mac
     is_last = session.scalar(select(SnapshotRow.version).order_by(SnapshotRow.version.desc()).limit(1))
     return AuditReport(entries, head, None if is_last == rows[-1].version else rows[-1].version + 1)
+
+
+def _held(rows: Iterable[tuple[int, str, str]]) -> dict[int, str]:
+    """The content of each version, as the newest that rewrites it has it."""
+    held = {}
+    for version, content, rewritten in rows:
+        held[version] = content
+        held |= {int(older): replaced for older, replaced in json.loads(rewritten).items()}
+    return held
+
+
+def altered_versions(
+    connection: Connection, key: bytes, versions: Iterable[int], tables: Sequence[Table]
+) -> set[int]:
+    """Those of these versions that are not as the history has them, by the tables that a database had."""
+    row = HistoryRow.__table__.c
+    held = _held(connection.execute(select(row.version, row.content, row.rewritten).order_by(row.version)))
+    chained_tables = [each for each in tables if "snapshot_version" in each.c]
+    return {each for each in versions if _content(connection, key, each, chained_tables) != held.get(each)}
 
 
 def is_gapless(session: Session, version: int) -> bool:
@@ -75,10 +91,12 @@ def _entry(session: Session, row: HistoryRow) -> dict[str, object]:
     }
 
 
-def _content(session: Session, key: bytes, version: int) -> str:
+def _content(
+    session: Session | Connection, key: bytes, version: int, tables: Sequence[Table] = _TABLES
+) -> str:
     """The keyed hash of everything that was written with a version. Keyed: it stays when a name is redacted."""
     digest = hmac.new(key, digestmod=hashlib.sha256)
-    for table in _TABLES:
+    for table in tables:
         columns = [each for each in table.c if f"{table.name}.{each.name}" not in _MUTABLE]
         written = select(*columns).where(table.c.snapshot_version == version).order_by(*table.primary_key)
         for found in session.execute(written):
@@ -90,7 +108,7 @@ def _line(table: str, row: Row[*tuple[object, ...]]) -> bytes:
     return canonical.encode([table, *row]) + b"\n"
 
 
-def _redacted(session: Session) -> set[int]:
+def redacted_versions(session: Session) -> set[int]:
     """The versions in which a name stands redacted."""
     found: set[int] = set()
     for table in _TABLES:
@@ -99,8 +117,3 @@ def _redacted(session: Session) -> set[int]:
                 is_redacted = cast(table.c[name], String).like("redacted.%")
                 found.update(session.scalars(select(table.c.snapshot_version).where(is_redacted).distinct()))
     return found
-
-
-def is_redaction(changes: list[dict[str, object]]) -> bool:
-    """Whether an edit redacts."""
-    return any((each["kind"], each["action"]) == ("redaction", "approved") for each in changes)

@@ -198,11 +198,11 @@ class DiscoveryCountRow(Base):
     waiting: Mapped[int]
 
 
-class PolicyChangeRow(Base):
-    """An edit that weakens protection, and waits for a second person. `document` is what is to be saved, `base`
-    the ETag of what it was asked for against, `weakens` a JSON list of what it opens."""
+class RequestRow(Base):
+    """What waits, or waited, for a second person (`requests.py`). `document` is what is to be saved, or what is asked for, `base` the
+    ETag of what it was asked for against, `weakens` a JSON list of what it opens."""
 
-    __tablename__ = "policy_changes"
+    __tablename__ = "requests"
 
     id: Mapped[int] = mapped_column(Counter, primary_key=True)
     snapshot_version: Mapped[int] = mapped_column(ForeignKey("snapshots.version"), index=True)
@@ -213,16 +213,19 @@ class PolicyChangeRow(Base):
     weakens: Mapped[str] = mapped_column(Text)
 
 
-class PolicyDecisionRow(Base):
-    """The decision on such an edit; none is decided twice."""
+class RequestStepRow(Base):
+    """A decision on a request, a question or an answer; the newest holds. A grant shows, until a moment, what needs at most these
+    levels: one for each path that is asked for, in their order, as JSON."""
 
-    __tablename__ = "policy_decisions"
+    __tablename__ = "request_steps"
 
-    change_id: Mapped[int] = mapped_column(
-        ForeignKey("policy_changes.id"), primary_key=True, autoincrement=False
-    )
+    id: Mapped[int] = mapped_column(Counter, primary_key=True)
+    request_id: Mapped[int] = mapped_column(ForeignKey("requests.id"), index=True)
     snapshot_version: Mapped[int] = mapped_column(ForeignKey("snapshots.version"), index=True)
-    decision: Mapped[str] = mapped_column(String(20))
+    action: Mapped[str] = mapped_column(String(20))
+    reason: Mapped[str] = mapped_column(Text)
+    levels: Mapped[str] = mapped_column(Text)
+    until: Mapped[datetime | None] = mapped_column(UtcTime)
 
 
 class SpecUseRow(Base):
@@ -239,36 +242,6 @@ class SpecUseRow(Base):
     since: Mapped[datetime] = mapped_column(UtcTime)
     last_used: Mapped[datetime] = mapped_column(UtcTime)
     fields: Mapped[str] = mapped_column(Text, default="{}")
-
-
-class GrantRequestRow(Base):
-    """Somebody asks to see an attribute, or what a version of a view shows, or to edit a spec; who and when is with the version.
-    The purpose is not: every reader sees that."""
-
-    __tablename__ = "grant_requests"
-
-    id: Mapped[int] = mapped_column(Counter, primary_key=True)
-    snapshot_version: Mapped[int] = mapped_column(ForeignKey("snapshots.version"), index=True)
-    kind: Mapped[str] = mapped_column(String(40))
-    subject: Mapped[str] = mapped_column(Ordered)
-    view_version: Mapped[int | None]
-    purpose: Mapped[str] = mapped_column(Text)
-    until: Mapped[datetime] = mapped_column(UtcTime)
-
-
-class GrantAnswerRow(Base):
-    """An answer to such a request; the newest holds. A grant shows, until a moment, what needs at most these levels: one for each
-    path that is asked for, in their order, as JSON."""
-
-    __tablename__ = "grant_answers"
-
-    id: Mapped[int] = mapped_column(Counter, primary_key=True)
-    request_id: Mapped[int] = mapped_column(ForeignKey("grant_requests.id"), index=True)
-    snapshot_version: Mapped[int] = mapped_column(ForeignKey("snapshots.version"), index=True)
-    action: Mapped[str] = mapped_column(String(20))
-    reason: Mapped[str] = mapped_column(Text)
-    levels: Mapped[str] = mapped_column(Text)
-    until: Mapped[datetime | None] = mapped_column(UtcTime)
 
 
 class TokenRow(Base):

@@ -23,13 +23,13 @@ _OLDER = (
 _alembic_is_global = threading.Lock()
 
 
-def upgrade_schema(connection: Connection) -> None:
-    """Run the missing migrations in the transaction that the connection is in. Raises ConfigError for a format that this idgraph
-    does not read."""
+def upgrade_schema(connection: Connection, key: bytes) -> set[int]:
+    """Run the missing migrations in the transaction that the connection is in; gives the versions whose rows they moved, which
+    the history (of this key) gets anew. Raises ConfigError for a format that this idgraph does not read."""
     found = format_of(connection)
     if found == NEWEST:
         _require_whole(connection, Base.metadata)
-        return
+        return set()
     require_format_of(connection)
 
     from alembic import command
@@ -39,11 +39,13 @@ def upgrade_schema(connection: Connection) -> None:
     config = Config()
     # Alembic reads it as a format string.
     config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
-    config.attributes["connection"] = connection
+    rewritten: set[int] = set()
+    config.attributes.update(connection=connection, key=key, rewritten=rewritten)
     with _alembic_is_global:
         if found == 1:
             _require_whole(connection, ScriptDirectory.from_config(config).get_revision("0001").module.TABLES)
         command.upgrade(config, "head")
+    return rewritten
 
 
 def require_format_of(connection: Connection) -> None:

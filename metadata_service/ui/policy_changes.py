@@ -7,7 +7,8 @@ from typing import Any, Literal
 from fastapi import APIRouter, Response
 
 from metadata_service.api.routes import policies as api
-from metadata_service.attributes.policy_changes import Status, approval_problem
+from metadata_service.attributes.policy_changes import Status
+from metadata_service.storage.requests import same_person_problem
 from metadata_service.ui.page import OwnFields, OwnPage, Paging, SignedIn, reason_of, see_other
 
 router = APIRouter()
@@ -46,7 +47,7 @@ def _change(page: OwnPage, number: int, status: int = 200, **context: Any) -> Re
     page.require("GET", f"{API}/{number}")
     change = api.get(number, page.service)
     with page.database.read() as reading:
-        obstacle = approval_problem(reading, change.requested.actor, page.caller.name)
+        obstacle = same_person_problem(reading, change.requested.actor, page.caller.name)
     return page.render(
         "policy_change.html",
         status,

@@ -175,7 +175,7 @@ def test_a_database_that_is_away_is_a_503(service: Running) -> None:
 
 @pytest.mark.parametrize(
     ("table", "path"),
-    [("tokens", "/v1/schema"), ("grant_requests", "/v1/specs/payroll"), ("changes", "/v1/schema")],
+    [("tokens", "/v1/schema"), ("requests", "/v1/specs/payroll"), ("changes", "/v1/schema")],
 )
 def test_a_database_that_cannot_tell_who_may_is_a_503(
     service: Running, table: str, path: str, caplog: pytest.LogCaptureFixture

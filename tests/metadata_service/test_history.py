@@ -105,8 +105,8 @@ def test_sqlite_is_set_up_for_several_processes(tmp_path: Path) -> None:
         "attribute_versions",
         "spec_versions",
         "document_versions",
-        "policy_changes",
-        "policy_decisions",
+        "requests",
+        "request_steps",
     ],
 )
 def test_history_cannot_be_rewritten(database: Database, table: str) -> None:
@@ -114,8 +114,8 @@ def test_history_cannot_be_rewritten(database: Database, table: str) -> None:
     with database.engine.begin() as connection:
         connection.execute(text("INSERT INTO spec_versions VALUES ('s', 1, 'draft', 1, '{}')"))
         connection.execute(text("INSERT INTO document_versions VALUES ('view', 'a', 1, 1, '{}')"))
-        connection.execute(text("INSERT INTO policy_changes VALUES (1, 1, 'attribute', 'a', '', '{}', '[]')"))
-        connection.execute(text("INSERT INTO policy_decisions VALUES (1, 1, 'refused')"))
+        connection.execute(text("INSERT INTO requests VALUES (1, 1, 'attribute', 'a', '', '{}', '[]')"))
+        connection.execute(text("INSERT INTO request_steps VALUES (1, 1, 1, 'refused', '', '[]', NULL)"))
     columns = {column["name"] for column in inspect(database.engine).get_columns(table)} - {"status"}
     for statement in [
         f"DELETE FROM {table}",

@@ -25,7 +25,7 @@ def everything(service: Running) -> str:
     pages = ["/v1/snapshot", "/v1/attributes", "/v1/changes", "/v1/policy-changes"]
     said = [service.reader.get(page).text for page in pages]
     with service.database.engine.connect() as connection:
-        for table in ("changes", "attributes", "attribute_versions", "policy_changes", "spec_uses"):
+        for table in ("changes", "attributes", "attribute_versions", "requests", "spec_uses"):
             said += [str(row) for row in connection.execute(text(f"SELECT * FROM {table}"))]
     return "\n".join(said)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,7 @@ from idgraph.web.server import serving
 from metadata_service.api.app import create_app
 from metadata_service.api.service import ServiceSettings
 from metadata_service.storage import users
-from metadata_service.storage.database import Database, open_database
-from metadata_service.storage.history import verify_history
+from metadata_service.storage.database import Database
 from metadata_service.storage.passwords import sign_in
 from metadata_service.storage.sessions import Sessions
 from metadata_service.storage.tables import UserRow
@@ -419,18 +418,6 @@ def user_made_by(house: House, maker: httpx.Client, name: str, **rights: Any) ->
     assert made.status_code == 201, made.text
     stated = PersonRights.model_validate({"role": "admin"} | rights)
     return house.client(create_token(house.database, "k", Role.ADMIN, None, stated.clearance, owner=name))
-
-
-def test_a_database_of_before_gets_the_new_columns_and_its_history_stays_whole(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'metadata.db'}"
-    with closing(open_database(url, b"key")) as database:
-        made(database, "ann")
-        with database.engine.begin() as connection:
-            connection.execute(text("ALTER TABLE users DROP COLUMN confirmed_by"))
-            connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
-    with closing(open_database(url, b"key")) as database, database.read() as session:
-        assert users.record_of(users.get_user(session, "ann")).confirmed_by is None
-        assert verify_history(session, b"key").broken_line is None
 
 
 def users_made(house: House, name: str, maker: str) -> str:

@@ -19,8 +19,9 @@ from idgraph.web.server import serving
 from metadata_service.api.app import create_app as create_metadata
 from metadata_service.api.service import ServiceSettings
 from metadata_service.storage.database import Database
+from metadata_service.storage.requests import add_step, find_requests, keep
 from metadata_service.storage.sessions import Sessions
-from metadata_service.storage.tables import GrantAnswerRow, GrantRequestRow
+from metadata_service.storage.tables import RequestRow
 from metadata_service.storage.tokens import Role, revoke_token
 from metadata_service.storage.users import PersonRights, add_user
 from profile_service.api.app import create_app
@@ -143,20 +144,10 @@ def test_what_is_granted_to_a_person_comes_with_their_keys(both: Both) -> None:
         ("bob", "d", datetime.now(UTC)),
     ):
         with both.database.write(person, "a purpose") as edit:
-            request = GrantRequestRow(
-                snapshot_version=edit.version, kind="path", subject=path, purpose="p", until=until
-            )
-            edit.session.add(request)
-            edit.session.flush()
+            number = keep(edit, "grant_path", path, "{}")
         with both.database.write("officer", "a reason") as edit:
-            given = {
-                "request_id": request.id,
-                "action": "granted",
-                "reason": "r",
-                "levels": "[30]",
-                "until": until,
-            }
-            edit.session.add(GrantAnswerRow(snapshot_version=edit.version, **given))
+            (request,) = find_requests(edit.session, RequestRow.id == number)
+            add_step(edit, request, "granted", "r", [30], until)
     for owner, paths in (("ann", [("a.b", 30)]), ("ann2", []), ("bob", [("c", 30)])):
         both.ask_until(tokens[owner], 200)
         eventually(

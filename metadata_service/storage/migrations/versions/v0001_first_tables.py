@@ -275,21 +275,22 @@ def upgrade() -> None:
     op.get_bind().execute(TABLES.tables["snapshots"].insert().values(first))
     start = {"version": 0, "content": "", "rewritten": "{}", "mac": secrets.token_hex(32)}
     op.get_bind().execute(TABLES.tables["history"].insert().values(start))
-    _refuse_rewriting()
-
-
-def _refuse_rewriting() -> None:
-    postgresql = op.get_bind().dialect.name == "postgresql"
-    if postgresql:
+    if op.get_bind().dialect.name == "postgresql":
         op.execute(
             "CREATE FUNCTION idgraph_append_only() RETURNS trigger LANGUAGE plpgsql AS "
             "$$ BEGIN RAISE EXCEPTION '% is append-only', TG_TABLE_NAME; END $$"
         )
-    for table, columns in APPEND_ONLY.items():
+    refuse_rewriting(APPEND_ONLY, REDACTABLE)
+
+
+def refuse_rewriting(append_only: dict[str, str], redactable: dict[str, tuple[str, str]]) -> None:
+    """Triggers of tables whose rows never change; see `APPEND_ONLY` and `REDACTABLE`."""
+    postgresql = op.get_bind().dialect.name == "postgresql"
+    for table, columns in append_only.items():
         for event, when in (("update", f"UPDATE{columns}"), ("delete", "DELETE")):
             head = f"CREATE TRIGGER {table}_{event} BEFORE {when} ON {table} FOR EACH ROW"
-            if event == "update" and table in REDACTABLE:
-                name, kept = REDACTABLE[table]
+            if event == "update" and table in redactable:
+                name, kept = redactable[table]
                 # Also of NULL: of a change to no version of its subject.
                 same = "IS NOT DISTINCT FROM" if postgresql else "IS"
                 held = [f"NEW.{each} {same} OLD.{each}" for each in kept.split(", ")]
