@@ -3,18 +3,9 @@
 from __future__ import annotations
 
 import os
-import ssl
 from pathlib import Path
 
 from idgraph.model.errors import ConfigError
-
-
-def trust(ca_file: Path | None) -> ssl.SSLContext:
-    """The authorities of a PEM file, or the system's. Raises ConfigError for a file that cannot be used."""
-    try:
-        return ssl.create_default_context(cafile=ca_file)
-    except OSError as error:
-        raise ConfigError(f"ca_file {ca_file}: {type(error).__name__}") from None
 
 
 def secret(variable: str, file: str | None) -> str | None:

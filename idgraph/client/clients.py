@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -19,7 +18,7 @@ from idgraph.client.methods import Follow, Methods, Request, T, path_of
 from idgraph.model.backoff import Backoff
 from idgraph.model.callers import is_fresh_session
 from idgraph.model.errors import ConfigError, ProfileServiceError, first_few
-from idgraph.model.transport import PLAIN_HTTP, is_private
+from idgraph.model.transport import PLAIN_HTTP, client_options, is_private
 
 log = logging.getLogger("idgraph.client")
 
@@ -45,8 +44,8 @@ class _Calls(Methods):
     ) -> None:
         """`ca_file`: trusted authorities as PEM, instead of the system's. `connect_seconds`: somebody waits for the answer, so
         that a service which is not reached by then, or does not answer in time, is not tried again. `transport`: another way
-        than a socket. `warn` is given the
-        warnings of searches and of `fields`. Raises ConfigError for plain HTTP beyond this machine, unless it is allowed."""
+        than a socket. `warn` is given the warnings of searches and of `fields`. Raises ConfigError for a `ca_file` that cannot
+        be used, and for plain HTTP beyond this machine, unless it is allowed."""
         self._token = token
         self._is_waited_for = connect_seconds is not None
         self._warn = warn
@@ -57,9 +56,7 @@ class _Calls(Methods):
             headers={"Authorization": f"Bearer {token}"},
             transport=transport,
             timeout=httpx.Timeout(timeout_seconds, connect=connect_seconds or timeout_seconds),
-            # A proxy that the environment names would read profiles and token.
-            trust_env=False,
-            verify=ssl.create_default_context(cafile=ca_file) if url.startswith("https:") else False,
+            **client_options(url, ca_file),
         )
 
     def report(self, answer: Any) -> None:

@@ -1,9 +1,16 @@
-"""Which connections may carry tokens, passwords and profiles."""
+"""Which connections may carry tokens, passwords and profiles, and how an HTTP client makes one."""
 
 from __future__ import annotations
 
 import re
 from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from idgraph.model.errors import ConfigError
+
+if TYPE_CHECKING:
+    import ssl
 
 _URL = re.compile(r"(https?)://(?:[^/?#@]*@)?(?:\[([^\]/?#]*)\]|([^:/?#]*))", re.IGNORECASE)
 
@@ -31,3 +38,22 @@ def require_private(url: str, is_allowed: bool) -> None:
     """Raises ValueError for a URL that is neither private nor allowed."""
     if not (is_allowed or is_private(url)):
         raise ValueError(PLAIN_HTTP)
+
+
+def trust(ca_file: Path | None) -> ssl.SSLContext:
+    """The authorities of a PEM file, or the system's. Raises ConfigError for a file that cannot be used."""
+    # Few who read this module connect.
+    import ssl
+
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except OSError as error:
+        raise ConfigError(f"ca_file {ca_file}: {type(error).__name__}") from None
+
+
+def client_options(url: str, ca_file: Path | None = None) -> dict[str, Any]:
+    """Options of every httpx client of ours: no redirect, and no proxy or credentials of the environment, which would get the
+    token. Raises ConfigError as `trust`."""
+    # Reading the system's authorities takes longer than a request; http asks none.
+    verify = trust(ca_file) if ca_file or url.lower().startswith("https:") else False
+    return {"trust_env": False, "follow_redirects": False, "verify": verify}

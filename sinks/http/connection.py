@@ -23,7 +23,7 @@ from idgraph.model.errors import (
     UnauthorizedError,
     first_few,
 )
-from sinks.credentials import trust
+from idgraph.model.transport import client_options
 from sinks.http.snapshot import NO_ANSWER
 
 PAGE = 1000
@@ -64,10 +64,7 @@ class MetadataConnection:
                 base_url=parsed,
                 headers={"Authorization": f"Bearer {token}"},
                 timeout=timeout,
-                # Reading the system's authorities takes longer than a request; http asks none.
-                verify=trust(ca_file) if parsed.scheme == "https" else False,
-                # A proxy that the environment names would read the token, and choose what is protected.
-                trust_env=False,
+                **client_options(url, ca_file),
             )
         except (httpx.InvalidURL, UnicodeEncodeError):
             # Without the cause: its text holds the URL, or the token.

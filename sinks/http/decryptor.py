@@ -17,7 +17,8 @@ import httpx
 from idgraph.model.backoff import Backoff
 from idgraph.model.decryption import Decrypted
 from idgraph.model.errors import ConfigError
-from sinks.credentials import secret_in, trust
+from idgraph.model.transport import client_options
+from sinks.credentials import secret_in
 
 _PAUSES = Backoff(base=0.05, cap=2.0)
 
@@ -52,16 +53,13 @@ class HttpDecryptor:
         self._service = service
         # Read here: neither a configuration nor a plan holds the token.
         self._headers = _headers(service.token_file)
-        trusted = trust(service.ca_file)
+        options = client_options(service.url, service.ca_file)
         self._under_way: set[asyncio.Task[Any]] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="decryptor", daemon=True)
         self._thread.start()
         limits = httpx.Limits(max_connections=service.capacity, max_keepalive_connections=service.capacity)
-        # Neither proxies nor credentials of the environment: what is sent is for this service only.
-        self._client = httpx.AsyncClient(
-            verify=trusted, limits=limits, timeout=service.timeout, trust_env=False
-        )
+        self._client = httpx.AsyncClient(limits=limits, timeout=service.timeout, **options)
 
     def submit(self, content: bytes, position: str) -> Future[Decrypted]:
         """The answer comes after at most `retries + 1` timeouts and the pauses between."""

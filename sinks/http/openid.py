@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 
 from idgraph.model.errors import MetadataError
-from sinks.credentials import trust
+from idgraph.model.transport import trust
 
 _SECONDS = 5.0
 _MOST_BYTES = 1 << 20

@@ -13,7 +13,8 @@ import httpx
 
 from idgraph.model.backoff import Backoff
 from idgraph.model.errors import ConfigError, PayloadSchemaError, SchemaRegistryError
-from sinks.credentials import secret, trust
+from idgraph.model.transport import client_options
+from sinks.credentials import secret
 from transforms.payloads import PayloadSchema
 
 PASSWORD = "IDGRAPH_SCHEMA_REGISTRY_PASSWORD"  # noqa: S105 - the name of a variable
@@ -122,13 +123,8 @@ def _connect(place: RegistryLocation) -> httpx.Client:
                 f"[kafka.registry] username: there is no password; set `password_file` or {PASSWORD}"
             )
         auth = (place.username, password)
-    # No proxies of the environment, as with the decryption service: the password is for the registry only.
-    return httpx.Client(
-        auth=auth,
-        verify=trust(Path(place.ca_file) if place.ca_file else None),
-        timeout=REQUEST_SECONDS,
-        trust_env=False,
-    )
+    options = client_options(place.url, Path(place.ca_file) if place.ca_file else None)
+    return httpx.Client(auth=auth, timeout=REQUEST_SECONDS, **options)
 
 
 def _content(answer: httpx.Response) -> dict[str, Any]:

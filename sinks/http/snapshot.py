@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 
 from idgraph.model.errors import MetadataError
 from idgraph.model.snapshots import MetadataSnapshot
+from idgraph.model.transport import trust
 from idgraph.signatures import NONCE_HEADER, PinnedKey
 from idgraph.snapshot_file import PinnedSnapshot
-from sinks.credentials import trust
 
 NO_ANSWER = "no answer ({}); is the service up? `idgraph serve metadata` starts it"
 

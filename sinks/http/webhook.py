@@ -21,7 +21,7 @@ import httpx
 from idgraph.model import canonical
 from idgraph.model.errors import ConfigError
 from idgraph.model.ledger import Delivery
-from sinks.credentials import trust
+from idgraph.model.transport import client_options
 
 _SECONDS = 10.0
 _LEAST_BYTES = 24
@@ -42,9 +42,7 @@ class WebhookSender:
             raise ConfigError(f"webhook {self._url.host}: the URL is https://..., or http:// to this machine")
         self._allow_private = allow_private
         self._secret = _secret(secret_file)
-        self._client = httpx.Client(
-            timeout=_SECONDS, follow_redirects=False, trust_env=False, verify=trust(ca_file)
-        )
+        self._client = httpx.Client(timeout=_SECONDS, **client_options(url, ca_file))
 
     at_once = 1
 
