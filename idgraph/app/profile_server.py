@@ -14,7 +14,6 @@ from idgraph.app.adapters.key_providers import ensure_keyring, provider_of
 from idgraph.app.dead_letter_desk import dead_letter_desk
 from idgraph.app.flow_folders import FlowFolders
 from idgraph.app.flow_progress import committed
-from idgraph.app.jobs.person_jobs import PersonJobThreads
 from idgraph.app.jobs.threads import JobThreads
 from idgraph.app.observation.json_logs import say
 from idgraph.app.publish import kafka_publisher, publisher
@@ -78,20 +77,13 @@ def application(settings: Settings) -> Iterator[FastAPI]:
             audit_log = wiring.audit_log(settings)
             consents = stack.enter_context(_consent_input(settings))
             jobs = stack.enter_context(
-                PersonJobThreads(
-                    settings, lambda: PinnedSnapshot(*following.edition()), client.protected_places
-                )
+                JobThreads(settings, lambda: PinnedSnapshot(*following.edition()), client.protected_places)
             )
             tokens = PersonTokens(provider_of(settings).purpose_key(person_tokens.PURPOSE))
             households = stack.enter_context(closing(wiring.household_log(settings)))
-            operations = stack.enter_context(
-                JobThreads(settings, lambda: PinnedSnapshot(*following.edition()))
-            )
             own_households = Households(households, wiring.keyed_hash(adapters))
             desk = stack.enter_context(dead_letter_desk(settings))
-            rights = Rights(
-                consents, jobs, own_households, operations, tokens, desk, FlowFolders(settings.directory)
-            )
+            rights = Rights(consents, jobs, own_households, tokens, desk, FlowFolders(settings.directory))
             is_local = settings.store.kind == "sqlite"
             contact_paths = {str(k): paths for k, paths in settings.profiles.contact_attributes.items()}
             service = ProfileService(

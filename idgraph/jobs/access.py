@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
 
 from idgraph.jobs.erase.dead_letter_search import FoundDeadLetter
 from idgraph.jobs.job import PagedJob, Plan
+from idgraph.jobs.kind import JobContext, JobType
 from idgraph.model import canonical
+from idgraph.model.callers import Scope
 from idgraph.model.dead_letters import DeadLetters
+from idgraph.model.documents import StrictDocument
+from idgraph.model.errors import DamagedStateError, QueryError, StoreError
+from idgraph.model.identifiers import Identifier, given_identifier
 from idgraph.model.jobs import JobKind, Point, Progress
-from idgraph.model.tombstones import TombstoneNames
+from profile_service.access_document import access_parts
+from profile_service.history import History
+from profile_service.links import Links
+
+if TYPE_CHECKING:
+    from merge.identity.persons import Person
+    from profile_service.reader import ProfileReader
 
 FORMAT = 1
 
@@ -20,24 +33,24 @@ Part = tuple[str, Any]
 """A name in the document, and JSON data."""
 
 
+class AccessParameters(StrictDocument):
+    """Whose data is asked for."""
+
+    identifier: str = Field(max_length=4096, description="`type:value`.")
+
+
 class AccessRequest(PagedJob):
     """Collects the parts of a person's document; each is a page. It cannot resume: a document is kept whole or not at all."""
 
     kind = JobKind.ACCESS
 
-    def __init__(
-        self,
-        fragments: Collection[str],
-        by: str,
-        hashes: TombstoneNames,
-        parts: Callable[[], Iterator[Part]],
-        keep: Callable[[bytes], None],
-    ) -> None:
-        """`fragments` are the person's, and `by` is who asks. `keep` gets the document, one line of canonical JSON."""
-        self.target = hashlib.sha256(b"".join(sorted(map(hashes, fragments)))).hexdigest()[:16]
-        self.what = {"by": by}
-        self._parts = parts
-        self._keep = keep
+    def __init__(self, person: Person, context: JobContext) -> None:
+        self.fragments = [each.stored.id for each in person.members]
+        self.target = hashlib.sha256(b"".join(sorted(map(context.names, self.fragments)))).hexdigest()[:16]
+        self.what = {"by": context.origin.who}
+        self._person = person
+        self._context = context
+        self._before = context.resources().store.tombstones(self.fragments)
 
     def plan(self, _point: Point) -> Plan:
         return Plan("the access request", 1, "document")
@@ -49,9 +62,26 @@ class AccessRequest(PagedJob):
             document[name] = value
             progress.counts[name] = len(value) if isinstance(value, list) else 1
             yield {}
-        self._keep(canonical.encode(document) + b"\n")
+        self._context.deliver(canonical.encode(document) + b"\n", self.fragments)
+        if self._context.resources().store.tombstones(self.fragments) != self._before:
+            self._context.downloads.erase(self.fragments)
+            raise StoreError("the person was erased meanwhile")
         progress.done = 1
         yield {}
+
+    def _parts(self) -> Iterator[Part]:
+        context, person, resources = self._context, self._person, self._context.resources()
+        reader, hashed = context.reader(), resources.blind_index.identifier
+        links, history = Links(resources.store, reader), History(resources.store, reader.shown_name)
+        yield from access_parts(reader, links, history, person, hashed)
+        log = context.households()
+        keys = {str(hashed(Identifier.parse(each))) for each in self.fragments}
+        entries = [each for household in log.of(keys) for each in log.read(household) if each.key in keys]
+        yield "households", [each._asdict() for each in entries]
+        names = {name for each in person.members for name in each.state.names()}
+        search, letters = context.dead_letter_search(), resources.dead_letters
+        found = list(search.find(letters.scan(), self.fragments, names))
+        yield dead_letter_part(found, letters, resources.sealer.open)
 
 
 def dead_letter_part(
@@ -78,3 +108,28 @@ def dead_letter_part(
             document["record"] = record.decode(errors="replace")
         documents.append(document)
     return "dead_letters", documents
+
+
+def the_person(reader: ProfileReader, identifier: Identifier) -> Person | None:
+    """The one person of an identifier. Raises QueryError where several share it, DamagedStateError."""
+    found = reader.owning(reader.stored_forms(identifier))
+    if found.sharing:
+        raise QueryError("several profiles share the identifier: name the person by one of their own")
+    if found.unreadable:
+        raise DamagedStateError("a stored fragment is damaged; restore it from a backup")
+    return found.persons[0] if found.persons else None
+
+
+def _prepare(parameters: AccessParameters, context: JobContext) -> AccessRequest | None:
+    person = the_person(context.reader(), given_identifier(parameters.identifier))
+    return None if person is None else AccessRequest(person, context)
+
+
+ACCESS = JobType(
+    "collects all that is stored of a person",
+    "idgraph access-request",
+    AccessParameters,
+    _prepare,
+    request="POST /v1/access-requests",
+    scope=Scope.PRIVACY,
+)

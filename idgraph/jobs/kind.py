@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Protocol, TypeVar
@@ -17,16 +18,23 @@ from idgraph.model.documents import StrictDocument
 
 if TYPE_CHECKING:
     from idgraph.jobs.downloads import Downloads
+    from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch
+    from idgraph.jobs.erase.erasure import Erasure
     from idgraph.jobs.job import JobRunner
     from idgraph.model.callers import Scope
+    from idgraph.model.households import HouseholdLog
+    from idgraph.model.identity_rules import IdentityRules
     from idgraph.model.index_versions import IndexVersions
     from idgraph.model.jobs import JobKind, JobRecord, Requester
     from idgraph.model.schema_changes import SchemaChange
     from idgraph.model.snapshots import MetadataSnapshot
+    from idgraph.model.specs import SpecDefinition
+    from idgraph.model.tombstones import TombstoneNames
     from idgraph.projection.documents import IndexPolicies
     from idgraph.snapshot_file import PinnedSnapshot
     from ingestion.spark.workers import WorkerPlan, WorkerResources
     from profile_service.reader import ProfileReader
+    from transforms.spec.operation_moves import Place
 
 P = TypeVar("P", bound=StrictDocument)
 J = TypeVar("J", bound=Job)
@@ -69,9 +77,23 @@ class JobContext(Protocol):
         """How long a document is kept for its download."""
         ...
 
-    def job_id(self) -> str:
-        """The job's id, once it has begun."""
+    @property
+    def backup_days(self) -> int | None:
+        """How long backups of data keys are kept; None where nobody said."""
         ...
+
+    @property
+    def sandboxes(self) -> list[str]:
+        """Names of the sandboxes, which have copies of persons."""
+        ...
+
+    @property
+    def spread_from(self) -> float:
+        """The number of fragments from which work over all of them is spread over Spark's tasks."""
+        ...
+
+    @property
+    def names(self) -> TombstoneNames: ...
 
     def resources(self, notes: bool = True) -> WorkerResources:
         """The stores, once the keyring is known to be theirs. `notes`: it is noted with the profiles that it is."""
@@ -94,8 +116,32 @@ class JobContext(Protocol):
         ...
 
     def index_versions(self) -> IndexVersions: ...
+    def dead_letter_search(self) -> DeadLetterSearch: ...
+    def households(self) -> HouseholdLog: ...
+    def erasure(self) -> Erasure: ...
+    def spark(self, name: str) -> AbstractContextManager[Any]:
+        """A Spark session beside the flows, for work of this name, as a context manager that starts it. Raises ConfigError
+        where none can run."""
+        ...
+
+    def check(self, document: IdentityRules | SpecDefinition) -> None:
+        """Raises SpecError or RefusedRequestError for what the metadata service would refuse."""
+        ...
+
+    def protected_places(self, definition: SpecDefinition) -> Collection[Place]:
+        """Places of a spec's input that an earlier version protected. Raises MetadataError where that is not known."""
+        ...
+
     def send(self, changes: list[SchemaChange]) -> None:
         """Send schema changes to the metadata service; they are safe when it returns. Raises MetadataError."""
+        ...
+
+    def deliver(self, document: bytes, fragments: Sequence[str]) -> None:
+        """Hand a document to whoever started the job. A service keeps it for a download; it goes with these fragments."""
+        ...
+
+    def keep(self, found: Mapping[str, Any], is_durable: bool = False) -> None:
+        """Keep what the job found, for callers who ask a service for it; `is_durable`: beyond the end of its process."""
         ...
 
     def report(self, text: str) -> None:
@@ -125,6 +171,8 @@ class JobType(Generic[P, J]):
     """What starts it over HTTP; empty where only the command does."""
     scope: Scope | None = None
     """Of callers who may start it over HTTP; None: everybody may, with what they see."""
+    preview: Callable[[P, JobContext], Mapping[str, Any] | None] | None = None
+    """What a job of these parameters would do, as JSON data; changes nothing. None if there is nothing to do."""
     shown: Callable[[JobRecord], Mapping[str, Any]] = _as_recorded
     """What callers see of its parameters."""
     resumed: Callable[[JobRecord, str], Mapping[str, Any] | None] = _by_command_only

@@ -12,19 +12,33 @@ import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pydantic import Field
 
 from idgraph.jobs.job import PagedJob, Plan
+from idgraph.jobs.kind import JobContext
 from idgraph.model.attributes import Reconciliation
 from idgraph.model.batch_size import BatchSize
+from idgraph.model.documents import StrictDocument
+from idgraph.model.errors import ConfigError
 from idgraph.model.identifiers import Identifier
+from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.jobs import SHOWN, JobKind, Point, Progress
 from merge.identity.evidence import Pair
 from merge.identity.persons import Component, Person, Persons, PersonStore, sightings
 from merge.identity.resolve import Violation
 from merge.identity.rules import Rules
 from merge.resolution import shown
+from transforms.privacy.protected_names import StoredNames
+from transforms.schema.policy_tree import PolicyTree
+
+if TYPE_CHECKING:
+    from idgraph.model.snapshots import MetadataSnapshot
+    from ingestion.spark.workers import WorkerResources
+    from transforms.privacy.blind_index import BlindIndex
 
 PAGE = 1000
 NORMAL_95 = 1.96
@@ -34,6 +48,29 @@ RULE_OF_THREE = 3.0
 Name = Callable[[str], str]
 Spread = Callable[[], Iterator[tuple[int, list[bytes]]]]
 """Has all fragments looked at elsewhere: gives how many were until now, and what `RulesPreview.part` returned of some."""
+
+
+_TOTALS = (
+    "profiles_before",
+    "profiles_after",
+    "merges",
+    "splits",
+    "changed",
+    "violations_before",
+    "violations_after",
+)
+_BY_PART = {
+    "violations_new": "violations_new",
+    "violations_gone": "violations_gone",
+    "changed_attributes": "attribute",
+}
+
+
+class RulesPreviewParameters(StrictDocument):
+    """Identity rules to compare with those in force, over so many fragments, drawn at random; null for all."""
+
+    rules: IdentityRules
+    sample: int | None = Field(default=None, ge=1)
 
 
 class CountEstimate(NamedTuple):
@@ -285,3 +322,87 @@ def members(person: Person) -> list[str]:
 def _drawn(fragment_id: str) -> bytes:
     """A place in an order that has nothing to do with the ids': the first n are a random sample, each time the same."""
     return hashlib.blake2b(fragment_id.encode(), digest_size=16).digest()
+
+
+def prepare(parameters: RulesPreviewParameters, context: JobContext) -> RulesPreview:
+    """The preview of these rules. Raises RefusedRequestError for wrong ones."""
+    rules, sample = parameters.rules, parameters.sample
+    context.check(rules)
+    resources, snapshot = context.resources(notes=False), context.pinned().snapshot
+    notes = list(unseen(snapshot.identity_rules, rules))
+    for note in notes:
+        context.report(note)
+
+    def keep(preview: RulesPreview, progress: Progress) -> None:
+        context.keep({**preview_document(preview, progress), "notes": notes})
+
+    spread = _spread(context, snapshot, parameters)
+    return comparison(resources.store, resources.blind_index, snapshot, rules, sample, keep, spread)
+
+
+def comparison(
+    store: PersonStore,
+    blind_index: BlindIndex,
+    snapshot: MetadataSnapshot,
+    rules: IdentityRules,
+    sample: int | None,
+    keep: Callable[[RulesPreview, Progress], None] = lambda _job, _progress: None,
+    spread: Spread | None = None,
+) -> RulesPreview:
+    """The job that compares these rules with those of a snapshot. `keep` and `spread` as of `RulesPreview`."""
+    name = StoredNames(snapshot, blind_index).identifier
+    both = Rules(snapshot.identity_rules), Rules(rules)
+    return RulesPreview(store, both, name, PolicyTree(snapshot).policies, sample, keep=keep, spread=spread)
+
+
+def _spread(
+    context: JobContext, snapshot: MetadataSnapshot, parameters: RulesPreviewParameters
+) -> Spread | None:
+    """By a Spark session of its own; None where this process is as quick, or there is no Java for it."""
+    if parameters.sample is not None or context.resources().store.count() < context.spread_from:
+        return None
+    try:
+        spark = context.spark("preview")
+    except ConfigError:
+        return None
+
+    def spread() -> Iterator[tuple[int, list[bytes]]]:
+        from ingestion.spark.spread import looked_at
+
+        with spark as session:
+            yield from looked_at(session, context.plan, partial(_part, snapshot, parameters.rules))
+
+    return spread
+
+
+def _part(snapshot: MetadataSnapshot, rules: IdentityRules, tools: WorkerResources, ids: list[str]) -> bytes:
+    return comparison(tools.store, tools.blind_index, snapshot, rules, None).part(ids)
+
+
+def unseen(before: IdentityRules, after: IdentityRules) -> Iterator[str]:
+    """Changes that are of no account for events of before."""
+    names = before.namespaces.keys() | after.namespaces.keys()
+    forms = [[(n, r.namespace(n).normalise, r.namespace(n).country) for n in names] for r in (before, after)]
+    if forms[0] != forms[1] or before.blocked != after.blocked:
+        yield "`normalise` and `blocked` hold for later events: the preview has stored identifiers as they are"
+
+
+def preview_document(job: RulesPreview, done: Progress) -> dict[str, Any]:
+    """The result as JSON shows it. `errors` has the same keys as the numbers where these are estimates."""
+    numbers: dict[str, Any] = {}
+    errors: dict[str, Any] = {}
+    for name in _TOTALS:
+        numbers[name], errors[name] = job.estimate(done, name)
+    for member, name in _BY_PART.items():
+        found = {part: job.estimate(done, f"{name}/{part}") for part in sorted(done.parts(name))}
+        numbers[member] = {part: each.number for part, each in found.items()}
+        errors[member] = {part: each.error for part, each in found.items()}
+    is_whole = done.done >= job.fragments
+    return {
+        "fragments": job.fragments,
+        "looked_at": done.done,
+        **numbers,
+        "errors": None if is_whole else errors,
+        "unreadable": done.counts["unreadable"],
+        "examples": job.examples,
+    }

@@ -8,17 +8,23 @@ the weight, in bits. Weights are never closed transitively: of A-B and B-C nothi
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import pyarrow as pa
+from pydantic import Field
 
 from idgraph.jobs.job import PagedJob, Plan
+from idgraph.jobs.kind import JobContext, JobType
+from idgraph.model import canonical
+from idgraph.model.callers import Scope
+from idgraph.model.documents import StrictDocument
 from idgraph.model.errors import ConfigError
 from idgraph.model.jobs import JobKind, Point, Progress
 
 if TYPE_CHECKING:
     from splink import Linker
+
+    from profile_service.reader import ProfileReader
 
 Record = Mapping[str, str]
 """Values by attribute path; what a record lacks is absent."""
@@ -39,6 +45,14 @@ class Suggestion(NamedTuple):
     other: str
     weight: float
     parts: Mapping[str, float]
+
+
+class SuggestParameters(StrictDocument):
+    """Compare profiles by these attributes, where all of one entry of `blocking` agree. `least_weight`: as of `suggest`."""
+
+    attributes: list[str]
+    blocking: list[list[str]] = Field(default_factory=list)
+    least_weight: float = 2.0
 
 
 class SuggestionJob(PagedJob):
@@ -88,6 +102,8 @@ def suggest(
     any entry, on one compared attribute. The model is trained on the same records. Raises ConfigError without the extra
     `suggest`, or where too little can be compared.
     """
+    import pyarrow as pa
+
     try:
         from splink import DuckDBAPI, Linker, SettingsCreator, block_on
         from splink import comparison_library as comparisons
@@ -154,3 +170,44 @@ def _suggestion(row: Mapping[str, Any], columns: Mapping[str, str]) -> Suggestio
     one, other = sorted((row["unique_id_l"], row["unique_id_r"]))
     parts = {path: round(row[f"mw_{name}"], 3) for path, name in columns.items()}
     return Suggestion(one, other, round(row["match_weight"], 3), parts)
+
+
+def compared_values(
+    reader: ProfileReader, attributes: Collection[str]
+) -> Iterator[tuple[str, dict[str, str]]]:
+    """The values of some attributes of each profile, by its id. Raises ConfigError for a protected one."""
+    for profile in reader.scan():
+        leaves = {leaf.path: leaf for leaf in profile.leaves if leaf.path in attributes}
+        hidden = sorted(path for path, leaf in leaves.items() if leaf.protected)
+        if hidden:
+            raise ConfigError(f"policy protects {hidden[0]}: compare other attributes")
+        values = {path: _text(leaf.value) for path, leaf in leaves.items()}
+        yield profile.id, {path: value for path, value in values.items() if value}
+
+
+def _text(value: object) -> str:
+    return value.strip().lower() if isinstance(value, str) else canonical.encode(value).decode()
+
+
+def _prepare(parameters: SuggestParameters, context: JobContext) -> SuggestionJob:
+    def keep(found: list[Suggestion]) -> None:
+        items = [
+            {"pair": [each.one, each.other], "weight": each.weight, "parts": dict(each.parts)}
+            for each in found
+        ]
+        context.keep({"items": items})
+
+    records = compared_values(context.reader(), parameters.attributes)
+    total = context.resources().store.count()
+    asked = parameters.attributes, parameters.blocking, parameters.least_weight
+    return SuggestionJob(total, records, *asked, keep)
+
+
+SUGGEST = JobType(
+    "finds profiles that may be one person",
+    "idgraph suggest find",
+    SuggestParameters,
+    _prepare,
+    request="POST /v1/links/suggestions",
+    scope=Scope.LINKS,
+)

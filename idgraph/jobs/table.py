@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from idgraph.jobs.access import ACCESS
+from idgraph.jobs.erase.persons import ERASE
 from idgraph.jobs.export import EXPORT
 from idgraph.jobs.kind import JobType
+from idgraph.jobs.preview import PREVIEW
 from idgraph.jobs.reconcile import RECONCILE
 from idgraph.jobs.reencrypt.policy_change import REENCRYPT
 from idgraph.jobs.reindex import REINDEX
 from idgraph.jobs.replay import REPLAY
+from idgraph.jobs.suggestions import SUGGEST
 from idgraph.model.jobs import JobKind
 
 JOBS: Mapping[JobKind, JobType[Any, Any]] = {
@@ -19,4 +23,8 @@ JOBS: Mapping[JobKind, JobType[Any, Any]] = {
     JobKind.REENCRYPT: REENCRYPT,
     JobKind.EXPORT: EXPORT,
     JobKind.REPLAY: REPLAY,
+    JobKind.ACCESS: ACCESS,
+    JobKind.ERASE: ERASE,
+    JobKind.PREVIEW: PREVIEW,
+    JobKind.SUGGEST: SUGGEST,
 }

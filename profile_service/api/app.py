@@ -102,7 +102,7 @@ def create_app(
         previews.specs,
         links.router,
         jobs.router,
-        *((jobs.starting(service.rights.operations.kinds),) if service.rights.operations else ()),
+        *((jobs.starting(service.rights.jobs.kinds),) if service.rights.jobs else ()),
         privacy.router,
         search.router,
         segments.router,

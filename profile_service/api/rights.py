@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
 from idgraph.model.callers import Caller
 from idgraph.model.flows import Flows
 from idgraph.model.identifiers import HASHED_PREFIX, Identifier
-from idgraph.model.identity_rules import IdentityRules
-from idgraph.model.jobs import JobKind, JobRecord, Requester
+from idgraph.model.jobs import JobKind, JobRecord
 from idgraph.model.snapshots import MetadataSnapshot
-from idgraph.model.specs import SpecDefinition
 from idgraph.web.refusals import RefusedRequestError, UnknownSubjectError
 from profile_service.api.dead_letters import DeadLetterDesk
 from profile_service.api.households import Households
-from profile_service.api.jobs import JobDownload, Jobs
+from profile_service.api.jobs import Jobs
 from profile_service.api.person_tokens import PersonTokens
 
 T = TypeVar("T")
@@ -52,41 +50,12 @@ class ConsentInput:
         return self._publish
 
 
-class PersonJobs(Protocol):
-    """Jobs over profiles. A start returns None where nothing is stored, and raises AlreadyRunningError."""
-
-    def start_access(self, identifier: Identifier, origin: Requester) -> JobRecord | None: ...
-    def preview_erasure(
-        self, identifiers: Sequence[Identifier]
-    ) -> tuple[dict[str, int], str | None] | None: ...
-    def start_erasure(self, identifiers: Sequence[Identifier], origin: Requester) -> JobRecord | None: ...
-    def start_rules_preview(
-        self, rules: IdentityRules, sample: int | None, origin: Requester
-    ) -> JobRecord: ...
-    def start_spec_preview(
-        self, definition: SpecDefinition, sample: int, reveals: bool, origin: Requester
-    ) -> JobRecord: ...
-    def start_suggestions(
-        self,
-        attributes: Sequence[str],
-        blocking: Sequence[Sequence[str]],
-        least_weight: float,
-        clearance: int,
-        origin: Requester,
-    ) -> JobRecord: ...
-    def preview(self, job_id: str) -> dict[str, Any] | None: ...
-    def record(self, job_id: str) -> JobRecord | None: ...
-    def download(self, job_id: str) -> JobDownload | None: ...
-    def receipt(self, job_id: str) -> dict[str, Any] | None: ...
-
-
 class Rights(NamedTuple):
     """The parts of a service that persons' rights need, as far as it has them."""
 
     consents: ConsentInput = ConsentInput()
-    jobs: PersonJobs | None = None
+    jobs: Jobs | None = None
     households: Households | None = None
-    operations: Jobs | None = None
     tokens: PersonTokens | None = None
     dead_letters: DeadLetterDesk | None = None
     flows: Flows | None = None

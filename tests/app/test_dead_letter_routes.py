@@ -69,7 +69,7 @@ def desk(filled: CommandLine) -> Iterator[Desk]:
         jobs = JobThreads(settings, lambda: PinnedSnapshot(*following.edition()))
         desk = stack.enter_context(dead_letter_desk(settings))
         folders = FlowFolders(settings.directory)
-        rights = Rights(operations=stack.enter_context(jobs), dead_letters=desk, flows=folders)
+        rights = Rights(jobs=stack.enter_context(jobs), dead_letters=desk, flows=folders)
         audit = AuditLog(settings.directory / "audit.jsonl", b"key")
         service = ProfileService(adapters, following, audit, rights=rights)
         url = stack.enter_context(serving(create_app(service)))

@@ -70,7 +70,7 @@ def operating(filled: CommandLine) -> Iterator[Operating]:
         following = stack.enter_context(Following(metadata))
         jobs = JobThreads(settings, lambda: PinnedSnapshot(*following.edition()))
         audit = AuditLog(settings.directory / "audit.jsonl", b"key")
-        rights = Rights(operations=stack.enter_context(jobs))
+        rights = Rights(jobs=stack.enter_context(jobs))
         url = stack.enter_context(
             serving(create_app(ProfileService(adapters, following, audit, rights=rights)))
         )

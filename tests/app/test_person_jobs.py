@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from idgraph.app import wiring
-from idgraph.app.jobs.person_jobs import PersonJobThreads
+from idgraph.app.jobs.threads import JobThreads
 from idgraph.app.profile_server import project_now
 from idgraph.app.wiring import downloads, opened_to_read
 from idgraph.jobs.erase.receipt import receipt_hash
@@ -92,7 +92,7 @@ def privacy(filled: CommandLine) -> Iterator[Privacy]:
     with ExitStack() as stack:
         adapters = stack.enter_context(opened_to_read(settings))
         following = stack.enter_context(Following(Metadata(snapshot(), callers)))
-        jobs = PersonJobThreads(settings, lambda: PinnedSnapshot(*following.edition()))
+        jobs = JobThreads(settings, lambda: PinnedSnapshot(*following.edition()))
         audit = AuditLog(settings.directory / "audit.jsonl", b"key")
         rights = Rights(jobs=stack.enter_context(jobs))
         project = partial(project_now, adapters, following)

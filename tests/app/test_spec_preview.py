@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from idgraph.app import wiring
-from idgraph.app.jobs.spec_preview import SAMPLE, spec_preview
+from idgraph.app.jobs.context import job_context
 from idgraph.files import write_atomically
+from idgraph.jobs.spec_preview.preparation import SpecPreviewParameters, prepare
 from idgraph.model.events import RawRecord
-from idgraph.model.jobs import Progress
+from idgraph.model.jobs import Progress, Requester
 from idgraph.model.spec_use import SpecUse
 from idgraph.model.specs import SpecDefinition, SpecDocument
 from tests.app.conftest import CommandLine
@@ -290,8 +291,8 @@ def test_the_health_of_specs_is_listed(served: CommandLine) -> None:
 def test_it_can_be_stopped_between_pages(with_keys: CommandLine) -> None:
     give(with_keys, [order(1, 1)])
     settings = with_keys.settings()
-    with wiring.opened(settings) as resources:
-        job = spec_preview(settings, resources, snapshot(), definition("orders"), SAMPLE, reveals=False)
+    with job_context(settings, Requester("ada")) as context:
+        job = prepare(SpecPreviewParameters(definition=definition("orders")), context)
         job.plan({})
         pages = sum(1 for _ in job.pages(Progress(), {}))
     assert pages >= 2

@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from idgraph.app import wiring
 from idgraph.app.commands.context import TYPE_VALUE, JobWho, JobWhy, from_stdin, keyed, origin_of
 from idgraph.app.terminal import json_writer
 from idgraph.model.errors import NotFoundError
@@ -29,24 +28,25 @@ def access_request(
 
     Profile, consents, fragments, links, history and dead letters, with provenance. Exit code 3: nothing is stored.
     """
-    from idgraph.app.jobs.person_jobs import access_job, opened, the_person
+    from idgraph.app.jobs.context import job_context
+    from idgraph.jobs.access import ACCESS, AccessParameters
     from idgraph.jobs.export_file import require_place, write_export
 
-    wanted = given_identifier(identifier)
+    given_identifier(identifier)
     settings = keyed(context)
     if output is not None:
         require_place(output)
 
-    def keep(content: bytes, _ids: Sequence[str]) -> None:
+    def write(content: bytes, _ids: Sequence[str]) -> None:
         if output is None:
             json_writer()(content)
             sys.stdout.flush()
         else:
             write_export(output, [content])
 
-    with opened(settings) as here, wiring.job_runner(settings) as runner:
-        person = the_person(here.reader, wanted)
-        if person is None:
+    origin = origin_of(who, why)
+    with job_context(settings, origin, deliver=write) as here:
+        job = ACCESS.prepare(AccessParameters.model_construct(identifier=identifier), here)
+        if job is None:
             raise NotFoundError("nothing is stored under it")
-        origin = origin_of(who, why)
-        runner.run(access_job(here, person, origin.who, keep), origin)
+        here.runner.run(job, origin)

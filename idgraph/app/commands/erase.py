@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from idgraph.app import wiring
 from idgraph.app.commands.context import DryRun, JobWho, JobWhy, Yes, all_from_stdin, keyed, origin_of
 from idgraph.app.exits import Exit
 from idgraph.app.terminal import confirmed, counted, print_json, print_table
@@ -18,13 +17,10 @@ from idgraph.model.identifiers import given_identifier
 from idgraph.model.text import escape_control_chars
 
 if TYPE_CHECKING:
-    from idgraph.app.settings.document import Settings
+    from idgraph.app.jobs.context import LocalJobContext
     from idgraph.jobs.erase.dead_letter_search import FoundDeadLetter
     from idgraph.jobs.erase.erasure import Erased, Preview
-    from idgraph.jobs.job import JobRunner
-    from idgraph.model.jobs import Requester
     from idgraph.model.tombstones import FragmentSummary
-    from ingestion.spark.workers import WorkerResources
     from profile_service.reader import ProfileReader
 
 
@@ -61,25 +57,24 @@ def erase(
     Events up to now (plus the allowed clock skew) are refused afterwards. Exit code 3: nothing is stored, or there is
     no erasure to cancel. Source files stay unchanged.
     """
+    from idgraph.app.jobs.context import job_context
     from idgraph.jobs.erase.erasure import ErasureJob
 
     given = [*(identifiers or []), *(fragments or [])]
     _refuse_what_cannot_be(again, cancel, dry_run, receipt, given)
     for each in fragments or []:
         given_identifier(each)
-    settings = keyed(context)
     origin = origin_of(who, why)
-    with wiring.opened(settings) as resources, wiring.job_runner(settings) as runner:
-        wiring.require_own_keyring(settings, resources)
-        erasure = wiring.erasure(settings, resources)
+    with job_context(keyed(context), origin) as here:
+        erasure = here.erasure()
         if again:
             job = ErasureJob("again", [], erasure.names, erasure.again)
-            runner.run(job, origin)
+            here.runner.run(job, origin)
             done = job.erased
             _show(done, as_json)
             _report_kept(done)
             return
-        reader = wiring.profile_reader(settings, resources)
+        reader = here.reader()
         forms = {text: reader.stored_forms(given_identifier(text)) for text in identifiers or ()}
         asked = {form: text for text, several in forms.items() for form in several}
         ids = sorted({*(fragments or ()), *_fragments(reader, forms)})
@@ -96,22 +91,18 @@ def erase(
                 return finished
 
             job = ErasureJob("cancel", named, erasure.names, cancel_them)
-            runner.run(job, origin)
+            here.runner.run(job, origin)
             finished = job.erased
             print(f"cancelled {count}")
             _report_kept(finished)
             if not count:
                 raise typer.Exit(Exit.NOT_FOUND)
             return
-        _erase(settings, resources, reader, runner, origin, ids, asked, dry_run, receipt, yes, as_json)
+        _erase(here, ids, asked, dry_run, receipt, yes, as_json)
 
 
 def _erase(
-    settings: Settings,
-    resources: WorkerResources,
-    reader: ProfileReader,
-    runner: JobRunner,
-    origin: Requester,
+    here: LocalJobContext,
     ids: list[str],
     asked: dict[str, str],
     dry_run: bool,
@@ -119,10 +110,10 @@ def _erase(
     yes: bool,
     as_json: bool,
 ) -> None:
-    from idgraph.app.jobs.person_erasure import PersonErasure
+    from idgraph.jobs.erase.persons import PersonErasure
     from idgraph.jobs.erase.receipt import write_receipt
 
-    erasure = PersonErasure(resources, wiring.erasure(settings, resources), reader, ids, asked)
+    erasure, sandboxes = PersonErasure(here, ids, asked), here.sandboxes
     found = erasure.found
     if erasure.is_empty:
         why = (
@@ -132,19 +123,19 @@ def _erase(
         )
         _show_dead_letters(found.dead_letters)
         _report_kept(found.counts)
-        _report_sandboxes(settings)
+        _report_sandboxes(sandboxes)
         raise NotFoundError(f"nothing is stored under it; {why}")
     led_there = {each.fragment_id: _led_there(each, asked) for each in found.fragments}
     if dry_run:
         _show_preview(found, led_there, erasure.elsewhere, as_json)
-        _report_sandboxes(settings)
+        _report_sandboxes(sandboxes)
         return
     if receipt_file is not None:
         from idgraph.jobs.export_file import require_place
 
         require_place(receipt_file)
     if not yes:
-        _report_sandboxes(settings)
+        _report_sandboxes(sandboxes)
         for name, because in led_there.items():
             print(escape_control_chars(f"{name}  by {because}"), file=sys.stderr)
         _report_elsewhere(erasure.elsewhere)
@@ -152,8 +143,8 @@ def _erase(
         if not confirmed("erase this for good?"):
             print("nothing was erased", file=sys.stderr)
             raise typer.Exit(Exit.FAILED)
-    job = erasure.job(origin, settings)
-    runner.run(job, origin)
+    job = erasure.job()
+    here.runner.run(job, here.origin)
     erased, reported_of = job.erased, erasure.receipt
     if receipt_file is not None:
         try:
@@ -170,7 +161,7 @@ def _erase(
         _show(erased, as_json)
     _show_dead_letters([each for each in found.dead_letters if not each.certain])
     _report_kept(erased)
-    _report_sandboxes(settings)
+    _report_sandboxes(sandboxes)
     for path in erasure.paths_to_redact:
         print(
             f"the attribute path {escape_control_chars(path)} is made of their values; redact it: idgraph attributes redact PATH",
@@ -278,8 +269,8 @@ def _report_kept(counts: Erased) -> None:
         )
 
 
-def _report_sandboxes(settings: Settings) -> None:
-    for name in wiring.sandbox_names(settings):
+def _report_sandboxes(names: Iterable[str]) -> None:
+    for name in names:
         print(
             f"the sandbox {name} may have the person too: idgraph --sandbox {name} erase, with the same names",
             file=sys.stderr,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -17,12 +17,17 @@ from idgraph.model.errors import ConfigError, RefusedError
 from idgraph.model.text import escape_control_chars, visible_lines
 
 if TYPE_CHECKING:
+    from idgraph.jobs.rules_preview import CountEstimate, RulesPreview
+    from idgraph.model.jobs import Progress
     from idgraph.model.sources import FileSource
     from merge.identity.resolve import Resolution
 
 commands = typer.Typer(
     no_args_is_help=True, help="Identity rules: they decide which identifiers are one person."
 )
+
+_MOST_PATHS = 20
+"""Changed attributes that are printed for people."""
 
 RulesFile = Annotated[Path, typer.Argument(help="Identity rules as JSON; `-`: standard input.")]
 
@@ -121,15 +126,13 @@ def preview_rules(
     identifiers are shown as keyed hashes.
     """
     from idgraph.app.identity_documents import read_rules
-    from idgraph.app.jobs.rules_preview import previewing, print_preview
-    from idgraph.app.jobs.view import run_shown
+    from idgraph.app.jobs.context import run_job
+    from idgraph.jobs.preview import PREVIEW, PreviewParameters
+    from idgraph.jobs.rules_preview import RulesPreviewParameters
 
-    rules = read_rules(file)
-    with previewing(settings_of(context), rules, sample) as (runner, job, notes):
-        for note in notes:
-            say(note)
-        done = run_shown(runner, job, origin_of(who, why))
-    print_preview(job, done, as_json)
+    parameters = PreviewParameters(rules=RulesPreviewParameters(rules=read_rules(file), sample=sample))
+    job, done = run_job(settings_of(context), PREVIEW, parameters, origin_of(who, why), report=say)
+    _print_preview(cast("RulesPreview", job), done, as_json)
 
 
 @commands.command("try")
@@ -203,6 +206,52 @@ def try_rules(
         print(escape_control_chars(mistake), file=sys.stderr)
     if mistakes:
         raise typer.Exit(Exit.FAILED)
+
+
+def _print_preview(job: RulesPreview, done: Progress, as_json: bool) -> None:
+    """Print the result."""
+    from idgraph.jobs.rules_preview import preview_document
+
+    if as_json:
+        print_json(preview_document(job, done))
+        return
+
+    def of(name: str) -> str:
+        return _number(job.estimate(done, name))
+
+    if done.done < job.fragments:
+        print(
+            f"estimated from {done.done:,} of {counted(job.fragments, 'fragment')}, errors at 95 % confidence;"
+            " refused links between two hubs are not estimated, so their numbers are lower bounds"
+        )
+    print(f"profiles: {of('profiles_before')} today, {of('profiles_after')} by the new rules")
+    for title, name, key in (("merges", "merges", "of"), ("splits", "splits", "into")):
+        print(f"{title}: {of(name)}")
+        for each in job.examples[name]:
+            _example(f"{each['id']} {key} {', '.join(each[key])}")
+    print(f"violations: {of('violations_before')} today, {of('violations_after')} by the new rules")
+    for title, name in (("new", "violations_new"), ("gone", "violations_gone")):
+        for rule in sorted(done.parts(name)):
+            print(f"  {title} {escape_control_chars(rule)}: {of(f'{name}/{rule}')}")
+        for each in job.examples[name]:
+            _example(f"  {' - '.join(each['pair'])}: {each['rule']}")
+    print(f"profiles of today that have other fragments: {of('changed')}")
+    found = done.parts("attribute")
+    paths = sorted(found, key=lambda path: (-found[path], path))
+    for path in paths[:_MOST_PATHS]:
+        _example(f"{path}: another value in {of(f'attribute/{path}')}")
+    if len(paths) > _MOST_PATHS:
+        print(f"  and {counted(len(paths) - _MOST_PATHS, 'attribute')} more: --json has all")
+    if unreadable := done.counts["unreadable"]:
+        print(f"{counted(unreadable, 'fragment')} left out, whose stored state is damaged")
+
+
+def _number(found: CountEstimate) -> str:
+    return f"{found.number:,.0f}" + (f" (± {found.error:,.0f})" if found.error else "")
+
+
+def _example(text: str) -> None:
+    print(f"  {escape_control_chars(text)}")
 
 
 def _source(context: typer.Context, spec: Path, name: str | None) -> FileSource | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -12,15 +12,18 @@ from idgraph.app import wiring
 from idgraph.app.commands import spec_folder
 from idgraph.app.commands.context import JobWho, JobWhy, Json, Why, origin_of, settings_of
 from idgraph.app.exits import Exit
-from idgraph.app.terminal import print_json, print_listing, report_warnings
+from idgraph.app.terminal import counted, print_json, print_listing, report_warnings
 from idgraph.model.errors import NotFoundError, SpecError
-from idgraph.model.text import visible_lines
+from idgraph.model.text import escape_control_chars, visible_lines
 
 if TYPE_CHECKING:
+    from idgraph.jobs.spec_preview.job import SpecPreviewJob
     from idgraph.model.records import SpecRecord
 
 commands = typer.Typer(no_args_is_help=True, help="Mapping specs in the metadata service.")
 
+_MOST_PRINTED = 30
+"""Changed attributes that are printed for people."""
 _COLUMNS: dict[str, Callable[[SpecRecord], str]] = {
     "name": lambda spec: spec.name,
     "latest": lambda spec: str(spec.latest_version),
@@ -150,17 +153,19 @@ def preview_spec(
     written in plain text, and persons merged or split. With fewer events than --sample the numbers are exact; otherwise
     each has its error at 95 % confidence. Exit code 1: it would expose a protected value, or make new errors.
     """
-    from idgraph.app.jobs.spec_preview import previewing, print_preview, spec_preview_document
-    from idgraph.app.jobs.view import run_shown
+    from idgraph.app.jobs.context import run_job
+    from idgraph.jobs.preview import PREVIEW, PreviewParameters
+    from idgraph.jobs.spec_preview.preparation import SpecPreviewParameters, spec_preview_document
     from metadata_service.documents.reading import read_definition
 
-    definition = read_definition(file)
-    with previewing(settings_of(context), definition, sample, reveal) as (runner, job):
-        run_shown(runner, job, origin_of(who, why))
+    stated = SpecPreviewParameters(definition=read_definition(file), sample=sample, reveal=reveal)
+    parameters = PreviewParameters(spec=stated)
+    found, _ = run_job(settings_of(context), PREVIEW, parameters, origin_of(who, why))
+    job = cast("SpecPreviewJob", found)
     if as_json:
         print_json(spec_preview_document(job))
     else:
-        print_preview(job)
+        _print_preview(spec_preview_document(job))
     if job.effect.is_harmful:
         raise typer.Exit(Exit.FAILED)
 
@@ -185,6 +190,63 @@ def retire_spec(context: typer.Context, name: str, reason: Why = "") -> None:
     with wiring.metadata_client(settings_of(context)) as client:
         client.retire(name, None, reason)
         print(f"{name}: retired")
+
+
+def _print_preview(found: dict[str, Any]) -> None:
+    """Print the result for people."""
+    from idgraph.jobs.spec_preview.sample import MOST_SCANNED_BYTES
+
+    figures = found["figures"]
+    read = f"{counted(found['looked_at'], 'event')} looked at of {found['events']:,} in {counted(found['files'], 'file')}"
+    if found["files_read"] < found["files"]:
+        read += f", of which {found['files_read']:,} were read ({MOST_SCANNED_BYTES >> 20} MiB)"
+    print(read + (": exact" if found["is_exact"] else "; errors at 95 % confidence"))
+    if not found["looked_at"]:
+        print(f"no event of this spec in the files of {', '.join(found['sources'])}")
+        return
+    if withheld := found["withheld"]["events"]:
+        print(f"withheld: {counted(withheld, 'event')}, with whose protected values the spec computes:")
+        for place in found["withheld"]["places"]:
+            _line(f"  {place}")
+        print("--reveal counts on them; the job keeps your name and the reason")
+    for name in (
+        "events_changed",
+        "errors_new",
+        "exposed",
+        "persons_merged",
+        "persons_split",
+        "persons_known",
+    ):
+        if name in figures:
+            print(f"{name.replace('_', ' ')}: {_figure(figures[name])}")
+    known_by = (found["persons"] or {}).get("known_by", {})
+    print("".join(f"  known by {kind}: {number:,}\n" for kind, number in known_by.items()), end="")
+    for each in found["errors"]:
+        place = each["pointer"] or each["reason"]
+        _line(f"  {each['events']:,} at {place}: {each['message']} (such as {each['positions'][0]})")
+    changes = found["attributes"]["changes"]
+    print(f"attributes: {found['attributes']['added']} added, {found['attributes']['removed']} removed")
+    for each in changes[:_MOST_PRINTED]:
+        about = each["exposes"] or [each["looks_like"]] if each["change"] in ("exposes", "sensitive") else []
+        _line(
+            f"  {each['change']} {each['path']}: {each['events']:,} {', '.join(filter(None, about))}".rstrip()
+        )
+    if len(changes) > _MOST_PRINTED:
+        print(f"  and {counted(len(changes) - _MOST_PRINTED, 'attribute')} more: --json has all")
+    for kind, number in found["identifiers_opened"].items():
+        print(f"identifiers of type {kind} would be stored readable: {number:,}")
+    for key, name in (("of", "merged"), ("into", "split")):
+        for each in (found["persons"] or {}).get(name, ()):
+            _line(f"  {name}: {each['id']} {key} {', '.join(each[key])}")
+
+
+def _figure(found: dict[str, Any]) -> str:
+    error = f" ± {100 * found['error']:.2g} %" if found["error"] else ""
+    return f"{found['number']:,} ({100 * found['share']:.3g} %{error})"
+
+
+def _line(text: str) -> None:
+    print(escape_control_chars(text))
 
 
 for command in (spec_folder.pull, spec_folder.diff, spec_folder.push):

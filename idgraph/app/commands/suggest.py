@@ -50,9 +50,8 @@ def find_suggestions(
     It changes nothing. Each pair has a weight, the logarithm to base 2 of its odds, and the part of each attribute. A
     pair that somebody decided on is left out. Protected attributes cannot be compared. With --json: one object per pair.
     """
-    from idgraph.app.jobs.compared_values import compared_values
     from idgraph.jobs.export_file import require_export, write_export
-    from idgraph.jobs.suggestions import suggest
+    from idgraph.jobs.suggestions import compared_values, suggest
 
     if output is not None:
         require_export(output, _BEGINNING)

@@ -2,32 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from idgraph.app import wiring
-from idgraph.app.adapters.key_providers import ensure_keyring
+from idgraph.app.adapters.key_providers import ensure_keyring, provider_of
 from idgraph.app.jobs.view import run_shown
 from idgraph.jobs.kind import rate_of
-from idgraph.model.errors import MetadataError, NotFoundError
+from idgraph.model.errors import ConfigError, MetadataError, NotFoundError
 
 if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings
     from idgraph.jobs.downloads import Downloads
-    from idgraph.jobs.job import Job, JobRunner, Run
+    from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch
+    from idgraph.jobs.erase.erasure import Erasure
+    from idgraph.jobs.job import Job, JobRunner
     from idgraph.jobs.kind import JobType
     from idgraph.model.documents import StrictDocument
+    from idgraph.model.households import HouseholdLog
+    from idgraph.model.identity_rules import IdentityRules
     from idgraph.model.index_versions import IndexVersions
     from idgraph.model.jobs import JobKind, Progress, Requester
     from idgraph.model.schema_changes import SchemaChange
     from idgraph.model.snapshots import MetadataSnapshot
+    from idgraph.model.specs import SpecDefinition
     from idgraph.projection.documents import IndexPolicies
     from idgraph.snapshot_file import PinnedSnapshot
     from ingestion.spark.workers import WorkerPlan, WorkerResources
     from profile_service.reader import ProfileReader
+    from transforms.privacy.protected_names import TombstoneNames
+    from transforms.spec.operation_moves import Place
 
     P = TypeVar("P", bound=StrictDocument)
     J = TypeVar("J", bound=Job)
@@ -48,6 +55,7 @@ class LocalJobContext:
         again: bool = False,
         current: Callable[[], PinnedSnapshot] | None = None,
         report: Callable[[str], None] = lambda _: None,
+        deliver: Callable[[bytes, Sequence[str]], None] = lambda _document, _fragments: None,
     ) -> None:
         """`current` returns the newest snapshot at any time, for whoever follows the metadata already."""
         self.settings = settings
@@ -55,11 +63,13 @@ class LocalJobContext:
         self.clearance = clearance
         self.again = again
         self.report = report
-        self.run: Run | None = None
-        """Once the job has begun."""
+        self.deliver = deliver
         self._stack = stack
         self._current = current
         self._resources: WorkerResources | None = None
+        self._reader: ProfileReader | None = None
+        self._pinned: PinnedSnapshot | None = None
+        self.spread_from: float = settings.spark.preview_from
 
     @property
     def directory(self) -> Path:
@@ -81,10 +91,19 @@ class LocalJobContext:
     def downloads(self) -> Downloads:
         return wiring.downloads(self.settings)
 
-    def job_id(self) -> str:
-        if self.run is None:
-            raise RuntimeError("the job has not begun")
-        return self.run.id
+    @property
+    def backup_days(self) -> int | None:
+        return self.settings.keys.backup_days
+
+    @cached_property
+    def sandboxes(self) -> list[str]:
+        return wiring.sandbox_names(self.settings)
+
+    @cached_property
+    def names(self) -> TombstoneNames:
+        from transforms.privacy.protected_names import TombstoneNames
+
+        return TombstoneNames(provider_of(self.settings))
 
     def resources(self, notes: bool = True) -> WorkerResources:
         if self._resources is None:
@@ -94,11 +113,14 @@ class LocalJobContext:
         return self._resources
 
     def reader(self) -> ProfileReader:
-        found = wiring.profile_reader(self.settings, self.resources(), self.pinned())
-        return found.with_clearance(self.clearance)
+        if self._reader is None:
+            self._reader = wiring.profile_reader(self.settings, self.resources(), self.pinned())
+        return self._reader.with_clearance(self.clearance)
 
     def pinned(self) -> PinnedSnapshot:
-        return self._newest or wiring.snapshot_to_read_by(self.settings)
+        if self._pinned is None:
+            self._pinned = self._newest or wiring.snapshot_to_read_by(self.settings)
+        return self._pinned
 
     def snapshot_for(self, work: str) -> MetadataSnapshot:
         if self._newest is None:
@@ -122,6 +144,46 @@ class LocalJobContext:
 
         return self._stack.enter_context(opened_versions(self.settings))
 
+    def dead_letter_search(self) -> DeadLetterSearch:
+        return wiring.dead_letter_search(self.settings, self.resources(), self.pinned())
+
+    def households(self) -> HouseholdLog:
+        return self._stack.enter_context(closing(wiring.household_log(self.settings)))
+
+    def erasure(self) -> Erasure:
+        # By what a service follows, or by what is newest when it is needed.
+        pinned = None if self._current is None else self.pinned()
+        return wiring.erasure(self.settings, self.resources(), pinned)
+
+    def spark(self, name: str) -> AbstractContextManager[Any]:
+        from idgraph.app.flow_runner import require_shared
+        from idgraph.app.java import class_archives, require_java
+        from ingestion.spark.session import session_beside
+
+        require_shared(self.settings)
+        require_java()
+        stated, folder = self.settings, self.directory / name
+        return session_beside(stated.flow, stated.spark, folder, class_archives())
+
+    def check(self, document: IdentityRules | SpecDefinition) -> None:
+        from idgraph.model.identity_rules import IdentityRules
+        from metadata_service.identity_rules import check_rules
+        from metadata_service.specs.rules import check_spec, packaged_compiler
+
+        if isinstance(document, IdentityRules):
+            check_rules(document)
+        else:
+            check_spec(document, packaged_compiler)
+
+    def protected_places(self, definition: SpecDefinition) -> Collection[Place]:
+        # Whoever has the keyring here may reveal: without the service, what is in force counts.
+        with suppress(MetadataError, ConfigError), wiring.metadata_client(self.settings) as client:
+            return client.protected_places(definition)
+        return ()
+
+    def keep(self, found: Mapping[str, Any], is_durable: bool = False) -> None:
+        """A command has the job itself."""
+
     def send(self, changes: list[SchemaChange]) -> None:
         from ingestion.metadata.schema_buffer import SchemaSender
 
@@ -140,17 +202,23 @@ def job_context(
     origin: Requester,
     again: bool = False,
     report: Callable[[str], None] = lambda _: None,
+    deliver: Callable[[bytes, Sequence[str]], None] = lambda _document, _fragments: None,
 ) -> Iterator[LocalJobContext]:
     """The context of a command."""
     with ExitStack() as stack:
-        yield LocalJobContext(settings, stack, origin, again=again, report=report)
+        yield LocalJobContext(settings, stack, origin, again=again, report=report, deliver=deliver)
 
 
 def run_job(
-    settings: Settings, kind: JobType[P, J], parameters: P, origin: Requester, again: bool = False
+    settings: Settings,
+    kind: JobType[P, J],
+    parameters: P,
+    origin: Requester,
+    again: bool = False,
+    report: Callable[[str], None] = lambda _: None,
 ) -> tuple[J, Progress]:
     """Run a job of a command to its end, and show how far it is. Raises what its parts and the job raise."""
-    with job_context(settings, origin, again) as context:
+    with job_context(settings, origin, again, report) as context:
         job = kind.prepare(parameters, context)
         if job is None:
             raise NotFoundError("nothing is stored under it")

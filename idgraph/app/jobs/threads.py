@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+import json
+import math
 import shutil
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from queue import Queue
 from typing import TYPE_CHECKING, Any
 
 from idgraph.app import wiring
 from idgraph.app.jobs.context import HIGHEST, LocalJobContext
+from idgraph.jobs.erase.receipt import write_receipt
 from idgraph.jobs.export import FOLDER
-from idgraph.jobs.job import Job, Pace, Run
+from idgraph.jobs.job import Pace, Run
 from idgraph.jobs.kind import rate_of
 from idgraph.jobs.table import JOBS
+from idgraph.model.errors import MetadataError
 from idgraph.model.jobs import JobKind, JobRecord, JobState, Requester
+from idgraph.web.refusals import NotReadyError
 
 if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings
     from idgraph.jobs.downloads import Download
+    from idgraph.model.specs import SpecDefinition
     from idgraph.snapshot_file import PinnedSnapshot
+    from transforms.spec.operation_moves import Place
+
+MOST_RESULTS = 20
 
 
 class JobThreads:
@@ -29,9 +39,17 @@ class JobThreads:
 
     kinds = JOBS
 
-    def __init__(self, settings: Settings, pinned: Callable[[], PinnedSnapshot]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        pinned: Callable[[], PinnedSnapshot],
+        protected_places: Callable[[SpecDefinition], Collection[Place]] = lambda _: (),
+    ) -> None:
+        """`protected_places` of a spec's input, by all versions of all specs; raises MetadataError."""
+        self.protected_places = protected_places
         self._settings = settings
         self._pinned = pinned
+        self._results: dict[str, Mapping[str, Any]] = {}
         self._downloads = wiring.downloads(settings)
         self._stop = threading.Event()
         self._lock = threading.Lock()
@@ -57,11 +75,49 @@ class JobThreads:
     ) -> JobRecord | None:
         """Start a job, or resume the last one of its kind and parameters; None if there is nothing to do. Raises
         AlreadyRunningError, QueryError, and what stores raise."""
+        begun: Queue[JobRecord | Exception | None] = Queue()
         type_of = self.kinds[kind]
         stated = type_of.parameters.model_validate(dict(parameters))
-        return self._started(
-            lambda context: type_of.prepare(stated, context), origin, clearance, rate_of(stated)
-        )
+
+        def run() -> None:
+            try:
+                with ExitStack() as stack:
+                    context = self._context(stack, origin, clearance)
+                    job = type_of.prepare(stated, context)
+                    if job is None:
+                        begun.put(None)
+                        return
+
+                    def watch(run: Run) -> None:
+                        if not context.job_id:
+                            context.job_id = run.id
+                            begun.put(context.runner.log.get(run.id))
+
+                    pace = Pace(rate_of(stated), stop=self._stop)
+                    context.runner.run(job, origin, pace=pace, watch=watch)
+            except Exception as error:
+                # The job's record has what happened after it began.
+                begun.put(error)
+
+        thread = threading.Thread(target=run, name="job", daemon=True)
+        with self._lock:
+            self._threads = [*(each for each in self._threads if each.is_alive()), thread]
+            thread.start()
+        first = begun.get()
+        if isinstance(first, Exception):
+            raise first
+        return first
+
+    def preview(
+        self, kind: JobKind, parameters: Mapping[str, Any], origin: Requester, clearance: int = HIGHEST
+    ) -> Mapping[str, Any] | None:
+        """What a job would do; changes nothing. None if there is nothing to do. Raises as `start` does."""
+        look = self.kinds[kind].preview
+        if look is None:
+            raise ValueError(f"a {kind} has no preview")
+        with ExitStack() as stack:
+            stated = self.kinds[kind].parameters.model_validate(dict(parameters))
+            return look(stated, self._context(stack, origin, clearance))
 
     def records(self) -> list[JobRecord]:
         """All jobs of the installation, whoever started them, the newest first."""
@@ -87,41 +143,51 @@ class JobThreads:
         """The document that it left; None before its end, and after it expired."""
         return self._downloads.read(job_id)
 
-    def _started(
-        self,
-        prepare: Callable[[LocalJobContext], Job | None],
-        origin: Requester,
-        clearance: int = HIGHEST,
-        rate: int | None = None,
-    ) -> JobRecord | None:
-        """The record of the job, once a thread has begun it; what failed before is raised here."""
-        begun: Queue[JobRecord | Exception | None] = Queue()
+    def result(self, job_id: str) -> Mapping[str, Any] | None:
+        """What a job found; None before that. That of a preview, whose examples name persons, is only in the memory of this
+        process; the receipt of an erasure is in a file."""
+        file = self._receipt_file(job_id)
+        return json.loads(file.read_bytes()) if file.exists() else self._results.get(job_id)
 
-        def run() -> None:
-            try:
-                with ExitStack() as stack:
-                    context = LocalJobContext(self._settings, stack, origin, clearance, current=self._pinned)
-                    job = prepare(context)
-                    if job is None:
-                        begun.put(None)
-                        return
+    def keep_result(self, job_id: str, found: Mapping[str, Any], is_durable: bool) -> None:
+        """Keep what a job found."""
+        if is_durable:
+            file = self._receipt_file(job_id)
+            file.parent.mkdir(mode=0o700, exist_ok=True)
+            write_receipt(file, found)
+            return
+        while len(self._results) >= MOST_RESULTS and job_id not in self._results:
+            del self._results[next(iter(self._results))]
+        self._results[job_id] = found
 
-                    def watch(run: Run) -> None:
-                        if context.run is None:
-                            context.run = run
-                            begun.put(context.runner.log.get(run.id))
+    def _receipt_file(self, job_id: str) -> Path:
+        return self._settings.directory / "receipts" / f"{job_id}.json"
 
-                    pace = Pace(rate, stop=self._stop)
-                    context.runner.run(job, origin, pace=pace, watch=watch)
-            except Exception as error:
-                # The job's record has what happened after it began.
-                begun.put(error)
+    def _context(self, stack: ExitStack, origin: Requester, clearance: int) -> _ServedJobContext:
+        return _ServedJobContext(self, self._settings, stack, origin, clearance, current=self._pinned)
 
-        thread = threading.Thread(target=run, name="job", daemon=True)
-        with self._lock:
-            self._threads = [*(each for each in self._threads if each.is_alive()), thread]
-            thread.start()
-        first = begun.get()
-        if isinstance(first, Exception):
-            raise first
-        return first
+
+class _ServedJobContext(LocalJobContext):
+    """Of a job whose requester asks the service for what it made."""
+
+    def __init__(self, jobs: JobThreads, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.job_id = ""
+        """Once it has begun."""
+        self.spread_from = math.inf
+        self.deliver = self._keep_document
+        self._jobs = jobs
+
+    def _keep_document(self, document: bytes, fragments: Sequence[str]) -> None:
+        self.downloads.keep(self.job_id, document, fragments, self.download_hours)
+
+    def keep(self, found: Mapping[str, Any], is_durable: bool = False) -> None:
+        self._jobs.keep_result(self.job_id, found, is_durable)
+
+    def protected_places(self, definition: SpecDefinition) -> Collection[Place]:
+        try:
+            return self._jobs.protected_places(definition)
+        except MetadataError as error:
+            raise NotReadyError(
+                f"the values that earlier versions protected are not known: {error}"
+            ) from None

@@ -7,7 +7,7 @@ receipt was altered by accident or by somebody careless; who can write it can al
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -65,6 +65,6 @@ def receipt_hash(receipt: dict[str, Any]) -> str:
     return "sha256:" + hashlib.sha256(canonical.encode(content)).hexdigest()
 
 
-def write_receipt(path: Path, content: dict[str, Any]) -> None:
+def write_receipt(path: Path, content: Mapping[str, Any]) -> None:
     """Raises ConfigError when it cannot be written."""
     write_export(path, [canonical.encode(content) + b"\n"])

@@ -102,7 +102,7 @@ def starting(kinds: Mapping[JobKind, StartedType]) -> APIRouter:
 
 
 def _jobs(service: Service) -> Jobs:
-    return required(service.rights.operations)
+    return required(service.rights.jobs)
 
 
 Here = Annotated[Jobs, Depends(_jobs)]
@@ -204,7 +204,7 @@ def started(
     subject: str | None = None,
 ) -> Response:
     """Start a job of these parameters, which is recorded first with its `subject`; the answer of its route."""
-    jobs = required(service.rights.operations)
+    jobs = required(service.rights.jobs)
     scope = jobs.kinds[kind].scope
     if scope is not None and scope not in caller.scopes:
         raise ForbiddenError(f"the token of this caller has not the scope {scope}")

@@ -206,8 +206,10 @@ def violations(
 def start_suggestions(body: SuggestionsBody, service: Service, caller: Decider) -> Response:
     """Find pairs of profiles that may be one person: a job that changes nothing. One runs at a time (409)."""
     origin = Requester(caller.name, body.reason)
-    asked = body.attributes, body.blocking, body.least_weight, caller.clearance
-    job = required(service.rights.jobs).start_suggestions(*asked, origin)
+    stated = body.model_dump(include={"attributes", "blocking", "least_weight"})
+    job = required(service.rights.jobs).start(JobKind.SUGGEST, stated, origin, caller.clearance)
+    if job is None:
+        raise UnknownSubjectError("there is nothing to compare")
     return answer(_suggestions(service, caller, job, None, 1), status=202)
 
 
@@ -227,7 +229,7 @@ def suggestions(
 def _suggestions(
     service: ProfileService, caller: Caller, job: JobRecord, cursor: str | None, limit: int
 ) -> dict[str, Any]:
-    found = (required(service.rights.jobs).preview(job.id) or {"items": []})["items"]
+    found = (required(service.rights.jobs).result(job.id) or {"items": []})["items"]
     place = 0 if cursor is None else int(service.cursors.open(cursor, "suggestions"))
     items, place = undecided(service, caller, found, place, limit)
     following = service.cursors.seal(str(place), "suggestions") if place < len(found) else None

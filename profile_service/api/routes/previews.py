@@ -9,10 +9,11 @@ from pydantic import BaseModel, Field
 
 from idgraph.model.callers import Caller, Scope
 from idgraph.model.documents import StrictDocument
+from idgraph.model.errors import AlreadyRunningError, ConfigError
 from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.jobs import JobKind, JobRecord, Requester
 from idgraph.model.specs import SpecDefinition
-from idgraph.web.refusals import ForbiddenError, UnknownSubjectError
+from idgraph.web.refusals import ForbiddenError, RefusedRequestError, UnknownSubjectError
 from profile_service.api.dependencies import LONGEST_PURPOSE, Service, scoped
 from profile_service.api.documents import answer
 from profile_service.api.rights import own_job, required
@@ -64,13 +65,15 @@ Admitted = Annotated[Caller, Depends(_admitted)]
 @router.post("/previews", response_model=PreviewDocument, status_code=202)
 def start(body: PreviewBody, service: Service, caller: Admitted) -> Response:
     """Preview rules on the stored profiles: a job that changes nothing. One runs at a time (409)."""
-    origin = Requester(caller.name, body.reason)
-    return answer(
-        _document(
-            service, required(service.rights.jobs).start_rules_preview(body.rules, body.sample, origin)
-        ),
-        status=202,
-    )
+    return _started(service, caller, {"rules": {"rules": body.rules, "sample": body.sample}}, body.reason)
+
+
+def _started(service: ProfileService, caller: Caller, stated: dict[str, Any], reason: str) -> Response:
+    origin = Requester(caller.name, reason)
+    job = required(service.rights.jobs).start(JobKind.PREVIEW, stated, origin, caller.clearance)
+    if job is None:
+        raise UnknownSubjectError("there is nothing to preview")
+    return answer(_document(service, job), status=202)
 
 
 def _document(service: ProfileService, job: JobRecord) -> dict[str, Any]:
@@ -79,7 +82,7 @@ def _document(service: ProfileService, job: JobRecord) -> dict[str, Any]:
         "state": str(job.state),
         "done": job.progress.done,
         "total": job.progress.total,
-        "result": required(service.rights.jobs).preview(job.id),
+        "result": required(service.rights.jobs).result(job.id),
     }
 
 
@@ -100,10 +103,14 @@ def start_spec_preview(body: SpecPreviewBody, service: Service, caller: Admitted
     if body.reveal:
         service.require_rights(caller, Wanted(None, False, True, body.reason))
         service.note(caller, "reveal in preview", subject=body.definition.name, purpose=body.reason)
-    origin = Requester(caller.name, body.reason)
-    jobs = required(service.rights.jobs)
-    job = jobs.start_spec_preview(body.definition, body.sample, body.reveal, origin)
-    return answer(_document(service, job), status=202)
+    stated = {"definition": body.definition, "sample": body.sample, "reveal": body.reveal}
+    try:
+        return _started(service, caller, {"spec": stated}, body.reason)
+    except AlreadyRunningError:
+        raise
+    except ConfigError as error:
+        # No source in files has its events.
+        raise RefusedRequestError(str(error)) from None
 
 
 @router.get("/previews/{job}", response_model=PreviewDocument)

@@ -82,8 +82,7 @@ def request_access(body: AccessBody, service: Service, officer: Unbound) -> Resp
     identifier = given_identifier(body.identifier)
     profile = the_profile(service, officer, identifier, MASKED)
     service.note(officer, "access request", profile=service.hashed(profile.id), purpose=body.reason)
-    started = required(service.rights.jobs).start_access(identifier, Requester(officer.name, body.reason))
-    return answer(_document(service, started), status=202)
+    return _started(service, officer, JobKind.ACCESS, {"identifier": body.identifier}, body.reason)
 
 
 @router.get("/access-requests/{job}", response_model=PersonJobDocument)
@@ -110,21 +109,20 @@ def download(job: str, service: Service, officer: Unbound) -> Response:
 @router.post("/erasures/preview", response_model=ErasurePreview)
 def preview(body: PersonsBody, service: Service, officer: Unbound) -> Response:
     """The effects of an erasure; changes nothing."""
-    found = required(service.rights.jobs).preview_erasure(_named(service, officer, body))
+    _named(service, officer, body)
+    stated, origin = {"identifiers": body.identifiers}, Requester(officer.name)
+    found = required(service.rights.jobs).preview(JobKind.ERASE, stated, origin, officer.clearance)
     if found is None:
         raise UnknownSubjectError("nothing is stored of these persons")
-    counts, complete_from = found
-    return answer({"counts": counts, "complete_from": complete_from})
+    return answer(found)
 
 
 @router.post("/erasures", response_model=PersonJobDocument, status_code=202)
 def erase(body: ErasureBody, service: Service, officer: Unbound) -> Response:
     """Erase whole persons, for good: a job. Events up to now are refused from then on."""
-    named = _named(service, officer, body)
-    for each in named:
+    for each in _named(service, officer, body):
         service.note(officer, "erasure", profile=service.hashed(str(each)), purpose=body.reason)
-    started = required(service.rights.jobs).start_erasure(named, Requester(officer.name, body.reason))
-    return answer(_document(service, started), status=202)
+    return _started(service, officer, JobKind.ERASE, {"identifiers": body.identifiers}, body.reason)
 
 
 @router.get("/erasures/{job}", response_model=PersonJobDocument)
@@ -143,9 +141,17 @@ def _named(service: ProfileService, officer: Caller, body: PersonsBody) -> list[
     return named
 
 
-def _document(service: ProfileService, job: JobRecord | None) -> dict[str, Any]:
+def _started(
+    service: ProfileService, officer: Caller, kind: JobKind, stated: dict[str, Any], reason: str
+) -> Response:
+    origin = Requester(officer.name, reason)
+    job = required(service.rights.jobs).start(kind, stated, origin, officer.clearance)
     if job is None:
         raise UnknownSubjectError("nothing is stored of these persons")
+    return answer(_document(service, job), status=202)
+
+
+def _document(service: ProfileService, job: JobRecord) -> dict[str, Any]:
     document: dict[str, Any] = {
         "id": job.id,
         "state": str(job.state),
@@ -157,4 +163,4 @@ def _document(service: ProfileService, job: JobRecord | None) -> dict[str, Any]:
     if job.kind is JobKind.ACCESS:
         return document if found is None else {**document, "expires": time_text(found.expires_ms)}
     named = [] if found is None else canonical.decode(found.content)
-    return {**document, "receipt": required(service.rights.jobs).receipt(job.id), "paths_to_redact": named}
+    return {**document, "receipt": required(service.rights.jobs).result(job.id), "paths_to_redact": named}

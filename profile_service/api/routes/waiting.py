@@ -29,17 +29,17 @@ class WaitingCounts(BaseModel):
 @router.get("", response_model=WaitingCounts)
 def get(service: Service, caller: ActingCaller) -> Response:
     """The number of requests and changes that wait for a decision of the caller."""
-    desk, jobs, operations = service.rights.dead_letters, service.rights.jobs, service.rights.operations
+    desk, jobs = service.rights.dead_letters, service.rights.jobs
     letters = suggested = None
     if desk is not None and Scope.OPERATE in caller.scopes:
         letters = len(desk.newest(MOST_COUNTED))
-    if jobs is not None and operations is not None and Scope.LINKS in caller.scopes:
+    if jobs is not None and Scope.LINKS in caller.scopes:
         own = [
             each
-            for each in operations.records()
+            for each in jobs.records()
             if each.kind is JobKind.SUGGEST and each.state is JobState.DONE and each.origin.who == caller.name
         ]
         newest = max(own, key=lambda each: each.started, default=None)
-        found = [] if newest is None else (jobs.preview(newest.id) or {"items": []})["items"]
+        found = [] if newest is None else (jobs.result(newest.id) or {"items": []})["items"]
         suggested = len(undecided(service, caller, found, 0, MOST_SUGGESTED)[0])
     return answer({"dead_letters": letters, "suggestions": suggested})

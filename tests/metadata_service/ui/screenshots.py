@@ -178,12 +178,12 @@ def _go_on(page: Page, whole: Whole, name: str) -> None:
             page.locator("main form[action$='/suggestions'] button").last.click()
             page.get_by_text("weight").first.wait_for()
         case "job":
-            if not whole.operations.records():
+            if not whole.jobs.records():
                 page.goto("/ui/jobs/new")
                 page.locator("form:has([value=reindex]) [name=reason]").first.fill("After a restore")
                 page.locator("form:has([value=reindex]) button").last.click()
-                whole.operations.step(80)
-            page.goto(f"/ui/jobs/{whole.operations.records()[0].id}")
+                whole.jobs.step(80)
+            page.goto(f"/ui/jobs/{whole.jobs.records()[0].id}")
 
 
 def _take_effect(browser: Browser, site: Site, folder: Path, wanted: Sequence[str]) -> None:

@@ -38,8 +38,7 @@ from sinks.sqlite.dead_letters import SqliteDeadLetters
 from sinks.sqlite.households import SqliteHouseholdLog
 from tests.ingestion.patience import eventually
 from tests.metadata_service.made_tokens import create_token
-from tests.metadata_service.ui.operations import ScriptedOperations
-from tests.metadata_service.ui.person_jobs import ScriptedPersonJobs
+from tests.metadata_service.ui.scripted_jobs import ScriptedJobs
 from tests.retail import Pipeline, raw, records
 
 EVENT: dict[str, Any] = {
@@ -145,8 +144,7 @@ class Whole(NamedTuple):
     site: Site
     pipeline: Pipeline
     client: MetadataClient
-    operations: ScriptedOperations
-    jobs: ScriptedPersonJobs
+    jobs: ScriptedJobs
     consents: list[bytes]
     """The events that were published."""
     letters: SqliteDeadLetters
@@ -183,7 +181,7 @@ def whole_site(folder: Path) -> Iterator[Whole]:
         own = stack.enter_context(MetadataClient(url, site.tokens[Role.SERVICE]))
         following = stack.enter_context(Following(own))
         audit = AuditLog(folder / "audit.jsonl", pipeline.provider.purpose_key(PURPOSE))
-        jobs = ScriptedPersonJobs(pipeline, lambda: following.edition().snapshot)
+        jobs = ScriptedJobs(pipeline, lambda: following.edition().snapshot)
         households = stack.enter_context(closing(SqliteHouseholdLog(folder / "households.db")))
         published: list[bytes] = []
 
@@ -191,7 +189,6 @@ def whole_site(folder: Path) -> Iterator[Whole]:
             published.extend(lines)
             return len(lines)
 
-        operations = ScriptedOperations(lambda: following.edition().snapshot)
         letters = stack.enter_context(closing(SqliteDeadLetters(folder / "dead-letters.db")))
 
         def newest(source: SourceConfig, most: int) -> list[RawRecord]:
@@ -210,7 +207,6 @@ def whole_site(folder: Path) -> Iterator[Whole]:
                 households=Households(
                     households, lambda name: str(pipeline.blind_index.identifier(Identifier.parse(name)))
                 ),
-                operations=operations,
                 dead_letters=desk,
                 flows=FlowFolders(folder),
             ),
@@ -218,7 +214,7 @@ def whole_site(folder: Path) -> Iterator[Whole]:
         )
         profiles = stack.enter_context(serving(create_profile_app(service)))
         app.state.pages.state.profile_source = ProfileSource(profiles)
-        whole = Whole(site, pipeline, client, operations, jobs, published, letters)
+        whole = Whole(site, pipeline, client, jobs, published, letters)
         whole.process([*records(600), raw(EVENT, source="segment")])
         eventually(following.is_ready)
         yield whole

@@ -353,9 +353,9 @@ def test_a_job_is_started_and_watched_until_it_is_done(page: Page, whole: Whole)
     form.get_by_role("button", name="Reconcile").click()
     page.get_by_role("button", name="Cancel this job").wait_for()
     assert axe_violations(page) == []
-    whole.operations.step(50)
+    whole.jobs.step(50)
     page.get_by_text("50 of 200 fragments").wait_for()
-    whole.operations.step(200, JobState.DONE)
+    whole.jobs.step(200, JobState.DONE)
     page.get_by_role("button", name="Cancel this job").wait_for(state="detached")
     page.get_by_role("link", name="Batch Operations").first.click()
     page.get_by_role("row", name="after an outage").get_by_text("Done").wait_for()
@@ -411,8 +411,8 @@ def test_an_admin_adds_a_person_who_signs_in_and_makes_a_key(
 
 
 def test_the_first_page_leads_to_what_waits(page: Page, whole: Whole) -> None:
-    whole.operations.start(JobKind.REENCRYPT, {}, Requester("a flow", "the policy changed"))
-    whole.operations.step(9, JobState.INTERRUPTED)
+    whole.jobs.start(JobKind.REENCRYPT, {}, Requester("a flow", "the policy changed"))
+    whole.jobs.step(9, JobState.INTERRUPTED)
     page.get_by_role("link", name="Overview").click()
     page.get_by_text("the policy changed").first.wait_for()
     assert axe_violations(page) == []
@@ -420,7 +420,7 @@ def test_the_first_page_leads_to_what_waits(page: Page, whole: Whole) -> None:
     page.get_by_label("Reason").fill("after the restart")
     page.get_by_role("button", name="Resume").click()
     page.get_by_role("status").get_by_text("Resumed").wait_for()
-    whole.operations.step(200, JobState.DONE)
+    whole.jobs.step(200, JobState.DONE)
 
 
 def test_access_is_asked_for_and_granted_by_another_person(

@@ -106,16 +106,16 @@ def test_chosen_ones_and_all_that_match_are_replayed(
     operator.post(f"{LIST}/replay", fields | {"why": ""}, 422)
     job = operator.post(f"{LIST}/replay", fields | {"why": "the spec reads another id"})
     assert "Replay" in text(job)
-    record = whole.operations.records()[0]
+    record = whole.jobs.records()[0]
     assert (record.kind, record.origin.why) == (JobKind.REPLAY, "the spec reads another id")
     again = operator.post(f"{LIST}/replay", fields | {"why": "again"}, 409)
     assert 'value="again"' in again
-    whole.operations.step(60, JobState.DONE)
+    whole.jobs.step(60, JobState.DONE)
     chosen = f"{LIST}/replay?id={letters['not_json']}&id={letters['transform_failed']}"
     assert "Replay 2 dead letters?" in operator.get(chosen)
     operator.post(f"{LIST}/replay", {"ids": letters["not_json"], "why": "one"})
-    assert whole.operations.dead_letters == [letters["not_json"]]
-    whole.operations.step(1, JobState.DONE)
+    assert whole.jobs.dead_letters == [letters["not_json"]]
+    whole.jobs.step(1, JobState.DONE)
     assert "Nothing to replay" in operator.get(f"{LIST}/replay?id=none")
 
 

@@ -12,7 +12,7 @@ from metadata_service.ui.frame import in_words
 from metadata_service.ui.jobs import subject
 from tests.ingestion.patience import eventually
 from tests.metadata_service.made_tokens import create_token
-from tests.metadata_service.ui.operations import CONTENT
+from tests.metadata_service.ui.scripted_jobs import CONTENT
 from tests.metadata_service.ui.site import Person, Whole
 
 SCRIPT = '<script>alert(1)</script>"onload=alert(1)'
@@ -38,7 +38,7 @@ def started(whole: Whole, person: Person, kind: str, **fields: str) -> str:
     body = {"kind": kind, "reason": "a reason", "csrf": person.csrf(), **fields}
     answer = person.client.post("/ui/jobs", data=body)
     assert answer.status_code == 200, answer.text
-    assert whole.operations.records()[0].origin.why == body["reason"]
+    assert whole.jobs.records()[0].origin.why == body["reason"]
     return answer.url.path
 
 
@@ -47,21 +47,21 @@ def test_a_job_is_started_watched_cancelled_and_resumed(whole: Whole, operator: 
     page = operator.get(address)
     assert "<script>alert" not in page
     assert 'hx-trigger="every' in page
-    whole.operations.step(50)
+    whole.jobs.step(50)
     assert re.search(r"50 of\s+200 fragments", operator.get(address))
     for refused in ("reconcile", "reindex-all"):
         fields = {"kind": refused, "reason": "again"}
         operator.post("/ui/jobs", fields, 409 if refused == "reconcile" else 422)
     operator.post(f"{address}/cancel", {"reason": "asked for twice"})
-    assert whole.operations.records()[0].is_cancel_requested
+    assert whole.jobs.records()[0].is_cancel_requested
     assert "Ending" in operator.get("/ui/jobs?state=running")
-    whole.operations.step(60, JobState.CANCELLED)
+    whole.jobs.step(60, JobState.CANCELLED)
     answer = operator.client.get(address, headers={"HX-Request": "true"})
     assert answer.headers["HX-Refresh"] == "true"
     operator.post(f"{address}/cancel", {"reason": "too late"}, 409)
     operator.post(f"{address}/resume", {"reason": "after all"})
-    assert len(whole.operations.records()) == 2
-    whole.operations.step(200, JobState.DONE)
+    assert len(whole.jobs.records()) == 2
+    whole.jobs.step(200, JobState.DONE)
 
 
 def test_an_export_is_downloaded_by_its_caller_alone(whole: Whole, operator: Person) -> None:
@@ -71,7 +71,7 @@ def test_an_export_is_downloaded_by_its_caller_alone(whole: Whole, operator: Per
     assert 'value="reindex"' not in new
     address = started(whole, person, "export")
     assert person.client.get(f"{address}/download").status_code == 404
-    whole.operations.step(200, JobState.DONE)
+    whole.jobs.step(200, JobState.DONE)
     assert "Download" in person.get(address)
     answer = person.client.get(f"{address}/download")
     assert (answer.content, answer.headers["Content-Type"]) == (CONTENT, "application/x-ndjson")
@@ -85,8 +85,8 @@ def test_an_export_is_downloaded_by_its_caller_alone(whole: Whole, operator: Per
 
 def test_an_error_is_shown_to_those_who_see_everything(whole: Whole, operator: Person) -> None:
     address = started(whole, operator, "reindex")
-    whole.operations.error = f"{SCRIPT} in user_id:3474"
-    whole.operations.step(7, JobState.FAILED)
+    whole.jobs.error = f"{SCRIPT} in user_id:3474"
+    whole.jobs.step(7, JobState.FAILED)
     assert "user_id:3474" not in operator.get(address)
     page = signed_in(whole, "seeing all", Role.ADMIN, 100).get(address)
     assert "user_id:3474" in page

@@ -62,8 +62,8 @@ def test_a_dead_letter_is_understood_and_its_like_are_replayed(page: Page, whole
     page.get_by_label("Reason").fill("the spec takes another id")
     page.get_by_role("button", name="Replay 60").click()
     page.get_by_text("Started").first.wait_for()
-    assert whole.operations.records()[0].kind is JobKind.REPLAY
-    whole.operations.step(60, JobState.DONE)
+    assert whole.jobs.records()[0].kind is JobKind.REPLAY
+    whole.jobs.step(60, JobState.DONE)
 
 
 def test_a_flow_is_paused_and_resumed(page: Page, whole: Whole) -> None:

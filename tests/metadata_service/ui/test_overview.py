@@ -80,7 +80,7 @@ def test_new_attributes_and_proposals_of_events_are_shown(whole: Whole) -> None:
 
 
 def test_a_job_that_ended_early_waits_for_who_may_resume_it(whole: Whole) -> None:
-    jobs = whole.operations
+    jobs = whole.jobs
     jobs.start(JobKind.RECONCILE, {}, Requester("a flow", "overview"))
     jobs.step(3, JobState.INTERRUPTED)
     admin = whole.site.signed_in()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from idgraph.app import wiring
-from idgraph.app.jobs.person_jobs import PersonJobThreads
+from idgraph.app.jobs.threads import JobThreads
 from idgraph.app.settings.document import load
 from idgraph.client import ProfilesClient
 from idgraph.snapshot_file import PinnedSnapshot
@@ -72,7 +72,7 @@ def working_site(folder: Path) -> Iterator[Site]:
         following = stack.enter_context(
             Following(stack.enter_context(MetadataClient(url, found.tokens[Role.SERVICE])))
         )
-        jobs = PersonJobThreads(settings, lambda: PinnedSnapshot(*following.edition()))
+        jobs = JobThreads(settings, lambda: PinnedSnapshot(*following.edition()))
         audit = AuditLog(folder / "audit.jsonl", pipeline.provider.purpose_key(PURPOSE))
         rights = Rights(jobs=stack.enter_context(jobs))
         service = ProfileService(adapters, following, audit, rights=rights, is_local=True)

@@ -28,8 +28,7 @@ from profile_service.api.person_tokens import PersonTokens
 from profile_service.api.rights import ConsentInput, Rights
 from sinks.sqlite.dead_letters import SqliteDeadLetters
 from sinks.sqlite.households import SqliteHouseholdLog
-from tests.metadata_service.ui.operations import ScriptedOperations
-from tests.metadata_service.ui.person_jobs import ScriptedPersonJobs
+from tests.metadata_service.ui.scripted_jobs import ScriptedJobs
 from tests.profile_service.api.conftest import Served, caller, served_here
 from tests.profile_service.test_consents import SPEC
 from tests.retail import Pipeline, order, raw, records, snapshot
@@ -169,8 +168,7 @@ def every_part(
         letters = stack.enter_context(closing(SqliteDeadLetters(folder / "dead-letters.db")))
         letters.put(pipeline.map(order(order_id=None), raw(b"{")).dead_letters)
         log = stack.enter_context(closing(SqliteHouseholdLog(folder / "households.db")))
-        operations = ScriptedOperations(lambda: pipeline.snapshot)
-        jobs = ScriptedPersonJobs(pipeline, lambda: pipeline.snapshot)
+        jobs = ScriptedJobs(pipeline, lambda: pipeline.snapshot)
         adapters: Any = pipeline
         desk = LocalDeadLetterDesk(
             letters,
@@ -186,7 +184,6 @@ def every_part(
             ConsentInput("consents", "event", lambda lines: int(source.publish(lines))),
             jobs,
             Households(wrapped("households", log), lambda name: str(hashed(Identifier.parse(name)))),
-            operations,
             PersonTokens(b"key"),
             wrapped("dead letters", desk),
             wrapped("flows", reported_flow(folder)),
@@ -225,9 +222,9 @@ def every_part(
             "spec": started("/v1/specs/previews"),
             "cancelled": started("/v1/jobs", kind="reconcile"),
         }
-        operations.step(1, JobState.CANCELLED)
+        jobs.step(1, JobState.CANCELLED)
         known["export"] = started("/v1/jobs")
-        operations.step(1, JobState.DONE)
+        jobs.step(1, JobState.DONE)
         known["running"] = started("/v1/jobs", kind="reindex")
         person, other = (
             str(client.post("/v1/person-tokens", json={"identifier": each}).json()["token"])

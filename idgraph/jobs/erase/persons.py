@@ -1,23 +1,24 @@
-"""The erasure of named persons, as the command line and the profile service start it."""
+"""The erasure of named persons: what it would remove, the job that removes it, and its receipt."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 
-from idgraph.app import wiring
-from idgraph.app.settings.document import Settings
-from idgraph.jobs.erase.erasure import Erased, Erasure, ErasureJob
-from idgraph.jobs.erase.receipt import receipt
-from idgraph.model import paths
-from idgraph.model.errors import DamagedStateError, KeyProviderError, ProfileIndexError
-from idgraph.model.identifiers import Identifier
-from idgraph.model.jobs import Requester
+from pydantic import Field
+
+from idgraph.jobs.erase.erasure import Erased, ErasureJob
+from idgraph.jobs.erase.receipt import complete_from, receipt
+from idgraph.jobs.kind import JobContext, JobType
+from idgraph.model import canonical, paths
+from idgraph.model.callers import Scope
+from idgraph.model.documents import StrictDocument
+from idgraph.model.errors import DamagedStateError, KeyProviderError, ProfileIndexError, QueryError
+from idgraph.model.identifiers import Identifier, given_identifier
 from idgraph.model.queries import Exists, Query
 from idgraph.model.tombstones import NO_EPOCH
-from ingestion.spark.workers import WorkerResources
 from merge.identity.persons import Person
 from profile_service.reader import ProfileReader
 
@@ -25,20 +26,21 @@ SHORTEST_VALUE = 3
 """Characters of a value that is looked for in paths: shorter ones stand there by chance."""
 
 
+class EraseParameters(StrictDocument):
+    """Persons, each by one identifier."""
+
+    identifiers: list[Annotated[str, Field(max_length=4096)]]
+
+
 class PersonErasure:
     """What an erasure would remove (`found`), the job that removes it, and its receipt."""
 
-    def __init__(
-        self,
-        resources: WorkerResources,
-        erasure: Erasure,
-        reader: ProfileReader,
-        ids: Iterable[str],
-        asked: Mapping[str, str],
-    ) -> None:
+    def __init__(self, context: JobContext, ids: Iterable[str], asked: Mapping[str, str]) -> None:
         """`ids` are the persons' fragments; `asked` are stored forms of the given identifiers, each with its text."""
-        self._store = resources.store
-        self._index = resources.index
+        reader, erasure = context.reader(), context.erasure()
+        self._context = context
+        self._store = context.resources().store
+        self._index = context.resources().index
         self._erasure = erasure
         self._asked = asked
         self._cut_short = erasure.cut_short({*asked, *ids})
@@ -65,15 +67,10 @@ class PersonErasure:
         """Whether events of a given name are refused already."""
         return any(each.until > NO_EPOCH for each in self._store.tombstones(self.named).values())
 
-    def job(
-        self,
-        origin: Requester,
-        settings: Settings,
-        keep: Callable[[dict[str, Any]], None] = lambda _: None,
-    ) -> ErasureJob:
-        """The job, to be run once. `keep` gets its receipt before the job ends."""
-        moment = datetime.now(UTC)
-        until = int((moment.timestamp() + settings.flow.max_future_skew_seconds) * 1000)
+    def job(self) -> ErasureJob:
+        """The job, to be run once. The context keeps its receipt before the job ends."""
+        moment, context = datetime.now(UTC), self._context
+        until = int((moment.timestamp() + context.plan.flow.max_future_skew_seconds) * 1000)
         asked, names = set(self._asked.values()), self._erasure.names
 
         def erase() -> Erased:
@@ -90,17 +87,18 @@ class PersonErasure:
             cut_short = bool(self._cut_short)
             self.receipt = receipt(
                 moment,
-                origin,
+                context.origin,
                 until,
                 self.named,
                 asked,
                 names,
                 erased,
                 cut_short,
-                settings.keys.backup_days,
-                wiring.sandbox_names(settings),
+                context.backup_days,
+                context.sandboxes,
             )
-            keep(self.receipt)
+            context.keep(self.receipt, is_durable=True)
+            context.deliver(canonical.encode(self.paths_to_redact), ())
             return erased
 
         return ErasureJob("erase", self.named, names, erase)
@@ -128,3 +126,45 @@ class PersonErasure:
 def _elements(value: Any) -> list[Any]:
     found = value if isinstance(value, list) else [value]
     return [each for each in found if isinstance(each, str | int | float) and not isinstance(each, bool)]
+
+
+def _found(parameters: EraseParameters, context: JobContext) -> PersonErasure | None:
+    """None where nothing is stored. Raises QueryError where several profiles share an identifier."""
+    reader = context.reader()
+    asked: dict[str, str] = {}
+    ids: set[str] = set()
+    for each in map(given_identifier, parameters.identifiers):
+        forms = reader.stored_forms(each)
+        asked |= dict.fromkeys(forms, str(each))
+        found = reader.owning(forms)
+        if found.sharing:
+            raise QueryError("several profiles share an identifier: name each person by one of their own")
+        ids.update(member.stored.id for person in found.persons for member in person.members)
+        ids.update(found.unreadable)
+    erasure = PersonErasure(context, ids, asked)
+    return None if erasure.is_empty else erasure
+
+
+def _prepare(parameters: EraseParameters, context: JobContext) -> ErasureJob | None:
+    found = _found(parameters, context)
+    return None if found is None else found.job()
+
+
+def _preview(parameters: EraseParameters, context: JobContext) -> Mapping[str, Any] | None:
+    """How much it would remove, by place, and the day from which an erasure of today holds in backups too."""
+    found = _found(parameters, context)
+    if found is None:
+        return None
+    counts = found.found.counts._asdict() | {"fragments_elsewhere": len(found.elsewhere)}
+    return {"counts": counts, "complete_from": complete_from(datetime.now(UTC), context.backup_days)}
+
+
+ERASE = JobType(
+    "erases persons for good",
+    "idgraph erase",
+    EraseParameters,
+    _prepare,
+    request="POST /v1/erasures",
+    scope=Scope.PRIVACY,
+    preview=_preview,
+)
