@@ -68,7 +68,7 @@ TABLES: tuple[tuple[str, type[BaseModel], str], ...] = (
         "Topics that get the feed of changes: [profiles.md](profiles.md#the-feed-in-kafka).",
     ),
     ("`[oidc]`", OidcSettings, "Single sign-on: [security.md](security.md#single-sign-on)."),
-    ("`[[oidc.rules]]`", OidcRule, "Who may do what, by claims; the first that fits."),
+    ("`[[oidc.rules]]`", OidcRule, "Rights by claims; the first rule that fits holds."),
     (
         "`[[sources]]`",
         SourceConfig,
