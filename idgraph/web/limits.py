@@ -10,6 +10,8 @@ from contextvars import ContextVar
 from ipaddress import ip_network
 from typing import NamedTuple
 
+from cachetools import LRUCache
+
 MOST_CALLERS = 10_000
 
 
@@ -36,7 +38,8 @@ class RateLimit:
         self._per_second = per_second
         self._burst = burst
         self._clock = clock
-        self._left: dict[str, tuple[float, float]] = {}
+        # Others, whatever their number, make the bucket of nobody who calls full.
+        self._left: LRUCache[str, tuple[float, float]] = LRUCache(MOST_CALLERS)
         self._lock = threading.Lock()
 
     def take(self, name: str) -> Turn:
@@ -55,10 +58,6 @@ class RateLimit:
             left = min(float(self._burst), left + (now - at) * self._per_second)
             is_granted = left >= least
             left_now = left - requests * is_granted
-            # The last is the newest: others, whatever their number, make nobody's bucket full.
-            self._left.pop(name, None)
-            if len(self._left) >= MOST_CALLERS:
-                del self._left[next(iter(self._left))]
             self._left[name] = (left_now, now)
         missing = self._burst - left_now if is_granted else 1 - left
         return Turn(is_granted, self._burst, max(0, int(left_now)), math.ceil(missing / self._per_second))

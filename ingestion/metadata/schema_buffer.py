@@ -12,8 +12,9 @@ import logging
 import math
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Iterable
+
+from cachetools import LRUCache
 
 from idgraph.model.classification import Proposal
 from idgraph.model.errors import NotFoundError, RefusedError, StoreError
@@ -82,7 +83,7 @@ class SchemaBuffer:
         self._journal = journal
         self._max_updates = max_updates
         self._interval = interval
-        self._known: OrderedDict[_Key, None] = OrderedDict()
+        self._known: LRUCache[_Key, None] = LRUCache(REMEMBERED)
         self._newest: tuple[int, str] | None = None
         self._caps: tuple[DiscoveryDefaults, int] | None = None
         self._sent = -math.inf
@@ -190,8 +191,6 @@ class SchemaBuffer:
 
     def _remember(self, key: _Key) -> None:
         self._known[key] = None
-        if len(self._known) > REMEMBERED:
-            self._known.popitem(last=False)
 
     def _failed(self, error: OSError) -> StoreError:
         return StoreError(f"{self._journal.path}: {error.strerror}")

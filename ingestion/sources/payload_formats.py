@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
+from cachetools import LRUCache
+
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import ConfigError, EventError, PayloadSchemaError, SchemaRegistryError
 from idgraph.model.kafka import KafkaSource
@@ -41,7 +43,7 @@ class RegistryPayloads:
         self._compiled = compiled
         self._waits = waits
         self._clock = clock
-        self._known: dict[int, Decode | _Refused] = {}
+        self._known: LRUCache[int, Decode | _Refused] = LRUCache(KEPT)
 
     def decode(self, payload: bytes) -> bytes:
         """The payload as JSON."""
@@ -59,8 +61,6 @@ class RegistryPayloads:
         known = self._known.get(number)
         if known is None or (isinstance(known, _Refused) and known.until < self._clock()):
             known = self._asked(number)
-            while len(self._known) >= KEPT:
-                del self._known[next(iter(self._known))]
             self._known[number] = known
         if isinstance(known, _Refused):
             raise EventError(DeadLetterReason.NO_SCHEMA, f"schema {number}: {known.reason}")

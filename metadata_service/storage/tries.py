@@ -13,6 +13,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 from typing import TypeVar
 
+from cachetools import LRUCache
+
 from idgraph.web.limits import RateLimit
 from idgraph.web.refusals import RateError
 
@@ -40,7 +42,7 @@ class Tries:
         self._of_addresses = RateLimit(1 / ADDRESS_SECONDS, MOST_OF_ADDRESS)
         self._here = RateLimit(MOST_TRIES / seconds, MOST_TRIES)
         self._everywhere = RateLimit(MOST_EVERYWHERE / seconds, MOST_EVERYWHERE)
-        self._known: dict[tuple[str, str], None] = {}
+        self._known: LRUCache[tuple[str, str], None] = LRUCache(MOST_KNOWN)
         self._thread = ThreadPoolExecutor(1, "sign-in")
         self._waiting = threading.BoundedSemaphore(MOST_WAITING)
 
@@ -72,8 +74,6 @@ class Tries:
         self._here.forget(f"{address} {account}")
         if (account, address) not in self._known:
             self._everywhere.give_back(account)
-        if len(self._known) >= MOST_KNOWN:
-            self._known.pop(next(iter(self._known)))
         self._known[account, address] = None
 
     def submit(self, work: Callable[[], Result]) -> Future[Result]:
