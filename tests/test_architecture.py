@@ -74,6 +74,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "elastic_transport": ("sinks/elasticsearch/",),
     "fastavro": ("transforms/payloads/avro.py",),
     "google": ("transforms/payloads/protobuf.py",),
+    "re2": ("transforms/spec/jolt/functions/patterns.py",),
     "httpx": ("sinks/", "idgraph/client/"),
     # The metadata service opens its own SQLite file; SQLAlchemy only borrows the connection.
     "sqlite3": ("sinks/", "metadata_service/storage/database.py"),

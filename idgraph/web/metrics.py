@@ -1,19 +1,24 @@
-"""The metrics of a service's requests, in Prometheus' text format at `/metrics`: counts and durations by route.
+"""Metrics in Prometheus' text format at `/metrics`: the counts and durations of a service's requests, by route.
 
 A route is named by its pattern: a path may hold a person's name.
 """
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fastapi import FastAPI, Response
+from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from idgraph.web.problems import problem
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+    from prometheus_client import CollectorRegistry
 
 PATH = "/metrics"
 METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
@@ -55,15 +60,43 @@ def install(app: FastAPI, prefix: str, gauges: Mapping[str, Gauge]) -> None:
             value = await run_in_threadpool(gauge.read)
             if value is not None:
                 shown[name].set(value)
-        return Response(
-            prometheus_client.generate_latest(registry), media_type=prometheus_client.CONTENT_TYPE_LATEST
-        )
+        return _exposition(registry)
 
     app.add_api_route(PATH, metrics, include_in_schema=False)
     app.add_middleware(_Observing, seconds=seconds)
 
 
+def observation(
+    registry: CollectorRegistry, is_ready: Callable[[], bool], detail: Callable[[], Mapping[str, Any]]
+) -> Starlette:
+    """The metrics and the health of a process that serves nothing else; `detail` is of its readiness."""
+
+    def health(is_good: bool, **more: Any) -> Response:
+        return _json({"status": "ok" if is_good else "unavailable", **more}, 200 if is_good else 503)
+
+    return Starlette(
+        routes=[
+            Route(PATH, lambda _: _exposition(registry)),
+            Route("/health/live", lambda _: health(True)),
+            Route("/health/ready", lambda _: health(is_ready(), **detail())),
+        ],
+        exception_handlers={404: lambda *_: _json({"status": "not found"}, 404)},
+    )
+
+
+def _json(content: Mapping[str, Any], status: int) -> Response:
+    return Response(json.dumps(content), status, media_type="application/json")
+
+
+def _exposition(registry: CollectorRegistry) -> Response:
+    from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+    return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+
+
 async def _missing() -> Response:
+    from idgraph.web.problems import problem
+
     return problem(501, "metrics", "metrics need prometheus_client; install idgraph[metrics]")
 
 

@@ -12,15 +12,18 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import h11
 import uvicorn
-from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from idgraph.model.errors import ConfigError, IdgraphError
 from idgraph.model.transport import PLAIN_HTTP, is_loopback
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+    from starlette.applications import Starlette
 
 START_SECONDS = 30
 STOP_SECONDS = 5
@@ -88,10 +91,10 @@ class _Protocol(H11Protocol):
 
 
 class _Server(uvicorn.Server):
-    """Tells the application first that it stops."""
+    """Calls `before_shutdown` of the application's state first, if there is one."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self.config.app.state.before_shutdown()  # type: ignore[union-attr]
+        getattr(self.config.app.state, "before_shutdown", bool)()  # type: ignore[union-attr]
         await super().shutdown(sockets)
 
 
@@ -106,8 +109,9 @@ def serve(
 
     Port 0 takes a free one. Raises ConfigError for an address that cannot be listened on, or must not by plain HTTP.
     """
-    server = _server(app, host, port, transport)
-    with closing(_listen(app, host, port)) as listener:
+    name = f"the {app.title} service"
+    server = _server(app, name, host, port, transport)
+    with closing(_listen(name, host, port)) as listener:
         if on_listening is not None:
             on_listening(_url(server, listener))
         # uvicorn sends it once more when it has shut down: the process must live on to close what it has open.
@@ -122,18 +126,24 @@ def _end(*_signal: object) -> NoReturn:
 
 @contextmanager
 def serving(
-    app: FastAPI, host: str = "127.0.0.1", port: int = 0, transport: Transport = LOCAL
+    app: Starlette,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    transport: Transport = LOCAL,
+    name: str | None = None,
 ) -> Iterator[str]:
-    """Serve from a thread while the block runs; gives the URL. Port 0 takes a free one."""
-    server = _server(app, host, port, transport)
-    listener = _listen(app, host, port)
-    thread = threading.Thread(target=server.run, args=([listener],), name=app.title, daemon=True)
+    """Serve from a thread while the block runs; gives the URL. Port 0 takes a free one. Errors begin with `name`, else
+    with the title of a service. Raises ConfigError as `serve` does."""
+    name = name or f"the {getattr(app, 'title', '')} service"
+    server = _server(app, name, host, port, transport)
+    listener = _listen(name, host, port)
+    thread = threading.Thread(target=server.run, args=([listener],), name=name, daemon=True)
     thread.start()
     try:
         deadline = time.monotonic() + START_SECONDS
         while not server.started:
             if not thread.is_alive() or time.monotonic() > deadline:
-                raise IdgraphError(f"the {app.title} service did not start")
+                raise IdgraphError(f"{name} did not start")
             time.sleep(0.005)
         yield _url(server, listener)
     finally:
@@ -142,7 +152,7 @@ def serving(
         listener.close()
 
 
-def _listen(app: FastAPI, host: str, port: int) -> socket.socket:
+def _listen(name: str, host: str, port: int) -> socket.socket:
     listener: socket.socket | None = None
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -152,11 +162,11 @@ def _listen(app: FastAPI, host: str, port: int) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
         listener.listen(128)
-    except OSError as error:
+    except (OSError, OverflowError) as error:
         if listener is not None:
             listener.close()
-        reason = error.strerror or type(error).__name__
-        raise ConfigError(f"the {app.title} service cannot listen on {host}:{port}: {reason}") from None
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        raise ConfigError(f"{name} cannot listen on {host}:{port}: {reason}") from None
     return listener
 
 
@@ -165,10 +175,10 @@ def _url(server: _Server, listener: socket.socket) -> str:
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
 
 
-def _server(app: FastAPI, host: str, port: int, transport: Transport) -> _Server:
-    context = _certificate(app, transport)
+def _server(app: Starlette, name: str, host: str, port: int, transport: Transport) -> _Server:
+    context = _certificate(name, transport)
     if context is None and not (transport.allow_plain_http or is_loopback(host)):
-        raise ConfigError(f"the {app.title} service does not listen on {host}: {PLAIN_HTTP}")
+        raise ConfigError(f"{name} does not listen on {host}: {PLAIN_HTTP}")
     config = uvicorn.Config(
         app,
         host=host,
@@ -185,7 +195,7 @@ def _server(app: FastAPI, host: str, port: int, transport: Transport) -> _Server
     return _Server(config)
 
 
-def _certificate(app: FastAPI, transport: Transport) -> ssl.SSLContext | None:
+def _certificate(name: str, transport: Transport) -> ssl.SSLContext | None:
     if transport.certificate_file is None:
         return None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -193,7 +203,5 @@ def _certificate(app: FastAPI, transport: Transport) -> ssl.SSLContext | None:
         context.load_cert_chain(transport.certificate_file, transport.key_file)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or type(error).__name__
-        raise ConfigError(
-            f"the {app.title} service cannot use {transport.certificate_file} and its key: {reason}"
-        ) from None
+        raise ConfigError(f"{name} cannot use {transport.certificate_file} and its key: {reason}") from None
     return context

@@ -21,7 +21,7 @@ import pytest
 
 from idgraph.app.flow_folders import FlowFolders
 from idgraph.app.observation import json_logs
-from idgraph.app.observation.flow_observation import OUTBOX_COUNTED, HttpAnswer, observed, serving, verdict
+from idgraph.app.observation.flow_observation import OUTBOX_COUNTED, observed
 from idgraph.app.settings.document import load
 from idgraph.model.errors import ConfigError, SourceUnavailableError, StoreError
 from idgraph.model.flows import FlowPause, SourceHold
@@ -76,8 +76,8 @@ class World:
         return list(range(min(limit, 12)))
 
     @contextmanager
-    def observed(self, folder: Path, sources: str = "") -> Iterator[tuple[str, Any]]:
-        port = free_port()
+    def observed(self, folder: Path, sources: str = "", port: int = 0) -> Iterator[tuple[str, Any]]:
+        port = port or free_port()
         (folder / "idgraph.toml").write_text(f'[flow]\nname = "shop"\n[metrics]\nport = {port}\n{sources}')
         resources: Any = SimpleNamespace(
             store=self, dead_letters=SimpleNamespace(counts=lambda: {"not_json": 4})
@@ -243,17 +243,17 @@ def test_without_a_port_nothing_listens(tmp_path: Path) -> None:
         assert show_report == reported.append
 
 
-def test_an_address_that_is_taken_is_reported() -> None:
-    with serving("127.0.0.1", 0, {"/": lambda: HttpAnswer(200, "text/plain", b"")}) as url:
-        port = int(url.rpartition(":")[2])
+def test_an_address_that_is_taken_is_reported(tmp_path: Path) -> None:
+    with World().observed(tmp_path) as (url, _):
+        port = url.rpartition(":")[2]
+        (tmp_path / "other").mkdir()
         with (
             pytest.raises(
                 ConfigError, match=rf"\[metrics\]: cannot listen on 127.0.0.1:{port}: Address already"
             ),
-            serving("127.0.0.1", port, {}),
+            World().observed(tmp_path / "other", port=int(port)),
         ):
             pass
-    assert verdict(False).status == 503
 
 
 def test_a_log_is_one_json_object_a_line_without_what_an_exception_says() -> None:

@@ -1,19 +1,16 @@
-"""Metrics and health of the flow in this process, on a small HTTP server."""
+"""Metrics and health of the flow in this process over HTTP."""
 
 from __future__ import annotations
 
-import json
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from idgraph.app.adapters.extras import needing
 from idgraph.app.flow_folders import FlowFolders
 from idgraph.model.backoff import Backoff
-from idgraph.model.errors import ConfigError, IdgraphError
+from idgraph.model.errors import IdgraphError
 from idgraph.model.kafka import kafka_sources
 from idgraph.repeating import Repeating, message_of
 
@@ -25,62 +22,6 @@ if TYPE_CHECKING:
     from ingestion.metadata.follower import SnapshotFollower
     from ingestion.spark.workers import WorkerResources
     from ingestion.stages.outcomes import BatchReport
-
-
-JSON = "application/json"
-
-
-class HttpAnswer(NamedTuple):
-    """An answer."""
-
-    status: int
-    content_type: str
-    body: bytes
-
-
-def verdict(is_good: bool, **detail: Any) -> HttpAnswer:
-    """The answer of a health check, with what else is to be known."""
-    status = "ok" if is_good else "unavailable"
-    return HttpAnswer(200 if is_good else 503, JSON, json.dumps({"status": status, **detail}).encode())
-
-
-@contextmanager
-def serving(host: str, port: int, pages: Mapping[str, Callable[[], HttpAnswer]]) -> Iterator[str]:
-    """Serve pages by path while the block runs; gives the URL. Port 0 takes a free one. Raises ConfigError for an
-    address that cannot be listened on."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            page = pages.get(self.path.partition("?")[0])
-            answer = page() if page else HttpAnswer(404, JSON, b'{"status": "not found"}')
-            self.send_response(answer.status)
-            self.send_header("Content-Type", answer.content_type)
-            self.send_header("Content-Length", str(len(answer.body)))
-            self.end_headers()
-            self.wfile.write(answer.body)
-
-        def log_message(self, *_: object) -> None:
-            """Nothing: somebody asks every few seconds."""
-
-    class Server(ThreadingHTTPServer):
-        daemon_threads = True
-
-        def handle_error(self, *_: object) -> None:
-            """The client went away, which is no error."""
-
-    try:
-        server = Server((host, port), Handler)
-    except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or type(error).__name__
-        raise ConfigError(f"[metrics]: cannot listen on {host}:{port}: {reason}") from None
-    thread = threading.Thread(target=server.serve_forever, args=(0.1,), name="observation", daemon=True)
-    thread.start()
-    try:
-        yield f"http://{host}:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 T = TypeVar("T")
@@ -148,19 +89,20 @@ def observed(
         yield on_batch
         return
     with needing("metrics", "[metrics] port needs prometheus_client"):
-        from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-
         from idgraph.app.observation.flow_metrics import FlowMetrics, Gauges
+    from idgraph.web.metrics import observation
+    from idgraph.web.server import Transport, serving
+
     folders, name = FlowFolders(settings.directory), settings.flow.name
 
     def held() -> list[str]:
         return [each.source for each in folders.holds_of(name)]
 
-    def ready() -> HttpAnswer:
-        detail: dict[str, Any] = {"paused": True} if folders.is_paused(name) else {}
+    def detail() -> dict[str, Any]:
+        found: dict[str, Any] = {"paused": True} if folders.is_paused(name) else {}
         with suppress(IdgraphError):
-            detail |= {"held": waiting} if (waiting := held()) else {}
-        return verdict(is_ready(), **detail)
+            found |= {"held": waiting} if (waiting := held()) else {}
+        return found
 
     with ExitStack() as stack:
         gauges = Gauges(
@@ -180,12 +122,12 @@ def observed(
             metrics.add(report, time.time())
             on_batch(report)
 
-        pages = {
-            "/metrics": lambda: HttpAnswer(200, CONTENT_TYPE_LATEST, generate_latest(metrics.registry)),
-            "/health/live": lambda: verdict(True),
-            "/health/ready": ready,
-        }
-        stack.enter_context(serving(settings.metrics.host, settings.metrics.port, pages))
+        app = observation(metrics.registry, is_ready, detail)
+        # Neither holds what a person may not see, and a monitoring system asks from another machine.
+        transport = Transport(allow_plain_http=True)
+        stack.enter_context(
+            serving(app, settings.metrics.host, settings.metrics.port, transport, name="[metrics]:")
+        )
         yield show_report
 
 
