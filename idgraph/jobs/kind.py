@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from idgraph.snapshot_file import PinnedSnapshot
     from ingestion.spark.workers import WorkerPlan, WorkerResources
     from profile_service.reader import ProfileReader
+    from transforms.privacy.keys import DataKeyStore, RotatingKeyProvider
     from transforms.spec.operation_moves import Place
 
 P = TypeVar("P", bound=StrictDocument)
@@ -97,6 +98,10 @@ class JobContext(Protocol):
 
     def resources(self, notes: bool = True) -> WorkerResources:
         """The stores, once the keyring is known to be theirs. `notes`: it is noted with the profiles that it is."""
+        ...
+
+    def keys(self) -> tuple[RotatingKeyProvider, DataKeyStore]:
+        """The keyring and the data keys, once it is known to be theirs."""
         ...
 
     def reader(self) -> ProfileReader:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
+from pathlib import Path
 
+from idgraph.jobs.export_file import write_export
 from idgraph.jobs.job import Job, Plan, Run
-from idgraph.model.index import ProfileIndex
+from idgraph.jobs.kind import JobContext, JobType
+from idgraph.model.documents import StrictDocument
 from idgraph.model.jobs import SHOWN, JobKind, Point, Progress
-from idgraph.model.store import ProfileStore
 from ingestion.stages.resolve import ResolvedProfile, profile_of, unreadable
 from merge.identity.persons import Persons
+from merge.identity.rules import Rules
+from transforms.privacy.protected_names import StoredNames
 
 PAGE = 1000
 
@@ -22,6 +27,15 @@ def read_profiles(persons: Persons, show: Callable[[str], str]) -> Iterator[Reso
         yield from sorted(found + [unreadable(each) for each in named.unreadable])
 
 
+class ResolveParameters(StrictDocument):
+    """Resolve all profiles again. `check`: change nothing; `rebuild`: from scratch, in Spark; `output`: a file for a line per
+    profile."""
+
+    check: bool = False
+    rebuild: bool = False
+    output: Path | None = None
+
+
 class ResolveAll(Job):
     """Counts `profiles`, `unreadable` fragments, those that are recorded for another profile (`misplaced`), and with
     `checks` profiles whose document in the index is missing or of another version (`documents`). Profiles on their way into
@@ -30,27 +44,39 @@ class ResolveAll(Job):
 
     kind = JobKind.RESOLVE
 
-    def __init__(
-        self,
-        store: ProfileStore,
-        index: ProfileIndex,
-        show: Callable[[str], str],
-        checks: bool,
-        rebuilds: bool,
-    ) -> None:
-        """`show` returns the form in which a stored id may be shown."""
-        self.what = {"check": checks, "rebuild": rebuilds}
-        self._store = store
-        self._index = index
-        self._show = show
-        self._checks = checks
+    def __init__(self, parameters: ResolveParameters, context: JobContext) -> None:
+        self.what = {"check": parameters.check, "rebuild": parameters.rebuild}
+        self._parameters = parameters
+        self._context = context
+        resources = context.resources(notes=False)
+        self._store, self._index = resources.store, resources.index
+        self._snapshot = context.pinned().snapshot
+        self._show = StoredNames(self._snapshot, resources.blind_index).identifier
+        self._checks = parameters.check
 
     def plan(self, _point: Point) -> Plan:
         return Plan("resolving", self._store.count(), "fragment")
 
-    def lines(
-        self, run: Run, profiles: Iterable[ResolvedProfile], show: Callable[[Run], None]
-    ) -> Iterator[bytes]:
+    def work(self, run: Run) -> None:
+        with self._profiles() as profiles:
+            lines = self._lines(run, profiles)
+            if self._parameters.output is not None:
+                write_export(self._parameters.output, lines)
+            for _ in lines:
+                pass
+
+    @contextmanager
+    def _profiles(self) -> Iterator[Iterator[ResolvedProfile]]:
+        """All profiles: by a Spark session of their own, or in this process."""
+        if not self._parameters.rebuild:
+            yield read_profiles(Persons(self._store, Rules(self._snapshot.identity_rules)), self._show)
+            return
+        from ingestion.spark.rebuild import rebuilt
+
+        with self._context.spark("resolve") as session:
+            yield rebuilt(session, self._context.plan, self._snapshot)
+
+    def _lines(self, run: Run, profiles: Iterable[ResolvedProfile]) -> Iterator[bytes]:
         """Look at all profiles; gives the line of each. Raises JobStoppedError when the job must end."""
         remaining = iter(profiles)
         while some := list(islice(remaining, PAGE)):
@@ -58,7 +84,6 @@ class ResolveAll(Job):
             run.progress.counts["unreadable"] += sum(not each.line for each in some)
             self._look_at(run.progress, [each for each in some if each.line])
             yield from (each.line for each in some)
-            show(run)
             run.page({})
 
     def _look_at(self, progress: Progress, profiles: Sequence[ResolvedProfile]) -> None:
@@ -84,3 +109,6 @@ class ResolveAll(Job):
     def _count(self, progress: Progress, name: str, ids: Sequence[str]) -> None:
         progress.counts[name] += len(ids)
         progress.note(name, list(map(self._show, ids[:SHOWN])))
+
+
+RESOLVE = JobType("resolves all profiles again", "idgraph resolve", ResolveParameters, ResolveAll)

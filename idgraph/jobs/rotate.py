@@ -16,12 +16,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from idgraph.jobs.job import PagedJob, Plan
+from idgraph.jobs.kind import JobContext, JobType, Rate, page_of
+from idgraph.model.documents import StrictDocument
 from idgraph.model.errors import ClosedVersionError, KeyInUseError, KeyProviderError
 from idgraph.model.jobs import SHOWN, JobKind, Point, Progress
 from transforms.privacy.keys import DataKeyStore, KeyStatus, RotatingKeyProvider, WrappedKey
 from transforms.privacy.sealing import context
 
 PAGE = 1000
+
+
+class RotateParameters(StrictDocument):
+    """Wrap every data key with a new key-encryption key."""
+
+    rate: Rate = None
 
 
 class Rotation(PagedJob):
@@ -139,3 +147,12 @@ def _rewrapped(
             yield name, (key, provider.rewrap(key, context(name)))
         except KeyProviderError:
             unusable.append(name)
+
+
+def _prepare(parameters: RotateParameters, context: JobContext) -> Rotation:
+    return Rotation(*context.keys(), page_of(PAGE, parameters.rate))
+
+
+ROTATE = JobType(
+    "wraps data keys with a new key-encryption key", "idgraph keys rotate", RotateParameters, _prepare
+)

@@ -14,6 +14,8 @@ from idgraph.jobs.reconcile import RECONCILE
 from idgraph.jobs.reencrypt.policy_change import REENCRYPT
 from idgraph.jobs.reindex import REINDEX
 from idgraph.jobs.replay import REPLAY
+from idgraph.jobs.resolve import RESOLVE
+from idgraph.jobs.rotate import ROTATE
 from idgraph.jobs.suggestions import SUGGEST
 from idgraph.model.jobs import JobKind
 
@@ -27,4 +29,6 @@ JOBS: Mapping[JobKind, JobType[Any, Any]] = {
     JobKind.ERASE: ERASE,
     JobKind.PREVIEW: PREVIEW,
     JobKind.SUGGEST: SUGGEST,
+    JobKind.RESOLVE: RESOLVE,
+    JobKind.ROTATE: ROTATE,
 }

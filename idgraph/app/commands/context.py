@@ -25,7 +25,9 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Again = Annotated[bool, typer.Option("--again", help="Start from the beginning instead of resuming.")]
 Rate = Annotated[
     int | None,
-    typer.Option("--rate", min=1, help="Most profiles, documents or keys per second. Default: no limit."),
+    typer.Option(
+        "--rate", min=1, max=1_000_000, help="Most profiles, documents or keys per second. Default: no limit."
+    ),
 ]
 
 

@@ -73,16 +73,10 @@ def rotate(
     If it is interrupted, run it again to resume. Exit code 1: some data keys cannot be unwrapped and stay unchanged,
     or the keyring is another one or an older copy, and nothing was done.
     """
-    from idgraph.app.jobs.view import run_shown
-    from idgraph.jobs.rotate import PAGE, Rotation
+    from idgraph.app.jobs.context import run_job
+    from idgraph.jobs.rotate import ROTATE, RotateParameters
 
-    settings = settings_of(context)
-    with (
-        wiring.opened_keys(settings, own=True) as (provider, store),
-        wiring.job_runner(settings) as runner,
-    ):
-        job = Rotation(provider, store, min(PAGE, rate or PAGE))
-        done = run_shown(runner, job, origin_of(who, why), rate=rate)
+    job, done = run_job(settings_of(context), ROTATE, RotateParameters(rate=rate), origin_of(who, why))
     rewrapped, unusable = done.counts["rewrapped"], done.counts["unusable"]
     named = done.notes.get("unusable", [])
     if as_json:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,11 +15,7 @@ from idgraph.app.terminal import counted, print_json
 from idgraph.model.text import escape_control_chars
 
 if TYPE_CHECKING:
-    from idgraph.app.settings.document import Settings
     from idgraph.model.jobs import Progress
-    from idgraph.model.snapshots import MetadataSnapshot
-    from ingestion.spark.workers import WorkerResources
-    from ingestion.stages.resolve import ResolvedProfile
 
 
 def resolve(
@@ -56,36 +50,26 @@ def resolve(
     joins all fragments from scratch. Profiles on their way into the index are no difference. Exit code 1: with --check
     something differs, or the index has not taken it.
     """
-    from idgraph.app.jobs.view import showing
-    from idgraph.jobs.export_file import require_export, write_export
-    from idgraph.jobs.resolve import ResolveAll
+    from idgraph.app.jobs.context import job_context
+    from idgraph.app.jobs.view import run_shown
+    from idgraph.jobs.export_file import require_export
+    from idgraph.jobs.resolve import ResolveAll, ResolveParameters
     from ingestion.stages.resolve import BEGINNING
-    from transforms.privacy.protected_names import StoredNames
 
     settings = keyed(context)
     if output is not None:
         require_export(output, BEGINNING)
     wiring.prepare_directory(settings)
-    with wiring.opened(settings) as resources, wiring.job_runner(settings) as runner:
-        wiring.require_own_keyring(settings, resources, notes=False)
-        snapshot = wiring.snapshot_to_read_by(settings).snapshot
-        names = StoredNames(snapshot, resources.blind_index)
-        job = ResolveAll(resources.store, resources.index, names.identifier, check, rebuild)
-        with runner.started(job, origin_of(who, why)) as run, showing() as show:
-            show(run)
-            with _profiles(settings, resources, snapshot, rebuild) as profiles:
-                lines = job.lines(run, profiles, show)
-                if output is None:
-                    for _ in lines:
-                        pass
-                else:
-                    write_export(output, lines)
-        _show_report(run.progress, check, as_json)
-        differs = bool(run.progress.counts["misplaced"] or run.progress.counts["documents"])
+    origin = origin_of(who, why)
+    with job_context(settings, origin) as here:
+        job = ResolveAll(ResolveParameters(check=check, rebuild=rebuild, output=output), here)
+        done = run_shown(here.runner, job, origin)
+        _show_report(done, check, as_json)
+        differs = bool(done.counts["misplaced"] or done.counts["documents"])
         if not check and (differs or rules_restored):
             say("the projection corrects them")
             rules = wiring.index_rules(settings)
-            projection = resources.projection(lambda: rules)
+            projection = here.resources().projection(lambda: rules)
             if rules_restored:
                 projection.count_as_newest()
             left = projection.sweep().left()
@@ -94,32 +78,6 @@ def resolve(
                 say(f"the index has not taken {counted(left, 'fragment')}: the outbox keeps them")
     if differs:
         raise typer.Exit(Exit.FAILED)
-
-
-@contextmanager
-def _profiles(
-    settings: Settings, resources: WorkerResources, snapshot: MetadataSnapshot, rebuild: bool
-) -> Iterator[Iterator[ResolvedProfile]]:
-    """All profiles: by a Spark session of their own, or in this process."""
-    if not rebuild:
-        from idgraph.jobs.resolve import read_profiles
-        from merge.identity.persons import Persons
-        from merge.identity.rules import Rules
-        from transforms.privacy.protected_names import StoredNames
-
-        show = StoredNames(snapshot, resources.blind_index).identifier
-        yield read_profiles(Persons(resources.store, Rules(snapshot.identity_rules)), show)
-        return
-    from idgraph.app.flow_runner import require_shared
-    from idgraph.app.java import class_archives, require_java
-    from ingestion.spark.rebuild import rebuilt
-    from ingestion.spark.session import session_beside
-
-    require_shared(settings)
-    require_java()
-    folder = settings.directory / "resolve"
-    with session_beside(settings.flow, settings.spark, folder, class_archives()) as session:
-        yield rebuilt(session, wiring.worker_plan(settings), snapshot)
 
 
 def _show_report(done: Progress, check: bool, as_json: bool) -> None:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from idgraph.snapshot_file import PinnedSnapshot
     from ingestion.spark.workers import WorkerPlan, WorkerResources
     from profile_service.reader import ProfileReader
+    from transforms.privacy.keys import DataKeyStore, RotatingKeyProvider
     from transforms.privacy.protected_names import TombstoneNames
     from transforms.spec.operation_moves import Place
 
@@ -111,6 +112,9 @@ class LocalJobContext:
             self._resources = self._stack.enter_context(wiring.opened(self.settings))
             wiring.require_own_keyring(self.settings, self._resources, notes)
         return self._resources
+
+    def keys(self) -> tuple[RotatingKeyProvider, DataKeyStore]:
+        return self._stack.enter_context(wiring.opened_keys(self.settings, own=True))
 
     def reader(self) -> ProfileReader:
         if self._reader is None:
