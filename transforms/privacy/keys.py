@@ -36,7 +36,7 @@ class NotPicklable:
 class Secret(NotPicklable):
     """Key bytes that no log, comparison, pickle or traceback with local variables shows by accident.
 
-    Whoever needs the bytes says so: `reveal` is called where they go into a cipher, and nowhere else.
+    Code that needs the bytes says so: `reveal` is called where they go into a cipher, and nowhere else.
     """
 
     __slots__ = ("_content",)
@@ -68,8 +68,8 @@ class WrappedKey(NamedTuple):
 class KeyStatus(StrEnum):
     """The current version wraps and unwraps; `previous` and `retiring` ones only unwrap.
 
-    A `retiring` one was rotated out: what it still wraps is on its way to the current one. Of a `retired`
-    one nothing is left but its place in the list.
+    A `retiring` one was rotated out: its last keys are being wrapped by the current one. A `retired` one has only its
+    place in the list.
     """
 
     CURRENT = "current"
@@ -112,7 +112,7 @@ class KeyProvider(Protocol):
 
 
 class RotatingKeyProvider(KeyProvider, Protocol):
-    """A key provider whose versions idgraph itself makes and retires. What is said of `KeyProvider` holds."""
+    """A key provider whose versions idgraph itself makes and retires. It promises all that `KeyProvider` does."""
 
     def rewrap(self, key: WrappedKey, context: bytes) -> WrappedKey:
         """The same data key wrapped by the current version; it does not leave the provider."""
@@ -170,7 +170,7 @@ class DataKeyStore(Protocol):
         ...
 
     def counts(self) -> dict[int, int]:
-        """How many keys each KEK version wraps. Walks all of them."""
+        """The number of keys that each KEK version wraps. Walks all of them."""
         ...
 
     def close_versions(self, versions: Iterable[int]) -> None:
@@ -189,8 +189,8 @@ class DataKeyStore(Protocol):
         ...
 
     def hold(self, fragment_ids: Sequence[str], work: Callable[[dict[str, WrappedKey]], T]) -> T:
-        """Run `work` with the keys that exist, none of which changes before it returns. What is said of `kept`
-        holds for `work`: it may run again."""
+        """Run `work` with the keys that exist, none of which changes before it returns. `work` may run again, as with
+        `kept`."""
         ...
 
     def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""Which identifiers and event ids are keyed hashes: a pure function of snapshot, type and value.
+"""Keyed hashes in place of identifiers and event ids: a pure function of snapshot, type and value.
 
 Identifiers name fragments and event ids order values. So an answer changes only by an admin's decision, never by a
 proposal: before and after discovery the same type and value give the same answer. `StoredNames` applies today's policy
@@ -185,14 +185,14 @@ class TombstoneNames(NotPicklable):
 
 
 MOST_NAMES = 10_000
-"""Of identifiers, remembered as they are written today."""
+"""Identifiers whose stored form is remembered."""
 
 EVENT = "event"
-"""Stands for ids of events where types of identifiers are reported."""
+"""Stands for ids of events in lists of identifier types."""
 
 
 class StoredNames(NotPicklable):
-    """Names under one snapshot. What is hashed already stays as it is, whatever policy says by now."""
+    """Names under one snapshot. Names that are hashed already stay so, whatever policy says by now."""
 
     def __init__(
         self, snapshot: MetadataSnapshot, blind_index: BlindIndex, protected: ProtectedNames | None = None

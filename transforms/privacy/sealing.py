@@ -147,7 +147,7 @@ class UnusableKey(SealingKey):
         self._error = type(error), str(error)
 
     def service_error(self) -> KeyServiceError | None:
-        """Why, if it is not for this key: what holds all keys is away."""
+        """The error of the key provider or store, if not this key alone is unusable."""
         kind, reason = self._error
         return KeyServiceError(reason) if issubclass(kind, KeyServiceError) else None
 
@@ -218,7 +218,7 @@ class DataKeys(NotPicklable):
             try:
                 fetched |= self._create(absent)
             except KeyServiceError as error:
-                # What is there can be used all the same.
+                # Existing keys can be used all the same.
                 fetched |= dict.fromkeys(absent, UnusableKey(error))
         self._remember(fetched)
         return found | fetched

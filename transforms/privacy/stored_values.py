@@ -24,7 +24,7 @@ from transforms.schema.data_types import DATA_TYPES
 from transforms.schema.policy_tree import PolicyTree
 from transforms.spec.mapping import CompiledSnapshot
 
-# What a NamedTuple's own constructor does, without its call; and a look-up in an enum is dear.
+# The constructor of a NamedTuple, without its call; and a look-up in an enum is dear.
 _new: Callable[[type[Register], tuple[Origin, Kind, Any]], Register] = tuple.__new__
 _SEALED = Kind.SEALED
 _text = itemgetter(2)
@@ -50,8 +50,8 @@ class RegisterSealer(NotPicklable):
     def seal_elements(
         self, key: SealingKey, origin: Origin, what: ValueToSeal, elements: Sequence[Any], most: int
     ) -> list[Register]:
-        """The registers of an array's elements, as `seal` gives them. Of more than `most` those alone that a set of so
-        many may keep: of one origin the last by their bytes, one of each token. Raises as `seal` does."""
+        """The registers of an array's elements, as `seal` gives them. If there are more than `most`, only those that
+        a set of so many may keep: the last by their bytes, one per token. Raises as `seal` does."""
         sealed = [self.seal(key, origin, what._replace(value=each)) for each in elements]
         if len(sealed) <= most:
             return sealed
@@ -68,8 +68,8 @@ class RegisterSealer(NotPicklable):
         key: SealingKey,
         events: Sequence[tuple[Origin, Sequence[ValueToSeal]]],
     ) -> list[dict[str, Register]]:
-        """The registers of each of several events of one fragment. Of several values at a path whose policy is `latest`
-        only the latest ones are sealed, so all events must be joined. Raises as `seal` does."""
+        """The registers of each of several events of one fragment. If a path's policy is `latest`, only its latest
+        values are sealed, so all events must be joined. Raises as `seal` does."""
         seal = self.seal
         if len(events) == 1:
             ((origin, values),) = events
@@ -80,7 +80,7 @@ class RegisterSealer(NotPicklable):
                 known = latest.get(path)
                 if known is None or known < origin:
                     latest[path] = origin
-        # Of one origin both are sealed: their bytes decide.
+        # Two values of one origin are both sealed: their bytes decide.
         all_count = self._all_count
         return [
             {
@@ -147,7 +147,7 @@ class StoredValues(NotPicklable):
             return Resealing.SEAL if is_protected else None
         if register.kind is Kind.DELETED:
             return None
-        # Of a sealed value the path alone reports: no reading it to see what it looks like.
+        # Only the path of a sealed value counts: nobody opens it to examine it.
         policy = self._attributes.policy(path)
         has_token = SealedValue.parse(register.value).token is not None
         is_stale = policy.is_searchable or (has_token and policy.is_protected)
@@ -174,7 +174,7 @@ class StoredValues(NotPicklable):
     def _token(self, path: str, value: Any, policy: AttributePolicy, present: str | None) -> str | None:
         if policy.is_searchable:
             return self._sealer.token(path, value)
-        # What nobody protects any more stays as it was sealed.
+        # A value that nobody protects any more stays sealed as it was.
         return None if policy.is_protected else present
 
     def renamed(

@@ -31,7 +31,7 @@ class AttributePolicy(NamedTuple):
         return self.encryption is EncryptionLevel.SEARCHABLE
 
     def stricter(self, other: AttributePolicy) -> AttributePolicy:
-        """Whatever either forbids is forbidden."""
+        """The policy that forbids all that either forbids."""
         return AttributePolicy(
             max(self.encryption, other.encryption, key=lambda level: level.strictness),
             self.indexable and other.indexable,

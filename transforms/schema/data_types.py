@@ -17,11 +17,11 @@ MAX_INTEGER_BITS = 13_000
 """About 3,900 digits: Python writes no integer of more than 4,300."""
 
 MAX_EXPONENT = 6144
-"""Of IEEE 754 decimal128, as `idgraph.model.canonical` reads it."""
+"""The digits of IEEE 754 decimal128, as `idgraph.model.canonical` reads it."""
 
 
 def problem(value: Any) -> str | None:
-    """Why a scalar or an array cannot be stored, without the value; None for one that can."""
+    """The reason why a scalar or an array cannot be stored, without the value; None for one that can."""
     return _problem(value, MAX_ARRAY_DEPTH)
 
 

@@ -26,7 +26,7 @@ from transforms.schema.attribute_nodes import AttributeNode, Leaves, Unexpected,
 from transforms.schema.data_types import DATA_TYPES, canonical_value, problem
 from transforms.schema.policy_tree import MAX_CACHED_UNKNOWN, PolicyTree
 
-# What a NamedTuple's own constructor does, without its call: there is one for most leaves of most events.
+# The constructor of a NamedTuple, without its call: there is one for most leaves of most events.
 _new: Callable[[type[Register], tuple[Origin, Kind, Any]], Register] = tuple.__new__
 
 if native.built_leaves is not None:
@@ -69,7 +69,7 @@ class AttributeTree(PolicyTree):
     def leaves(self, output: dict[str, Any], origin: Origin) -> Leaves:
         """The leaves of a mapped output, of an event of this origin. Raises EventError for one out of bounds.
 
-        What the schema does not expect is reported once, until `report_again`.
+        A leaf that the schema does not expect is reported once, until `report_again`.
 
         An empty object sets nothing. An array is one leaf.
         """
@@ -88,8 +88,8 @@ class AttributeTree(PolicyTree):
         return found
 
     def native_state(self) -> tuple[Any, ...] | None:
-        """What native code takes for the leaves of an event as the bytes of a state: the function, its arguments beside
-        an event's own, and how many leaves an event may have."""
+        """The arguments of native code that turns an event's leaves into the bytes of a state: the function, its
+        arguments beside an event's own, and the bound of leaves per event."""
         if native.leaves is None:
             return None
         known = self._root, RESERVED_KEY, self.policies, self._walk, canonical.encode

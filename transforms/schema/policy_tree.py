@@ -1,9 +1,9 @@
 """The attributes of a snapshot as a tree of keys, and what they say of any path.
 
-What protects is inherited: below a protected attribute everything is protected, unless an admin declared (status
-`active`) otherwise; a value at a path *above* a protected attribute is protected too, since it may hold what the
-attribute held. Authorization levels are inherited in both directions too, whatever is declared below, and an attribute that
-nobody declared has at least the level of the discovery defaults.
+Protection is inherited. Below a protected attribute everything is protected, unless an admin declared (status
+`active`) otherwise. A value at a path *above* a protected attribute is protected too, since it may hold the
+attribute's value. Authorization levels are inherited in both directions too, whatever is declared below, and an
+attribute that nobody declared has at least the level of the discovery defaults.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class PolicyTree:
         self._identity = snapshot.identity_rules, snapshot.identity_rules_version
         self._root = AttributeNode("", 0, self._default, None)
         self.policies: dict[str, Reconciliation] = {}
-        """How values are reconciled, by path; of those that are not by `latest`."""
+        """Reconciliation by path, for paths whose policy is not `latest`."""
         self.declared_types: dict[str, DataType] = {}
         """As `transforms.schema.data_types.declared_types` gives them."""
         self._unknown = 0
@@ -93,7 +93,7 @@ class PolicyTree:
         if is_concerned and node.children:
             return False
         if known is not None and before.is_protected and before.stricter(own) != own:
-            # What stands above has taken it into account.
+            # The nodes above have taken it into account.
             return False
         self._protect(node, own)
         if _protect_way(way) or is_concerned or own.indexable != before.indexable:
@@ -175,8 +175,8 @@ class PolicyTree:
         return level if level >= self._default_level or self._is_declared(path) else self._default_level
 
     def level_of_sealed(self, path: str) -> int:
-        """The level of a value that is sealed. Where no decision seals it a detector did, and the catalogue may not know yet
-        what it found: then the highest level that a detector's finding has."""
+        """The level of a value that is sealed. If no decision seals it, a detector did, and the catalogue may not
+        have its finding yet: then the highest level of any detector's finding."""
         level = self.level(path)
         if level >= self.sealing_level or self._policy(path).is_protected or self._is_decided(path):
             return level
@@ -264,7 +264,7 @@ class PolicyTree:
 
     def _stored_node(self, parent: AttributeNode, key: str) -> AttributeNode:
         node = self._below(parent, key)
-        # What is kept is known to events too: none of what they are refused for.
+        # Kept nodes are known to events too: none is a reason to refuse an event.
         node.is_kept = (
             parent.is_kept
             and self._unknown < MAX_CACHED_UNKNOWN

@@ -12,7 +12,7 @@ from transforms.schema.attribute_nodes import AttributePolicy
 from transforms.schema.diff import AttributeTree
 
 MOST_BELOW = 5
-"""How many protected attributes below a path are named."""
+"""The number of protected attributes below a path that are named."""
 
 
 class ProtectionInForce(NamedTuple):

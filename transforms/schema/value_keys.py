@@ -18,7 +18,7 @@ class ValueKeys:
     """Says which keys were made of values, by the event that a spec mapped. Cheap to make; asked for new paths only.
 
     A key is no value if the event has it as a key or as a part of one, if it is the place of an element of an array,
-    or if the spec has its words. Of all others, a key is a value if it equals, holds or is held by a value of the event,
+    or if the spec has its words. Any other key is a value if it equals, holds or is held by a value of the event,
     in whatever case. A value that a function changed beyond that, as by a hash, is not recognised.
     """
 

@@ -55,7 +55,7 @@ def budgeted(code: Code, limits: SpecLimits) -> Block:
 
 
 def start(limits: SpecLimits) -> bool:
-    """What runs in this thread from now on has these limits, and all steps before it."""
+    """Give this thread these limits, and the full number of steps."""
     _BUDGET.limits = limits
     _BUDGET.left = limits.max_steps
     return True

@@ -91,7 +91,7 @@ class Chain:
         """The function of the whole chain. Raises SpecError for loops too deep for Python."""
         self._emit_all(keeps_longs=False)
         if self._flow.makes_longs:
-            # What `toLong` makes reaches only containers that the chain owns.
+            # Results of `toLong` reach only containers that the chain owns.
             self._flow.pass_through(unmark, self._body)
         # Only here: what the collector finds in a `Long` has no end.
         bound_depth(self._flow, self._limits, self._body)
@@ -128,7 +128,7 @@ class Chain:
         if self._flow.borrows:
             handlers.insert(0, self._start_over(error))
             arguments.append(code.borrowed)
-            # What is borrowed is distinguished only where some write may reach into it.
+            # Borrowed containers are distinguished only where some write may reach into one.
             borrowed = call(code.bind(set)) if self._flow.reaches_below else constant(False)
             may_change = is_(name(code.borrowed), constant(True))
             code.start.insert(0, assign(code.borrowed, choice(may_change, NONE, borrowed)))

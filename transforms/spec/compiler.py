@@ -27,7 +27,7 @@ MAX_KEY = 10_000
 _CHARACTERS_A_VALUE = 20
 _TOKENS_A_VALUE = 2
 _TOKEN = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`\\]|\\.)*`|\w+|\S""", re.DOTALL)
-"""Of a JMESPath expression, whose tokens are what takes time to read."""
+"""A token of a JMESPath expression: the time to read one depends on their number."""
 
 
 def check_size(entries: list[Any], most: int, single: bool = False) -> None:

@@ -1,7 +1,7 @@
-"""Which fields of their input a mapping spec reads: those without which an event is mapped to something else.
+"""The fields of its input that a mapping spec reads: without one, an event is mapped to something else.
 
-Found by trying, a few events and a few fields at a time, and remembered. Only paths are kept, and none with a key that may
-have been made of a value.
+Found by trying, a few events and a few fields at a time, and remembered. Only paths are kept, and none with a key
+that may have been made of a value.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from transforms.spec.pointers import pointer
 ENOUGH = 3
 """Events without whose field the output was the same, after which nobody tries it again."""
 MOST_TRIES = 12
-"""Of one event."""
+"""The fields of one event."""
 MOST_KEYS = 40
 """An object with more is a map, whose keys are values."""
 LONGEST_KEY = 64
@@ -30,7 +30,7 @@ _VALUE = -2
 
 
 class InputFields:
-    """Of one compiled spec, in one process."""
+    """The fields that one compiled spec reads, as one process learns them."""
 
     def __init__(self) -> None:
         self._same: dict[str, int] = {}

@@ -36,7 +36,7 @@ class SpecLimits:
     max_pattern_text: int = 10_000
     """Characters of a text that is split by a pattern, as opposed to a plain separator."""
     max_copies: int = 16
-    """How many times a spec may place one part of its input without its output being measured."""
+    """A spec that may place one part of its input more often has its output measured."""
 
 
 DEFAULT_LIMITS = SpecLimits()

@@ -107,7 +107,7 @@ class MappingSpec:
         return MappedPayload(stamp, self._read_identifiers(output), output)
 
     def transformed(self, payload: Any, context: Mapping[str, Any]) -> Any:
-        """What the operations make of a payload; None for nothing. Raises TransformError."""
+        """The output of the operations for a payload; None for nothing. Raises TransformError."""
         return self._transform(payload, context)
 
     def refused(self, event: Event, error: TransformError) -> TransformError:
@@ -219,7 +219,7 @@ class CompiledSnapshot:
         self._by_operations: dict[str, MappingSpec] = {}
         self._routes: dict[tuple[str, str], MappingSpec | SpecError | None] = {}
         self.input_fields: WeakKeyDictionary[MappingSpec, InputFields] = WeakKeyDictionary()
-        """What each spec reads. A snapshot that is read whole, as after a redaction, begins again."""
+        """The fields that each spec reads. A snapshot that is read whole, as after a redaction, begins again."""
         if previous is not None:
             self._keep_specs(previous)
 

@@ -1,8 +1,8 @@
-"""A payload as somebody sees it who may not see all of it: each value by the policies of the attributes that a spec may make
-of it. A value is shown where it is seen in one of them; all others are sealed.
+"""A payload as somebody sees it who may not see all of it: each value by the policies of the attributes that a spec
+may make of it. A value is shown where it is seen in one of them; all others are sealed.
 
-What a spec reads is known from its operations, where too much may be reported: that is right for what protects a value, and
-no proof that a value was mapped. So the output must have it."""
+A spec's operations say what it reads, and may say too much. That is right for protecting a value, but no proof that a
+value was mapped. So the output must have it."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ _Keys = tuple[str | None, ...]
 
 
 class MaskedPayload(NamedTuple):
-    """What may be shown: a sealed value is `{"$protected": true, "type": ...}`, with `like`
+    """The part of a payload that may be shown: a sealed value is `{"$protected": true, "type": ...}`, with `like`
     another number or time for one, so that a spec can be tried on it; one above the clearance is left out. `becomes`
-    has, by JSON pointer, the attributes that each value becomes; `culprits` are the pointers of a value without which the spec
-    can map the payload, and with which it cannot."""
+    has, by JSON pointer, the attributes that each value becomes; `culprits` are the pointers of a value without which
+    the spec can map the payload, and with which it cannot."""
 
     document: Any
     becomes: dict[str, frozenset[str]]
@@ -146,7 +146,7 @@ class _Masking:
         found: dict[str, _Keys] = {}
         for keys in self._flow.outputs(tuple(map(str, place))) if self._flow else ():
             path = paths.join("*" if key is None else key for key in whole_value(keys, place))
-            # What else stands below the reserved key, such as an event's id, has no policy.
+            # Other fields below the reserved key, such as an event's id, have no policy.
             if keys and (path == self._ordinal or keys[0] != RESERVED_KEY):
                 found[path] = keys
         return found
@@ -159,7 +159,7 @@ class _Masking:
 
 
 def whole_value(keys: _Keys, place: Place) -> _Keys:
-    """Where the attribute stands that has what a payload has at a place: an array is one, whatever stands in it."""
+    """The path of the attribute for a place of a payload: an array is one attribute, whatever it holds."""
     numbers = {str(each) for each in place if isinstance(each, int)}
     end = next((at for at, key in enumerate(keys) if at and key in numbers), len(keys))
     return keys[:end]
@@ -201,7 +201,7 @@ def _texts(value: Any, in_parts: bool = False) -> set[str]:
 
 
 def _mapped(payload: Any, spec: MappingSpec, context: Mapping[str, Any]) -> _Mapped:
-    """What the spec makes of a payload; where one value alone keeps it from that, what it makes of the others."""
+    """The spec's output for a payload; if one value alone prevents that, its output for the others."""
 
     def output_of(changed: Any) -> Any:
         try:

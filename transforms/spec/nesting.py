@@ -1,10 +1,10 @@
 """The bound on how deeply the output of a spec is nested: parts of an event pass through a spec unchanged.
 
-Of the containers that the generated code made, the depth is known. What stands in them is nearly always a scalar, or an
-object of scalars: Python's collector does not track those, and says so in a few nanoseconds. The rest is walked.
+The depth of containers that the generated code made is known. Their values are nearly always scalars, or objects of
+scalars: Python's collector does not track those, and says so in a few nanoseconds. The rest is walked.
 
-A container that has others below it is always tracked. What is written to its keys is looked at when it is written
-(`watch`), and again at the end only if some of it was tracked.
+A container that has others below it is always tracked. Values at its keys are looked at when they are written
+(`watch`), and again at the end only if some were tracked.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class EmitContext:
     pointer: str = ""
     """To the operation whose code is made."""
     marks: list[tuple[str, str]] = field(default_factory=list)
-    """What the variable `at` stands for: a pointer, and what an error's message begins with."""
+    """The values of the variable `at`: a pointer, and the beginning of an error's message."""
 
     def budgeted(self) -> Block:
         """The code before a call of a function that may take many steps."""

@@ -1,4 +1,4 @@
-"""What the operations of a spec read, and where each puts it: keys, wildcards, and elements of arrays."""
+"""The moves of a spec's operations: the places that each reads, and the places to which it puts the values."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class SpecLine(NamedTuple):
 
 
 class Move(NamedTuple):
-    """What an operation reads and where it puts it."""
+    """A place that an operation reads, and the place to which it puts the value."""
 
     source: Keys
     target: Keys
@@ -103,9 +103,9 @@ class Test(NamedTuple):
 
 @dataclass
 class OperationMoves:
-    """What an operation does. One that replaces leaves nothing else of its input. One that `collects` makes an array of two
-    values for one place. `value_keys` are the places that make a key of a value: JSON pointer, and the path above the key, as
-    far as it is fixed."""
+    """The moves and tests of an operation. One that replaces leaves nothing else of its input. One that `collects`
+    makes an array of two values for one place. `value_keys` are the places that make a key of a value: JSON pointer,
+    and the path above the key, as far as it is fixed."""
 
     moves: list[Move]
     by: SpecLine
@@ -117,7 +117,7 @@ class OperationMoves:
 
 
 def read(entry: dict[str, Any], at: str, before: str) -> OperationMoves:
-    """Of an operation at a JSON pointer; `before` are the operations that make what this one gets."""
+    """The moves of an operation at a JSON pointer; `before` are the earlier operations, as text."""
     name, spec = JOLT_CLASSES.get(entry["operation"], entry["operation"]), entry.get("spec") or {}
     line = SpecLine(f"/operations{at}", repr(entry))
     if name == "shift":
@@ -286,7 +286,7 @@ def _modified(spec: dict[str, Any], above: Keys, at: str, others: str) -> Iterat
 
 
 def _adjusted(spec: dict[str, Any], above: Keys) -> Iterator[tuple[Keys, Keys]]:
-    """What a `cardinality` moves: one of several values to the place of all, or a value into an array of it."""
+    """The moves of a `cardinality`: one of several values to the place of all, or a value into an array of it."""
     for spelled, right in spec.items():
         for key in split_or(spelled):
             element = parse_key(key)

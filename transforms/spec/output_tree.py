@@ -1,4 +1,4 @@
-"""Which paths a chain of operations can produce, as far as its spec reports: for warnings, never for refusals."""
+"""The paths that a chain of operations can produce, as far as its spec says: for warnings, never for refusals."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""Where a chain of operations may put the values of an event, and where it makes keys of them, as far as its spec reports.
+"""The places at which a chain of operations may put the values of an event or make keys of them, as far as its spec
+says.
 
-Too much may be reported, as after a `remove` with wildcards. Not seen are keys that a `*` takes from a text: these are found
-when an event comes (`transforms/schema/value_keys.py`).
+Too much may be reported, as after a `remove` with wildcards. Not seen are keys that a `*` takes from a text: these
+are found when an event comes (`transforms/schema/value_keys.py`).
 
-Operations do not copy: what one puts into an object is wherever the object stands. So it is followed back to where the
-object came from, in this operation and those before it, and on from there.
+Operations do not copy: a value that one puts into an object is wherever the object stands. So it is followed back to
+where the object came from, in this operation and those before it, and on from there.
 
 `ways` says more: by which statements a value gets there, and which of them do more with it than put it elsewhere. So a
 preview knows what of its numbers would say something of a value that its reader may not see.
@@ -46,7 +47,7 @@ _Read = TypeVar("_Read", Move, Test)
 
 
 class _Index(Generic[_Read]):
-    """What reads, by the place."""
+    """Moves or tests by the place that they read."""
 
     def __init__(self, reads: Iterable[_Read]) -> None:
         self._here: list[_Read] = []
@@ -74,13 +75,13 @@ class _Index(Generic[_Read]):
 
 
 class _Put(NamedTuple):
-    """A place before the operation of a number. What stands there was put at the first keys, `depth` of them: the objects above
-    may stand elsewhere too. 0 for what no operation put into an object."""
+    """A place before the operation of a number. Its value was put at the first `depth` keys: the objects above may
+    stand elsewhere too. 0: no operation put it into an object."""
 
     number: int
     place: Keys
     known: int = -1
-    """How many keys lead to the object that it came with: where that came from is known."""
+    """The number of keys to the object that it came with, whose origin is known."""
     depth: float = 0
 
 
@@ -109,7 +110,7 @@ class _Step(OperationMoves):
         return frozenset({self.by, *(move.by for move in self.moves)}), {(None,), *made}
 
     def forward(self, put: _Put, only_objects: bool) -> Iterator[tuple[_Put, SpecLine]]:
-        """Where what was put gets, by itself or with an object that it was put into."""
+        """The next places of a put value, by itself or with an object that it was put into."""
         for move in self.sources.reading(put.place, by_pattern=put.depth > 0):
             if put.depth > len(move.source) or not only_objects:
                 made = _carried(move, put, 1)
@@ -120,7 +121,7 @@ class _Step(OperationMoves):
             yield put._replace(number=put.number + 1), self.by
 
     def back(self, put: _Put) -> Iterator[_Put]:
-        """Where the objects came from that it was put into."""
+        """The origins of the objects that it was put into."""
         for move in self.inverses.reading(put.place):
             if put.depth > len(move.source) != put.known and move.may_move_objects:
                 yield _carried(move, put, -1)
@@ -128,7 +129,8 @@ class _Step(OperationMoves):
             yield put._replace(number=put.number - 1)
 
     def _collected(self, move: Move, put: _Put) -> Iterator[_Put]:
-        """Where it is in the arrays that come of what a move and others put at one place, or in those that others put there."""
+        """Its places in the arrays that a move and others make by putting values at one place, or in those that
+        others put there."""
         end, own = len(move.target), None if move.is_repeated else move.inverse
         others = [each for each in self.inverses.reading(put.place, below=False) if each is not own]
         ends = {len(each.source) for each in others}
@@ -140,7 +142,7 @@ class _Step(OperationMoves):
             for each in others
             if len(each.source) == end
             and each.may_move_objects
-            # What is put into a part of itself never comes out.
+            # A value that is put into a part of itself never comes out.
             and each.target[: len(move.source)] != move.source
             and (self.may_get_shared or each in self.shared)
         ]
@@ -160,15 +162,15 @@ class _Step(OperationMoves):
 
 
 class Ways(NamedTuple):
-    """Of a value: where it gets, with the statements that put it there, and the statements that do more with it, each with those
-    that came before: it is the same in two specs only if what it does with the value is."""
+    """The ways of a value: its targets with the statements that put it there, and the statements that do more with
+    it, each with those before. They are equal for two specs only if both do the same with the value."""
 
     outputs: dict[Place, Trail]
     computed: set[tuple[Trail, SpecLine]]
 
 
 class ValueFlow:
-    """Of a spec that compiles."""
+    """The flow of values through a spec that compiles."""
 
     def __init__(self, operations: Any) -> None:
         chain = operations if isinstance(operations, list) else [operations]
@@ -198,7 +200,7 @@ class ValueFlow:
         return {each for each in wanted if any(covers(above, each) for above in within)}
 
     def beside(self, output: Place) -> set[Place]:
-        """Where else the output may have what it has at a place, or something made of it."""
+        """Other places of the output that may have the value at a place, or something made of it."""
         places: set[Place] = {output}
         for step in reversed(self._steps):
             found = {
@@ -210,11 +212,11 @@ class ValueFlow:
         return {each for place in places for each in self.outputs(place)} - {output}
 
     def outputs(self, place: Place) -> set[Place]:
-        """Where the output may have what an event has at a place, or something made of it."""
+        """Places of the output that may have an event's value at a place, or something made of it."""
         return set(self.ways(place).outputs)
 
     def ways(self, place: Place) -> Ways:
-        """How a value that an event has at a place, a text, number or boolean, gets where `outputs` says."""
+        """The ways of a text, number or boolean at a place of an event to the places that `outputs` gives."""
         held: dict[Keys, Trail] = {place: frozenset()}
         computed: set[tuple[Trail, SpecLine]] = set()
         for number, step in enumerate(self._steps):
@@ -243,7 +245,8 @@ class ValueFlow:
         return Ways(outputs, computed)
 
     def _followed(self, number: int, held: dict[Keys, Trail]) -> dict[tuple[int, Keys], Trail]:
-        """Where a value is before and after an operation, and where those before it had the objects that it is put into."""
+        """The places of a value before and after an operation, and earlier places of the objects that it is put
+        into."""
         step, seen = self._steps[number], dict[tuple[int, Keys, int], tuple[float, Trail]]()
         todo = OrderedDict({(number, place, -1): (0.0, trail) for place, trail in held.items()})
         most = len(held) + _MOST_PLACES
@@ -280,7 +283,7 @@ def _are_apart(moves: list[Move]) -> bool:
 
 
 def _carried(move: Move, put: _Put, on: int) -> _Put:
-    """Where a move puts what stands at a place that it reads, or in an object that it was put into."""
+    """The target of a move for a value at a place that it reads, or in an object that it was put into."""
     held, inside = put.place, max(put.depth - len(move.source), 0)
     keys = [
         key if not isinstance(key, int) else if_known(held[key]) if key < len(held) else None

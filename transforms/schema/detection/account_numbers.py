@@ -23,12 +23,12 @@ _NATIONAL_ID_SHORTEST, _NATIONAL_ID_LONGEST = 9, 21
 
 
 class NationalNumber(NamedTuple):
-    """How one country writes a number that can be determined by its form."""
+    """One country's form of a number that can be determined by its form."""
 
     country: str
     shape: re.Pattern[str]
     module: str
-    """Of python-stdnum: checks form, dates and checksum. Loaded when a text has the shape."""
+    """A module of python-stdnum: checks form, dates and checksum. Loaded when a text has the shape."""
     confidence: float
 
     def is_valid(self, text: str) -> bool:

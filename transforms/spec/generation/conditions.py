@@ -15,8 +15,8 @@ class Conditions(Values):
     """Lowers what a function asks."""
 
     def test_and_find(self, node: Any, otherwise: Label) -> tuple[int | None, list[ast.stmt]]:
-        """The test of an `if`. Where it asks for a key, what stands there is looked up at once. Gives the
-        register that was borrowed for it, and what is left to do."""
+        """The test of an `if`. A test for a key looks the value up at once. Gives the register that was borrowed for
+        it, and the statements that are left."""
         test = node.test
         if not isinstance(test, nodes.Compare) or type(test.ops[0]) is not ast.In:
             self.jump_unless(test, otherwise)

@@ -114,7 +114,7 @@ class _Lowering(Conditions):
             pass
 
     def choose(self, node: Any) -> None:
-        """`if`. What its test found is known in its body."""
+        """`if`. Its body knows the result of its test."""
         otherwise, end = Label(), Label()
         before = self.known
         self.known = dict(before)

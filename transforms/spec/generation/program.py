@@ -69,7 +69,7 @@ class Program:
         return self._by_identity[id(value)]
 
     def literal(self, value: str | float | bool | None) -> int:
-        """The constant that has this value. Of -0.0 and 0.0 each is one."""
+        """The constant that has this value. -0.0 and 0.0 are two constants."""
         key = (type(value), repr(value) if type(value) is float else value)
         if key not in self._by_value:
             self._constants.append(value)

@@ -30,12 +30,12 @@ _NUMBERS = ("Decimal", "Long")
 # Wide enough for a sum of any two decimals that JSON brings here (see idgraph.model.canonical).
 _EXACT = Context(prec=13_000, Emax=20_000, Emin=-20_000)
 _QUOTIENT = Context(prec=34, Emax=20_000, Emin=-20_000)
-"""Of a decimal128: an average need not end."""
+"""Digits of a decimal128: an average need not end."""
 
 
 _JSON_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _MOST_DIGITS = 4000
-"""Of an integer that Python reads; a longer one is out of the range of a double."""
+"""Digits of an integer that Python reads; a longer one is out of the range of a double."""
 
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
@@ -94,7 +94,7 @@ class StandardFunctions(Functions):  # type: ignore[misc]
 
     @_takes("")
     def _func_to_number(self, value: Any) -> Any:
-        """Of a text only what JSON has as a number: Python reads `12_34`, digits of other scripts and `Infinity` too."""
+        """A text must be a number of JSON: Python reads `12_34`, digits of other scripts and `Infinity` too."""
         if type(value) is str:
             matched = _JSON_NUMBER.fullmatch(value)
             if matched is None:

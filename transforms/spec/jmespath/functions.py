@@ -151,7 +151,7 @@ def _zones() -> frozenset[str]:
 
 _MAX_NUMBER_TEXT = 400
 _SURE_NUMBER = 15
-"""Of so many characters, digits with or without a point are a number that a float holds exactly enough."""
+"""Up to so many characters, digits with or without a point are a number that a float holds exactly enough."""
 _NO_DIGITS = re.compile(r"[^0-9]+")
 _NUMBER = re.compile(r"[+-]?[0-9]+(?:(\.[0-9]+)?([eE][+-]?[0-9]{1,4})?)")
 

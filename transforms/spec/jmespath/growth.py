@@ -1,9 +1,9 @@
-"""How much larger than its input the value of an expression can be.
+"""The growth of an expression: the size of its value by that of its input.
 
-`[@, @]` holds its input twice, forty of them one after the other a million million times: as shared parts,
-which cost nothing until something walks them. How often each part of an expression can place its input is
-known when it is compiled (its *growth*). Where parts that follow each other multiply to more than a few, the
-value between them is measured when an event comes.
+`[@, @]` holds its input twice, forty of them one after the other a million million times: as shared parts, which cost
+nothing until something walks them. The *growth* of a part, the number of times that it can place its input, is known
+when it is compiled. If parts that follow each other multiply to more than a few, the value between them is measured
+per event.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from transforms.spec.limits import SpecLimits, measure
 
 
 def paths_read(node: dict[str, Any]) -> Iterator[tuple[str, ...]]:
-    """Where the parts of the input stand that the result may hold, for an expression whose result is at most
-    one part: at or below these keys."""
+    """The keys at or below which the result's parts stand in the input, for an expression whose result is at most one
+    part."""
     keys = field_chain(node)
     if keys is not None:
         yield keys
@@ -26,7 +26,7 @@ def paths_read(node: dict[str, Any]) -> Iterator[tuple[str, ...]]:
         for child in node["children"]:
             yield from paths_read(child)
     elif node["type"] != "literal":
-        # What a part of another kind reads is below what stands first in it.
+        # A part of another kind reads below its first child.
         yield from paths_read(node["children"][0]) if node["children"] else ((),)
 
 
@@ -38,7 +38,7 @@ def all_read(node: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     elif kind in ("identity", "current"):
         yield ()
     elif kind in _SEQUENCES or kind in _PROJECTIONS or kind == "flatten":
-        # What follows looks at what stands first.
+        # The later children read the value of the first.
         yield from all_read(children[0])
     elif kind not in ("literal", "expref"):
         for child in children:
@@ -101,7 +101,7 @@ def field_chain(node: dict[str, Any]) -> tuple[str, ...] | None:
 
 
 MOST_UNMEASURED = 16
-"""How many times its input a value may be without being measured."""
+"""A value that may be so many times its input is not measured."""
 
 _SEQUENCES = frozenset({"subexpression", "index_expression", "pipe"})
 _PROJECTIONS = frozenset({"projection", "value_projection", "filter_projection"})
@@ -118,7 +118,7 @@ _ENOUGH = 1_000_000
 
 
 class Growths:
-    """How large the parts of one expression can become. Each is looked at once, however often it is asked for."""
+    """The largest size of the parts of one expression. Each is looked at once, however often it is asked for."""
 
     def __init__(self) -> None:
         self._known: dict[int, int] = {}
@@ -133,7 +133,7 @@ class Growths:
         return known
 
     def size(self, node: dict[str, Any]) -> int:
-        """How many nodes a part has."""
+        """The number of nodes of a part."""
         known = self._sizes.get(id(node))
         if known is None:
             below = node["children"] if node["type"] != "slice" else ()

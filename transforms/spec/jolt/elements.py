@@ -93,7 +93,7 @@ class Array:
 
     index: int | Reference | Hash | Transpose | None
     text: str = ""
-    """How an explicit index was spelled."""
+    """The spelling of an explicit index."""
 
     @property
     def canonical(self) -> str:

@@ -1,8 +1,8 @@
 """Levels: where a spec has walked to in its input, and what can be looked up from there.
 
-Jolt keeps a stack of matched keys and values while it walks. How deep the stack is at each place of a spec
-is known when the spec is compiled, so a look-up becomes a local variable of the generated function, and only what
-some reference reads is ever stored in one.
+Jolt keeps a stack of matched keys and values while it walks. The depth of the stack at each place of a spec is known
+when the spec is compiled. So a look-up becomes a local variable of the generated function, and only values that some
+reference reads are stored in one.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Computed(NamedTuple):
     node: ast.expr
     optional: bool = False
     source: KeySource | None = None
-    """What it is made of, if it is one reference (for keys, perhaps with fixed text around it)."""
+    """Its reference, if it is one (for keys, perhaps with fixed text around it)."""
 
 
 Text: TypeAlias = "str | Computed"
@@ -116,7 +116,7 @@ class Level:
         return self.tree
 
     def read_count(self) -> ast.expr:
-        """How many children matched here so far."""
+        """The number of children that matched here so far."""
         level = self.owner
         if level.count is None:
             level.count = self.code.fresh("n", unset=True)

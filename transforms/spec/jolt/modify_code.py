@@ -187,7 +187,7 @@ class ModifyCode:
                 forget(place, key)
 
     def _watch(self, spot: Spot, place: PathElement | None, key: str) -> None:
-        """What is put at a key of a container that has others below it is looked at when it is put there."""
+        """A value at a key of a container that has others below it is looked at when it is put there."""
         if place is None or key in place.below:
             forget(place, key)
         else:

@@ -23,7 +23,7 @@ WALK_BROKEN = "the spec changes an object or array while it goes over it"
 
 
 class Mode(Enum):
-    """When a value is written, and the prefix that says so for one key."""
+    """The condition under which a value is written, and its prefix at one key."""
 
     OVERWRITE = "+"
     DEFAULT = "~"
@@ -66,7 +66,7 @@ class Child:
     places: bool = False
     """Whether it may put an object or array that was looked up."""
     size: int = 1
-    """How many values the spec has there."""
+    """The number of values that the spec has there."""
 
 
 Element: TypeAlias = "Literal | Array | Star"
@@ -152,8 +152,8 @@ def slots(value: Any) -> list[tuple[Any, str]]:
 
 
 def walked(value: Any, over: list[tuple[Any, str]]) -> Iterator[tuple[Any, str]]:
-    """The `slots` of a value. Of an array that becomes shorter meanwhile only those that are left; raises TransformError
-    if keys of an object come or go before the last one: so does Java."""
+    """The `slots` of a value. An array that becomes shorter meanwhile gives only those that are left. Raises
+    TransformError, as Java does, if keys of an object come or go before the last one."""
     size = len(over)
     for slot in over:
         if type(value) is list and slot[0] >= len(value):

@@ -59,8 +59,8 @@ class Traits:
     """Side effects of one operation's functions."""
 
     placements: int = 0
-    """How many references were read so far that may put an object or array of the event, or of the output,
-    somewhere else."""
+    """The number of references read so far that may put an object or array of the event, or of the output, somewhere
+    else."""
     reports_longs: bool = False
     """Whether a `Long` is another number to some function than an integer."""
     reports_own_longs: bool = False
@@ -158,7 +158,7 @@ def _call(text: str, walk: Walk, traits: Traits) -> Alternative:
     arguments = [_argument(part, walk) for part in split_arguments(text[len(function_name) + 1 : -1])]
     looked_up = any(is_looked_up for _, is_looked_up in arguments)
     traits.reports_own_longs |= looked_up and function_name not in BLIND_TO_LONGS
-    # Of two arguments `split` gives only parts of a text, and elements of an array that is one of them.
+    # With two arguments `split` gives only parts of a text, and elements of an array that is an argument.
     if looked_up and function_name not in SCALAR_RESULTS and (function_name != "split" or len(arguments) > 2):
         traits.placements += 1
     made_by = partial(traits.made_by, called=function_name)

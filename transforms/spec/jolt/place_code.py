@@ -32,7 +32,7 @@ from transforms.spec.limits import SpecLimits
 from transforms.spec.nesting import watch
 
 _MOST_MADE = 20_000
-"""How often the code of one operation may make a container."""
+"""The number of times that the code of one operation may make a container."""
 
 
 class PlaceCode:
@@ -47,7 +47,7 @@ class PlaceCode:
         self.reaches_below = False
         """Whether a write may reach into what another one put there."""
         self.depth = 0
-        """How many loops the code at hand is in."""
+        """The number of loops around the code at hand."""
 
     def branch(self, build: Callable[[Block], None]) -> Block:
         """A block that may run or not: what it makes is not certain after it."""

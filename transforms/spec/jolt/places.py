@@ -1,4 +1,4 @@
-"""Where `shift` and `modify-*` write: which containers are certain, and which writes cannot meet another.
+"""The places that `shift` and `modify-*` write: certain containers, and writes that cannot meet another.
 
 A container is certain when every path that leads to its place continues below it. Then only a new object or array can
 stand there, and the generated function keeps it in a variable. A write is exclusive when no other write can reach its
@@ -81,7 +81,7 @@ class Shared:
 
 
 class Target(NamedTuple):
-    """How one output path is written: from a place, along the rest of the path.
+    """The way to write one output path: from a place, along the rest of the path.
 
     `exclusive` targets have one step left, a key of the place or, for arrays, none; so have those that are
     `shared`.
@@ -237,12 +237,12 @@ def _index_level(output: OutputPath, step: int) -> Level | None:
 
 @dataclass(slots=True)
 class Spot:
-    """Where a child's value stands: the container's variable, and the key in it."""
+    """The place of a child's value: the container's variable, and the key in it."""
 
     container: str
     key: ast.expr
     size: ast.expr
-    """How long the container was, if it is an array, before this operation made it longer."""
+    """The length of the container, if it is an array, before this operation made it longer."""
     is_object: bool = True
     """Whether the container is an object for certain."""
     place: PathElement | None = None

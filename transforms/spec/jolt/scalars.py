@@ -57,7 +57,7 @@ def _dot_before_brackets(path: str) -> str:
 
 
 def _at_reference(text: str, position: int, path: str) -> tuple[str, int]:
-    """What follows an `@`, with the position after it; `@a.b` is `@(a)` and then `b`."""
+    """The path after an `@`, with the position after it; `@a.b` is `@(a)` and then `b`."""
     rest = text[position:]
     if not rest:
         return "", position

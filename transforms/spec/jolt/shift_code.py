@@ -141,7 +141,7 @@ class LoopCode:
         return self._walked(items_walked, name(over), method(name(over), "items"))
 
     def _walked(self, walk: object, over: ast.expr, quick: ast.expr) -> ast.expr:
-        """How to go over an object. Only where the event may be changed can it change meanwhile."""
+        """The way to go over an object, which can change meanwhile only if the event may be changed."""
         if self._shift.places.all_exclusive:
             return quick
         arguments = (over, quick) if walk is matches_walked else (over,)

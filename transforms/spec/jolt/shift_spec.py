@@ -39,7 +39,7 @@ class Node:
 
     @property
     def effort(self) -> int:
-        """How many values the writes of all leaves stand for, as `count_steps` counts them."""
+        """The number of values of all leaves' writes, as `count_steps` counts them."""
         total = 0
         for leaf in self.leaves():
             constant = leaf.text if isinstance(leaf.element, Hash) and isinstance(leaf.text, str) else ""

@@ -42,7 +42,7 @@ class Star:
         return self.groups == 0
 
     def match(self, key: str) -> tuple[str, ...] | None:
-        """The text of each `*`, or None. Of several ways to match, early `*` get as little as they can."""
+        """The text of each `*`, or None. If there are several ways to match, early `*` get as little as they can."""
         if self.groups == 0:
             return ()
         first, *middle, last = self.literals

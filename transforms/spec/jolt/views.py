@@ -1,4 +1,5 @@
-"""How `shift` sees what is no object: an array by its indexes, a scalar by its text, with nothing below."""
+"""The objects that `shift` sees in place of other values: an array by its indexes, a scalar by its text, with nothing
+below."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def fill(array: list[Any], index: int, room: Room) -> None:
 
 
 def size_of(right: Any) -> int:
-    """How many values a part of a spec is; a long text or key counts as more than one."""
+    """The number of values of a part of a spec; a long text or key counts as more than one."""
     if isinstance(right, str):
         return 1 + len(right) // _FILLING_CHARACTERS_A_VALUE
     below = right.values() if isinstance(right, dict) else right if isinstance(right, list) else ()
@@ -77,7 +77,7 @@ class StepKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class OutputPath:
-    """Where to write. The first step is the key that holds the whole output."""
+    """The target of a write. The first step is the key that holds the whole output."""
 
     kinds: tuple[StepKind, ...]
     texts: tuple[Text, ...]
@@ -92,7 +92,7 @@ class OutputPath:
 
     @property
     def effort(self) -> int:
-        """How many values a write stands for: more than one if the path is long, or a key that the spec has in it."""
+        """The number of values of a write: more than one if the path is long, or a key that the spec has in it."""
         keys = len(self.kinds) - 1
         characters = sum(len(text) for text in self.texts if isinstance(text, str))
         return WRITES_A_STEP * (characters // _CHARACTERS_A_VALUE + (keys if keys > _FEW_KEYS else 0)) or 1
@@ -182,7 +182,7 @@ def element_finder(max_index: int) -> Callable[[list[Any], str, Room], dict[str,
 def writer(kinds: Sequence[StepKind], max_index: int) -> Write:
     """The function that writes along a path of these kinds of steps."""
     *inner_kinds, last_kind = kinds
-    # What is made where a step finds nothing depends on what the next step writes into.
+    # The container to make where a step finds nothing depends on the next step.
     makers = [dict if kind is StepKind.KEY else list for kind in kinds[1:]]
     inner = list(zip(inner_kinds, makers, strict=True))
 

@@ -103,7 +103,7 @@ def compile_default(spec: Any, limits: SpecLimits, code: Code) -> Operation:
         inner: Block = []
         _emit_object(spec, limits, flow, flow.value, known, inner)
         if known:
-            # What is known to be an object needs no other way.
+            # A value that is known to be an object needs no other way.
             body += inner
         else:
             is_object = is_(call(code.bind(type), name(flow.value)), code.bind(dict))

@@ -51,7 +51,7 @@ def _compile(spec: Any, limits: SpecLimits, code: Code, mode: Mode) -> Operation
         ModifyCode(code, placed, limits, moves).children(root, flow.value, place, inner)
         body += when(_is_walked(children.shape, flow, code), inner)
         if traits.placements:
-            # What was put below a part may hold that part: such an output has no end.
+            # A value that was put below a part may hold that part: such an output has no end.
             flow.known = None
             measured = call(code.bind(lambda value: measure(value, limits)), name(flow.value))
             body += when(name(placed), [do(measured)])

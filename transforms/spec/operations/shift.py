@@ -59,7 +59,7 @@ def compile_shift(spec: Any, limits: SpecLimits, code: Code) -> Operation:
         if not places.all_exclusive:
             flow.borrows = True
             flow.reaches_below |= place_code.reaches_below
-            # What is written into the input may be what holds it: such an output has no end.
+            # A value that is written into the input may hold it: such an output has no end.
             body += when(is_(name(code.borrowed), NONE), [do(measured())])
         if shift.long_keys:
             body += when(name(shift.long_keys), [do(measured())])

@@ -1,4 +1,4 @@
-"""How Jolt's functions take their arguments, and inline code for the common arguments.
+"""The arguments of Jolt's functions, and inline code for the common ones.
 
 A function gets the list of its arguments and returns a value, or MISSING for "no value": then the next
 alternative of the spec is tried, or nothing is set. Functions never raise for what an event holds, except
@@ -129,7 +129,7 @@ class Function(NamedTuple):
     call: Callable[[Sequence[Any]], Any]
     one: Callable[[Any], Any]
     shorten: Shorten | None = None
-    """Code for what the arguments mostly are. What it makes is a scalar, or holds nothing but scalars."""
+    """Code for what the arguments mostly are. Its result is a scalar, or holds nothing but scalars."""
     check: Callable[[Any], None] | None = None
     """Raises SpecError for a first argument of the spec that cannot be right."""
 

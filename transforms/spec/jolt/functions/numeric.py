@@ -1,4 +1,4 @@
-"""Jolt's functions of numbers. Which of Java's number types a value has decides what they do."""
+"""Jolt's functions of numbers. They depend on the Java number type that a value has."""
 
 from __future__ import annotations
 

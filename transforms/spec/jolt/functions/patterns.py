@@ -40,7 +40,8 @@ _AS_JAVA = {".": f"[^{_LINE_END}]", "$": rf"(?=\r\n\Z|(?!(?<=\r)\n)[{_LINE_END}]
 """Tokens with another meaning in Java: more characters end a line, and `$` stands before the last one of them too."""
 _IN_RE2 = {".": r"[^\n\r\x{85}\x{2028}\x{2029}]", r"\s": "[[:space:]]", r"\S": "[[:^space:]]", "^": r"\A"}
 _ENDS = r"(?:[\n\r\x{85}\x{2028}\x{2029}]?\z)", r"(?:(?:\r\n)?\z)"
-"""What `$` looks at in RE2, which has no look-ahead: in most texts, and in those that end with carriage return, line feed."""
+"""The text before which `$` matches in RE2, which has no look-ahead: in most texts, and in those that end with
+carriage return, line feed."""
 _TOKEN = re.compile(
     r"(?P<atom>\\[^0-9A-Za-z]|\\[dDsSwWtnrf]|\[\^?(?:\\.|[^\]\\\[&])+\]|[^\\()\[{|*+?^$])"
     r"|(?P<assertion>\\[bB]|[\^$])|(?P<bar>\|)"
