@@ -6,6 +6,7 @@ import json
 import os
 import re
 import tomllib
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import takewhile
@@ -35,12 +36,18 @@ def line_of(text: str, keys: Sequence[str]) -> int | None:
     table."""
     lines = text.split("\n")
     wanted = depth(tomllib.loads(text), keys)
-    for end in range(1, len(lines) + 1) if wanted else ():
-        # The beginning of a value of several lines is no TOML.
-        with suppress(tomllib.TOMLDecodeError):
-            if depth(tomllib.loads("\n".join(lines[:end])), keys) == wanted:
-                return end
-    return None
+    if not wanted:
+        return None
+
+    def begun(least: int) -> tuple[int, int]:
+        """The first line from `least` on that ends no part of a value of several lines, and the depth up to it."""
+        for end in range(least, len(lines)):
+            with suppress(tomllib.TOMLDecodeError):
+                return end, depth(tomllib.loads("\n".join(lines[:end])), keys)
+        return len(lines), wanted
+
+    first = bisect_left(range(1, len(lines)), wanted, key=lambda end: begun(end)[1]) + 1
+    return begun(first)[0]
 
 
 PREFIX = "IDGRAPH_"
