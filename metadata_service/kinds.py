@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from metadata_service.attributes.policies import ATTRIBUTES
 from metadata_service.attributes.rules import DEFAULTS, LEVELS
 from metadata_service.definitions import SEGMENTS, VIEWS
 from metadata_service.identity_rules import RULES
+from metadata_service.specs.catalogue import SPECS
 from metadata_service.storage.versions import VersionedDocuments
 
-DOCUMENTS: dict[str, VersionedDocuments[Any, Any]] = {
-    each.kind: each for each in (LEVELS, DEFAULTS, RULES, VIEWS, SEGMENTS)
+KINDS: dict[str, VersionedDocuments[Any, Any]] = {
+    each.kind: each for each in (LEVELS, DEFAULTS, ATTRIBUTES, SPECS, RULES, VIEWS, SEGMENTS)
 }
-"""By kind; their routes and rights, their part in sandboxes and decisions of second persons follow from this table."""
+"""In the order in which they are published: a spec after the attributes that protect what it maps. Sandboxes, and what a second
+person decides, follow from this table."""
+
+DOCUMENTS = {each.kind: each for each in KINDS.values() if each not in (ATTRIBUTES, SPECS)}
+"""Those whose routes and rights follow too."""

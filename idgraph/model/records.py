@@ -72,10 +72,6 @@ class ProvenanceRecord(BaseModel):
     reason: str
 
 
-class SpecVersionRecord(ProvenanceRecord):
-    document: SpecDocument
-
-
 class RulesRecord(BaseModel):
     """The identity rules in force."""
 

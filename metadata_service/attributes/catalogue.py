@@ -18,13 +18,11 @@ from idgraph.model.attributes import (
     DataType,
     EncryptionLevel,
 )
-from idgraph.model.records import AttributeVersionRecord
 from idgraph.web.cursors import ListPage, PageRequest
 from idgraph.web.refusals import BadQueryError, RefusedRequestError, UnknownSubjectError
 from metadata_service.attributes.rules import check_attribute, classification_levels
 from metadata_service.storage.edits import Edit
 from metadata_service.storage.tables import AttributeRow, AttributeVersionRow, ChangeRow
-from metadata_service.storage.versions import versions_of
 
 MOST_KNOWN = 100_000
 PATHS_A_QUERY = 1000  # well below what every database takes as parameters
@@ -217,18 +215,6 @@ def total_attributes(session: Session, wanted: AttributeFilter, most: int | None
     """How many match; counted up to `most`, if it is given."""
     found = select(AttributeRow.path).where(*wanted.conditions()).limit(most).subquery()
     return session.scalar(select(func.count()).select_from(found)) or 0
-
-
-def attribute_versions(session: Session, path: str, paging: PageRequest) -> ListPage[AttributeVersionRecord]:
-    """All versions of an attribute, the newest first. Raises UnknownSubjectError."""
-    get_attribute(session, path)
-    found = (
-        AttributeVersionRecord(
-            metadata=AttributeMetadata.model_validate_json(row.document), **edit.provenance()
-        )
-        for row, edit in versions_of(session, AttributeVersionRow, paging, AttributeVersionRow.path == path)
-    )
-    return paging.page(found, lambda record: record.metadata.version)
 
 
 class PlannedAttribute(NamedTuple):

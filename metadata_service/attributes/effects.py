@@ -13,8 +13,7 @@ from idgraph.model.attributes import AttributeDefinition, AttributeMetadata
 from idgraph.model.callers import Caller
 from metadata_service.attributes.catalogue import PlannedAttribute, find_attributes, find_within
 from metadata_service.attributes.lineage import LineageRecord, lineage
-from metadata_service.attributes.policies import policies_of
-from metadata_service.attributes.policy_changes import opened_by_attribute
+from metadata_service.attributes.policies import opened_by_attribute, policies_of
 from metadata_service.definitions import SEGMENTS
 
 REENCRYPT = "re-encrypt"

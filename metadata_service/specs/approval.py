@@ -49,7 +49,7 @@ def opened_by_spec(session: Session, name: str, version: int) -> list[str]:
     """What a stored version would show, as `opened_by_definition`; nothing of the one in force."""
     if (known := in_force(session, name)) is not None and known.version == version:
         return []
-    return opened_by_definition(session, get_spec_version(session, name, version).document)
+    return opened_by_definition(session, get_spec_version(session, name, version))
 
 
 def opened_by_definition(session: Session, definition: SpecDefinition) -> list[str]:

@@ -7,20 +7,21 @@ writer at a time: specs are checked before an edit begins.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import lru_cache
+from typing import Any
 
 from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.orm import Session
 
-from idgraph.model.records import SpecRecord, SpecVersionRecord
+from idgraph.model.records import SpecRecord
 from idgraph.model.specs import SpecDefinition, SpecDocument, SpecStatus
 from idgraph.web.cursors import ListPage, PageRequest
 from idgraph.web.refusals import ClashError, RefusedRequestError, UnknownSubjectError
 from metadata_service.specs.rules import CompileSpec, check_spec
 from metadata_service.storage.edits import Edit
 from metadata_service.storage.tables import SnapshotRow, SpecRow, SpecVersionRow
-from metadata_service.storage.versions import paged, versions_of
+from metadata_service.storage.versions import Differs, Held, VersionedDocuments, paged
 
 
 def find_spec(session: Session, name: str) -> SpecRecord | None:
@@ -47,20 +48,9 @@ def list_specs(
     return wanted.page(_records(session, query), lambda spec: spec.name)
 
 
-def spec_versions(session: Session, name: str, wanted: PageRequest) -> ListPage[SpecVersionRecord]:
-    """All versions of a spec, the newest first. Raises UnknownSubjectError."""
-    get_spec(session, name)
-    return wanted.page(
-        _versions(session, wanted, SpecVersionRow.name == name), lambda record: record.document.version
-    )
-
-
-def get_spec_version(session: Session, name: str, version: int) -> SpecVersionRecord:
+def get_spec_version(session: Session, name: str, version: int) -> SpecDocument:
     """Raises UnknownSubjectError."""
-    row = SpecVersionRow
-    for record in _versions(session, PageRequest(None, 1), row.name == name, row.version == version):
-        return record
-    raise UnknownSubjectError(f"no spec is named {name}, or it has no version {version}")
+    return SPECS.at(session, version, name).document
 
 
 def active_specs(session: Session, names: Collection[str] | None = None) -> list[SpecDocument]:
@@ -123,11 +113,6 @@ def _records(session: Session, query: Select[SpecRow, SpecVersionRow, SnapshotRo
         )
 
 
-def _versions(session: Session, wanted: PageRequest, *of: ColumnElement[bool]) -> Iterator[SpecVersionRecord]:
-    for row, edit in versions_of(session, SpecVersionRow, wanted, *of):
-        yield SpecVersionRecord(document=_document(row, edit), **edit.provenance())
-
-
 def _document(row: SpecVersionRow, edit: SnapshotRow) -> SpecDocument:
     return _read(row.document, row.version, SpecStatus(row.status), edit.at)
 
@@ -172,7 +157,7 @@ def stored_version(session: Session, name: str, version: int | None) -> SpecDocu
     Raises UnknownSubjectError.
     """
     chosen = get_spec(session, name).latest_version if version is None else version
-    return get_spec_version(session, name, chosen).document
+    return get_spec_version(session, name, chosen)
 
 
 def check_activation(
@@ -193,7 +178,7 @@ def retire_spec(edit: Edit, name: str, version: int | None, precondition: Precon
     chosen = known.active_version if version is None else version
     if chosen is None:
         raise ClashError(f"{name} has no active version to retire")
-    if get_spec_version(edit.session, name, chosen).document.status is not SpecStatus.RETIRED:
+    if get_spec_version(edit.session, name, chosen).status is not SpecStatus.RETIRED:
         _retire(edit, name, chosen)
 
 
@@ -222,7 +207,7 @@ def put_in_force(edit: Edit, name: str, version: int) -> None:
     another spec maps exactly the same source and event type."""
     if get_spec(edit.session, name).active_version == version:
         return
-    document = get_spec_version(edit.session, name, version).document
+    document = get_spec_version(edit.session, name, version)
     rival = find_rival(edit.session, document)
     if rival is not None:
         raise ClashError(f"spec {rival} is active for the same source and event type; retire it first")
@@ -237,7 +222,7 @@ def put_in_force(edit: Edit, name: str, version: int) -> None:
     edit.session.flush()
 
 
-def copy_spec(edit: Edit, document: SpecDocument) -> None:
+def _copy_spec(edit: Edit, document: SpecDocument) -> None:
     """Store a version of another catalogue with its number and status, after the older ones of its name."""
     stated = document.model_dump_json(include=set(SpecDefinition.model_fields) - {"status"})
     _store(edit, document.name, document.version, stated)
@@ -254,3 +239,59 @@ def _retire(edit: Edit, name: str, version: int) -> None:
         row.active_version = row.active_source = row.active_event_type = None
     edit.record("spec", name, version, "retired")
     edit.session.flush()
+
+
+def _draft(_session: Session, definition: SpecDefinition) -> SpecDocument:
+    return SpecDocument(**dict(definition), version=1, created=datetime.now(UTC))
+
+
+def _opened(session: Session, spec: SpecDefinition) -> list[str]:
+    from metadata_service.specs.approval import opened_by_definition  # it reads this module
+
+    return opened_by_definition(session, spec) if spec.status is SpecStatus.ACTIVE else []
+
+
+class _Specs(VersionedDocuments[SpecDefinition, SpecDocument]):
+    """Of a name the version that maps events holds, else the latest. Versions and names have tables of their own."""
+
+    row = SpecVersionRow
+
+    def held(self, session: Session, name: str = "") -> Held[SpecDocument] | None:
+        record = find_spec(session, name)
+        if record is None:
+            return None
+        active = record.active_version
+        is_latest = active in (None, record.latest_version)
+        document = record.document if is_latest else get_spec_version(session, name, active or 0)
+        return Held(document.version, document)
+
+    def all(self, session: Session) -> Iterator[SpecDocument]:
+        for name in session.scalars(select(SpecRow.name).order_by(SpecRow.name)).all():
+            yield self.get(session, name)
+
+    def copy(self, session: Session, edit: Edit) -> None:
+        for held in self.all(session):
+            latest = get_spec(session, held.name).document
+            for document in (held, latest) if latest.version != held.version else (held,):
+                _copy_spec(edit, document)
+
+    def carry_out(self, edit: Edit, document: str, differs: Differs) -> None:
+        from metadata_service.specs.approval import SpecActivation, in_force, opened_by_spec
+
+        wanted = SpecActivation.model_validate_json(document)
+        differs(
+            in_force(edit.session, wanted.name), opened_by_spec(edit.session, wanted.name, wanted.version)
+        )
+        put_in_force(edit, wanted.name, wanted.version)
+
+    def _content(self, document: SpecDocument) -> dict[str, Any]:
+        return document.model_dump(mode="json", include=set(SpecDefinition.model_fields))
+
+    def _of(self, name: str) -> tuple[ColumnElement[bool], ...]:
+        return (SpecVersionRow.name == name,)
+
+    def _stored(self, row: SpecVersionRow, edit: SnapshotRow) -> SpecDocument:
+        return _document(row, edit)
+
+
+SPECS = _Specs("spec", SpecDefinition, SpecDocument, _draft, opens=_opened)

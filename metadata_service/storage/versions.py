@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar, TypeVarTuple, cast
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, TypeVarTuple, cast
 
 from pydantic import BaseModel
 from sqlalchemy import ColumnElement, Select, func, select
@@ -59,19 +59,31 @@ class Held(NamedTuple, Generic[Stored]):
     document: Stored
 
 
+def name_of(document: BaseModel) -> str:
+    """The name of a document; empty for one of a kind that has one."""
+    return str(getattr(document, "name", ""))
+
+
 def _nothing(_session: Session, _document: Any) -> list[str]:
     return []
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class VersionedDocuments(Generic[Stated, Stored]):
-    """All documents of one kind, by name: `stated` as authors write them, `stored` as they are kept, without version or with it.
+Differs = Callable[[BaseModel | None, builtins.list[str]], None]
+"""Sees the document as it is and what a change opens by now; raises ClashError if a second person saw something else."""
 
-    `check` makes one of the other and raises SpecError or RefusedRequestError; it can take a second, and writes nothing. `warn`
-    has what does not stop anybody, and `opens` what a document weakens, for which a second person is asked. `decided` takes
-    away from a stored one what its author did not state. A kind with a `default` has one document, which has no name. `record` is what readers get in place of the document. `as_stated`: what
-    authors leave out is not stored. `publishers` and `checkers` are the roles that may, besides admins.
+
+@dataclass(frozen=True, eq=False)
+class VersionedDocuments(Generic[Stated, Stored]):
+    """All documents of one kind, by name: `stated` as authors write them, `stored` as they are kept.
+
+    `check` makes one of the other and raises SpecError or RefusedRequestError. It can take a second, and writes nothing.
+    `warn` has what stops nobody, and `opens` what a document weakens, for which a second person is asked. `decided` takes
+    away from a stored one what its author did not state. A kind with a `default` has one document, which has no name.
+    `record` is what readers get in place of the document. `as_stated`: what authors leave out is not stored.
+    `publishers` and `checkers` are the roles that may, besides admins. `row` is the table of the versions.
     """
+
+    row: ClassVar[type[Any]] = DocumentVersionRow
 
     kind: Kind
     stated: type[Stated]
@@ -99,10 +111,8 @@ class VersionedDocuments(Generic[Stated, Stored]):
 
     def held(self, session: Session, name: str = "") -> Held[Stored] | None:
         """The version that holds; None for an unknown name."""
-        query = select(_Row).where(_Row.kind == self.kind, _Row.name == name)
-        row = session.scalar(query.order_by(_Row.version.desc()).limit(1))
-        if row is not None:
-            return Held(row.version, self._read(row.document))
+        for found in self._versions(session, PageRequest(None, 1), name):
+            return Held(found.version, found.document)
         return None if self.default is None else Held(0, self.default)
 
     def get(self, session: Session, name: str = "") -> Stored:
@@ -156,22 +166,39 @@ class VersionedDocuments(Generic[Stated, Stored]):
 
     def at(self, session: Session, version: int, name: str = "") -> VersionRecord[Stored]:
         """One version. Raises UnknownSubjectError."""
-        for found in self._versions(session, PageRequest(None, 1), name, _Row.version == version):
+        for found in self._versions(session, PageRequest(None, 1), name, self.row.version == version):
             return found
-        raise UnknownSubjectError(f"{name or self.kind.replace('_', ' ')} has no version {version}")
+        title = " ".join(filter(None, (self.kind.replace("_", " "), name)))
+        raise UnknownSubjectError(f"there is no version {version} of the {title}")
 
     def contents(self, session: Session) -> Iterator[tuple[str, dict[str, Any]]]:
         """What people decided, by name."""
-        return ((getattr(each, "name", ""), self._content(each)) for each in self.all(session))
+        return ((name_of(each), self._content(each)) for each in self.all(session))
 
     def content(self, session: Session, name: str = "") -> dict[str, Any] | None:
         """What people decided, without version and what `check` added; None for an unknown name."""
         held = self.held(session, name)
         return None if held is None else self._content(held.document)
 
+    def opened(self, session: Session, content: dict[str, Any]) -> builtins.list[str]:
+        """What it would weaken to save a content."""
+        return self.opens(session, self.check(session, self.stated.model_validate(content)))
+
+    def carry_out(self, edit: Edit, document: str, differs: Differs) -> None:
+        """Save what a second person approved."""
+        wanted = self._read(document)
+        known = self.held(edit.session, name_of(wanted))
+        differs(None if known is None else known.document, self.opens(edit.session, wanted))
+        self.save(edit, wanted)
+
+    def copy(self, session: Session, edit: Edit) -> None:
+        """Save all that holds in another database."""
+        for document in self.all(session):
+            self.save(edit, document)
+
     def save(self, edit: Edit, document: Stored) -> tuple[Held[Stored], bool]:
         """Let a document hold that `check` gave; the same again makes no new version. Also whether the name is new."""
-        name = getattr(document, "name", "")
+        name = name_of(document)
         known = self.held(edit.session, name)
         if known is not None and self._numbered(document, known.number) == known.document:
             return known, False
@@ -209,9 +236,15 @@ class VersionedDocuments(Generic[Stated, Stored]):
     def _versions(
         self, session: Session, wanted: PageRequest, name: str, *of: ColumnElement[bool]
     ) -> Iterator[VersionRecord[Stored]]:
-        for row, edit in versions_of(session, _Row, wanted, _Row.kind == self.kind, _Row.name == name, *of):
-            document = self._read(row.document)
+        for row, edit in versions_of(session, self.row, wanted, *self._of(name), *of):
+            document = self._stored(row, edit)
             yield self.version(version=row.version, document=document, **edit.provenance())
+
+    def _of(self, name: str) -> tuple[ColumnElement[bool], ...]:
+        return (_Row.kind == self.kind, _Row.name == name)
+
+    def _stored(self, row: Any, _edit: SnapshotRow) -> Stored:
+        return self._read(row.document)
 
 
 def list_changes(

@@ -25,6 +25,7 @@ from metadata_service.api.routes import many_attributes as many
 from metadata_service.attributes import catalogue
 from metadata_service.attributes.effects import changes_of
 from metadata_service.attributes.lineage import lineage
+from metadata_service.attributes.policies import ATTRIBUTES as CATALOGUE
 from metadata_service.attributes.policies import policies_of
 from metadata_service.attributes.rules import classification_levels
 from metadata_service.specs.health import uses_of
@@ -117,7 +118,7 @@ def show(
 def _page(page: OwnPage, path: str, status: int = 200, **context: Any) -> Response:
     with page.database.read() as reading:
         document = catalogue.get_attribute(reading, path)
-        versions = catalogue.attribute_versions(reading, path, PageRequest(None, 20)).items
+        versions = CATALOGUE.versions(reading, PageRequest(None, 20), path).items
         found = lineage(reading, path)
         uses = uses_of(reading, {each.spec: each.version for each in found.writers})
         attribute = AttributeMetadata.model_validate_json(document)
@@ -130,7 +131,7 @@ def _page(page: OwnPage, path: str, status: int = 200, **context: Any) -> Respon
         attribute=attribute,
         in_force=in_force,
         versions=versions,
-        changes=[changes_of(old.metadata, new.metadata) for new, old in pairwise(versions)],
+        changes=[changes_of(old.document, new.document) for new, old in pairwise(versions)],
         lineage=found,
         levels=levels,
         uses=uses,

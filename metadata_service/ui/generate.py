@@ -92,7 +92,7 @@ def _beginning(page: OwnPage, typed: dict[str, str]) -> dict[str, Any]:
         with page.database.read() as reading:
             known = catalogue.get_spec(reading, typed["copied"])
             version = known.active_version or known.latest_version
-            copied = catalogue.get_spec_version(reading, known.name, version).document
+            copied = catalogue.get_spec_version(reading, known.name, version)
         return copied.model_dump(exclude={"version", "created", "status"}) | {"status": SpecStatus.DRAFT}
     return {
         "operations": [{"operation": "jmespath", "spec": {"identity.customerId": "customerId"}}],

@@ -120,5 +120,5 @@ def _types_in_use(reading: Reading) -> set[str]:
         each.type
         for record in specs.list_specs(reading, PageRequest(None, MOST_SPECS)).items
         if record.active_version is not None
-        for each in specs.get_spec_version(reading, record.name, record.active_version).document.identifiers
+        for each in specs.get_spec_version(reading, record.name, record.active_version).identifiers
     }

@@ -29,7 +29,7 @@ def of_version(page: SignedIn, name: Name, version: Annotated[int, Query(ge=1, l
     """A stored version, ready to be previewed."""
     page.require("PUT", f"/v1/specs/{name}")
     with page.database.read() as reading:
-        document = catalogue.get_spec_version(reading, name, version).document
+        document = catalogue.get_spec_version(reading, name, version)
     return _page(page, {"text": spec_text(document, "status")}, {}, document)
 
 
@@ -80,7 +80,7 @@ def _page(
         record = catalogue.get_spec(reading, name)
         if record.active_version is not None:
             active = catalogue.get_spec_version(reading, name, record.active_version)
-            before = spec_text(active.document, "status")
+            before = spec_text(active, "status")
     return page.render(
         "spec_effect.html",
         record=record,

@@ -17,6 +17,7 @@ from metadata_service.api.routes import specs as api
 from metadata_service.attributes.policy_changes import pending_changes
 from metadata_service.documents.writing import difference, spec_text
 from metadata_service.specs import catalogue
+from metadata_service.specs.catalogue import SPECS
 from metadata_service.storage.versions import list_changes
 from metadata_service.ui.page import FIRST, Number, OwnFields, OwnPage, Paging, SignedIn, reason_of, see_other
 from metadata_service.ui.sources import missing_source
@@ -51,10 +52,10 @@ def _page(
     with page.database.read() as reading:
         record = catalogue.get_spec(reading, name)
         number = version or record.active_version or record.latest_version
-        shown = catalogue.get_spec_version(reading, name, number)
+        shown = SPECS.at(reading, number, name)
         other = against or number - 1
-        compared = catalogue.get_spec_version(reading, name, other).document if other else None
-        versions = catalogue.spec_versions(reading, name, paging)
+        compared = catalogue.get_spec_version(reading, name, other) if other else None
+        versions = SPECS.versions(reading, paging, name)
         waiting = pending_changes(reading, "spec", name)
         changes = list_changes(reading, PageRequest(None, 200), "spec", name).items
     text = spec_text(shown.document, "status")

@@ -73,7 +73,7 @@ def edit(
         base = record.document
         # After a roll back the latest is what nobody wants.
         if base.status is SpecStatus.RETIRED and record.active_version is not None:
-            base = catalogue.get_spec_version(reading, name, record.active_version).document
+            base = catalogue.get_spec_version(reading, name, record.active_version)
     draft = spec_text(base, "status")
     etag = etag_of(record.model_dump_json())
     shown: dict[str, Any] = {"is_saved": saved, "base": base, "is_case": case, "etag": etag}

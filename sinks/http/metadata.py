@@ -27,8 +27,8 @@ from idgraph.model.records import (
     SpecHealthList,
     SpecHealthRecord,
     SpecRecord,
-    SpecVersionRecord,
     UnmappedRecord,
+    VersionRecord,
 )
 from idgraph.model.sandboxes import (
     PromotedItem,
@@ -203,7 +203,7 @@ class MetadataClient:
     def get_spec_version(self, name: str, version: int) -> SpecDocument | None:
         """None if there is no such version."""
         path = f"/v1/specs/{quoted(name)}/versions/{version}"
-        found = self._http.find_model(SpecVersionRecord, "GET", path)
+        found = self._http.find_model(VersionRecord[SpecDocument], "GET", path)
         return None if found is None else found.document
 
     def list_specs(self) -> list[SpecRecord]:

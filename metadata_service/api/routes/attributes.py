@@ -29,7 +29,8 @@ from metadata_service.attributes.catalogue import AttributeFacets, AttributeFilt
 from metadata_service.attributes.discovery import Verdict, decided
 from metadata_service.attributes.effects import AttributeEffect, effect_of
 from metadata_service.attributes.lineage import LineageRecord, lineage
-from metadata_service.attributes.policy_changes import opened_by_attribute, request_change
+from metadata_service.attributes.policies import ATTRIBUTES, opened_by_attribute
+from metadata_service.attributes.policy_changes import request_change
 from metadata_service.storage.edits import Edit
 from metadata_service.storage.tokens import callers_in
 
@@ -183,4 +184,6 @@ def _saved_or_asked(edit: Edit, planned: PlannedAttribute) -> Response:
 def list_versions(path: AttributePath, service: Service, paging: Paging) -> ListPage[AttributeVersionRecord]:
     """All versions of an attribute, the newest first."""
     with service.database.read() as session:
-        return attributes.attribute_versions(session, path, paging)
+        found = ATTRIBUTES.versions(session, paging, path)
+    items = [AttributeVersionRecord(metadata=each.document, **dict(each)) for each in found.items]
+    return ListPage(items=items, next=found.next)

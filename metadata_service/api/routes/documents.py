@@ -17,7 +17,7 @@ from metadata_service.api.routes.policies import ASKED, asked
 from metadata_service.api.service import Actor, MetadataService, Paging, Reason, Service
 from metadata_service.attributes.policy_changes import request_change
 from metadata_service.kinds import DOCUMENTS
-from metadata_service.storage.versions import Stated, Stored, VersionedDocuments
+from metadata_service.storage.versions import Stated, Stored, VersionedDocuments, name_of
 
 Name = Annotated[str, Path(pattern=NAME_PATTERN)]
 Version = Annotated[int, Path(ge=1, lt=2**31)]
@@ -78,7 +78,7 @@ def _routes(kind: VersionedDocuments[Stated, Stored]) -> APIRouter:
     ) -> Response:
         """Store a new version, in force at once; one with status `retired` is out of use. The same again makes none. One that weakens
         protection is kept until a second person approves it, and answered with 202."""
-        if name != getattr(stated, "name", ""):
+        if name != name_of(stated):
             raise RefusedRequestError("the name is not the one in the URL", "/name")
         return put_document(kind, stated, service, actor, precondition, reason)
 
@@ -115,7 +115,7 @@ def put_document(
         document = kind.check(session, stated)
         warnings = kind.warn(session, document)
     with service.database.write(actor, reason) as edit:
-        name = getattr(document, "name", "")
+        name = name_of(document)
         known = kind.held(edit.session, name)
         precondition(None if known is None else kind.served(known))
         if weakens := kind.opens(edit.session, document):

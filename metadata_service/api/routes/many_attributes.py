@@ -16,7 +16,8 @@ from metadata_service.api.access import require_fields
 from metadata_service.api.routes.pipeline import Wait
 from metadata_service.api.service import Acting, MetadataService, Service
 from metadata_service.attributes import catalogue
-from metadata_service.attributes.policy_changes import opened_by_attribute, request_change
+from metadata_service.attributes.policies import opened_by_attribute
+from metadata_service.attributes.policy_changes import request_change
 from metadata_service.attributes.rules import classification_levels
 from metadata_service.storage.database import Revision, has_revision, revision_in
 from metadata_service.storage.edits import Edit

@@ -28,11 +28,10 @@ from idgraph.web.refusals import ClashError, PreconditionError, UnknownSubjectEr
 from metadata_service.api.access import require_right
 from metadata_service.api.routes import attributes, documents, specs
 from metadata_service.api.service import Acting, Actor, MetadataService, Reason, Service
-from metadata_service.kinds import DOCUMENTS
+from metadata_service.kinds import KINDS
 from metadata_service.sandboxes.comparison import compare
 from metadata_service.sandboxes.copying import create_sandbox
 from metadata_service.sandboxes.folder import SandboxFolder
-from metadata_service.sandboxes.items import content
 from metadata_service.storage.tokens import TokenRecord
 
 router = APIRouter(prefix="/v1/sandboxes", tags=["sandboxes"])
@@ -155,7 +154,7 @@ def _promoted(
 ) -> PromotedItem:
     def is_as_compared(_: str | None) -> None:
         with service.database.read() as session:
-            if content(session, each.item) != each.production:
+            if KINDS[each.kind].content(session, each.name) != each.production:
                 raise PreconditionError("it was edited in production meanwhile; compare again")
 
     outcome = PromotedItem(kind=each.kind, name=each.name, outcome="published")
@@ -177,7 +176,7 @@ def _put(
     if each.kind == "attribute":
         return attributes.put(each.name, AttributeDefinition.model_validate(each.sandbox), *by_caller)
     if each.kind != "spec":
-        kind = DOCUMENTS[each.kind]
+        kind = KINDS[each.kind]
         stated = kind.stated.model_validate(each.sandbox)
         return documents.put_document(kind, stated, service, caller.name, check, reason)
     spec = SpecDefinition.model_validate(each.sandbox)

@@ -15,9 +15,9 @@ from idgraph.model.records import (
     SpecCheckRecord,
     SpecHealthList,
     SpecRecord,
-    SpecVersionRecord,
+    VersionRecord,
 )
-from idgraph.model.specs import NAME_PATTERN, SpecCase, SpecDefinition, SpecStatus
+from idgraph.model.specs import NAME_PATTERN, SpecCase, SpecDefinition, SpecDocument, SpecStatus
 from idgraph.web.conditional import IfNoneMatch, Precondition, created, json_answer
 from idgraph.web.cursors import ListPage
 from idgraph.web.refusals import ClashError, RefusedRequestError
@@ -37,6 +37,7 @@ from metadata_service.specs.approval import (
     opened_by_spec,
 )
 from metadata_service.specs.cases import check_made_up, make_case, require_cases, run_cases
+from metadata_service.specs.catalogue import SPECS
 from metadata_service.specs.health import spec_health
 from metadata_service.specs.input_places import InputPlaces
 from metadata_service.specs.moves import moved
@@ -266,19 +267,19 @@ def get(name: Name, service: Service, if_none_match: IfNoneMatch = None) -> Resp
 
 
 @router.get("/{name}/versions")
-def list_versions(name: Name, service: Service, paging: Paging) -> ListPage[SpecVersionRecord]:
+def list_versions(name: Name, service: Service, paging: Paging) -> ListPage[VersionRecord[SpecDocument]]:
     """All versions of a spec, the newest first."""
     with service.database.read() as session:
-        return specs.spec_versions(session, name, paging)
+        return SPECS.versions(session, paging, name)
 
 
-@router.get("/{name}/versions/{version}", response_model=SpecVersionRecord)
+@router.get("/{name}/versions/{version}", response_model=VersionRecord[SpecDocument])
 def get_version(
     name: Name, version: Version, service: Service, if_none_match: IfNoneMatch = None
 ) -> Response:
     """One version of a spec."""
     with service.database.read() as session:
-        record = specs.get_spec_version(session, name, version)
+        record = SPECS.at(session, version, name)
     return json_answer(record.model_dump_json(), if_none_match)
 
 
