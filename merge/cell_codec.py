@@ -98,7 +98,7 @@ def _maker(origin: Origin) -> Maker:
 
 
 _KINDS = tuple(Kind)
-# What a NamedTuple's own constructor does, without its call: there is one for each entry.
+# The constructor of a NamedTuple, without its call: there is one for each entry.
 _new_origin: Callable[[type[Origin], tuple[Stamp, SpecRef]], Origin] = tuple.__new__
 _new_stamp: Callable[[type[Stamp], tuple[int, int, str, str]], Stamp] = tuple.__new__
 _new_register: Callable[[type[Register], tuple[Origin, Kind, Any]], Register] = tuple.__new__

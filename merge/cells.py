@@ -1,17 +1,17 @@
 """The cell of a path under a policy other than `latest`: a join-semilattice beside the path's register.
 
-A cell is made of entries (see `merge.policies.Policy`), joined by source and key; of the latest null; and, for
-some policies, of the best entry of each source. Everything that takes entries away takes a beginning of what
-one source wrote, in the order of the stamps:
+A cell is made of entries (see `merge.policies.Policy`), joined by source and key. It also has the latest null and,
+for some policies, the best entry of each source. Every removal takes a beginning of one source's entries, in the
+order of the stamps:
 
-- a null takes what is not later than it, and so does a later leaf above the path (of all sources);
-- a snapshot event takes what its source wrote earlier: what it says replaces what the source had said;
-- the bound takes what is older than the newest so many of a source.
+- a null takes entries that are not later than it, and so does a later leaf above the path (of all sources);
+- a snapshot event takes its source's earlier entries, and its values replace them;
+- the bound takes all but the newest so many of a source.
 
-Such removals commute with each other and with the join, so normalised cells join to what the originals do. The
-best entry is another matter: what is the best once it is taken away may have been dropped. So the best that a source
-ever wrote stays, and shows unless something took it away; then the best of the newest shows. What was taken away and
-stays keeps other entries from being taken for the best, by whichever order they come.
+Such removals commute with each other and with the join, so normalised cells join to what the originals do. The best
+entry is another matter: the next best may have been dropped when it is taken away. So the best that a source ever
+wrote stays, and shows unless something took it away; then the best of the newest shows. A removed best entry that
+stays keeps others from being taken for the best, in whatever order they come.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Cell:
         """By source and key."""
         self.best: dict[str, Register] = {}
         self.floor: Origin | None = None
-        """Of the latest null; entries that are not later are gone."""
+        """The origin of the latest null; entries that are not later are gone."""
 
     def write(self, register: Register, entries: Iterable[Register] | None = None) -> None:
         """Join in what one event wrote at the path; `entries` where the register does not report them."""
@@ -155,7 +155,7 @@ class Cell:
         self, form: Callable[[Register], Register], origin: Callable[[Origin], Origin] = lambda same: same
     ) -> Cell:
         """A cell with all entries in another form, and their origins too: `form` gives an entry's register with
-        both. What the policy cannot keep in that form, a sealed value perhaps, is dropped."""
+        both. Entries that the policy cannot keep in that form, such as sealed values, are dropped."""
         made = Cell(self.policy)
         made.floor = None if self.floor is None else origin(self.floor)
         if not self.policy.keeps_values:

@@ -66,7 +66,7 @@ _evidence_decoder = msgspec.json.Decoder(_EvidenceWire)
 
 
 class StoredEvidence(NamedTuple):
-    """Of `Parts` what says who it is."""
+    """The fields of `Parts` that say who it is."""
 
     identifiers: dict[str, Origin]
     sightings: dict[str, tuple[Origin, Origin]]
@@ -140,7 +140,7 @@ def _body(parts: Parts) -> bytes:
 
 
 _CHECKSUMS = {form: crc32(form) for form in (FORMAT, WITH_CELLS)}
-"""Of each format's byte alone."""
+"""Checksums of each format's byte alone."""
 
 
 def check(data: bytes) -> None:
@@ -210,7 +210,7 @@ def _foreign(data: bytes) -> StoreError:
 
 
 _KINDS = tuple(Kind)
-# What a NamedTuple's own constructor does, without its call: there is one for each leaf.
+# The constructor of a NamedTuple, without its call: there is one for each leaf.
 _new_origin: Callable[[type[Origin], tuple[Stamp, SpecRef]], Origin] = tuple.__new__
 _new_stamp: Callable[[type[Stamp], tuple[int, int, str, str]], Stamp] = tuple.__new__
 _new_spec: Callable[[type[SpecRef], tuple[str, int]], SpecRef] = tuple.__new__

@@ -23,8 +23,8 @@ from idgraph.model.tombstones import NO_EPOCH, Tombstone
 from merge.fragments import FragmentState
 
 LARGEST_STATE = 16 << 20
-"""Bytes. What its bounds leave of a fragment is joined, written and projected whole at each change: one that grows without end
-would take the memory of whoever commits it, and all that is committed beside it."""
+"""Bytes of a fragment's state. A fragment is joined, written and projected whole at each change: one without a bound
+would take the memory of the process that commits it and others."""
 
 GuardedWrite = Callable[[Mapping[str, FragmentState], Callable[[set[str]], set[str]]], set[str]]
 """Runs a write of changes of fragments that were erased once, and names the fragments it must leave out. Returns
@@ -98,10 +98,10 @@ class Committer:
     def commit(self, changes: Mapping[str, FragmentState]) -> CommitResult:
         """Join each fragment's changes into the store, in one read and one write if nobody interferes.
 
-        What the store cannot take is found by halving, and fails alone. While the store is away, ever smaller
-        parts are tried after ever longer pauses.
-        Raises ConflictError when some fragment kept changing through all retries; the others are written.
-        Raises StoreError when the store is away, MemoryError for want of memory. All are safe to retry whole.
+        A fragment that the store cannot take is found by halving, and fails alone. While the store is away, ever
+        smaller parts are tried after ever longer pauses. Raises ConflictError when some fragment kept changing
+        through all retries; the others are written. Raises StoreError when the store is away, MemoryError for want of
+        memory. All are safe to retry whole.
         """
         result = CommitResult()
         parts = [_Part(dict(changes))]
@@ -283,5 +283,5 @@ def _failed(
 
 
 _NO_NAMES = frozenset[str]()
-# What a NamedTuple's own constructor does, without its call: there is one for each fragment.
+# The constructor of a NamedTuple, without its call: there is one for each fragment.
 _new_write: Callable[[type[FragmentWrite], tuple[object, ...]], FragmentWrite] = tuple.__new__

@@ -23,7 +23,7 @@ from merge.resolution import Shown, shown
 def document(fragment_id: str, version: int, state: FragmentState, rules: IndexRules) -> IndexDocument:
     """The index document of a fragment's normalised state at a store version. Raises DamagedStateError.
 
-    Of sealed values only the blind-index token goes in, where there is one.
+    A sealed value has only its blind-index token in it, if there is one.
     """
     if native.states is not None and state.encoded is not None and state.encoded[:1] == codec.FORMAT:
         # It has no cells, and need not be decoded.

@@ -1,22 +1,21 @@
 """The state of a fragment: a join-semilattice of registers.
 
-`join` is commutative, associative and idempotent, so the order, the duplication and the batching of events
-cannot show in the result (law 1). Four things are joined: registers by path (the later one wins),
-snapshot markers (the later one wins), the identifiers seen (the earliest event is kept), and what events showed
-together (the earliest and the latest event are kept). Of a source that can take events back, each event is kept, and
-so is what takes it back, whichever comes first.
+`join` is commutative, associative and idempotent, so the order, the duplication and the batching of events cannot
+show in the result (law 1). Four things are joined: registers by path (the later one wins), snapshot markers (the
+later one wins), the identifiers seen (the earliest event is kept), and identifiers shown together (the earliest and
+the latest event are kept). If a source can take events back, each event is kept, and so is its retraction, whichever
+comes first.
 
-What a profile shows is a function of the joined state:
+The values that a profile shows are a function of the joined state:
 
-- **Leaf against subtree.** Of two registers where one path is a prefix of the other, only the later one
-  shows. Writing `a` replaces everything older below `a`; writing `a.b` replaces an older leaf at `a`.
-- **Snapshots.** A marker (source, scope, stamp) hides what the same source set earlier below the scope.
+- **Leaf against subtree.** If one register's path is a prefix of another's, only the later one shows. Writing `a` replaces everything older below `a`; writing `a.b` replaces an older leaf at `a`.
+- **Snapshots.** A marker (source, scope, stamp) hides earlier values of the same source below the scope.
 
-What policies other than `latest` keep stands beside the registers, in cells (`merge.cells`). The register of
-such a path is there as well, and holds what was written last: it decides between leaf and subtree, and shows
-once the policy is `latest` again.
+Entries of policies other than `latest` stand beside the registers, in cells (`merge.cells`). The register of such a
+path is there as well, and holds the last written value: it decides between leaf and subtree, and shows once the
+policy is `latest` again.
 
-`normalise` drops what can never show again. It removes only what the remaining state would hide anyway,
+`normalise` drops registers that can never show again. It removes only those that the remaining state would hide anyway,
 so joining normalised states gives the same as joining the originals.
 
 A state that was read from bytes stays bytes until its content is asked for. Most fragments of a batch are new or
@@ -61,7 +60,7 @@ class FragmentState:
         """The bytes of the normalised state, until it changes."""
         self.erasure_epoch = NO_EPOCH
         """The `until` of the tombstone that the events of a change were compared with."""
-        # What was read of these bytes.
+        # The parts of these bytes that were read.
         self._evidence: tuple[bytes, codec.StoredEvidence] | None = None
         self._named: tuple[bytes, str, _Named | None] | None = None
         # No register is later than this one; None when that is not known.
@@ -112,7 +111,7 @@ class FragmentState:
 
     @property
     def sightings(self) -> dict[str, tuple[Origin, Origin]]:
-        """What events showed together, by key, with the oldest and the newest of them."""
+        """Identifiers that events showed together, by key, with the oldest and the newest event."""
         return self._content.sightings
 
     def evidence(self) -> codec.StoredEvidence:
@@ -200,7 +199,7 @@ class FragmentState:
         return found
 
     def shown_together(self) -> Iterator[tuple[ShownTogether, Origin, Origin]]:
-        """What events showed together that are not taken back, with the oldest and the newest of them."""
+        """Identifiers that events showed together and that are not taken back, with the oldest and the newest event."""
         read = [(read_key(key), span) for key, span in self.evidence().sightings.items()]
         taken_back = {
             (each.source, each.event_id)
@@ -288,8 +287,8 @@ class FragmentState:
                 yield from cell.origins()
 
     def reseal(self, resealed: Sequence[tuple[str, Register, Register]]) -> None:
-        """Write what `stored` gave in another form: each path, the very register, and what takes its place under
-        the same origin. Which of them show stays the same, and the state stays normalised."""
+        """Write the registers of `stored` in another form: each path, the very register, and the one that takes its
+        place under the same origin. The same registers show, and the state stays normalised."""
         forms = {id(old): new for _, old, new in resealed}
 
         def form(register: Register) -> Register:
@@ -398,7 +397,7 @@ def joined_natively(states: Sequence[FragmentState]) -> FragmentState | None:
 
 
 def _is_common(encoded: bytes | None) -> TypeGuard[bytes]:
-    # What native code joins has no cells.
+    # States that native code joins have no cells.
     return encoded is not None and encoded[:1] == codec.FORMAT
 
 

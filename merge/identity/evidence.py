@@ -28,7 +28,7 @@ class Pair(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """When an event happened, in a total order: `ordinal` in the source's own unit, for times epoch milliseconds."""
+    """The time of an event, in a total order: `ordinal` in the source's own unit, for times epoch milliseconds."""
 
     ordinal: int
     source: str
@@ -36,7 +36,7 @@ class Moment(NamedTuple):
 
 
 class Class(NamedTuple):
-    """What the rules may tell apart among the sightings of a pair: sightings of one class count alike.
+    """A class of sightings of a pair: the rules count sightings of one class alike.
 
     `strength` is the event's own, None where its source decides; `repeated` are the namespaces of which the event
     carried several values.
@@ -74,7 +74,7 @@ class Sighting(NamedTuple):
 
 
 class SeenEvent(NamedTuple):
-    """What one event shows: normalised identifiers without blocked ones, and which of them are evidence for each other.
+    """The identifiers that one event shows, normalised and without blocked ones, and the pairs that are evidence.
 
     `pairs` None: all of them, pair by pair.
     """
@@ -102,8 +102,8 @@ def linked(identifiers: Iterable[Identifier], types: Iterable[tuple[str, str]]) 
 
 
 class ShownTogether(NamedTuple):
-    """What events of one source showed together: identifiers beside the one that names their fragment. `options` are what
-    the spec says of them, empty where every pair is evidence of the source's own strength.
+    """Identifiers that events of one source showed together, beside the one that names their fragment. `options` are
+    what the spec says of them, empty where every pair is evidence of the source's own strength.
 
     `event_id` is that of the only event, where the source can take events back; else None. Then `others` has the
     fragment's identifier too; it is empty where the event is taken back.
@@ -125,7 +125,7 @@ class ShownTogether(NamedTuple):
         return "|".join(map(_escaped, (*of_event, self.source, self.options, *self.others)))
 
     def pairs(self, primary: Identifier, others: Sequence[Identifier]) -> tuple[Class, list[Pair]]:
-        """What may be told apart of these events, and the pairs that are evidence. `primary` names the fragment, `others`
+        """The class of these events, and the pairs that are evidence. `primary` names the fragment, `others`
         are those shown beside it, in the form in which they are compared."""
         if len(others) == 1 and not self.options and others[0].type != primary.type:
             return Class(self.source), [Pair.of(primary, others[0])]
@@ -136,15 +136,15 @@ class ShownTogether(NamedTuple):
 
 
 def shown_key(source: str, identifiers: Sequence[Identifier], options: str = "") -> str:
-    """The key of what an event shows, whose first identifier names the fragment: source, options and the text forms of the
-    others in their order, joined by `|`; in each, `%` and `|` are escaped as in a URL."""
+    """The key of the identifiers that an event shows, of which the first names the fragment. It is source, options
+    and the text forms of the others in their order, joined by `|`; in each, `%` and `|` are escaped as in a URL."""
     # Reference of `put_sighting` in native/leaves/state.h.
     others = sorted({f"{kind}:{value}" for kind, value in identifiers[1:]})
     return "|".join(map(_escaped, (source, options, *others)))
 
 
 def read_key(key: str) -> ShownTogether:
-    """What `shown_key` made a key of."""
+    """The content of a key that `shown_key` made."""
     fields = key.split("|")
     if "%" in key:
         fields = list(map(_unescaped, fields))
@@ -163,10 +163,11 @@ def is_of_one_event(key: str) -> bool:
 def evidence_of(
     origin: Origin, identifiers: Sequence[Identifier], options: str = "", retracts: str | None = None
 ) -> tuple[dict[str, Origin], dict[str, tuple[Origin, Origin]]]:
-    """What an event leaves in its fragment's state: identifiers by text form, and sightings by key.
+    """The evidence that an event leaves in its fragment's state: identifiers by text form, and sightings by key.
 
-    `retracts` is the id of the event of the same source that it takes back, empty for none; None where the mapping spec has
-    no `retracts`. Where the spec has it, the event leaves one sighting with its own id, and its identifiers stand only there.
+    `retracts` is the id of the event of the same source that it takes back, empty for none; None where the mapping
+    spec has no `retracts`. If the spec has it, the event leaves one sighting with its own id, and its identifiers
+    stand only there.
     """
     source, event_id = origin.stamp.source, origin.stamp.event_id
     if retracts:
@@ -178,8 +179,8 @@ def evidence_of(
 
 
 def options_of(strength: float | None, links: Iterable[tuple[str, str]] | None) -> str:
-    """What a spec says of its events' identifiers as options of `ShownTogether`: the strength of their evidence, None for that of
-    the source; and the pairs of types that are evidence for each other, None for all."""
+    """A spec's statements on its events' identifiers, as options of `ShownTogether`: the strength of their evidence,
+    None for that of the source; and the pairs of types that are evidence for each other, None for all."""
     if strength is None and links is None:
         return ""
     pairs = None if links is None else ",".join(sorted("+".join(sorted(each)) for each in links))

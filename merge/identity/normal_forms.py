@@ -48,7 +48,7 @@ _PLAIN_ADDRESS = re.compile(r"[a-z0-9._%-]+@[a-z0-9.-]*[a-z0-9]")
 _BETWEEN_ADDRESSES = " \t\r\n,;"
 _PUNYCODE = "xn--"
 _LONGEST_LABEL = 63
-"""Of a domain, in ASCII; to read a longer one as Punycode takes a time that grows with its square."""
+"""The length of a domain, in ASCII; to read a longer one as Punycode takes a time that grows with its square."""
 
 _PHONE = re.compile(
     r"(?:tel:)?(?P<plus>\(?(?:\+|00))?"
@@ -124,7 +124,8 @@ def _unicode_label(label: str) -> str:
 
 
 def _phone(value: str, rules: NamespaceRules) -> str:
-    """E.164, without an extension. What is no possible phone number stays as it is, and is nothing without a digit."""
+    """E.164, without an extension. A text that is no possible phone number stays as it is, or is nothing without a
+    digit."""
     written = value if value.isascii() else _ascii_digits(value.translate(_PHONE_CHARACTERS))
     whole = _WHOLE_NUMBER.fullmatch(written)
     found = _PHONE.fullmatch(whole[1] if whole and not whole[1].startswith("0") else written)

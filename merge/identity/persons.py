@@ -60,7 +60,7 @@ class Person(NamedTuple):
         )
 
     def bytes(self) -> int:
-        """How many its fragments have in the store."""
+        """Bytes of its fragments in the store."""
         return sum(len(each.stored.state) for each in self.members)
 
     def carriers(self, names: Collection[str]) -> list[Member]:
@@ -84,7 +84,7 @@ class Component(NamedTuple):
     accepted: Callable[[], tuple[Pair, ...]] = tuple
 
     def members(self) -> list[Member]:
-        """Of all persons."""
+        """Members of all persons."""
         return [each for person in self.persons for each in person.members]
 
     def is_joined(self) -> bool:
@@ -123,8 +123,8 @@ class Carriers(NamedTuple):
 
 
 class Owners(NamedTuple):
-    """The persons that an identifier belongs to, sorted by id: one, or several where it is stored in several forms. Where
-    it belongs to nobody, `sharing` are those whose events showed it, at most `MOST_SHARING`."""
+    """The persons that an identifier belongs to, sorted by id: one, or several where it is stored in several forms.
+    If it belongs to nobody, `sharing` are those whose events showed it, at most `MOST_SHARING`."""
 
     persons: list[Person]
     sharing: list[Person]
@@ -162,7 +162,7 @@ def joined(states: Sequence[FragmentState]) -> FragmentState:
 
 
 class PersonStore(FragmentStore, Pins, Protocol):
-    """What persons are read from."""
+    """The store that persons are read from."""
 
 
 class Persons:
@@ -245,8 +245,8 @@ class Persons:
             self._ahead.update((each.id, outline) for each in fragments if each.id not in passed)
 
     def owning(self, names: Collection[str]) -> Owners:
-        """Whose an identifier is, given in all forms in which it may be stored; also of a fragment of this id. Raises
-        StoreError."""
+        """The owners of an identifier, given in all forms in which it may be stored, or of a fragment of this id.
+        Raises StoreError."""
         return self.owning_each([names])[0]
 
     def owning_each(self, asked: Sequence[Collection[str]]) -> list[Owners]:
@@ -356,7 +356,7 @@ def resolved(
     if partition is None:
         partition, _, violations = ordered()
     persons = []
-    # What no event shows any more joins nothing.
+    # Identifiers that no event shows any more join nothing.
     alone = [(each,) for each in sorted(by_identifier.keys() - seen)]
     for part in (*partition, *alone):
         of_part = [member for identifier in part for member in by_identifier.get(identifier, ())]

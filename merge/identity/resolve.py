@@ -1,8 +1,8 @@
-"""Which identifiers are one person: a pure function of evidence, pins and rules.
+"""The partition of identifiers into persons: a pure function of evidence, pins and rules.
 
-Links are tried in a total order; each joins the two parts it lies between unless a pin or a limit forbids that. So the
-result depends on the set of links alone. The accepted links are a forest: the path between two identifiers says why they
-are one person, a violation why two are not.
+Links are tried in a total order; each joins the two parts it lies between unless a pin or a limit forbids that. So
+the result depends on the set of links alone. The accepted links are a forest: the path between two identifiers says
+why they are one person, a violation why two are not.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from merge.identity.rules import CountLimit, Order, Rules, peak
 
 
 class Decision(StrEnum):
-    """What a person decided on a pair; `none` takes an earlier decision back."""
+    """A decision by a person on a pair; `none` takes an earlier decision back."""
 
     ALWAYS = "always"
     NEVER = "never"
@@ -141,7 +141,7 @@ class _Attempt:
         self._connected[pair.high, pair.low.type] += 1
 
     def _reason(self, pair: Pair) -> str | None:
-        """Why a link may not join; None if it may, or if its identifiers are together already."""
+        """The reason why a link may not join; None if it may, or if its identifiers are together already."""
         one, other = self._roots(pair)
         if one == other:
             return None
@@ -211,7 +211,7 @@ class _Attempt:
         return list(self._members.values())
 
     def resolution(self) -> Resolution:
-        """What came out."""
+        """The result."""
         violations = (
             Violation(pair, rule)
             for pair, rule in self.reasons.items()

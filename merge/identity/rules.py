@@ -52,7 +52,7 @@ class Rules:
         connecting = [each.connects.items() for each in self.document.namespaces.values()]
         self.bounds = [(each.most, each.names) for each in self.limits]
         self.bounds += [(most, (other,)) for each in connecting for other, most in each]
-        """How many identifiers of some namespaces together break no limit of theirs, whatever joins them."""
+        """Numbers of identifiers of some namespaces that together break no limit of theirs, whatever joins them."""
         self._unique = frozenset(
             name for name, rules in self.document.namespaces.items() if rules.largest == 1
         )
@@ -105,7 +105,7 @@ class Rules:
         return made
 
     def hub_limit(self, namespace: str) -> int | None:
-        """How many distinct neighbours an identifier may have; None if that is not limited."""
+        """The number of distinct neighbours that an identifier may have; None if that is not limited."""
         own = self.document.namespace(namespace).hub_limit
         return self.document.hub_limit if own is None else own
 
@@ -121,13 +121,13 @@ class Rules:
         return {each for each, limit, count in limits if limit is not None and count > limit}
 
     def counted(self, identifiers: Collection[Identifier]) -> int:
-        """How many of some identifiers count as neighbours, and for the size of a person."""
+        """The number of identifiers that count as neighbours, and for the size of a person."""
         if not self._uncounted:
             return len(identifiers)
         return sum(each.type not in self._uncounted for each in identifiers)
 
     def connects(self, namespace: str, other: str) -> int | None:
-        """How many identifiers of `other` one of `namespace` may join; None if that is not limited."""
+        """The number of identifiers of `other` that one of `namespace` may join; None if that is not limited."""
         return self.document.namespace(namespace).connects.get(other)
 
     def belongs_to_nobody(self, namespace: str) -> bool:
@@ -139,7 +139,7 @@ class Rules:
         return any(self.document.namespace(each.type).owned_by is Owner.LATEST for each in pair)
 
     def order(self, link: Link) -> Order | None:
-        """When the link's turn is; None where all its evidence contradicts itself."""
+        """The link's turn; None where all its evidence contradicts itself."""
         counted = [each for each in link.classes.items() if not self._contradicts(each[0], link.pair)]
         if not counted:
             return None
@@ -165,7 +165,7 @@ class Rules:
         return is_strong and not self._contradicts(kind, pair)
 
     def strength(self, kind: Class) -> float:
-        """How strong sightings of a class are."""
+        """The strength of sightings of a class."""
         return self.document.strength.get(kind.source, 1.0) if kind.strength is None else kind.strength
 
     def _contradicts(self, kind: Class, pair: Pair) -> bool:

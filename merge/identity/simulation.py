@@ -1,4 +1,4 @@
-"""What rules make of some events, without a store: how admins try them, and how the acceptance cases are run."""
+"""Rules applied to some events, without a store: for admins who try rules, and for the acceptance cases."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def seen_events(rules: Rules, events: Iterable[IdentityEvent]) -> list[SeenEvent
 def seen_event(
     rules: Rules, stamp: Stamp, named: Iterable[Identifier], spec: SpecDocument | None = None
 ) -> SeenEvent:
-    """What a mapped event shows; its spec may say which of its identifiers are evidence, and how strong."""
+    """The identifiers of a mapped event; its spec may say which of them are evidence, and how strong."""
     identifiers = rules.identifiers(named)
     moment = Moment(stamp.ordinal, stamp.source, stamp.event_id)
     if spec is None or spec.evidence is None:

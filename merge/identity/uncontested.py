@@ -1,6 +1,6 @@
 """Persons of evidence in which no rule refuses anything: a short way to the partition that `resolve` comes to.
 
-Where all identifiers together keep every limit, each part of them does too. So no link is refused in whatever order they
+If all identifiers together keep every limit, each part of them does too. So no link is refused in whatever order they
 are tried, and neither their order nor their classes need be known.
 """
 

@@ -91,8 +91,8 @@ class Minimum(Extreme):
 
 
 class First(Extreme):
-    """Decides without reading values. A higher spec priority wins, as everywhere; then the lowest ordinal. Of two
-    versions of the first event the newer spec's shows."""
+    """Decides without reading values. A higher spec priority wins, as everywhere; then the lowest ordinal. If the
+    first event has two versions, the newer spec's shows."""
 
     def better(self, one: Register, other: Register) -> bool:
         ours, theirs = one.stamp, other.stamp

@@ -15,8 +15,8 @@ from merge.policies.policy import Kept, Policy, is_plain, later
 
 
 class Append(Policy):
-    """An array is appended element by element, anything else as one. Of each source the values of the newest
-    events stay, as many as the bound says."""
+    """An array is appended element by element, anything else as one. The bound says how many of each source's newest
+    values stay."""
 
     BOUND = 1000
 
@@ -37,8 +37,8 @@ class Append(Policy):
 
 
 class Union(Policy):
-    """An array adds its elements, anything else itself; null elements are left out. Of more elements than the
-    bound those stay that a source said latest.
+    """An array adds its elements, anything else itself; null elements are left out. If there are more than the bound,
+    those stay that a source said latest.
 
     Sealed values are distinguished by their blind-index token; those that have none never are the same.
     """
@@ -69,7 +69,7 @@ class Union(Policy):
 
 
 class Count(Policy):
-    """Keeps the stamps of events and nothing of their values. Of each source it counts up to the bound."""
+    """Keeps the stamps of events and nothing of their values. It counts each source up to the bound."""
 
     BOUND = 10_000
     keeps_values = False
@@ -89,8 +89,8 @@ _EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 
 
 class Sum(Policy):
-    """Each event's number is an entry under its stamp, so that an event that comes again adds nothing. Of more
-    events than the bound the newest of each source are summed. What is no number adds nothing."""
+    """Each event's number is an entry under its stamp, so that an event that comes again adds nothing. If there are
+    more than the bound, the newest of each source are summed. A value that is no number adds nothing."""
 
     BOUND = 10_000
 

@@ -36,10 +36,10 @@ class Kept(NamedTuple):
 class Policy(ABC):
     """Stateless; `merge.cells.Cell` holds the entries and joins them, `better` and `key` say how.
 
-    An entry is a register: a value, or a part of one, under the origin of the event that wrote it. Of two
-    entries of one source with one key the later stays, and of each source the newest `bound` entries. What
-    takes entries away (a null, a snapshot event, a later leaf above the path) takes all of a source up to some
-    stamp, so that it does not matter whether it comes before or after the bound is reached.
+    An entry is a register: a value, or a part of one, under the origin of the event that wrote it. If two entries of
+    one source have the same key, the later one stays. The newest `bound` entries of each source stay. A removal (a
+    null, a snapshot event, a later leaf above the path) takes all entries of a source up to some stamp. So it does
+    not matter whether it comes before or after the bound is reached.
     """
 
     BOUND: ClassVar[int]
