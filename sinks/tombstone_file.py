@@ -6,7 +6,6 @@ erasure of a fragment, only ever appended. Files of one keyring are joined by wr
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 from collections.abc import Iterator, Mapping
@@ -56,7 +55,7 @@ class TombstoneFile:
             yield
 
     def append(self, tombstones: Mapping[bytes, Tombstone]) -> None:
-        """Durable when it returns. Raises StoreError."""
+        """Durable when it returns. Only within `alone`. Raises StoreError."""
         lines = [
             canonical.encode({"name": name.hex(), "until": each.until, "version": each.version}) + b"\n"
             for name, each in sorted(tombstones.items())
@@ -64,7 +63,6 @@ class TombstoneFile:
         try:
             descriptor = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
             with os.fdopen(descriptor, "ab") as stream:
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
                 size = os.fstat(descriptor).st_size
                 if not size:
                     # The name of a new file is in its folder: without it a later step of the erasure might outlive this

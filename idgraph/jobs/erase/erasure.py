@@ -44,7 +44,9 @@ _MOST_CARRIERS = 10_000
 class TombstoneKeeper(Protocol):
     """Keeps tombstones apart from the store. Raises StoreError."""
 
-    def append(self, tombstones: dict[bytes, Tombstone]) -> None: ...
+    def append(self, tombstones: dict[bytes, Tombstone]) -> None:
+        """Only within `alone`."""
+        ...
 
     def read(self) -> dict[bytes, Tombstone]: ...
 
