@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from runpy import run_path
 from typing import NamedTuple
 
 import pytest
@@ -110,6 +111,17 @@ MOST_TO_READ = 90
 """Modules of ours that the application behind the REST interface loads; a command that reads profiles loads them too."""
 MOST_TO_SERVE = 120
 """The same with the REST interface."""
+MOST_WAYS = {
+    "threads of our own": 5,
+    "HTTP options of their own": 4,
+    "pauses between retries of their own": 1,
+    "caches by hand": 2,
+    "locks of files": 1,
+    "nearest names": 1,
+    "notices of a fork": 3,
+}
+"""Files that do one thing in a way of their own, as `scripts/house` counts them. Other notices of a fork are names that hold a
+process id."""
 STILL_SHARED = ("Order",)
 """Names of two classes: of a search's answers, and of links."""
 UNCLEAR_NAMES = ("utils", "util", "helpers", "helper", "manager", "managers", "common", "misc")
@@ -260,6 +272,12 @@ def test_a_class_name_names_one_class() -> None:
 
 def test_our_packages_do_not_hide_the_standard_library() -> None:
     assert not set(TOP_LEVEL) & sys.stdlib_module_names
+
+
+def test_one_thing_is_done_in_one_way() -> None:
+    house = run_path(str(ROOT / "scripts" / "house"), run_name="house")
+    found = house["ways_in"](ast.parse(file.read_bytes()) for file in files())
+    assert {name: number for name, number in found.items() if number > MOST_WAYS[name]} == {}
 
 
 def test_reading_profiles_loads_little() -> None:
