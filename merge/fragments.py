@@ -8,7 +8,8 @@ comes first.
 
 The values that a profile shows are a function of the joined state:
 
-- **Leaf against subtree.** If one register's path is a prefix of another's, only the later one shows. Writing `a` replaces everything older below `a`; writing `a.b` replaces an older leaf at `a`.
+- **Leaf against subtree.** If one register's path is a prefix of another's, only the later one shows.
+  Writing `a` replaces everything older below `a`; writing `a.b` replaces an older leaf at `a`.
 - **Snapshots.** A marker (source, scope, stamp) hides earlier values of the same source below the scope.
 
 Entries of policies other than `latest` stand beside the registers, in cells (`merge.cells`). The register of such a

@@ -15,7 +15,7 @@ from metadata_service.storage.versions import VersionedDocuments
 
 
 def find_problems(rules: IdentityRules) -> list[SpecError]:
-    """What each rule by itself cannot show to be wrong, each with its JSON pointer."""
+    """Faults that no rule shows by itself, each with its JSON pointer."""
     return [*_unknown_namespaces(rules), *_never_applied(rules)]
 
 

@@ -1,4 +1,4 @@
-"""Who may call the metadata service."""
+"""Rights of callers of the metadata service."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ METHODS = READING | {"PUT", "POST", "PATCH", "DELETE"}
 
 
 class Right(NamedTuple):
-    """Who may make a call, besides admins, who may make all."""
+    """The roles that may make a call, besides admins, who may make all."""
 
     methods: frozenset[str]
     route: re.Pattern[str]
@@ -122,8 +122,8 @@ RIGHTS = (
     _right("POST", "/v1/sandboxes/*/promote", *_DRAFT, *_OFFICE),
     _right("DELETE", "/v1/sandboxes/*", *_PUBLISH),
 )
-"""The first that fits a call decides; a call that none fits is for admins. What may be in the body is up to the route: of the
-roles that may PUT an attribute each changes its own fields, and an analyst's spec stays a draft."""
+"""The first that fits a call decides; a call that none fits is for admins. The route checks the body: each role that
+may PUT an attribute changes its own fields, and an analyst's spec stays a draft."""
 
 _WORDS = frozenset({"name", "description", "owner", "tags"})
 FIELDS = {
@@ -131,7 +131,8 @@ FIELDS = {
     Role.PUBLISHER: _WORDS | {"data_type", "status", "indexable"},
     Role.PRIVACY: _WORDS | {"classification", "encryption", "authorization_level", "identifiable"},
 }
-"""What of an attribute each of these roles changes; a publisher's new one has the other fields as they are by default."""
+"""The fields of an attribute that each of these roles changes; a publisher's new one has defaults in the other
+fields."""
 
 
 def require_fields(caller: TokenRecord, planned: PlannedAttribute, stated: AttributeDefinition) -> None:

@@ -75,7 +75,7 @@ class AttributeFilter(NamedTuple):
 
 
 class AttributeFacets(BaseModel):
-    """How many attributes match a filter, and, by facet and value, how many match all but that facet."""
+    """Numbers of attributes that match a filter and, by facet and value, of those that match all but that facet."""
 
     total: int
     facets: dict[str, dict[str, int]]
@@ -212,7 +212,7 @@ def count_attributes(session: Session, wanted: AttributeFilter) -> AttributeFace
 
 
 def total_attributes(session: Session, wanted: AttributeFilter, most: int | None = None) -> int:
-    """How many match; counted up to `most`, if it is given."""
+    """The number of matches; counted up to `most`, if it is given."""
     found = select(AttributeRow.path).where(*wanted.conditions()).limit(most).subquery()
     return session.scalar(select(func.count()).select_from(found)) or 0
 
@@ -231,7 +231,7 @@ def plan_attribute(
     """The attribute after a definition. Writes nothing.
 
     Encryption, indexable and authorization level are what the classification level means where they are left
-    out. What events showed (first event, conflicts, proposal, and the source unless another is stated) stays. A
+    out. The fields that events gave (first event, conflicts, proposal, and the source unless another is stated) stay. A
     sealed attribute is not opened by leaving its encryption out.
     `precondition` sees the present document and raises to stop. Raises RefusedError.
     """

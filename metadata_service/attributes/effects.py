@@ -1,4 +1,4 @@
-"""What an edit of an attribute would do, before anybody saves it: to stored values, to who sees them, to what reads them."""
+"""The effects of an edit of an attribute, before anybody saves it: on stored values, callers, and specs and views."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ class FieldChange(BaseModel):
 
 
 class AttributeEffect(BaseModel):
-    """What saving a definition would do. Paths are those whose policy in force changes, inherited policies included."""
+    """The effects of saving a definition. Paths are those whose policy in force changes, inherited policies
+    included."""
 
     changes: list[FieldChange]
     weakens: list[str] = Field(
@@ -64,7 +65,7 @@ class AttributeEffect(BaseModel):
 
 
 def effect_of(session: Session, planned: PlannedAttribute, callers: Iterable[Caller]) -> AttributeEffect:
-    """Of an edit that `plan_attribute` lets pass. Stores nothing."""
+    """The effects of an edit that `plan_attribute` lets pass. Stores nothing."""
     before, _, after = planned
     path = after.path
     around = [*find_attributes(session, paths.ancestors(path)), *find_within(session, path)]

@@ -1,4 +1,4 @@
-"""Which specs write an attribute, and which views, segments and identity rules read it."""
+"""The specs that write an attribute, and the views, segments and identity rules that read it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class WriterRecord(BaseModel):
 
 
 class ReaderRecord(BaseModel):
-    """What uses the values of a path: a view, a segment, or the identity rules by a namespace."""
+    """A reader of the values of a path: a view, a segment, or the identity rules by a namespace."""
 
     kind: Literal["view", "segment", "namespace"]
     name: str
@@ -36,7 +36,7 @@ class ReaderRecord(BaseModel):
 
 
 class LineageRecord(BaseModel):
-    """Where the values of an attribute come from and go to, by the documents in force."""
+    """The writers and readers of an attribute's values, by the documents in force."""
 
     writers: list[WriterRecord]
     readers: list[ReaderRecord]
@@ -46,7 +46,7 @@ class LineageRecord(BaseModel):
 
 
 def lineage(session: Session, path: str) -> LineageRecord:
-    """Of a path, whether an attribute has it or not."""
+    """The lineage of a path, whether an attribute has it or not."""
     specs = [each for each in active_specs(session) if writes(each, path)]
     writers = [
         WriterRecord(spec=each.name, version=each.version, source=each.source, event_type=each.event_type)

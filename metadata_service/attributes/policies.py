@@ -78,7 +78,7 @@ def opened_by_attribute(session: Session, planned: PlannedAttribute) -> list[str
         for opens in weaker(each, old.policy(each), new.policy(each))
     ]
     if not before and any(_decided(each, defaults).is_protected for each in above):
-        # Of a new path the protection of those above is at stake, before its first value.
+        # With a new path the protection of those above is at stake, before its first value.
         opened += less_encrypted(path, old.policy(path).encryption, new.policy(path).encryption)
     if not before and planned.after.authorization_level < defaults.authorization_level and knows_any(session):
         # Purged and over the cap are unknown too, and what is stored of them has the level of the defaults.

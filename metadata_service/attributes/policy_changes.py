@@ -63,7 +63,7 @@ def list_policy_changes(
 
 
 def pending_changes(session: Session, kind: Kind, subject: str) -> list[PolicyChangeRecord]:
-    """What waits for a decision on one subject, the newest first."""
+    """Changes of one subject that wait for a decision, the newest first."""
     of = (RequestRow.kind == kind, RequestRow.subject == subject)
     return [_record(each) for each in reversed(find_requests(session, *of, state="waits"))]
 
@@ -128,7 +128,7 @@ def _base(before: BaseModel | None) -> str:
 
 
 def _definition(document: BaseModel) -> str:
-    # What events showed since does not count: only what people decide.
+    # Fields that events changed since do not count: only decisions of people do.
     fields = set(AttributeDefinition.model_fields) if isinstance(document, AttributeMetadata) else None
     return document.model_dump_json(include=fields)
 

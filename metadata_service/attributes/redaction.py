@@ -130,7 +130,7 @@ def is_recent(session: Session) -> bool:
 
 
 def described(session: Session, found: Sequence[str]) -> list[str]:
-    """What a request says to the second person: the paths, and what protection goes with them."""
+    """The text of a request for the second person: the paths, and the protection that goes with them."""
     known = attributes_around(session, (each for each in found if not each.startswith("/")))
     before = policies_of(session, known.values())
     after = policies_of(session, (each for path, each in known.items() if path not in found))

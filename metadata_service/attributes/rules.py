@@ -87,7 +87,7 @@ def _check_sources(definition: AttributeDefinition) -> None:
 def policy_problem(
     classification: Classification, encryption: EncryptionLevel, indexable: bool
 ) -> str | None:
-    """Why these do not go together, or None."""
+    """The reason why these do not go together, or None."""
     if classification is Classification.RESTRICTED and encryption is EncryptionLevel.NONE and indexable:
         return "plaintext of a restricted attribute does not go into the search index, which all may search"
     return None
@@ -116,7 +116,7 @@ def _check_protection(definition: AttributeDefinition) -> None:
 
 
 def path_problem(path: str) -> str | None:
-    """Why this cannot be the path of an attribute, or None."""
+    """The reason why this cannot be the path of an attribute, or None."""
     if paths.is_within(path, RESERVED):
         return f"paths below {RESERVED} are reserved for the envelope and are never stored"
     if "\x00" in path:
@@ -133,7 +133,7 @@ def _names(policies: frozenset[ReconciliationPolicy]) -> str:
 
 
 def _planned_defaults(session: Session, stated: DiscoveryDefaults) -> DiscoveryDefaults:
-    """What was left out is what their classification level means."""
+    """The defaults, with the policies of their classification level in fields that were left out."""
     levels = classification_levels(session)
     defaults = stated.model_copy(update=levels.unstated(stated, stated.classification))
     problem = policy_problem(defaults.classification, defaults.encryption, defaults.indexable)
@@ -162,7 +162,7 @@ def classification_levels(session: Session) -> ClassificationLevels:
 
 
 class Protection(Protocol):
-    """What protects a value."""
+    """The protection of a value."""
 
     @property
     def encryption(self) -> EncryptionLevel: ...
@@ -171,7 +171,7 @@ class Protection(Protocol):
 
 
 def weaker(what: str, was: Protection, becomes: Protection) -> list[str]:
-    """What falls from one protection to another, each as `what: from to`."""
+    """The parts of a protection that another one weakens, each as `what: from to`."""
     opened = less_encrypted(what, was.encryption, becomes.encryption)
     if becomes.authorization_level < was.authorization_level:
         opened.append(

@@ -1,7 +1,7 @@
 """Bounds on attributes that nobody decided on: how many events may add, and the purge of those that are there.
 
-A source that is hostile or broken must not fill the catalogue. What is over a cap only stays out of the catalogue: its values
-are stored, sealed by the same policy, and an event that shows the path again reports it again.
+A source that is hostile or broken must not fill the catalogue. A path over a cap only stays out of the catalogue: its
+values are stored, sealed by the same policy, and an event that shows the path again reports it again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MOST_NAMED = 100
 
 
 class Room:
-    """What one edit may add by discovery."""
+    """The attributes that one edit may add by discovery."""
 
     def __init__(self, edit: Edit, defaults: DiscoveryDefaults) -> None:
         self._session = edit.session
@@ -71,7 +71,7 @@ class Room:
 
 
 def discovery_counts(session: Session, now: datetime) -> DiscoveryCounts:
-    """Of today, and of the newest days before."""
+    """Counts of today, and of the newest days before."""
     defaults = discovery_defaults(session)
     query = select(DiscoveryCountRow).order_by(
         DiscoveryCountRow.day.desc(), DiscoveryCountRow.waiting.desc(), DiscoveryCountRow.created.desc()
@@ -89,13 +89,13 @@ def discovery_counts(session: Session, now: datetime) -> DiscoveryCounts:
 
 
 def waiting_on(session: Session, now: datetime) -> int:
-    """How many reports were over a cap on this day."""
+    """The number of reports over a cap on this day."""
     query = select(func.sum(DiscoveryCountRow.waiting)).where(DiscoveryCountRow.day == _day(now))
     return int(session.scalar(query) or 0)
 
 
 class Purge(StrictDocument):
-    """Which undecided attributes are to go. At least one part is given."""
+    """The undecided attributes to purge. At least one part is given."""
 
     source: str | None = Field(default=None, max_length=200)
     prefix: str = Field(default="", max_length=1024, description="Beginning of the path.")

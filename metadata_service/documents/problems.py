@@ -88,7 +88,7 @@ class JsonFile:
         return cls(Path("spec"), text)
 
     def locate(self, error: SpecError) -> Problem:
-        """Where a mistake stands: at the value, at the key of a longer value, or at the nearest above."""
+        """The place of a mistake: at the value, at the key of a longer value, or at the nearest above."""
         pointer = error.pointer
         while pointer not in self._places.spots:
             pointer = pointer.rpartition("/")[0]
@@ -174,7 +174,7 @@ def _problem(wrong: Mapping[str, Any], content: Any, model: type[BaseModel]) -> 
 
 
 def _rule_place(message: str, content: Any) -> str:
-    """Where a rule of the whole document was broken."""
+    """The place at which a rule of the whole document was broken."""
     for word, key in (("identifier", "identifiers"), ("scope", "scope")):
         if word in message and _value_at(content, [key]) is not None:
             return pointer(key)

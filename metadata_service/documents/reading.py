@@ -100,7 +100,7 @@ def unknown_source(source: str, sources: frozenset[str]) -> list[SpecError]:
 
 
 def locate_in(file: Path, problems: Iterable[SpecError]) -> list[Problem]:
-    """Where these stand in a file that is known to be JSON."""
+    """The places of these in a file that is known to be JSON."""
     document = JsonFile(file)
     return [document.locate(problem) for problem in problems]
 

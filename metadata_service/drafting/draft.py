@@ -30,7 +30,7 @@ _COMPLETED = {"text without offset": ("Z", "=epochMs"), "seconds": ("000", "=toL
 
 
 class DraftLine(BaseModel):
-    """What became of one leaf of the sample."""
+    """The result for one leaf of the sample."""
 
     path: str = Field(description="JSON pointer into the payload.")
     type: str

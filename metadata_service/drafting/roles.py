@@ -1,4 +1,4 @@
-"""Which leaves say what an event is: its id, its order, its name, and the identifiers of the person."""
+"""The leaves that name an event: its id, its order, its name, and the identifiers of the person."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Guess(NamedTuple):
     reason: str
     confidence: float
     name: str = ""
-    """Of an identifier: its type."""
+    """The type of an identifier."""
     is_fallback: bool = False
 
 

@@ -1,4 +1,4 @@
-"""What sample events show of each leaf: how often it is there, its types, and the shape of its values."""
+"""Statistics of each leaf in sample events: its number of events, its types, and the shape of its values."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from transforms.schema.detection import shaped_key, tests_of
 from transforms.spec.pointers import epoch_milliseconds
 
 NAMES: dict[str, Any] = json.loads(Path(__file__).with_name("names.json").read_bytes())
-"""What names mean, as words in lower case."""
+"""Meanings of names, as words in lower case."""
 MOST_LEAVES = 500
 MOST_KEYS = 20
 MOST_VALUES = 100
-"""Of each leaf whose shape is looked at."""
+"""Values per leaf whose shape is looked at."""
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
 _DECIMAL = r"-?\d{1,15}(\.\d{1,15})?"
@@ -67,7 +67,7 @@ class SampleLeaf:
 
     @cached_property
     def looks_like(self) -> str | None:
-        """What a detector takes most of its values for."""
+        """The kind that a detector finds in most of its values."""
         tests = tests_of(self.keys)
         found = [tests[type(value)](value) for value in self.values if type(value) in tests]
         kinds = Counter(str(each.kind) for each in found if each is not None)

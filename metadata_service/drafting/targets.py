@@ -1,4 +1,4 @@
-"""Where leaves belong in the unified schema: at an attribute of the same name, at a usual place, or under their own names."""
+"""Targets of leaves in the unified schema: an attribute of the same name, a usual place, or a path of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What differs between a sandbox and production, of what was edited in either since the copy."""
+"""Differences between a sandbox and production among items that were edited in either since the copy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people decide, item by item: the unit that is copied, compared and promoted."""
+"""People's decisions, item by item: the unit that is copied, compared and promoted."""
 
 from __future__ import annotations
 

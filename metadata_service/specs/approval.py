@@ -1,9 +1,9 @@
-"""Why putting a spec in force needs a second person: it makes keys of values, or does more with what policy protects than to
-put it where it is protected as well.
+"""Reasons for which putting a spec in force needs a second person: it makes keys of values, or does more with
+protected values than to put them where they are protected as well.
 
-Paths are never sealed, so whoever reads the catalogue sees a key that was a value. A value that one spec puts at a protected
-path is in the clear where another puts it at an open one, makes the order of events or a name of it, or chooses by it what
-else it puts somewhere. What a place of the input has is protected as `specs/input_places.py` says.
+Paths are never sealed, so readers of the catalogue see a key that was a value. A value that one spec puts at a
+protected path is in the clear where another puts it at an open one, makes the order of events or a name of it, or
+chooses by it what else it puts somewhere. `specs/input_places.py` says how a place of the input is protected.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ def in_force(session: Session, name: str) -> SpecDocument | None:
 
 
 def opened_by_spec(session: Session, name: str, version: int) -> list[str]:
-    """What a stored version would show, as `opened_by_definition`; nothing of the one in force."""
+    """Values that a stored version would show, as `opened_by_definition`; none for the one in force."""
     if (known := in_force(session, name)) is not None and known.version == version:
         return []
     return opened_by_definition(session, get_spec_version(session, name, version))
 
 
 def opened_by_definition(session: Session, definition: SpecDefinition) -> list[str]:
-    """What a spec that compiles would show if it mapped events; empty if nothing that the one that maps them now does not. It
-    counts what others would show of the events that the version in force would leave to them. Raises SpecError for an ordinal
-    that nobody may approve."""
+    """Values that a spec that compiles would show if it mapped events, and that the one that maps them now does not
+    show. So do values that other specs would show of events that the version in force would leave to them. Raises
+    SpecError for an ordinal that nobody may approve."""
     known = in_force(session, definition.name)
     opened = _opened(session, definition)
     if known is not None and _patterns(known) != _patterns(definition):
@@ -64,7 +64,8 @@ def opened_by_definition(session: Session, definition: SpecDefinition) -> list[s
 
 
 def opened_by_leaving(session: Session, known: SpecDocument) -> list[str]:
-    """What wider specs would show of the events of one in force that maps them no more. Raises SpecError as above."""
+    """Values that wider specs would show of the events of one in force that maps them no more. Raises SpecError as
+    above."""
     source, event_type = _patterns(known)
     return [
         opens
@@ -97,7 +98,7 @@ def _value_keys(session: Session, definition: SpecDefinition, others: list[SpecD
 
 
 def _moved(definition: SpecDefinition, places: InputPlaces) -> Iterator[str]:
-    """Where it puts what another place protects more."""
+    """The places to which it puts values that another place protects more."""
     for place, before, own in places.all():
         known = {path for each in places.known for path, _ in stored(flow_of(each), place)}
         protected = {(path, places.tree) for path in before} | {(path, places.declared) for path in own}
@@ -108,8 +109,8 @@ def _moved(definition: SpecDefinition, places: InputPlaces) -> Iterator[str]:
 
 
 def _used(definition: SpecDefinition, places: InputPlaces) -> Iterator[str]:
-    """What else it does with protected values: what it decides and computes by them, and the names and order that it makes of
-    them."""
+    """Its other uses of protected values: decisions and computations by them, and the names and order that it makes
+    of them."""
     for place in places.protected():
         yield from _computed(definition, place, places)
         yield from _named(definition, place, places)

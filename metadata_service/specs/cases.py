@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from transforms.spec.mapping import MappingSpec
 
 STAND_INS: dict[str, Any] = {"text": "sealed", "number": 0, "true or false": False, "null": None}
-"""What stands for a sealed value, by its type. A text that has the word is one, too."""
+"""Stand-ins for sealed values, by type. A text that has the word is one, too."""
 MOST_REPORTED = 3
 
 
@@ -42,7 +42,7 @@ def run_cases(definition: SpecDefinition) -> list[SpecCaseRecord]:
 
 
 def failing_cases(definition: SpecDefinition) -> list[SpecError]:
-    """Of the cases that fail, the place and the difference."""
+    """The place and the difference of each case that fails."""
     return [
         SpecError(f"the case {result.name!r} fails: {result.problem}", f"/cases/{number}")
         for number, result in enumerate(run_cases(definition))
@@ -108,7 +108,7 @@ _Keys = tuple[str | int, ...]
 
 
 class _Ways:
-    """What values of payloads become by a spec, and by those in force for the same events."""
+    """The outputs for values of payloads by a spec, and by those in force for the same events."""
 
     def __init__(
         self, session: Session, definition: SpecDefinition, payloads: Iterable[dict[str, Any]]

@@ -79,7 +79,7 @@ def once_active_specs(session: Session) -> list[SpecDocument]:
 
 
 def count_active_specs(session: Session) -> int:
-    """How many specs have an active version."""
+    """The number of specs that have an active version."""
     query = select(func.count()).select_from(SpecRow).where(SpecRow.active_version.is_not(None))
     return session.scalar(query) or 0
 
@@ -252,7 +252,7 @@ def _opened(session: Session, spec: SpecDefinition) -> list[str]:
 
 
 class _Specs(VersionedDocuments[SpecDefinition, SpecDocument]):
-    """Of a name the version that maps events holds, else the latest. Versions and names have tables of their own."""
+    """The version of a name that maps events holds, else the latest. Versions and names have tables of their own."""
 
     row = SpecVersionRow
 

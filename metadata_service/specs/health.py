@@ -61,7 +61,7 @@ def uses_of(session: Session, versions: Mapping[str, int]) -> dict[str, list[Spe
     for row in _rows(session, versions.keys()):
         if row.version == versions[row.spec]:
             fields = json.loads(row.fields)
-            # Of an object that some events have empty, what is in it counts.
+            # If some events have an empty object, its fields in other events count.
             above = {path[:end] for path in fields for end, mark in enumerate(path) if mark == "/"}
             unread = sorted(path for path, is_read in fields.items() if not is_read and path not in above)
             stored = {name: getattr(row, name) for name in SpecUseRecord.model_fields.keys() - {"unread"}}

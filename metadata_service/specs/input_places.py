@@ -1,7 +1,8 @@
 """The places of a spec's input that policy protects, each by the strictest policy that a version of any spec gave it.
 
-What counts are the paths at which a version ever put the value, a retired one or one for a source's former name included; each
-path has the policy that is in force now. So protecting an attribute reaches back, and opening it, by two persons, lets go.
+All paths count at which a version ever put the value, be it a retired one or one for a source's former name. Each
+path has the policy that is in force now. So protecting an attribute reaches back, and opening it, by two persons,
+lets go.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class ProtectedPlace(NamedTuple):
 
 
 class InputPlaces:
-    """Of the events that a spec would map."""
+    """Protected places in the events that a spec would map."""
 
     def __init__(self, session: Session, definition: SpecDefinition) -> None:
         self._definition = definition

@@ -19,11 +19,11 @@ from idgraph.model.specs import RESERVED_KEY, SpecDefinition, SpecDocument
 from metadata_service.attributes.policies import attributes_around, policies_of
 
 MOST_LEAVES_TRIED = 200
-"""Of the payload: whether a spec reads one is found by mapping the payload without it."""
+"""Leaves of the payload: one that a spec reads is found by mapping the payload without it."""
 
 
 class PreviewedValue(BaseModel):
-    """A leaf of the output. Of a protected one only the path is shown."""
+    """A leaf of the output. Only the path of a protected one is shown."""
 
     path: str
     value: Any = None
@@ -43,7 +43,8 @@ class PreviewStep(BaseModel):
 
 
 class PreviewRecord(BaseModel):
-    """What a spec makes of one event. `problem` says why the event would be set aside, or that it maps to nothing."""
+    """The output of a spec for one event. `problem` says why the event would be set aside, or that it maps to
+    nothing."""
 
     values: list[PreviewedValue] = []
     steps: list[PreviewStep] = []

@@ -1,4 +1,4 @@
-"""What can stand in a spec: operations and functions, each with a line of help, and paths that attributes have."""
+"""The words of a spec: operations and functions, each with a line of help, and paths that attributes have."""
 
 from __future__ import annotations
 

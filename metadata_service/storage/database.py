@@ -30,7 +30,7 @@ WRITER_LOCK = 0x1D64A9  # any constant of ours: the key of PostgreSQL's advisory
 
 
 class Revision(NamedTuple):
-    """Which state the catalogue is in. Its text form is unique over all databases."""
+    """The state of the catalogue. Its text form is unique over all databases."""
 
     version: int
     head: str
@@ -242,7 +242,7 @@ def _use_write_ahead_log(url: URL, file: Path) -> None:
 
 
 def unusable(url: URL, error: Exception) -> IdgraphError:
-    """What to raise instead, in one line: where the database is and why it cannot be used."""
+    """The error to raise instead, in one line: the database's place and the reason why it cannot be used."""
     kind = ConfigError if code_of(getattr(error, "orig", None) or error) in DAMAGED else StoreError
     return kind(f"metadata service: {url.render_as_string(hide_password=True)}: {cause_of(error)}")
 

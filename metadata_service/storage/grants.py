@@ -61,7 +61,7 @@ class GrantSubject(BaseModel):
 
     @property
     def named(self) -> dict[str, str]:
-        """Of which kind it is, and its name."""
+        """Its kind and its name."""
         stated = {"path": self.path, "view": self.view, "spec": self.spec}
         return {kind: name for kind, name in stated.items() if name}
 
@@ -73,7 +73,7 @@ class GrantSubject(BaseModel):
 
 
 class GrantWish(GrantSubject, StrictDocument):
-    """What is asked for, and for what purpose."""
+    """The requested grant, with its purpose."""
 
     purpose: str = Field(min_length=1, max_length=1000)
     until: AwareDatetime = Field(description="At most 180 days ahead.")
@@ -197,7 +197,7 @@ def list_grants(
 
 
 def grants_in_force(session: Session, now: datetime) -> list[PersonGrant]:
-    """What persons see besides their clearance."""
+    """The grants that persons have besides their clearance."""
     return [
         PersonGrant(person=person_of(kept.asked.actor), path=path, level=level, until=given.until)
         for kept in find_requests(session, _ASKED, state="granted", now=now)
@@ -279,7 +279,7 @@ def _records(session: Session, found: Sequence[KeptRequest], now: datetime) -> l
 
 
 def _levels(session: Session, subjects: Sequence[str]) -> list[int]:
-    """Of each path the highest level at it and below it."""
+    """The highest level at each path and below it."""
     around = attributes_around(session, subjects)
     tree = policies_of(session, around.values())
     return [

@@ -1,10 +1,11 @@
-"""The chain of history: each version has a keyed hash over what was written with it and over the hash of the version before.
+"""The chain of history: each version has a keyed hash over what was written with it and over the hash of the version
+before.
 
-The chain begins with version 0, and the hash of a version is over its number too: without the key nobody makes a chain that
-begins later, or that leaves a version out.
+The chain begins with version 0, and the hash of a version is over its number too: without the key nobody makes a
+chain that begins later, or that leaves a version out.
 
-The newest hash is in the ETag that flows keep, so each of them is a witness of all that was before. Who rewrites the tables
-without the key is found by `verify_history`, and who has the key by any flow.
+The newest hash is in the ETag that flows keep, so each of them is a witness of all that was before. `verify_history`
+finds tables that were rewritten without the key, and any flow finds those rewritten with it.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from metadata_service.storage.versions import paged
 
 
 class NewKey(StrictDocument):
-    """What a key may do."""
+    """The rights of a key."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._ -]{0,63}$")
     role: Role
@@ -86,7 +86,7 @@ def rotate_key(edit: Edit, caller: TokenRecord, number: int) -> MadeKey:
 
 
 def revoke_key(edit: Edit, caller: TokenRecord, number: int) -> None:
-    """Of oneself; an admin revokes any. Raises UnknownSubjectError."""
+    """Revoke one's own key; an admin revokes any. Raises UnknownSubjectError."""
     row = _find(edit, number, None if caller.role is Role.ADMIN else {person_of(caller.name)})
     row.revoked = edit.at
     edit.record("token", row.name, None, "revoked")

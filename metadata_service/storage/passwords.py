@@ -1,6 +1,6 @@
 """Signing in by a password: made at random, shown once, changed by its owner; its argon2id hash alone is kept.
 
-What signing in answers does not depend on whether there is such an account. How often somebody may try is in `tries.py`.
+The answer to a sign-in does not depend on whether there is such an account. `tries.py` bounds the tries.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Requests: what one person asks for waits here until another one decides. Rows are never changed, and the newest step holds.
+"""Requests: what one person asks for waits here until another one decides. Rows are never changed, and the newest
+step holds.
 
-Who asked, when and why is with the version that the request is part of; so it is with each step. A grant has its purpose and
-the reasons of its steps apart: every reader sees those of versions.
+The version that a request is part of has the person, the time and the reason; so has the version of each step. A
+grant has its purpose and the reasons of its steps apart: every reader sees those of versions.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def add_step(
     levels: Sequence[int] = (),
     until: datetime | None = None,
 ) -> None:
-    """What a person decides or says."""
+    """A decision or a message of a person."""
     row = RequestStepRow(
         request_id=request.row.id,
         snapshot_version=edit.version,
@@ -103,7 +104,7 @@ def require_second_person(edit: Edit, request: KeptRequest, what: str) -> None:
 
 
 def same_person_problem(session: Session, asked_by: str, actor: str) -> str | None:
-    """Why somebody cannot approve what somebody asked for, or None."""
+    """The reason why somebody cannot approve a person's request, or None."""
     if person_of(asked_by) == person_of(actor):
         return "was asked for by the same person; a second person approves it"
     if are_one_person(session, asked_by, actor):

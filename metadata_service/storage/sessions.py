@@ -109,7 +109,7 @@ class Sessions:
             return self._keep(edit, found[0].token_id)
 
     def _finds(self, query: Select[Any]) -> bool:
-        # Whoever only tries makes no other writer wait.
+        # Mere tries make no other writer wait.
         with self._database.read() as session:
             return session.execute(query.limit(1)).first() is not None
 
@@ -139,7 +139,7 @@ def end_sessions(edit: Edit, user_id: int) -> None:
 
 
 def session_callers(reading: Reading) -> list[Caller]:
-    """Whoever may call the profile service by a session now."""
+    """Persons who may call the profile service by a session now."""
     found = [
         who.caller(row.caller_digest, min(row.began + LONGEST, row.used + IDLE))
         for row, token, user in reading.execute(_living(datetime.now(UTC)))

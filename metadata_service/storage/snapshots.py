@@ -106,7 +106,7 @@ class SnapshotCache:
 
 
 MOST_CHANGES = 20_000
-"""Of attributes, and of specs; more than that are read as fast with all others."""
+"""Changed attributes, and changed specs; more than that are read as fast with all others."""
 
 
 def changes_since(database: Database, since: str) -> ServedSnapshot:

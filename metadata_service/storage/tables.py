@@ -188,7 +188,7 @@ class DocumentVersionRow(Base):
 
 
 class DiscoveryCountRow(Base):
-    """What one source added to the catalogue on one day in UTC, and how often it was refused more."""
+    """The attributes that one source added to the catalogue on one day in UTC, and the number that was refused."""
 
     __tablename__ = "discovery_counts"
 
@@ -199,8 +199,9 @@ class DiscoveryCountRow(Base):
 
 
 class RequestRow(Base):
-    """What waits, or waited, for a second person (`requests.py`). `document` is what is to be saved, or what is asked for, `base` the
-    ETag of what it was asked for against, `weakens` a JSON list of what it opens."""
+    """Requests that wait, or waited, for a second person (`requests.py`). `document` is to be saved, or describes the
+    wish; `base` is the ETag of the document that it changes, `weakens` a JSON list of the attributes that it
+    opens."""
 
     __tablename__ = "requests"
 
@@ -229,8 +230,8 @@ class RequestStepRow(Base):
 
 
 class SpecUseRow(Base):
-    """What flows made of a spec version, of one source; `spec` is empty for events that no spec maps. `fields` are those of
-    `SpecUse`, as JSON. No part of history."""
+    """The use of a spec version by flows, for one source; `spec` is empty for events that no spec maps. `fields` are
+    those of `SpecUse`, as JSON. No part of history."""
 
     __tablename__ = "spec_uses"
 

@@ -133,7 +133,7 @@ def list_tokens(database: Database) -> list[TokenRecord]:
 
 
 def callers_in(session: Session) -> list[Caller]:
-    """Whoever may call the profile service by a token now, by name."""
+    """Callers who may call the profile service by a token now, by name."""
     query = _owned(datetime.now(UTC)).where(TokenRow.role.in_(CALLING)).order_by(TokenRow.name)
     found = ((row, in_force(row, owner, maker)) for row, owner, maker in session.execute(query))
     return [record.caller(row.digest, row.expires) for row, record in found if record is not None]
@@ -150,7 +150,7 @@ def revoke_token(database: Database, name: str, actor: str = "") -> None:
 
 
 def authenticate(database: Database, plaintext: str) -> TokenRecord | None:
-    """Whose token this is; None if it is unknown, revoked or expired."""
+    """The owner of a token; None if it is unknown, revoked or expired."""
     digest = token_digest(plaintext)
     with database.read() as session:
         # All are compared, in constant time each, so that timing reports nothing of any digest.
@@ -177,7 +177,7 @@ def require_within(caller: TokenRecord, clearance: int, may_reveal: bool, scopes
 
 
 def person_of(name: str) -> str:
-    """Who stands behind a token or a key: `ann` behind `ann/laptop`."""
+    """The person behind a token or a key: `ann` behind `ann/laptop`."""
     return name.partition("/")[0]
 
 
@@ -201,7 +201,7 @@ def in_force(row: TokenRow, owner: UserRow | None, maker: TokenRow | None) -> To
 
 
 def user_record(row: UserRow) -> TokenRecord:
-    """Who signed in without a token, as one who has one."""
+    """The record of a person who signed in without a token."""
     dates = (row.created, None, row.disabled)
     return TokenRecord(row.name, Role(row.role), *dates, row.clearance, row.may_reveal, row.scopes)
 
@@ -218,7 +218,7 @@ def _owned(now: Moment) -> Select[TokenRow, UserRow | None, TokenRow | None]:
 
 
 def token_record(row: TokenRow) -> TokenRecord:
-    """What is known of it."""
+    """The record of a token."""
     dates = (row.created, row.expires, row.revoked)
     return TokenRecord(row.name, Role(row.role), *dates, row.clearance, row.may_reveal, row.scopes)
 

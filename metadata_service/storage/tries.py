@@ -1,8 +1,8 @@
-"""How often somebody may try to sign in.
+"""The bound of tries to sign in.
 
-A hash of a password costs 19 MiB and some 30 ms, so whoever tries is slowed before anything is hashed: by address, and by account
-from this address. Nobody locks an account for others so. Tries at one account from everywhere are slowed too, but for addresses
-from which its owner signed in before.
+A hash of a password costs 19 MiB and some 30 ms, so whoever tries is slowed before anything is hashed: by address,
+and by account from this address. Nobody locks an account for others so. Tries at one account from everywhere are
+slowed too, but for addresses from which its owner signed in before.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MOST_WAITING = 16
 
 
 class Tries:
-    """What is left of tries at passwords, in the memory of one process. Safe for several threads."""
+    """The remaining tries at passwords, in the memory of one process. Safe for several threads."""
 
     def __init__(self) -> None:
         seconds = SLOWED.total_seconds()

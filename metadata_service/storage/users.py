@@ -33,7 +33,7 @@ PersonRole = Literal[Role.VIEWER, Role.ANALYST, Role.PUBLISHER, Role.ADMIN, Role
 
 
 class PersonRights(StrictDocument):
-    """What a person may do, in both services."""
+    """The rights of a person, in both services."""
 
     role: PersonRole
     clearance: int = Field(default=0, ge=0, le=100, description="The highest authorization level they read.")
@@ -73,7 +73,7 @@ class UserRecord(PersonRights):
 
     @property
     def counts_as(self) -> list[str]:
-        """Whom it counts as, besides itself."""
+        """The accounts that it counts as, besides itself."""
         return [] if self.confirmed_by else self.made_by
 
     bound: PersonRights | None = Field(
@@ -144,7 +144,7 @@ def reset_password(edit: Edit, name: str, made_by: str = "") -> str:
 
 
 def admit(database: Database, found: Identity, is_signing_in: bool = False) -> UserRow | None:
-    """Whoever an issuer says this is, with the rights of now: those of the claims, but no more than an admin decided;
+    """The person that an issuer names, with the present rights: those of the claims, but no more than an admin decided;
     None for an account that is disabled. At the first time an account is made, whose name stays. Raises ClashError for
     a name that somebody else has."""
     claimed = PersonRights.model_validate(found.rule, from_attributes=True)
@@ -174,7 +174,7 @@ def admit(database: Database, found: Identity, is_signing_in: bool = False) -> U
 
 
 def known_people(session: Session) -> list[KnownPerson]:
-    """Whoever signed in by an issuer, by name."""
+    """Persons who signed in by an issuer, by name."""
     rows = session.scalars(select(UserRow).where(UserRow.identity.is_not(None)).order_by(UserRow.name))
     return [
         KnownPerson(
@@ -248,8 +248,8 @@ def are_one_person(session: Session, one: str, other: str) -> bool:
 
 
 def count_deciding(session: Session) -> int:
-    """How many persons can decide on what weakens protection: one for each group of accounts and admin tokens that
-    count as one, at most as many as matter."""
+    """The number of persons who can decide on weakened protection: one for each group of accounts and admin tokens
+    that count as one, at most as many as matter."""
     accounts = select(UserRow.name).where(UserRow.role.in_(DECIDING), UserRow.disabled.is_(None))
     tokens = live(datetime.now(UTC)).where(TokenRow.role.in_(DECIDING))
     names = {*session.scalars(accounts.limit(MOST_COMPARED))}
@@ -288,7 +288,7 @@ def _bounded(row: UserRow, claimed: PersonRights) -> PersonRights:
 
 
 def _within(rights: PersonRights, bound: PersonRights) -> PersonRights:
-    """What both give."""
+    """The rights that both give."""
     return PersonRights.model_validate(
         {
             "role": lesser_role(rights.role, bound.role),

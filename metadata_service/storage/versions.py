@@ -127,7 +127,7 @@ class VersionedDocuments(Generic[Stated, Stored]):
         return found
 
     def served(self, held: Held[Stored]) -> str:
-        """What readers get, as JSON; its ETag is that of the document."""
+        """The answer to readers, as JSON; its ETag is that of the document."""
         if self.record is None:
             return held.document.model_dump_json()
         return self.record(version=held.number, document=held.document).model_dump_json(exclude_unset=True)
@@ -172,16 +172,17 @@ class VersionedDocuments(Generic[Stated, Stored]):
         raise UnknownSubjectError(f"there is no version {version} of the {title}")
 
     def contents(self, session: Session) -> Iterator[tuple[str, dict[str, Any]]]:
-        """What people decided, by name."""
+        """The documents that people decided, by name."""
         return ((name_of(each), self._content(each)) for each in self.all(session))
 
     def content(self, session: Session, name: str = "") -> dict[str, Any] | None:
-        """What people decided, without version and what `check` added; None for an unknown name."""
+        """The document that people decided, without version and without the additions of `check`; None for an unknown
+        name."""
         held = self.held(session, name)
         return None if held is None else self._content(held.document)
 
     def opened(self, session: Session, content: dict[str, Any]) -> builtins.list[str]:
-        """What it would weaken to save a content."""
+        """The attributes that saving a content would weaken."""
         return self.opens(session, self.check(session, self.stated.model_validate(content)))
 
     def carry_out(self, edit: Edit, document: str, differs: Differs) -> None:

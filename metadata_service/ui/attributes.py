@@ -191,8 +191,8 @@ def _kept(path: str, answer: Response, **done: str) -> Response:
 
 
 def _values(page: OwnPage, path: str) -> dict[str, Any]:
-    """Of the profiles that a person sees, how many are `filled`, how many by `types` of their values, and some
-    `examples`; or the `problem`, why that is not known."""
+    """Numbers of the profiles that a person sees: `filled` ones, those by `types` of their values, and some
+    `examples`. Or the `problem`, if that is not known."""
     kinds: dict[str, Condition] = {
         "text": Prefix(path, ""),
         "number": Range(path, lower=-float_info.max),

@@ -26,7 +26,7 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
 
 class Filter(NamedTuple):
-    """What was typed, by field; what the service is asked for; and what is wrong, by field."""
+    """The typed text by field, the request to the service, and the faults by field."""
 
     typed: dict[str, str]
     wanted: dict[str, str]
@@ -99,7 +99,7 @@ def ask(
         return page.render("dead_letter_act.html", **nothing)
     wanted = _filter(page).wanted
     if act == "drop":
-        # What is set aside from now on was seen by nobody.
+        # Nobody saw the dead letters that are set aside from now on.
         wanted.setdefault("until", datetime.now(UTC).isoformat(timespec="milliseconds"))
     return _decide(page, act, _choice(ids or [], wanted))
 

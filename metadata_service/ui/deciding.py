@@ -1,4 +1,4 @@
-"""Why identifiers are one person, and decisions on that: each shows what it would do before its button works."""
+"""The links that make identifiers one person, and decisions on them: each shows its effect before its button works."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class LinkPin(NamedTuple):
 
     @property
     def undone(self) -> LinkPin:
-        """What takes it back."""
+        """The decision that takes this one back."""
         return self._replace(decision=NONE)
 
     def body(self) -> dict[str, Any]:
@@ -43,8 +43,9 @@ class LinkPin(NamedTuple):
 
 
 class DecisionEffect(NamedTuple):
-    """What decisions would do: `pins` that are asked for, further ones that were `offered` since a link would join next, each
-    with the rule that keeps it apart today and whether it is `chosen`, and the answer of the profile service."""
+    """The effects of decisions: `pins` that are asked for, further ones that were `offered` since a link would join
+    next, each with the rule that keeps it apart today and whether it is `chosen`, and the answer of the profile
+    service."""
 
     pins: list[LinkPin]
     offered: list[tuple[LinkPin, str, bool]]
@@ -61,7 +62,7 @@ class DecisionEffect(NamedTuple):
 
 
 def previewed(pins: Iterable[LinkPin]) -> str:
-    """What a form says that was shown."""
+    """The decisions that a form has shown, as text."""
     return json.dumps(sorted(pins))
 
 

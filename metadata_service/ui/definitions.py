@@ -116,12 +116,13 @@ def _read(page: OwnPage, plural: str, name: str, text: str) -> tuple[Any, Any, l
 
 
 def _text(document: ViewDocument | SegmentDocument) -> str:
-    # What `q` meant when it was saved stands beside it.
+    # The meaning of `q` at its saving stands beside it.
     return spec_text(document, "query") if getattr(document, "q", None) is not None else spec_text(document)
 
 
 def _tried(page: OwnPage, draft: ViewDocument | SegmentDocument, person: str) -> dict[str, Any]:
-    """What a draft gives for the profiles that the person sees: `attributes` of one, or `number` and some `members`."""
+    """The result of a draft for the profiles that the person sees: `attributes` of one, or `number` and some
+    `members`."""
     from transforms import compile_spec
 
     try:

@@ -45,7 +45,7 @@ class NavigationItem(NamedTuple):
     icon: str
     api: str = ""
     scope: Scope | None = None
-    """What the profile service must let its reader do."""
+    """The scope that its reader needs in the profile service."""
 
 
 NAVIGATION = (
@@ -111,7 +111,7 @@ def in_words(name: str) -> str:
 
 
 def tint(source: str) -> int:
-    """Which of the three tints a source has; the same one everywhere."""
+    """The tint of a source, one of three; the same one everywhere."""
     return hashlib.sha256(source.encode("utf-8", "replace")).digest()[0] % 3 + 1
 
 

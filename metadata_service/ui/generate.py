@@ -87,7 +87,7 @@ def save(page: SignedIn, fields: OwnFields) -> Response:
 
 
 def _beginning(page: OwnPage, typed: dict[str, str]) -> dict[str, Any]:
-    """What a new spec says at first: one line to go on from, or what another one says. Raises UnknownSubjectError."""
+    """The first text of a new spec: one line to go on from, or the text of another one. Raises UnknownSubjectError."""
     if typed["begin"] == "copy":
         with page.database.read() as reading:
             known = catalogue.get_spec(reading, typed["copied"])

@@ -98,7 +98,7 @@ class _Download(Response):
 
 
 def subject(job: dict[str, Any]) -> str:
-    """What a job works on, in words."""
+    """The subject of a job, in words."""
     digests = ("protection", "definition")
     what = {in_words(name): value for name, value in job["what"].items() if value and name not in digests}
     return ", ".join(name if value is True else f"{name} {value}" for name, value in what.items())
@@ -108,7 +108,7 @@ def _page(page: OwnPage, job_id: str, status: int = 200, **context: Any) -> Resp
     job = page.ask("GET", "jobs", job_id)
     response = page.render("job.html", status, job=job, subject=subject(job), **context)
     if "hx-request" in page.request.headers and job["state"] != JobState.RUNNING:
-        # What may be done with it has changed: all of the page is new.
+        # The possible acts have changed: all of the page is new.
         response.headers["HX-Refresh"] = "true"
     return response
 

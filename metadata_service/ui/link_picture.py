@@ -10,12 +10,12 @@ from idgraph.model.identifiers import HASHED_PREFIX
 
 WIDTH, HEIGHT, ROW, COLUMN = 112, 36, 46, 172
 INDENT = 24
-"""Where the picture is upright: one identifier a row, below and right of the one that it hangs on."""
+"""Pixels in an upright picture: one identifier per row, below and right of its parent."""
 DEEPEST = 3
 LABEL = 72
 """Pixels for what stands at a link."""
 MOST_NODES = 60
-"""Of more, those at the ends of the tree are drawn as one for each type."""
+"""If there are more, those at the ends of the tree are drawn as one for each type."""
 
 LinkRow = Mapping[str, Any]
 """A link as the profile service shows it: `pair`, `evidence`, with `rule` or `decision`."""
@@ -66,7 +66,7 @@ def link_picture(
 
 
 class _Tree:
-    """Who hangs on whom. Several roots where links to hidden identifiers are missing."""
+    """Identifiers and their parents. There are several roots if links to hidden identifiers are missing."""
 
     def __init__(
         self, root: str, identifiers: Sequence[str], accepted: Iterable[LinkRow], refused: Iterable[LinkRow]
@@ -184,7 +184,7 @@ class _Tree:
 
 
 def _sources(link: LinkRow) -> str:
-    """What stands at an accepted link."""
+    """The label of an accepted link."""
     if link.get("decision"):
         return "pinned"
     names = list(dict.fromkeys(each["source"] for each in link["evidence"]))

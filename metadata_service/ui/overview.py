@@ -37,13 +37,13 @@ FOUND = ("discovered",)
 WAITING_SECONDS = 2.0
 REVIEW, DEAD_LETTERS = "/ui/review/violations", "/ui/dead-letters"
 BOUNDS = {DEAD_LETTERS: 1000, REVIEW: 50, ATTRIBUTES: 1000}
-"""What reached its bound may be more."""
+"""A count that reached its bound may be more."""
 DECIDED = ("saved", "made", "revoked", "activated", "retired", "requested", "approved", "refused")
 
 
 class WaitingDecisions(NamedTuple):
-    """What of the metadata waits for a person: edits that others asked for, requests of others, their own grants that
-    end soon, and the number of proposed policies."""
+    """Decisions on metadata that wait for a person: edits that others asked for, requests of others, their own grants
+    that end soon, and the number of proposed policies."""
 
     changes: list[PolicyChangeRecord]
     is_more: bool
@@ -128,7 +128,7 @@ def _decisions(page: OwnPage, reading: Reading) -> WaitingDecisions:
 
 
 def _beside(page: OwnPage) -> dict[str, Any]:
-    """What the profile service knows and this person may act on; `problem` says why it is not all."""
+    """Facts of the profile service that this person may act on; `problem` says why they are not all."""
     found: dict[str, Any] = {}
     try:
         with page.profiles(SECONDS) as client:

@@ -54,7 +54,7 @@ class StaleFormError(Exception):
 
 
 class ProfileSource(NamedTuple):
-    """Where the profile service is."""
+    """The address of the profile service."""
 
     url: str
     ca_file: FilePath | None = None
@@ -90,7 +90,7 @@ class OwnPage:
 
     @property
     def rights(self) -> Caller:
-        """What the profile service lets the person do."""
+        """The person's rights in the profile service."""
         return self.caller.caller("", None)
 
     def require(self, method: str, path: str) -> None:
@@ -104,7 +104,7 @@ class OwnPage:
 
     @property
     def clearances(self) -> list[tuple[int, str]]:
-        """What each clearance shows more than the one before, by the classification levels in force."""
+        """The classifications that each clearance adds to the one before, by the levels in force."""
         with self.database.read() as reading:
             levels = classification_levels(reading)
         shown: dict[int, list[str]] = {}
@@ -117,11 +117,12 @@ class OwnPage:
         return render(self.request, template, self.session, status, own=self, **context)
 
     def on_refusal(self, again: Callable[..., Response], *arguments: Any, **kept: Any) -> None:
-        """What answers a form that is refused, from here on: `again(page, ...)`, which also gets `status` and `problem`."""
+        """Set the answer to a form that is refused, from here on: `again(page, ...)`, which also gets `status` and
+        `problem`."""
 
         def answer(status: int, problem: str) -> Response:
             if status == 412:
-                # What is stored now is shown: the form goes on from there.
+                # The stored state is shown: the form goes on from there.
                 kept.pop("etag", None)
                 problem += _sent(self.request.state.fields)
             return again(self, *arguments, status=status, **{"problem": problem} | kept)
@@ -143,7 +144,7 @@ class OwnPage:
 
     @property
     def profile_source(self) -> ProfileSource:
-        """Where the profile service is. Raises ProfileServiceError where there is none."""
+        """The address of the profile service. Raises ProfileServiceError if there is none."""
         source: ProfileSource | None = self.request.app.state.profile_source
         if source is None:
             raise ProfileServiceError("no profile service is configured ([profiles] url)", 503)
@@ -167,7 +168,7 @@ class OwnPage:
             return client.call(method, *path, **asked)
 
     def preview(self, method: str, *path: str, **asked: Any) -> dict[str, Any]:
-        """How far a preview is that such a call starts or looks at; or the `problem` why there is none, with its `status`."""
+        """The progress of a preview that such a call starts or looks at; or its `problem`, with its `status`."""
         seconds = START_SECONDS if method == "POST" else SECONDS
         try:
             found: dict[str, Any] = self.ask(method, *path, seconds=seconds, **asked)
@@ -200,7 +201,7 @@ def cookie_name(request: Request) -> str:
 
 
 def find_session(request: Request, is_use: bool = False) -> Session | None:
-    """Whose request this is; what is a use keeps the session."""
+    """The session of this request; a use keeps it alive."""
     session_id = request.cookies.get(cookie_name(request))
     return sessions_of(request).find(session_id, is_use) if session_id else None
 
@@ -217,9 +218,9 @@ def _opened(is_use: Callable[[Request], bool]) -> Any:
 
 SignedIn = Annotated[OwnPage, _opened(lambda _: True)]
 Watching = Annotated[OwnPage, _opened(lambda _: False)]
-"""Of a call that a page makes by itself: it does not keep the session."""
+"""A call that a page makes by itself does not keep the session alive."""
 Polled = Annotated[OwnPage, _opened(lambda request: "hx-request" not in request.headers)]
-"""Of a page that asks for itself again and again: only where a person opens it, it keeps the session."""
+"""A page that asks for itself again and again keeps the session alive only when a person opens it."""
 
 
 async def posted(request: Request) -> dict[str, str]:
@@ -271,7 +272,7 @@ Paging = Annotated[PageRequest, Depends(_paging)]
 
 
 def local_path(url: str | None) -> str:
-    """Where to go on: a path of these pages, else the first page."""
+    """The next page: a path of these pages, else the first page."""
     if (
         url
         and re.fullmatch(r"/ui(/[^\\\x00-\x20\x7f]*)?(\?[^\\\x00-\x20\x7f]*)?", url)
@@ -287,7 +288,7 @@ def see_other(url: str, **parameters: str) -> RedirectResponse:
 
 
 def reason_of(fields: dict[str, str], is_needed: bool = False) -> str:
-    """Why something is done, as a form has it. Raises RefusedRequestError for none where it is needed."""
+    """The reason of an act, as a form has it. Raises RefusedRequestError for none where it is needed."""
     reason = fields.get("reason", "").strip()[:1000]
     if is_needed and not reason:
         raise RefusedRequestError("Say why: the reason is kept with the version, for whoever asks later.")
@@ -295,7 +296,7 @@ def reason_of(fields: dict[str, str], is_needed: bool = False) -> str:
 
 
 def said(error: ValidationError | IdgraphError) -> str:
-    """What was wrong with a form."""
+    """The fault of a form, in words."""
     if isinstance(error, PreconditionError):
         return "Somebody changed it meanwhile. The page shows the stored version: compare it with yours, then save again."
     if isinstance(error, ValidationError):
@@ -304,7 +305,7 @@ def said(error: ValidationError | IdgraphError) -> str:
     if isinstance(error, DocumentError):
         return "; ".join(f"line {each.line}: {each.message}" for each in error.problems)
     if isinstance(error, ProfileServiceError) and error.status is not None:
-        # Whoever reads a page did not call a service.
+        # The reader of a page did not call a service.
         return error.detail or str(error)
     if isinstance(error, RefusedRequestError) and error.pointer:
         return f"{error.pointer}: {error.message}"
@@ -312,7 +313,7 @@ def said(error: ValidationError | IdgraphError) -> str:
 
 
 def _sent(fields: dict[str, str]) -> str:
-    """What a form had that is shown no more: not one of a text, which is kept."""
+    """The fields of a form that are shown no more; a form with a text keeps them."""
     if "text" in fields:
         return ""
     names = [name for name in fields if name not in ("csrf", "etag", "act") and fields[name]]

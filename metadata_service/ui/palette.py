@@ -1,4 +1,4 @@
-"""The palette: one field that finds pages, attributes, specs and profiles. What is typed is in no address."""
+"""The palette: one field that finds pages, attributes, specs and profiles. The typed text is in no address."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from metadata_service.ui.profiles import address_of
 router = APIRouter()
 
 MOST = 5
-"""Of each kind."""
+"""Matches of each kind."""
 LONGEST = 1000
 SERVICE_SECONDS = 2.0
 

@@ -1,7 +1,7 @@
 """Profiles: search by values and words in the search language, or by an identifier.
 
-What is typed goes by POST. The address of a search has a token in its place, which the profile service seals and opens, so
-that it can be kept and sent while no log and no history has a value.
+The typed text goes by POST. The address of a search has a token in its place, which the profile service seals and
+opens, so that it can be kept and sent while no log and no history has a value.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PAGE = 25
 MOST_COLUMNS = 5
 MOST_FACETS = 4
 MOST_TYPES = 20
-"""Of identifiers: so many a word alone is looked up as."""
+"""Types of identifiers that a word alone is looked up as."""
 SEARCH_SECONDS = 15.0
 Sort = Annotated[str, Query(max_length=1025)]
 
@@ -160,7 +160,7 @@ def _facets(client: ProfilesClient, typed: str, items: Sequence[dict[str, Any]])
 
 
 def _clause(path: str, value: Any) -> str:
-    """What asks for profiles with this value; empty for a text that no clause can hold."""
+    """The clause for profiles with this value; empty for a text that no clause can hold."""
     if '"' in f"{path}{value}":
         return ""
     name = f'"{path}"' if any(each in "=<>:()" or each.isspace() for each in path) else path

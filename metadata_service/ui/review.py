@@ -118,8 +118,8 @@ class Claimant(NamedTuple):
 
 
 def _claims(page: OwnPage, client: ProfilesClient, group: dict[str, Any]) -> dict[str, Any]:
-    """Who claims the identifier of a group, as persons: first its owner, then those with most evidence; `compared` are
-    the paths of what tells them apart."""
+    """The persons who claim the identifier of a group: first its owner, then those with most evidence; `compared` are
+    the paths of their differing values."""
     links = {_other(group, each): each for each in (*group["accepted"], *group["refused"])}
     refused = {_other(group, each) for each in group["refused"]}
     names = list(dict.fromkeys((*group["rivals"], *links)))[:MOST_CLAIMANTS]

@@ -1,4 +1,4 @@
-"""What is done for one person: reveal a protected value, access request, erasure, consents."""
+"""Acts for one person: reveal a protected value, access request, erasure, consents."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from metadata_service.ui.profiles import LIST, Named
 router = APIRouter()
 
 PURPOSES = ("Support", "Request of the person", "Fraud investigation", "Data quality", "Legal obligation")
-"""What a protected value may be revealed for; the case is written beside it, and both are recorded."""
+"""Purposes for which a protected value may be revealed; the case is written beside it, and both are recorded."""
 REVEALED_SECONDS = 60
 PERSON = LIST + "/{identifier}"
 ACCESS, ERASE = "access-requests", "erasures"

@@ -81,7 +81,7 @@ def progress(page: Polled, job: str) -> Response:
 
 
 def read_rules(text: str) -> IdentityRules:
-    """What a text says. Raises DocumentError."""
+    """The rules of a text. Raises DocumentError."""
     document = JsonFile.of_text(text)
     try:
         rules = IdentityRules.model_validate(document.content)

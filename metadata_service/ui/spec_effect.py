@@ -1,5 +1,5 @@
-"""What a draft of a mapping spec does to real events, before it is published: the profile service's preview, with its
-progress."""
+"""The effect of a draft of a mapping spec on real events, before it is published: the profile service's preview, with
+its progress."""
 
 from __future__ import annotations
 

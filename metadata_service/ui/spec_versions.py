@@ -79,7 +79,7 @@ def _page(
 
 
 def _waiting_letters(page: OwnPage, source: str) -> int:
-    """How many dead letters of a source may pass by a spec that was published; 0 where this person cannot know."""
+    """The number of dead letters of a source that may pass by a published spec; 0 if this person cannot know."""
     if "*" in source or not page.can_ask or Scope.OPERATE not in page.rights.scopes:
         return 0
     with suppress(ProfileServiceError):

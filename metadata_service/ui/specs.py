@@ -177,7 +177,7 @@ def check(page: SignedIn, name: Name, fields: OwnFields) -> Response:
 
 
 def read_definition_of(name: str, text: str) -> tuple[SpecDefinition, list[Problem]]:
-    """What the text says. Raises DocumentError."""
+    """The spec of the text. Raises DocumentError."""
     definition, warnings = read_definition_text(text)
     if definition.name != name:
         refused = SpecError(f"this page edits the spec {name}; another name is another spec", "/name")

@@ -110,7 +110,7 @@ def put_document(
     precondition: Check,
     reason: str,
 ) -> Response:
-    """What `PUT` does: the document as it is served, with the warnings that `check` gives, if there are any."""
+    """Save a document as `PUT` does. Gives it as it is served, with the warnings of `check`, if there are any."""
     with service.database.read() as session:
         document = kind.check(session, stated)
         warnings = kind.warn(session, document)

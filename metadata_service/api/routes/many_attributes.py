@@ -54,7 +54,8 @@ class AttributeEdits(StrictDocument):
 
 
 class EditResult(BaseModel):
-    """What became of one of them. One that `waits` weakens protection: a second person approves policy change `change`."""
+    """The result for one of them. One that `waits` weakens protection: a second person approves policy change
+    `change`."""
 
     path: str
     result: Literal["saved", "unchanged", "waits", "refused"]
@@ -113,7 +114,7 @@ events = APIRouter(prefix="/v1/attribute-events", tags=["attributes"])
 
 
 class NewAttributes(BaseModel):
-    """What events revealed since a state of the catalogue, the newest first."""
+    """Attributes that events revealed since a state of the catalogue, the newest first."""
 
     etag: str = Field(description="The ETag of the state now: `since` of the next call.")
     paths: list[str]

@@ -44,7 +44,7 @@ def asked(change: PolicyChangeRecord) -> Response:
 
 
 class ApprovalDecision(StrictDocument):
-    """Why it is approved or refused; kept with it."""
+    """The reason of an approval or refusal; kept with it."""
 
     reason: str = Field(default="", max_length=1000)
 

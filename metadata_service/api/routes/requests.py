@@ -88,5 +88,5 @@ def end(number: Number, said: GrantReply, service: Service, caller: Acting) -> G
 
 
 def _only(caller: TokenRecord) -> str | None:
-    """Whose requests the caller sees; None for all."""
+    """The person whose requests the caller sees; None for all."""
     return None if caller.role in ANSWERING else person_of(caller.name)

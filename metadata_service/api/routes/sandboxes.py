@@ -171,7 +171,7 @@ def _promoted(
 def _put(
     service: MetadataService, caller: TokenRecord, each: SandboxDifference, check: Check, reason: str
 ) -> Response:
-    """What the `PUT` of an item does."""
+    """Save an item as its `PUT` does."""
     by_caller = (service, caller, check, reason)
     if each.kind == "attribute":
         return attributes.put(each.name, AttributeDefinition.model_validate(each.sandbox), *by_caller)

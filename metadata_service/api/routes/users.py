@@ -57,7 +57,7 @@ class PasswordChange(StrictDocument):
 
 
 class OwnRecord(BaseModel):
-    """Who calls, and what they may do."""
+    """The caller, and the caller's rights."""
 
     name: str
     person: str

@@ -1,4 +1,4 @@
-"""Who confirmed that an account belongs to a person of its own."""
+"""The account that confirmed that another one belongs to a person of its own."""
 
 from __future__ import annotations
 
