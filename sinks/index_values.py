@@ -1,11 +1,11 @@
-"""How an embedded index looks at values: three classes that never meet, and text as words.
+"""Values in an embedded index: three classes that never meet, and text as words.
 
-Limits, the same in every index: `Prefix`, `Range` and `Order` look at the first ORDERED_CHARACTERS of a string (`Term` at
-all of them); full text does not find words of more than WORD_BYTES. A NaN counts as absent; a number that is too large
-for a double is infinite for `Range`, and exact for `Term`.
+Limits, the same in every index: `Prefix`, `Range` and `Order` look at the first ORDERED_CHARACTERS of a string
+(`Term` at all of them); full text does not find words of more than WORD_BYTES. A NaN counts as absent; a number that
+is too large for a double is infinite for `Range`, and exact for `Term`.
 
-Keys of numbers are bytes that sort as the numbers do: sign and bits of the double; where a double cannot hold every integer,
-how far the integer is from it; beyond all doubles, as infinite, BEYOND and the SHA-256 of the number.
+Keys of numbers are bytes that sort as the numbers do: sign and bits of the double; where a double cannot hold every
+integer, how far the integer is from it; beyond all doubles, as infinite, BEYOND and the SHA-256 of the number.
 """
 
 from __future__ import annotations
@@ -145,8 +145,9 @@ def check_text(query: Query, order: Order | None = None) -> None:
 
 
 def words(text: str) -> list[str]:
-    """The words of a text without case and Latin accents: `Zoë, zoe` gives `["zoe", "zoe"]`. Of scripts without blanks between
-    words also each character and each pair of neighbours: `東京都` gives itself, `東`, `京`, `都`, `東京` and `京都`.
+    """The words of a text without case and Latin accents: `Zoë, zoe` gives `["zoe", "zoe"]`. Scripts without blanks
+    between words also give each character and each pair of neighbours: `東京都` gives itself, `東`, `京`, `都`, `東京` and
+    `京都`.
 
     A word is a run of letters and digits of at most WORD_BYTES. It is the analysis of the embedded index, so that every
     index finds the same.
@@ -179,7 +180,7 @@ def _parts(text: str) -> Iterator[str]:
     for run in _RUNS.findall(text):
         if UNSPACED.search(run) is None:
             continue
-        # What stands beside such a script without a blank is a word too.
+        # A text beside such a script without a blank is a word too.
         yield from filter(None, UNSPACED.split(run))
         for part in UNSPACED.findall(run):
             yield from part

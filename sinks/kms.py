@@ -49,7 +49,7 @@ _MEANING = {
 
 
 class KmsKey(NamedTuple):
-    """Which KMS key, and where. No `endpoint` means Amazon's own of the region."""
+    """A KMS key and its place. No `endpoint` means Amazon's own of the region."""
 
     key: str
     region: str
@@ -57,7 +57,8 @@ class KmsKey(NamedTuple):
 
 
 class KmsEnvelope:
-    """An `Envelope` under one KMS key. What KMS throttles, or does not answer, is asked again for `retry_seconds`."""
+    """An `Envelope` under one KMS key. A request that KMS throttles, or does not answer, is made again for
+    `retry_seconds`."""
 
     format = "idgraph-kms-keyring"
     has_id = True
@@ -105,7 +106,7 @@ class KmsEnvelope:
                 # Something between here and KMS may answer by a status alone.
                 status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
             except (BotoCoreError, ValueError) as error:
-                # Of a connection that cannot be had, or of half an answer.
+                # No connection, or half an answer.
                 code, status = type(error).__name__, 500
             if code in _ALTERED:
                 raise KeyProviderError(

@@ -1,4 +1,5 @@
-"""What every clause means, in the plainest way: whether one document matches a query. Every index finds exactly these."""
+"""The meaning of every clause, in the plainest way: whether one document matches a query. Every index finds exactly
+these."""
 
 from __future__ import annotations
 
@@ -98,7 +99,7 @@ def _within(clause: Range, value: Any) -> bool:
 
 
 def comparable_of(value: Any, whole: bool = False) -> Any:
-    """What is compared of a value; None for NaN."""
+    """The part of a value that is compared; None for NaN."""
     if isinstance(value, str):
         return value if whole else value[:ORDERED_CHARACTERS]
     if isinstance(value, bool):

@@ -28,7 +28,7 @@ STATEMENTS = 25
 """The most that one request takes: keys to read, items to put or delete, PartiQL statements."""
 
 PARTITIONS = 10
-"""Of a selection: it takes 50, and answers in pages of 10 items."""
+"""Partitions per selection: DynamoDB takes 50, and answers in pages of 10 items."""
 
 THREADS = 8
 """Requests of one call that are in progress at once."""
@@ -289,7 +289,7 @@ class DynamoClient:
                 done.result()
             return [each.result() for each in begun]
         finally:
-            # What can still be cancelled runs in no thread yet.
+            # A request that can still be cancelled runs in no thread yet.
             wait([each for each in begun if not each.cancel()])
 
     def check_open(self) -> None:

@@ -12,8 +12,8 @@ from sinks.aws_connection import client
 
 
 class TablesLocation(NamedTuple):
-    """Where the tables are: their names begin with `prefix`. No `endpoint` means Amazon's own of the region. A request that
-    fails is made again for `retry_seconds`, by default as `Retry` says."""
+    """The place of the tables: their names begin with `prefix`. No `endpoint` means Amazon's own of the region. A
+    request that fails is made again for `retry_seconds`, by default as `Retry` says."""
 
     prefix: str
     region: str

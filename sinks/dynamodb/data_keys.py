@@ -28,7 +28,7 @@ from transforms.privacy.keys import WrappedKey
 T = TypeVar("T")
 
 REPLICAS = 16
-"""Of each version's item: two transactions that look at the same one are in each other's way."""
+"""Copies of each version's item: two transactions that look at the same one are in each other's way."""
 
 _AT_ONCE = 100
 """Items of one transaction: keys, and the looks at their versions."""
@@ -157,7 +157,7 @@ class DynamoDataKeys:
         return lost
 
     def _attempt(self, actions: list[Item]) -> list[dict[str, Any]] | None:
-        """Why a transaction was cancelled, action by action; None when it was not."""
+        """The reasons for which a transaction was cancelled, action by action; None when it was not."""
         try:
             self._client.call(
                 "transact_write_items", self._table, TransactItems=actions, ReturnConsumedCapacity="TOTAL"

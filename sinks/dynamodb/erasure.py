@@ -31,7 +31,7 @@ UNFINISHED, WITHDRAWN = "unfinished", "withdrawn"
 
 
 class DynamoErasure(DynamoTables):
-    """What the methods promise stands in `ProfileStore`."""
+    """`ProfileStore` says what the methods promise."""
 
     def tombstones(self, ids: Iterable[str]) -> dict[str, Tombstone]:
         """Reads the fragments' items, which costs what reading the fragments costs."""

@@ -98,12 +98,12 @@ def stored(item: Item) -> StoredFragment:
 
 
 def epoch(item: Item) -> int:
-    """How often the fragment's profile changed."""
+    """The number of changes of the fragment's profile."""
     return int(item["epoch"]["N"]) if "epoch" in item else 0
 
 
 def assignment(table: str, name: bytes, assigned: Assignment) -> Statement:
-    """What records the profile of a fragment that has the expected epoch."""
+    """The statement that records the profile of a fragment that has the expected epoch."""
     _, expected, profile, _, _ = assigned
     # There is none before the first.
     here = "epoch=?" if expected else "epoch IS MISSING"
@@ -161,7 +161,7 @@ def statement(
         text += " SET identifiers=set_add(identifiers, ?)"
         parameters.append({"SS": sorted(write.identifiers)})
     expected, erasure_epoch = number(write.expected_version), number(write.erasure_epoch)
-    # What was erased, and came back with a backup, takes nothing: its tombstone covers its version.
+    # A fragment that was erased and came back with a backup takes no write: its tombstone covers its version.
     here = "(revision=? AND (tombstone_until IS MISSING OR tombstone_until=? OR tombstone_version<?)) OR (revision IS MISSING AND tombstone_version=?)"
     text += f" WHERE pk=? AND ({here}) AND (tombstone_until IS MISSING OR tombstone_until<=?)"
     return Statement(

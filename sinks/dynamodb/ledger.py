@@ -35,10 +35,10 @@ _LOOKED_AT = 1000
 
 
 class DynamoLedger(DynamoTables):
-    """What the methods promise stands in `Ledger`."""
+    """`Ledger` says what the methods promise."""
 
     def ledger_statements(self, entry: LedgerEntry) -> list[Statement]:
-        """What appends an entry."""
+        """The statements that append an entry."""
         at_ms, name, epoch, previous, profile, _ = entry
         sort_key = at_ms.to_bytes(8, "big") + name + epoch.to_bytes(4, "big")
         text = f"INSERT INTO \"{self.client.table(LINKS)}\" VALUE {{'pk': ?, 'sk': ?, 'profiles': ?}}"
@@ -114,7 +114,7 @@ class DynamoLedger(DynamoTables):
             return []
         bounds: Item = {":begin": {"B": begin}, ":end": {"B": end}}
 
-        # Of what is looked at few may be shown.
+        # Few of the items that are looked at may be shown.
         only: dict[str, object] = {
             "Limit": limit if segment is None and has_changes else max(limit, _LOOKED_AT)
         }
@@ -162,7 +162,7 @@ def _number_bytes(segment: str) -> int:
 
 
 def _number(item: Item) -> int:
-    """Of a crossing's own item."""
+    """The number in a crossing's own item."""
     return (
         int(item["number"]["N"]) if "number" in item else int.from_bytes(bytes(item["sk"]["B"])[-4:], "big")
     )

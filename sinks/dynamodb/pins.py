@@ -1,7 +1,7 @@
 """Pins in DynamoDB: in the links table, under either identifier, and once in a list of all.
 
-A decision is put under its identifiers first, and into the list last; removed in the same order. What a crash leaves between
-is put, or removed, by the same command.
+A decision is put under its identifiers first, and into the list last; removed in the same order. After a crash in
+between, the same command puts or removes the rest.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LIST = b"all pins beside links: "
 
 
 class DynamoPins(DynamoTables):
-    """What the methods promise stands in `Pins`."""
+    """`Pins` says what the methods promise."""
 
     def add_pins(self, pins: Sequence[PinRecord]) -> None:
         of_identifiers = [

@@ -1,8 +1,8 @@
 """The profile store in DynamoDB. Table design, access patterns and limits: docs/dynamodb.md.
 
-A link from each new identifier is written before the fragment that carries it, and counts only when the
-fragment says the same: so no committed fragment is ever without its links. What waits for the index is marked
-in the fragment's own item, by the statement that writes it.
+A link from each new identifier is written before the fragment that carries it, and counts only when the fragment says
+the same: so no committed fragment is ever without its links. The statement that writes a fragment's item marks it as
+waiting for the index.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sinks.dynamodb.schema import FRAGMENTS, LINKS, OUTBOX, SHARDS
 
 _LINKS_AT_ONCE = 1000
 _LINKS_TOGETHER = 100
-"""Of the identifiers of one request. Where there are more, each is asked for by itself."""
+"""Links to the identifiers of one request. If there are more, each identifier is asked for by itself."""
 
 _LEAST_SCANNED = 100
 """Items that a request of a scan looks at: a limit counts tombstones too, so that a smaller one may make a request for

@@ -19,10 +19,10 @@ ERASED = "erased"
 """Sparse indexes of the fragments table: what is not projected yet, and what has a tombstone."""
 
 SHARDS = 16
-"""How many partitions each sparse index is spread over: each takes 1,000 writes a second at first."""
+"""Partitions of each sparse index: each takes 1,000 writes per second at first."""
 
 RECOVERY_DAYS = {FRAGMENTS: 35, LINKS: 35, DATA_KEYS: 1, KEY_VERSIONS: 35}
-"""How far back a table can be restored to. An erased data key can be brought back for so long: hence one day."""
+"""Days to which a table can be restored. An erased data key can be brought back for so long: hence one day."""
 
 _CREATE_SECONDS = 300
 

@@ -62,7 +62,7 @@ class DynamoStream:
         else:
             self._standing.pop(shard, None)
         images = (each["dynamodb"].get("NewImage", {}) for each in records)
-        # What was settled needs nothing.
+        # A settled entry needs nothing.
         ids = {image["fragment"]["S"]: None for image in images if "waiting" in image}
         return ShardPage([*ids], place, not following)
 

@@ -68,7 +68,7 @@ def write(
     """The refusal of each action, in their order: None when it was not, STALE, else Elasticsearch's name
     for the reason. Durable when it returns, not visible yet.
 
-    Of the documents of one request those that were too much are retried, without the others. Raises
+    If one request has too many documents, those that were too much are retried, without the others. Raises
     ProfileIndexError when the index is away, or busy for too long.
     """
     outcomes: list[str | None] = [None] * len(actions)
@@ -102,7 +102,7 @@ def _send(
                 operations=body,
                 # Else a name that is not there would become an index, with a mapping that Elasticsearch guesses.
                 require_alias=is_alias,
-                # How long a shard without a primary is waited for.
+                # The wait for a shard without a primary.
                 timeout="10s",
                 filter_path=["items.*.status", "items.*.error.type"],
             )

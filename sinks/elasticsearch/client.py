@@ -28,7 +28,7 @@ logging.getLogger("elastic_transport").setLevel(logging.ERROR)
 
 
 class IndexLocation(NamedTuple):
-    """Where the index is, and where its credentials are: never what they are. `name` is the alias that searches
+    """The place of the index and of its credentials, never the credentials. `name` is the alias that searches
     and writes go through."""
 
     url: str
@@ -68,14 +68,14 @@ def connect(place: IndexLocation) -> Any:
 
 
 BUSY_SECONDS = 30.0
-"""How long what is too much for Elasticsearch now (429) is retried."""
+"""The time for which a request that is too much for Elasticsearch now (429) is retried."""
 _BUSY = Backoff(base=0.05, cap=5.0)
 
 AWAY = Backoff(retries=3, base=0.1, cap=0.5)
-"""How often it is tried again when there is no whole answer. Few: the flow continues meanwhile, and the outbox
+"""Retries when there is no whole answer. Few: the flow continues meanwhile, and the outbox
 waits."""
 _REST = Backoff(base=1.0, cap=5.0, least=1.0)
-"""How long nothing is tried after that, so that not every batch waits in vain."""
+"""The pause after that, so that not every batch waits in vain."""
 
 TOO_MANY, TOO_LARGE = 429, 413
 BLOCKED = "cluster_block_exception"

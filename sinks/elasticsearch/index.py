@@ -55,12 +55,12 @@ def compact(client: ElasticsearchClient) -> None:
         time.sleep(0.2)
     client.call(lambda api: api.indices.flush(index=indices, force=True), MERGE_SECONDS)
     client.call(lambda api: api.indices.forcemerge(index=indices, only_expunge_deletes=True), MERGE_SECONDS)
-    # What was merged away is deleted by the next commit.
+    # The next commit deletes segments that were merged away.
     client.call(lambda api: api.indices.flush(index=indices, force=True), MERGE_SECONDS)
 
 
 def _shards(client: ElasticsearchClient, indices: list[str]) -> Iterator[tuple[tuple[str, str], int, int]]:
-    """Of each copy of each shard: which it is, its last operation, and the first that somebody may ask for."""
+    """The name of each copy of each shard, its last operation, and the first that somebody may ask for."""
     answer: Mapping[str, Any] = client.call(
         lambda api: api.indices.stats(index=indices, metric="_all", level="shards", filter_path=_STATS)
     )
@@ -269,7 +269,7 @@ class ElasticsearchProfileIndex:
 
 
 def _place(cursor: str, kind: list[str]) -> list[Any]:
-    """What to go on behind. Raises QueryError for a cursor of another search."""
+    """The place behind which a page begins. Raises QueryError for a cursor of another search."""
     place = read_cursor(cursor)
     if not isinstance(place, list) or len(place) != 2 or place[0] != kind:
         raise QueryError("the cursor is not one that this index gave out for this search")

@@ -134,13 +134,13 @@ def source(document_id: str, fields: Mapping[str, Any]) -> DocumentSource:
 
 
 LAYOUT = 4
-"""Of the keys and of the mapping: an index of another one must be built again."""
+"""The version of keys and mapping: an index of another one must be built again."""
 
 _KEY = {"type": "keyword", "doc_values": False}
 MAPPING: dict[str, Any] = {
     # Documents have these fields and no others, whatever attributes come: a mapping that nothing can change.
     "dynamic": "strict",
-    # The store has the profile. What is not kept here twice need not be erased twice.
+    # The store has the profile. A value that is not kept here need not be erased here.
     "_source": {"enabled": False},
     "properties": {
         "id": {"type": "keyword"},
@@ -161,7 +161,7 @@ MAPPING: dict[str, Any] = {
 
 
 class IndexShape(NamedTuple):
-    """How an index version is spread over the cluster."""
+    """The distribution of an index version over the cluster."""
 
     shards: int = 1
     replicas: int = 1

@@ -97,7 +97,7 @@ class ElasticsearchIndexVersions:
             {"add": {"index": made, "alias": self._alias}},
         ]
         self._client.call(lambda api: api.indices.update_aliases(actions=actions))
-        # What was put between the refresh and the move.
+        # Documents that were put between the refresh and the move.
         self._client.call(lambda api: api.indices.refresh(index=made))
         remove(self._client, in_use)
         return in_use

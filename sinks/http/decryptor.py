@@ -30,8 +30,8 @@ _OF_THE_RECORD = frozenset({400, 413, 422})
 
 
 class DecryptionService(NamedTuple):
-    """Where the service is and what it is given: the most requests at once, seconds for a whole answer, how often a
-    request is made again, and the longest answer that is taken, in bytes."""
+    """The place of the service and its limits: the most requests at once, seconds for a whole answer, retries of a
+    request, and the longest answer that is taken, in bytes."""
 
     url: str
     capacity: int

@@ -128,7 +128,7 @@ class MetadataClient:
         return answer
 
     def callers(self) -> CallerList:
-        """Who may call the profile service. For tokens of the role `service` or `admin`."""
+        """Callers of the profile service. For tokens of the role `service` or `admin`."""
         return self._http.get_model(CallerList, "GET", "/v1/callers")
 
     def send(self, changes: list[SchemaChange]) -> list[RefusedSchemaChange]:
@@ -149,7 +149,7 @@ class MetadataClient:
         self._http.get_model(SchemaRecord, "PATCH", "/v1/schema", json=body)
 
     def spec_health(self) -> tuple[list[SpecHealthRecord], list[UnmappedRecord]]:
-        """What flows made of the active specs, by name, and of events that no spec maps."""
+        """The use of the active specs by flows, by name, and events that no spec maps."""
         found: list[SpecHealthRecord] = []
         cursor: dict[str, str] = {}
         while True:
@@ -276,7 +276,7 @@ class MetadataClient:
         return self._put(DiscoveryDefaults, "/v1/discovery-defaults", body, reason)
 
     def discovery_counts(self) -> DiscoveryCounts:
-        """How full the catalogue is, and what each source added of late."""
+        """The number of attributes in the catalogue, and those that each source added of late."""
         return self._http.get_model(DiscoveryCounts, "GET", "/v1/discovery-counts")
 
     def purge(self, source: str | None, prefix: str, dry_run: bool, reason: str = "") -> PurgeRecord:
@@ -295,7 +295,7 @@ class MetadataClient:
         return self._http.get_model(SandboxRecord, "POST", "/v1/sandboxes", json=body)
 
     def compare_sandbox(self, name: str) -> SandboxComparison:
-        """What differs between a sandbox and production. Raises NotFoundError."""
+        """Differences between a sandbox and production. Raises NotFoundError."""
         return self._http.get_model(SandboxComparison, "GET", f"/v1/sandboxes/{quoted(name)}/comparison")
 
     def promote_sandbox(self, name: str, wanted: SandboxPromotion) -> list[PromotedItem]:

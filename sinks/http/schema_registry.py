@@ -29,7 +29,7 @@ _KINDS = ("AVRO", "PROTOBUF", "JSON")
 
 
 class RegistryLocation(NamedTuple):
-    """Where a registry is, and where its password is: never what it is."""
+    """The place of a registry and of its password, never the password."""
 
     url: str
     username: str | None = None

@@ -41,7 +41,7 @@ class TopicSender:
         return None
 
     def close(self) -> None:
-        """What is on its way is given up."""
+        """Records on their way are given up."""
         if self._publisher is not None:
             self._publisher.__exit__(None, None, None)
         self._publisher = None

@@ -9,9 +9,9 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from idgraph.model.errors import ConfigError, PublishError
 
 DELIVERY_SECONDS = 60.0
-"""How long a record is sent again, after which it counts as not published."""
+"""The time for which a record is sent again, after which it counts as not published."""
 ANSWER_SECONDS = 15.0
-"""How long the cluster's first answer is waited for."""
+"""The wait for the cluster's first answer."""
 Record = tuple[bytes | None, bytes]
 """Key and payload."""
 
@@ -50,7 +50,7 @@ class KafkaPublisher:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # What is still on its way after an error is given up: nobody was informed that it is there.
+        # Records on their way after an error are given up: nobody was informed that they are there.
         self._producer.purge()
         self._producer.flush(1.0)
 

@@ -52,7 +52,7 @@ def _ends(consumer: Consumer, partitions: Iterable[tuple[str, int]]) -> dict[tup
 
 
 SILENT_SECONDS = 60.0
-"""How long nothing may come before the cluster counts as away."""
+"""The silence after which the cluster counts as away."""
 
 _AT_ONCE = 1000
 MOST_PARTITIONS = 32
@@ -82,7 +82,7 @@ class KafkaRanges:
             "group.id": "idgraph-ranges",
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
-            # What is gone is reported, not passed over.
+            # Records that are gone are reported, not passed over.
             "auto.offset.reset": "error",
             "enable.partition.eof": True,
         }

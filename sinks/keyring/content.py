@@ -40,7 +40,7 @@ def key_name(version: int) -> str:
 
 
 class SecretName(NamedTuple):
-    """Which secret of which keyring: the keyring's id, and `root` or `key-VERSION`."""
+    """The name of a secret: the keyring's id, and `root` or `key-VERSION`."""
 
     keyring: str
     secret: str
@@ -49,8 +49,8 @@ class SecretName(NamedTuple):
 class Envelope(Protocol):
     """Makes and opens secrets of 64 bytes. An envelope around the bytes themselves is none: see `BareSecrets`.
 
-    All methods block and raise KeyServiceError when what opens envelopes is away or refuses, KeyProviderError for
-    a secret that was altered or stands under another name. Safe for several threads.
+    All methods block and raise KeyServiceError when the service that opens envelopes is away or refuses,
+    KeyProviderError for a secret that was altered or stands under another name. Safe for several threads.
     """
 
     format: str
@@ -58,10 +58,10 @@ class Envelope(Protocol):
     has_id: bool
     """Whether such a keyring has an id that its secrets are bound to."""
     stored_bytes: int | None
-    """How long a stored secret is, where that is always the same."""
+    """The length of a stored secret, if that is always the same."""
     keep_seconds: float
     keep_uses: float
-    """How long, and for how many data keys, an opened secret may be used before it is opened again."""
+    """Seconds, and number of data keys, after which an opened secret is opened again."""
 
     def new(self, name: SecretName) -> bytes:
         """A new random secret, as it is stored."""
@@ -86,7 +86,7 @@ class BareSecrets:
     keep_uses = math.inf
 
     def new(self, name: SecretName) -> bytes:  # noqa: ARG002
-        """Of the operating system's generator."""
+        """A secret of the operating system's generator."""
         return secrets.token_bytes(SECRET_BYTES)
 
     def seal(self, secret: Secret, name: SecretName) -> bytes:  # noqa: ARG002

@@ -72,8 +72,8 @@ def change(
 ) -> tuple[Keyring, FileStamp]:
     """Change the keyring while nobody else does; gives the new content.
 
-    An `edit` that gives the keyring it was given writes nothing; one that raises leaves it as it is. What
-    is written is on disk when this returns. Raises KeyProviderError.
+    An `edit` that gives the keyring it was given writes nothing; one that raises leaves it as it is. The content is
+    on disk when this returns. Raises KeyProviderError.
     """
     with _changing(path):
         keyring, stamp = read(path, envelope)
@@ -89,7 +89,7 @@ def _changing(path: Path) -> Iterator[None]:
     """Each change of the keyring holds the lock of a file beside it, so that no change is lost."""
     try:
         with file_lock(path.with_name(f".{path.name}.lock")):
-            # Of a change that was killed: it holds keys.
+            # The rest of a change that was killed: it holds keys.
             part_of(path).unlink(missing_ok=True)
             yield
     except OSError as error:

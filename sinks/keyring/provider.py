@@ -37,7 +37,8 @@ class _Kept:
 
 
 class OpenedSecrets(NotPicklable):
-    """Of one content of a keyring. Safe for several threads. All methods raise what `Envelope.open` raises."""
+    """The opened secrets of one content of a keyring. Safe for several threads. All methods raise what
+    `Envelope.open` raises."""
 
     __slots__ = ("_ciphers", "_envelope", "_keyring", "_lock", "_now", "_refused", "_stored", "_unlimited")
 

@@ -19,7 +19,7 @@ from sinks.sqlite.schema import Schema
 T = TypeVar("T")
 
 CHUNK = 500
-"""How many values one IN list holds."""
+"""The number of values in one IN list."""
 
 # SQLite itself waits for a lock (see sqlite_connections); some of its answers come without waiting.
 _RETRY_SECONDS = 30
@@ -154,7 +154,7 @@ def _kept(stack: ExitStack, context: AbstractContextManager[T]) -> AbstractConte
     return nullcontext(stack.enter_context(context))
 
 
-# What fails in one of these is not committed: its connection is closed, which takes it back.
+# A failure in one of these is not committed: its connection is closed, which takes the writes back.
 
 
 @contextmanager
@@ -197,8 +197,9 @@ def _begin_write(connection: sqlite3.Connection) -> None:
 
 
 def _vacuum(connection: sqlite3.Connection) -> None:
-    # In memory, as all else that is temporary, a file larger than that could never be rewritten. Of the whole process;
-    # SQLite's own choice may be a small disk, or one that is less well kept than that of the profiles.
+    # In memory, as all else that is temporary, a file larger than that could never be rewritten. It holds for
+    # the whole process; SQLite's own choice may be a small disk, or one that is less well kept than that of the
+    # profiles.
     if "SQLITE_TMPDIR" not in os.environ:
         file = connection.execute("PRAGMA database_list").fetchone()[2]
         folder = str(Path(file).parent).replace("'", "''")

@@ -47,7 +47,7 @@ _SCHEMA = Schema(
 
 _PAGE = 100
 _PAGE_BYTES = 4 << 20
-"""Of payloads: a dead letter may hold many megabytes. A page ends at either."""
+"""Bytes of payloads: a dead letter may hold many megabytes. A page ends at either."""
 
 
 class SqliteDeadLetters:

@@ -24,7 +24,7 @@ TABLES = (
 
 
 class SqliteErasure(SqliteTables):
-    """What the methods promise stands in `Tombstones` and `Withdrawals`."""
+    """`Tombstones` and `Withdrawals` say what the methods promise."""
 
     def tombstones(self, ids: Iterable[str]) -> dict[str, Tombstone]:
         if not self._file.read(are_there):
@@ -44,7 +44,7 @@ class SqliteErasure(SqliteTables):
             erased = [
                 each._replace(
                     version=kept[each.fragment_id].version,
-                    # Of what an erasure that was interrupted had taken, the rows are gone by now.
+                    # An interrupted erasure may have removed these rows already.
                     identifiers=each.identifiers | _noted(connection, each.fragment_id),
                 )
                 for each in found

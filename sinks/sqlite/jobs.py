@@ -52,7 +52,7 @@ _SCHEMA = Schema(
 class SqliteJobLog:
     """`JobLog` in one file, made when first used, for the owner only.
 
-    Whoever runs a job holds the lock `ID.lock` in the folder `locks`, which goes with its process, however that ends.
+    The process that runs a job holds the lock `ID.lock` in the folder `locks`, which goes with it, however it ends.
     """
 
     def __init__(self, path: Path, locks: Path) -> None:

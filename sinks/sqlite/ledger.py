@@ -40,7 +40,7 @@ def add(connection: sqlite3.Connection, entries: Iterable[LedgerEntry]) -> None:
 
 
 class SqliteLedger(SqliteTables):
-    """What the methods promise stands in `Ledger`."""
+    """`Ledger` says what the methods promise."""
 
     def ledger(
         self, after: str = "", limit: int = 1000, segment: str | None = None, has_changes: bool = True
@@ -90,7 +90,7 @@ class SqliteLedger(SqliteTables):
                     "VALUES (:at, :name, :number, x'', x'', :segment)",
                     given,
                 )
-                # Of the profile too the name leads back.
+                # The name leads back to the profile, too.
                 connection.execute("UPDATE fragments SET name = :name WHERE id = :id AND name IS NULL", given)
 
         self._file.write(work)

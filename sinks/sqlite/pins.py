@@ -24,7 +24,7 @@ TABLES = (
 
 
 class SqlitePins(SqliteTables):
-    """What the methods promise stands in `Pins`."""
+    """`Pins` says what the methods promise."""
 
     def add_pins(self, pins: Sequence[PinRecord]) -> None:
         if pins:

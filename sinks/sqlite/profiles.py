@@ -130,7 +130,7 @@ class SqliteProfileStore(SqlitePins, SqliteLedger, SqliteErasure):
 
     def settle(self, entries: Sequence[OutboxEntry]) -> None:
         if entries:
-            # What a power cut takes back is projected again, without effect.
+            # Entries that a power cut brings back are projected again, without effect.
             self._file.write_unflushed(lambda connection: outbox.settle(connection, entries))
 
     def remember(self, mark: str, instead_of: str = "") -> None:
@@ -163,7 +163,7 @@ SELECT ?1, id FROM fragments WHERE id = ?1 AND named
 UNION ALL SELECT ?1, id FROM identifiers JOIN fragments ON number = fragment WHERE identifier = ?1
 LIMIT ?2"""
 _MOST_TOGETHER = 4 * CHUNK
-"""Where some identifiers have more carriers, one of them may be a hub: each is asked for by itself."""
+"""If some identifiers have more carriers, one of them may be a hub: each is asked for by itself."""
 
 
 def _find_all(connection: sqlite3.Connection, identifiers: Sequence[str], limit: int) -> dict[str, list[str]]:

@@ -91,7 +91,7 @@ class Prepared(NamedTuple):
 
 
 def tombstone(name: bytes, stamp: int) -> str:
-    """What stands in the place of an erased document."""
+    """The document in the place of an erased one."""
     return "{" + _named(name, stamp).decode()
 
 
@@ -226,7 +226,7 @@ def _unmarked(value: Any) -> Any:
 
 @lru_cache(maxsize=65_536)
 def path_key(path: str) -> str:
-    """What keys of a path begin with."""
+    """The beginning of a path's keys."""
     return hashlib.blake2b(path.encode(), digest_size=8).hexdigest()
 
 
@@ -254,6 +254,6 @@ def column(path: str) -> str:
 
 
 def column_path(path: str) -> str:
-    """How tantivy is asked for an attribute in `data`."""
+    """Tantivy's name of an attribute in `data`."""
     escaped = column(path).replace("\\", "\\\\").replace(".", "\\.")
     return f"data.{escaped}"

@@ -1,8 +1,8 @@
 """The folder of the embedded index: its versions, who writes to them, and what keeps them whole.
 
-`versions.json` names the versions: the one in use, and one that is being made beside it. It is
-replaced in one step, so every process sees the one or the other. Each version is a folder of tantivy's. Whoever
-writes holds the lock; tantivy's own files survive a crash at any moment.
+`versions.json` names the versions: the one in use, and one that is being made beside it. It is replaced in one step,
+so every process sees the one or the other. Each version is a folder of tantivy's. The writer holds the lock;
+tantivy's own files survive a crash at any moment.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PREFIX = "index-"
 _HEAP_BYTES = 64 << 20
 LOCK_SECONDS = 5.0
 LAYOUT = 2
-"""Of documents and keys: a folder of another one must be made again."""
+"""The version of documents and keys: a folder of another one must be made again."""
 
 T = TypeVar("T")
 
@@ -60,7 +60,7 @@ def holds_documents(folder: Path) -> bool:
 
 
 class Uncommitted(NamedTuple):
-    """What a block writes to one version: tantivy's writer, and the stamps of the documents by name."""
+    """The writes of a block to one version: tantivy's writer, and the stamps of the documents by name."""
 
     writer: IndexWriter
     stamps: dict[bytes, int]
@@ -179,7 +179,7 @@ class IndexFolder:
         return index
 
     def read(self, work: Callable[[Index], T]) -> T:
-        """What `work` gives for the version in use; again if another one took its place meanwhile."""
+        """The result of `work` for the version in use; again if another one took its place meanwhile."""
         while True:
             version = self.in_use()
             try:
@@ -191,7 +191,7 @@ class IndexFolder:
 
     @contextmanager
     def writer(self, version: Version) -> Iterator[Uncommitted]:
-        """What the block that is `writing` writes to a version. An error takes back all of it."""
+        """The writes to a version by the block that is `writing`. An error takes back all of it."""
         try:
             with self._problems():
                 if version.folder not in self._writers:
@@ -206,7 +206,7 @@ class IndexFolder:
         return self._writers[version.folder].stamps if version.folder in self._writers else {}
 
     def commit(self) -> None:
-        """What was written is there, and durable. Only while `writing`."""
+        """Commit all that was written, durably. Only while `writing`."""
         if not self._stays_open:
             self._close("commit")
         for folder, (writer, stamps) in self._writers.items():
@@ -256,7 +256,7 @@ class IndexFolder:
             return other
 
     def close(self) -> None:
-        """What is used afterwards raises ProfileIndexError."""
+        """Close; later uses raise ProfileIndexError."""
         self._is_closed = True
         self._opened = {}
 
@@ -290,7 +290,7 @@ class IndexFolder:
 
     @contextmanager
     def _problems(self) -> Iterator[None]:
-        """Whatever tantivy raises as ProfileIndexError. Its messages may quote a value, so only the type is named."""
+        """Raise errors of tantivy as ProfileIndexError. Its messages may quote a value, so only the type is named."""
         self._require_open()
         try:
             yield

@@ -103,7 +103,7 @@ class TantivyProfileIndex:
         self.folder.close()
 
     def _present(self, ids: Sequence[str]) -> dict[str, Present]:
-        """What there is of those of these ids that have a document."""
+        """The stamp and content of those ids that have a document."""
         names = {each: self._names(each) for each in dict.fromkeys(ids)}
         found = self.folder.read(lambda index: stamps(index.searcher(), names.values()))
         return {
@@ -112,14 +112,14 @@ class TantivyProfileIndex:
 
 
 class Present(NamedTuple):
-    """What columns say of a document or tombstone."""
+    """The columns of a document or tombstone."""
 
     stamp: int
     content: int | None
 
 
 def stamps(searcher: Searcher, names: Iterable[bytes]) -> dict[bytes, Present]:
-    """Of those of these names that have a document or a tombstone."""
+    """The columns of those names that have a document or a tombstone."""
     by_hash = {hash_of(each): each for each in names}
     if not by_hash or not searcher.num_docs:
         return {}
@@ -132,7 +132,7 @@ def stamps(searcher: Searcher, names: Iterable[bytes]) -> dict[bytes, Present]:
 
 
 def newest_of(documents: Sequence[IndexDocument]) -> tuple[dict[str, Prepared], dict[str, str]]:
-    """Of each id the newest document; and the reason by id for those that cannot be put."""
+    """The newest document of each id; and the reason by id for those that cannot be put."""
     refused: dict[str, str] = {}
     newest: dict[str, Prepared] = {}
     for document in documents:
@@ -192,8 +192,8 @@ def _present(folder: IndexFolder, version: Version, names: Iterable[bytes]) -> d
 
 
 def count(searcher: Searcher, query: Compiled) -> int:
-    """How many documents match."""
-    # What it gives has no `count` in tantivy's types.
+    """The number of documents that match."""
+    # Its result has no `count` in tantivy's types.
     found: Any = searcher.search(query, 1, count=True)
     return int(found.count)
 

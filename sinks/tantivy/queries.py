@@ -1,6 +1,6 @@
 """Queries in tantivy's form.
 
-What a user types is never read as syntax: ranges, which only tantivy's own query language has for text, are over keys
+A user's text is never read as syntax: ranges, which only tantivy's own query language has for text, are over keys
 in hexadecimal. Only words count for the relevance of an answer.
 """
 

@@ -35,7 +35,7 @@ def page_of(
 
 
 def _behind(place: Any, kind: str) -> Any:
-    """What a cursor of this kind holds. Raises QueryError for one of another kind."""
+    """The content of a cursor of this kind. Raises QueryError for one of another kind."""
     if place is None:
         return None
     if not isinstance(place, list) or len(place) != 2 or place[0] != kind:
