@@ -113,7 +113,7 @@ MOST_TO_SERVE = 120
 """The same with the REST interface."""
 MOST_WAYS = {
     "threads of our own": 5,
-    "HTTP options of their own": 4,
+    "HTTP options of their own": 3,
     "pauses between retries of their own": 1,
     "caches by hand": 2,
     "locks of files": 1,

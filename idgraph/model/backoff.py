@@ -26,8 +26,13 @@ class Backoff:
         return random.uniform(self.least * longest, longest)  # noqa: S311 - no secret
 
 
+def steady(seconds: float) -> Backoff:
+    """The same pause before each retry."""
+    return Backoff(base=seconds, cap=seconds, least=1.0)
+
+
 class Retries:
-    """The pauses of one request that is retried until `seconds` are over."""
+    """The pauses of one request that is retried, or of one state that is awaited, until `seconds` are over."""
 
     def __init__(self, backoff: Backoff, seconds: float) -> None:
         self._backoff = backoff

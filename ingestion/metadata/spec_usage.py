@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from idgraph.model.backoff import Backoff
+from idgraph.model.backoff import steady
 from idgraph.model.errors import IdgraphError
 from idgraph.model.spec_use import MOST_USES, SpecUse, SpecUses
 from idgraph.repeating import Repeating, message_of
@@ -32,9 +32,8 @@ class SpecUsage:
         self._waiting = Uses()
         self._last_used = 0
         self._lock = threading.Lock()
-        again = Backoff(base=interval, cap=interval, least=1.0)
         self._repeating = Repeating(
-            "spec-usage", self._send, self._report, pause=interval, backoff=again, last=self._send
+            "spec-usage", self._send, self._report, pause=interval, backoff=steady(interval), last=self._send
         )
 
     def __enter__(self) -> SpecUsage:

@@ -7,7 +7,6 @@ of service processes can share one database and snapshot versions commit in thei
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, 
 from sqlalchemy.exc import ArgumentError, InterfaceError, NoSuchModuleError, OperationalError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
+from idgraph.model.backoff import Retries, steady
 from idgraph.model.database_errors import BUSY, DAMAGED, cause_of, code_of
 from idgraph.model.errors import ConfigError, IdgraphError, StoreError
 from idgraph.repeating import Outage
@@ -229,16 +229,15 @@ def _sqlite(url: URL) -> Engine:
 
 def _use_write_ahead_log(url: URL, file: Path) -> None:
     # The mode stays in the file. SQLite does not always wait for its lock here, so we do.
-    deadline = time.monotonic() + BUSY_MILLISECONDS / 1000
+    retries = Retries(steady(0.05), BUSY_MILLISECONDS / 1000)
     while True:
         try:
             with closing(sqlite3.connect(file, timeout=BUSY_MILLISECONDS / 1000)) as connection:
                 connection.execute("PRAGMA journal_mode=WAL")
                 return
         except sqlite3.Error as error:
-            if code_of(error) not in BUSY or time.monotonic() > deadline:
+            if code_of(error) not in BUSY or not retries.pause():
                 raise unusable(url, error) from None
-            time.sleep(0.05)
 
 
 def unusable(url: URL, error: Exception) -> IdgraphError:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
+from idgraph.model.backoff import Retries, steady
 from idgraph.model.errors import StoreError
 from sinks.dynamodb.client import DynamoClient
 from sinks.dynamodb.connection import DynamoRefusedError
@@ -97,11 +97,10 @@ def _schema(keys: list[tuple[str, str]]) -> list[dict[str, str]]:
 
 
 def _await_active(client: DynamoClient, table: str) -> None:
-    deadline = time.monotonic() + _CREATE_SECONDS
+    retries = Retries(steady(0.5), _CREATE_SECONDS)
     while client.call("describe_table", table, TableName=table)["Table"]["TableStatus"] != "ACTIVE":
-        if time.monotonic() > deadline:
+        if not retries.pause():
             raise StoreError(f"DynamoDB table {table}: is not ready after {_CREATE_SECONDS} s")
-        time.sleep(0.5)
 
 
 def _switch_on_recovery(client: DynamoClient, name: str) -> None:

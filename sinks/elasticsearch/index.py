@@ -6,11 +6,11 @@ See docs/adr/0022-elasticsearch.md for why documents are exact keys, and how one
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
+from idgraph.model.backoff import Retries, steady
 from idgraph.model.errors import ProfileIndexError, QueryError
 from idgraph.model.index import FacetCount, IndexDocument, Indexed, SearchPage
 from idgraph.model.index_versions import VersionState
@@ -45,14 +45,13 @@ def compact(client: ElasticsearchClient) -> None:
             schema.remove(client, index)
     indices = [each for each, state in schema.versions(client).items() if state is not VersionState.REPLACED]
     wanted = {shard: last for shard, last, _ in _shards(client, indices)}
-    deadline = time.monotonic() + LEASE_SECONDS
+    retries = Retries(steady(0.2), LEASE_SECONDS)
     while any(lease <= wanted.get(shard, -1) for shard, _, lease in _shards(client, indices)):
-        if time.monotonic() > deadline:
+        if not retries.pause():
             raise ProfileIndexError(
                 f"Elasticsearch index {client.place.name}: a copy of it lags behind, so what was erased may still be in its "
                 "files; repair the cluster, then `idgraph erase --again`"
             )
-        time.sleep(0.2)
     client.call(lambda api: api.indices.flush(index=indices, force=True), MERGE_SECONDS)
     client.call(lambda api: api.indices.forcemerge(index=indices, only_expunge_deletes=True), MERGE_SECONDS)
     # The next commit deletes segments that were merged away.

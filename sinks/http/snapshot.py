@@ -27,8 +27,8 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def _opener(scheme: str, ca_file: Path | None) -> urllib.request.OpenerDirector:
-    # No proxy of the environment: it would read the token.
+def opener(scheme: str, ca_file: Path | None = None) -> urllib.request.OpenerDirector:
+    """Opens URLs as `client_options` does: no redirect, and no proxy of the environment."""
     handlers: list[urllib.request.BaseHandler] = [_NoRedirect(), urllib.request.ProxyHandler({})]
     if scheme == "https":
         handlers.append(urllib.request.HTTPSHandler(context=trust(ca_file)))
@@ -46,7 +46,7 @@ def fetch_snapshot(
     headers = {"Authorization": f"Bearer {token}", NONCE_HEADER: nonce}
     try:
         request = urllib.request.Request(place, headers=headers)  # noqa: S310 - checked
-        with _opener(address.scheme, ca_file).open(request, timeout=timeout) as answer:
+        with opener(address.scheme, ca_file).open(request, timeout=timeout) as answer:
             body = answer.read()
             if pinned is not None:
                 pinned.check(nonce, answer.headers, body)

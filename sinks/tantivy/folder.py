@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import shutil
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Literal, NamedTuple, TypeVar
 from tantivy import Index, IndexWriter, TextAnalyzerBuilder, Tokenizer
 
 from idgraph.files import OWNER_ONLY, WriterLock, write_atomically
+from idgraph.model.backoff import Retries, steady
 from idgraph.model.errors import IdgraphError, ProfileIndexError
 from idgraph.model.formats import require_format
 from idgraph.model.index_versions import VersionState
@@ -314,16 +314,15 @@ class IndexFolder:
 def _writer(index: Index) -> IndexWriter:
     """Raises ValueError. A process that was killed may hold tantivy's own lock for a moment longer than ours, and leaves
     files of a commit that never was, whose names the next commit would take."""
-    ends = time.monotonic() + LOCK_SECONDS
+    retries = Retries(steady(0.01), LOCK_SECONDS)
     while True:
         try:
             writer = index.writer(_HEAP_BYTES, 1)
             writer.garbage_collect_files()
             return writer
         except ValueError as error:
-            if "LockBusy" not in str(error) or time.monotonic() > ends:
+            if "LockBusy" not in str(error) or not retries.pause():
                 raise
-            time.sleep(0.01)
 
 
 def _prepared(index: Index) -> Index:

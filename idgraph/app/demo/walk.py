@@ -26,6 +26,7 @@ from idgraph.app.settings.document import Settings, load
 from idgraph.app.terminal import console, counted
 from idgraph.files import write_atomically
 from idgraph.model import canonical
+from idgraph.model.backoff import Retries, steady
 from idgraph.model.errors import IdgraphError
 from idgraph.model.identifiers import Identifier
 from idgraph.model.queries import Query
@@ -36,6 +37,7 @@ from metadata_service.documents.reading import read_attributes, read_definition
 from profile_service.links import Links
 from profile_service.reader import Profile
 from sinks.http.metadata import MetadataClient
+from sinks.http.snapshot import opener
 
 
 class RunningFlow:
@@ -326,16 +328,15 @@ SHOWN_CHARACTERS = 300
 
 def _got(url: str, token: str) -> str:
     """The body of an answer, waited for while the service reads the metadata. Raises IdgraphError."""
-    ends = time.monotonic() + EDIT_SECONDS
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})  # noqa: S310 - ours
+    retries = Retries(steady(0.1), EDIT_SECONDS)
     while True:
-        request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})  # noqa: S310 - ours
         try:
-            with urllib.request.urlopen(request, timeout=EDIT_SECONDS) as answer:  # noqa: S310
+            with opener("http").open(request, timeout=EDIT_SECONDS) as answer:
                 return str(answer.read().decode())
         except urllib.error.HTTPError as error:
-            if error.code not in (401, 503) or time.monotonic() > ends:
+            if error.code not in (401, 503) or not retries.pause():
                 raise IdgraphError(f"the profile service answered {error.code}") from None
-            time.sleep(0.1)
 
 
 def _unless(stop: threading.Event) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from idgraph.app.adapters.extras import needing
 from idgraph.app.flow_folders import FlowFolders
-from idgraph.model.backoff import Backoff
+from idgraph.model.backoff import steady
 from idgraph.model.errors import IdgraphError
 from idgraph.model.kafka import kafka_sources
 from idgraph.repeating import Repeating, message_of
@@ -41,8 +41,7 @@ class Watch(Generic[T]):
         self._nothing = nothing
         self._seconds = seconds
         self._latest: T | IdgraphError = nothing
-        again = Backoff(base=seconds, cap=seconds, least=1.0)
-        self._repeating = Repeating("watch", self._step, self._keep, backoff=again)
+        self._repeating = Repeating("watch", self._step, self._keep, backoff=steady(seconds))
 
     def __enter__(self) -> Watch[T]:
         self._repeating.__enter__()

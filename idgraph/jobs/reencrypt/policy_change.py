@@ -19,7 +19,7 @@ from idgraph.jobs.kind import START, JobContext, JobType, Rate, page_of, without
 from idgraph.jobs.reencrypt.stored_sealing import PAGE, StoredSealing
 from idgraph.model import canonical, paths
 from idgraph.model.attributes import AttributeMetadata, AttributeStatus
-from idgraph.model.backoff import Backoff
+from idgraph.model.backoff import steady
 from idgraph.model.callers import Scope
 from idgraph.model.classification import Classification, EncryptionLevel
 from idgraph.model.documents import StrictDocument
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 FLOW_PAGE = 500
 """Fragments a page beside a flow: it ends within a page when it is asked to stop."""
 POLL_SECONDS = 1.0
-RETRY = Backoff(base=30.0, cap=30.0, least=1.0)
+RETRY = steady(30.0)
 AGAIN_SECONDS = 3600.0
 """After what could not be sealed: a person has to repair it, and to look at all costs."""
 SHARE = 0.5
