@@ -36,7 +36,7 @@ class SchemaSender:
     def __init__(self, updates: SchemaUpdates) -> None:
         self._updates = updates
         self.refused = 0
-        """How many changes this sender gave up."""
+        """The number of changes that this sender gave up."""
 
     def send(self, changes: list[SchemaChange]) -> None:
         """Blocks until each change is taken or refused for good. Raises MetadataError when the service is away or refuses
@@ -66,8 +66,8 @@ class SchemaSender:
 
 
 REMEMBERED = 200_000
-"""How many changes are remembered, the latest, so that batches which still run under the old snapshot do
-not send them again. One that is forgotten is sent again, which has no effect."""
+"""The number of latest changes that are remembered, so that batches which still run under the old snapshot do not
+send them again. One that is forgotten is sent again, which has no effect."""
 
 _Key = tuple[str, str, Proposal | None, bool]
 
@@ -126,11 +126,11 @@ class SchemaBuffer:
             return len(new)
 
     def follow(self, pinned: PinnedSnapshot) -> None:
-        """A micro-batch ran under this snapshot. When it is older than the one before, the service's database
-        was restored from a backup: what was sent since then is not in it and must be sent again."""
+        """A micro-batch ran under this snapshot. If it is older than the one before, the service's database was
+        restored from a backup: changes that were sent since then are not in it and must be sent again."""
         with self._changed:
             if (caps := (pinned.snapshot.defaults, int(time.time() // 86400))) != self._caps:
-                # What was over a cap of the service may have room now.
+                # Changes that were over a cap of the service may have room now.
                 self._known.clear()
                 self._caps = caps
             now = (pinned.snapshot.version, pinned.etag)
@@ -142,7 +142,7 @@ class SchemaBuffer:
             self._newest = now
 
     def waiting(self) -> int:
-        """How many changes the service has not taken yet."""
+        """The number of changes that the service has not taken yet."""
         with self._changed:
             return self._journal.waiting
 

@@ -34,7 +34,7 @@ class SchemaJournal:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.waiting = 0
-        """How many changes are in the queue."""
+        """The number of changes in the queue."""
         self._front = 0
         self._end = 0
 

@@ -1,4 +1,4 @@
-"""What micro-batches made of specs, on its way to the metadata service: added up, and sent now and then.
+"""The use of specs by micro-batches, on its way to the metadata service: added up, and sent now and then.
 
 It may be lost with the process, and counted twice after a crash: nothing is decided by it.
 """

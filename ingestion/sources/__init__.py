@@ -1,1 +1,1 @@
-"""Where records come from: streams, envelopes, offsets."""
+"""Sources of records: streams, envelopes, offsets."""

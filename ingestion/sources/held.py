@@ -1,6 +1,6 @@
 """The sources of a flow that wait: each has failed beyond the limit of dead letters, and the others flow on.
 
-`held/SOURCE.json` in the flow's folder says why. Whoever lets the source be tried again renames it to `SOURCE.again`, which
+`held/SOURCE.json` in the flow's folder says why. To have the source tried again, rename it to `SOURCE.again`, which
 stays until the flow has taken some of the source again. So a hold outlives the flow and its crashes.
 """
 
@@ -30,7 +30,7 @@ def specs_for(snapshot: MetadataSnapshot, source: SourceConfig) -> tuple[str, ..
 
 
 class HeldSources:
-    """Of one flow; `folder` is the flow's own. The flow holds, others only let be tried again."""
+    """The waiting sources of one flow; `folder` is the flow's own. The flow holds, others only let be tried again."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / FOLDER
@@ -45,8 +45,8 @@ class HeldSources:
         return [hold for _, hold in sorted(self._read(_WAITS).items())]
 
     def load(self, sources: Collection[str]) -> None:
-        """What the next query of these sources leaves out and takes again: also what another source of this flow had, that
-        is configured no more. Raises StoreError."""
+        """Load the sources that the next query leaves out, and those that it takes again. A source that is configured
+        no more is taken again, too. Raises StoreError."""
         for name in self._read(_WAITS).keys() - sources:
             self.try_again(name)
         self.waiting = self._read(_WAITS)

@@ -17,7 +17,7 @@ PREFIX_BYTES = 5
 KEPT = 1000
 """Schemas that are kept ready, and numbers that are known to name none."""
 REFUSED_SECONDS = 30.0
-"""How long it is believed that a schema cannot be had."""
+"""Seconds for which a schema that could not be had is not asked for again."""
 _MOST_PLACES = 64
 """In the place of a message: each is a message within the one before."""
 
@@ -112,7 +112,7 @@ def _protobuf_decoder(schema: PayloadSchema) -> Decode:
 
 
 def _places(payload: bytes) -> tuple[tuple[int, ...], int]:
-    """Where in its file the message is that follows, and where that begins."""
+    """The index path in its file of the message that follows, and the message's offset."""
     numbers = _zigzag(payload)
     try:
         count, start = next(numbers)
@@ -171,8 +171,8 @@ class PayloadFormats:
         self._decoders: dict[str, Decode] = {}
 
     def decoder(self, source: KafkaSource) -> Decode | None:
-        """A decoder of a source's payloads into JSON; None if they are JSON. Raises PayloadSchemaError for a schema that
-        cannot be used. What it gives raises EventError, and SchemaRegistryError."""
+        """A decoder of a source's payloads into JSON; None if they are JSON. Raises PayloadSchemaError for a schema
+        that cannot be used. The decoder raises EventError and SchemaRegistryError."""
         if source.format == "json":
             return None
         if source.name not in self._decoders:

@@ -77,7 +77,7 @@ class InputStream(Protocol):
         ...
 
     def offsets_before(self, number: int, source: str) -> dict[str, dict[int, int]]:
-        """Where micro-batch `number` begins in a source, by topic and partition; empty for files."""
+        """The offsets at which micro-batch `number` begins in a source, by topic and partition; empty for files."""
         ...
 
     def in_tasks(self, batch: DataFrame, number: int) -> DataFrame:
@@ -99,7 +99,7 @@ class InputStream(Protocol):
         ...
 
     def waiting(self) -> dict[str, int]:
-        """How many records wait by now, as `took` gives it; empty until it is loaded. For any thread. Raises
+        """The number of waiting records, as `took` gives it; empty until it is loaded. For any thread. Raises
         SourceUnavailableError while it cannot be determined."""
         ...
 

@@ -22,7 +22,7 @@ _VERSIONS = (b"v1", b"\0v1")
 _COMPACT = ".compact"
 _BLOCK = 512
 _CHECKSUM_HEADER = b"crc\0" + _BLOCK.to_bytes(4, "big")
-"""Of Hadoop's local file system: then follows the CRC-32 of each block."""
+"""The header of Hadoop's local file system: then follows the CRC-32 of each block."""
 
 
 def query_id(checkpoint: Path) -> str | None:

@@ -37,7 +37,7 @@ def archive_options(folder: Path) -> list[str]:
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if folder.stat().st_uid != os.getuid():
-            # What is mapped from there is run.
+            # Code that is mapped from there is run.
             return []
         archive = folder / f"spark-{_name(java)}.jsa"
         _adopt(archive)

@@ -49,7 +49,7 @@ LONGEST_BATCH_PAUSE_SECONDS = 30.0
 
 
 NO_SOURCE = ""
-"""Whose dead letters hold the changes of several events to a fragment, or a file of no source."""
+"""The source of dead letters that hold the changes of several events to a fragment, or a file of no source."""
 
 
 class DeadLetterGuard:
@@ -198,8 +198,8 @@ class MicroBatches:
         self._compact_after(self._orphaned_keys.erase_of_dead_letters(dropped))
 
     def _settle_holds(self, counts: StageReport, attempt: BatchAttempt) -> None:
-        """Of sources that are tried again, the records of the micro-batch that they failed in are read again: those that fail
-        again are other dead letters."""
+        """Sources that are tried again have the records of the micro-batch that they failed in read again: those that
+        fail again are other dead letters."""
         for source, hold in list(self._held.tried_again.items()):
             if counts.sources.get(source):
                 dropped = self._dead_letters.settle_batch(hold.batch_name, attempt.attempt, source)
@@ -331,6 +331,6 @@ def _collected(rows: RDD[Any]) -> Iterator[Any]:
 
 
 def _fewer(splits: int, cores: int) -> int:
-    """How many map tasks take so many splits: enough for all cores, of at most `SPLITS_A_TASK` each."""
+    """The number of map tasks for so many splits: enough for all cores, of at most `SPLITS_A_TASK` each."""
     rounds = -(-splits // (SPLITS_A_TASK * cores))
     return min(splits, rounds * cores)

@@ -34,15 +34,16 @@ from ingestion.stages.outcomes import BatchReport
 
 log = logging.getLogger(__name__)
 
-# How long a stop waits for Spark to note a finished micro-batch. Not noted, it is only done once more.
+# The time for which a stop waits until Spark has noted a finished micro-batch. Not noted, it is only done once
+# more.
 COMMIT_SECONDS = 10.0
 
 PAUSE_SECONDS = 0.1
 """So often a paused flow looks whether it may go on."""
 
 JAVA_END_SECONDS = 20.0
-"""How long Spark's Java process takes for its end, at most, after it was asked to: half a second, on a machine that has read
-none of it yet more than five."""
+"""The longest time that Spark's Java process takes to end after it was asked to: half a second, on a machine that has
+read none of it yet more than five."""
 
 
 class Flow:
@@ -81,7 +82,7 @@ class Flow:
         A micro-batch that is in progress when `stop` is set is finished first. Runs once.
 
         Raises what stopped the flow: FlowStoppedError for too many dead letters, StoreError and others of
-        the error tree when a sink failed. Whatever happened, running again continues where it stopped.
+        the error tree when a sink failed. In every case, running again continues where it stopped.
         """
         query = None
         self._stop, self._throttle = stop, Throttle(intake.rate)
@@ -115,8 +116,8 @@ class Flow:
                 self._batches.close()
 
     def _is_interruption(self, failure: Exception) -> bool:
-        """Whether the flow was asked to stop by a signal that went to Spark's processes, too: what they say in their end may be
-        anything. What the flow itself says stands."""
+        """Whether the flow was asked to stop by a signal that went to Spark's processes, too: their last errors may
+        be anything. An error of the flow itself counts."""
         if not self._stop.is_set():
             return False
         if isinstance(failure, WorkerInterruptedError):
@@ -147,7 +148,7 @@ class Flow:
         query.stop()
         if self._failure is not None:
             raise self._failure
-        # What the first query did is noted; the next has no progress yet.
+        # The work of the first query is noted; the next has no progress yet.
         self._stopping, self._last_batch = False, -1
         return self._start(intake)
 
@@ -171,8 +172,8 @@ class Flow:
         # Before the lock, which a stop waits for.
         self._throttle.wait(self._stop)
         while (self._is_paused() or self._held.is_new()) and not self._stopping:
-            # What the micro-batch takes is noted, and nothing of it is done: this run or the next one begins it, or the
-            # query without a source that is to wait.
+            # The input of the micro-batch is noted, and nothing of it is done: this run or the next one begins
+            # it, or the query without a source that is to wait.
             time.sleep(PAUSE_SECONDS)
         with self._in_batch:
             if self._stopping:

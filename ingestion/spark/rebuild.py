@@ -1,13 +1,13 @@
 """All persons of a store from scratch, in Spark.
 
 1. Tasks read all fragments: which identifiers each carries.
-2. Spark joins the fragments that share an identifier which is no hub: connected components by alternating large-star and
-   small-star (Kiveris et al., Connected Components in MapReduce and Beyond, 2014). Nodes are 64-bit hashes. Two that are
-   equal by chance only put two components together, which resolve to the same persons.
+2. Spark joins the fragments that share an identifier which is no hub: connected components by alternating large-star
+   and small-star (Kiveris et al., Connected Components in MapReduce and Beyond, 2014). Nodes are 64-bit hashes. Two
+   that are equal by chance only put two components together, which resolve to the same persons.
 3. Tasks read the fragments again, component by component, and resolve each.
 
-The driver has the ids of all fragments in memory. All else is in Spark's hands: rows of (fragment, identifier), and edges
-of two numbers. What Spark writes to disk is encrypted by its own key (`spark.io.encryption`).
+The driver has the ids of all fragments in memory. All else is in Spark's hands: rows of (fragment, identifier), and
+edges of two numbers. Spark encrypts its files by its own key (`spark.io.encryption`).
 """
 
 from __future__ import annotations
@@ -115,8 +115,8 @@ def _shared(names: DataFrame, pinned: DataFrame) -> DataFrame:
 
 
 def connected(edges: DataFrame) -> DataFrame:
-    """Of edges (node, first) between numbers, `first` the smaller one: each node that is not the smallest of its component,
-    with that one."""
+    """Connect edges (node, first) between numbers, `first` the smaller one. Gives each node that is not the smallest
+    of its component, with that one."""
     edges = edges.distinct().localCheckpoint()
     while not _is_joined(edges):
         edges = _small_star(_large_star(edges)).localCheckpoint()

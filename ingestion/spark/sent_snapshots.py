@@ -37,7 +37,7 @@ class BatchPins:
         # The snapshot before its name: a crash in between pins nothing.
         self._snapshot.keep(newest)
         content = json.dumps({"batch": batch, "etag": newest.etag}).encode()
-        # Of no use where Spark's checkpoint, which nobody flushes either, has lost the batch to a power cut.
+        # It is of no use if Spark's checkpoint, which nobody flushes either, has lost the batch to a power cut.
         write_unflushed(self._folder / _BATCH, content)
         return newest
 

@@ -41,8 +41,8 @@ def start_session(
     """A session for one flow. `scratch` holds Spark's own temporary files, `archives` outlives the run,
     `jars` are added to Spark's own. Unless the tasks seal their rows, Spark encrypts what it writes to disk.
 
-    What the JVM and its workers write to standard error goes to `log_file`, not between the lines of a
-    progress bar. Raises FlowStoppedError with the reason when Spark does not start.
+    The standard error of the JVM and its workers goes to `log_file`, not between the lines of a progress bar. Raises
+    FlowStoppedError with the reason when Spark does not start.
     """
     here = is_local(flow.master)
     os.environ["PYSPARK_PYTHON"] = sys.executable if here else spark.python
@@ -52,7 +52,7 @@ def start_session(
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # Under another locale Java cannot open files whose names are not ASCII, and skips them without a word.
     os.environ["LC_ALL"] = "C.UTF-8"
-    # What an earlier run left when it was killed.
+    # The files of an earlier run that was killed.
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True, exist_ok=True, mode=0o700)
     if not (here or is_authenticated(flow, spark)):
@@ -169,7 +169,7 @@ def given_by_file(options: Mapping[str, str], file: Path) -> Iterator[None]:
         os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii"
     ) as lines:
         lines.writelines(f"{_escaped(name)}={_escaped(value)}\n" for name, value in options.items())
-    # What a machine has in spark-defaults.conf holds as it would without our file.
+    # A machine's spark-defaults.conf holds as it would without our file.
     ours = f"--properties-file {shlex.quote(str(file.absolute()))} --load-spark-defaults"
     os.environ[_ARGUMENTS] = f"{ours} {earlier or 'pyspark-shell'}"
     try:

@@ -22,7 +22,7 @@ _CHECKPOINT_MANAGER = (
 _LONGEST_SOCKETS_FOLDER = 55
 """In bytes: a socket's path has at most 103, of which its name takes some 45."""
 
-# What the JVM does here is short and small: no time for the best compiler, nor threads for its collector.
+# The JVM's work here is short and small: no time for the best compiler, nor threads for its collector.
 _QUICK_JAVA = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
@@ -64,7 +64,7 @@ def session_options(
         # Shuffle blocks are sealed, so they do not become smaller.
         "spark.shuffle.compress": "false",
         "spark.shuffle.spill.compress": "false",
-        # Of a cluster the reports as well. Here it would be most of what the JVM does, which has no better compiler.
+        # On a cluster the reports as well. Here it would be most of the JVM's work, which has no better compiler.
         "spark.io.encryption.enabled": str(not (here and seals_rows)).lower(),
     }
 
@@ -75,7 +75,8 @@ def _of_one_machine(scratch: Path) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         # Other users of this machine reach its ports. Spark makes the secret itself.
         "spark.authenticate": "true",
-        # Of TCP between the JVM and its workers each side waits for the other's acknowledgement: 40 ms a micro-batch.
+        # With TCP between the JVM and its workers each side waits for the other's acknowledgement: 40 ms per
+        # micro-batch.
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.unix.domain.socket.dir": _for_sockets(scratch),
     }
@@ -97,9 +98,9 @@ def _of_cluster(flow: FlowConfig, spark: SparkSettings) -> dict[str, str]:
     authenticated = str(is_authenticated(flow, spark)).lower()
     options = {
         "spark.authenticate": authenticated,
-        # The key of what is shuffled crosses the network, and so does what is shuffled.
+        # The key of shuffle blocks crosses the network, and so do the blocks.
         "spark.network.crypto.enabled": authenticated,
-        # What workers are started with here, `start_session` sets for itself.
+        # Workers get these variables; `start_session` sets them for itself.
         "spark.executorEnv.PYTHONSAFEPATH": "1",
         "spark.executorEnv.LC_ALL": "C.UTF-8",
     }

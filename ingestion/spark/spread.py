@@ -31,7 +31,7 @@ Look = Callable[[WorkerResources, list[str]], bytes]
 
 
 def looked_at(session: SparkSession, plan: WorkerPlan, look: Look) -> Iterator[tuple[int, list[bytes]]]:
-    """How many fragments are looked at until now; at the end also what `look` returned. To close it ends the session.
+    """The number of fragments looked at until now; at the end also the results of `look`. To close it ends the session.
 
     Raises StoreError, and FlowStoppedError for what Spark itself says.
     """

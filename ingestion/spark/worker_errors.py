@@ -44,7 +44,7 @@ _MAY_PASS = (
 _OF_OURS = re.compile(rf"^{re.escape(errors.__name__)}\.(\w+): (.*)$", re.MULTILINE)
 _LOST = re.compile(
     r"Python worker (?:exited unexpectedly|failed to connect back)|ExecutorLostFailure"
-    # When the worker, or the process that begins workers, dies while it is written to or asked for another one.
+    # The worker, or the process that begins workers, died while it was written to or asked for another one.
     r"|java\.io\.IOException: Broken pipe|EOFException occurred while reading the port number"
 )
 _INTERRUPTED = re.compile(r"^KeyboardInterrupt$", re.MULTILINE)

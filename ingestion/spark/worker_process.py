@@ -1,7 +1,7 @@
 """The state of a Spark worker process between micro-batches, and its error reports.
 
-A worker process lives through many micro-batches. What is dear to make - open stores, the compiled
-snapshot - is kept here by process; keys come from the worker's own provider and never from the driver.
+A worker process lives through many micro-batches. Objects that are dear to make - open stores, the compiled snapshot
+- are kept here by process; keys come from the worker's own provider and never from the driver.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def resources(plan: WorkerPlan) -> WorkerResources:
 
 
 def commit_size(plan: WorkerPlan) -> BatchSize:
-    """How many fragments this process gives the store at once, as it has learnt."""
+    """The number of fragments that this process gives the store at once, as it has learnt."""
     return _process.sizes.setdefault(plan.settings, BatchSize(plan.flow.commit_fragments))
 
 

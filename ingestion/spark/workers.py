@@ -53,7 +53,7 @@ class WorkerResources:
     """Those that refuse events beside the store's: in a sandbox, production's."""
 
     def tombstones(self, ids: Iterable[str]) -> Mapping[str, Tombstone]:
-        """What refuses the events of these fragments, which were named just now."""
+        """Tombstones that refuse events of these fragments, which were named just now."""
         if self.elsewhere is None:
             return self.store.tombstones(ids)
         wanted = list(ids)
@@ -63,15 +63,15 @@ class WorkerResources:
         return own | {name: each.joined(own.get(name, each)) for name, each in ends.items()}
 
     def projection(self, rules: Callable[[], IndexRules]) -> Projection:
-        """Of the store and its index; `rules` returns those of the newest snapshot."""
+        """A projection of the store to its index; `rules` returns those of the newest snapshot."""
         return Projection(self.store, self.index, rules)
 
     def key_guard(self) -> KeyGuard:
-        """Of the store and its data keys."""
+        """A guard of the store's data keys."""
         return KeyGuard(self.store, self.data_keys)
 
     def orphaned_keys(self) -> OrphanedKeys:
-        """Of the store, its data keys and its dead letters."""
+        """The orphaned keys of the store and its dead letters."""
         return OrphanedKeys(self.store, self.data_keys, self.dead_letters)
 
 

@@ -25,7 +25,7 @@ from merge.commit import CommitFailure, CommitResult, Committer
 from merge.fragments import FragmentState, join_all
 
 GATHERED_BYTES = 128 << 20
-"""How much of a task's fragments is held before it is committed."""
+"""The amount of a task's fragments that is held before it is committed."""
 
 _Gathered = dict[str, list[tuple[bytes, int]]]
 """By fragment id, the bytes of states and their erasure epochs."""

@@ -30,7 +30,7 @@ def to_set_aside(on_failure: str, failures: Sequence[CommitFailure]) -> Sequence
 
 
 class BatchAttempt(NamedTuple):
-    """Which micro-batch (`FLOW/NUMBER`) and which run of it. `is_again`: an earlier run was interrupted."""
+    """A micro-batch (`FLOW/NUMBER`) and one run of it. `is_again`: an earlier run was interrupted."""
 
     batch: str
     attempt: str

@@ -110,7 +110,7 @@ class EventMapper:
         )
 
     def _route(self, source: str, event_type: str) -> _Route | None:
-        """How the native loop maps events of a source and type; None for those that it knows nothing of."""
+        """The native loop's way to map events of a source and type; None for those that it knows nothing of."""
         spec = self._snapshot.spec_for(source, event_type)
         names = self._snapshot.protected_names
         signs = (

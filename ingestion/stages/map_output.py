@@ -38,7 +38,7 @@ class EventStates:
         self._events.setdefault(fragment_id, []).append((time, state))
 
     def fragment_ids(self) -> list[str]:
-        """Of all events, each once."""
+        """Fragments of all events, each once."""
         return list(self._events)
 
     def take(self, fragment_id: str, /) -> list[tuple[int | None, bytes]]:
@@ -79,7 +79,7 @@ class MappedEvent(NamedTuple):
     state: bytes | None = None
     """The state of its plain values and identifiers, as JSON (`merge.codec`); then `leaves` has no plain values."""
     evidence: str = ""
-    """What the spec says of its identifiers (`merge.identity.evidence.shown_key`)."""
+    """The spec's statement on its identifiers (`merge.identity.evidence.shown_key`)."""
     retracts: str | None = None
     """The id of the event that it takes back, empty for none; None where its spec cannot say."""
 
@@ -96,7 +96,7 @@ class MappedChunk(NamedTuple):
     """Fragments with something to seal: noted when an event is added, as a search would fetch all events again."""
 
     def fragment_ids(self) -> dict[str, None]:
-        """Of all events, each once."""
+        """Fragments of all events, each once."""
         return dict.fromkeys((*self.plain.fragment_ids(), *self.others))
 
     def add(self, event: MappedEvent) -> None:
@@ -107,7 +107,7 @@ class MappedChunk(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """Why the events of a fragment cannot be joined or written; `error` is the type of the exception."""
+    """The reason why the events of a fragment cannot be joined or written; `error` is the type of the exception."""
 
     error: str
     spec: SpecRef | None
@@ -132,7 +132,7 @@ class MapOutput(BatchCounts, kw_only=True):
     faults: dict[str, Fault] = field(default_factory=dict)
     """Fragments that an event could not be joined to."""
     sources: dict[str, int] = field(default_factory=dict)
-    """How many records of each configured source."""
+    """The number of records of each configured source."""
     uses: Uses = field(default_factory=Uses)
 
     def encoded(self) -> Iterator[EncodedChange]:

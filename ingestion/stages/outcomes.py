@@ -27,8 +27,8 @@ class ReportedChange(msgspec.Struct, array_like=True):
 
 
 class ReportedUse(msgspec.Struct, array_like=True):
-    """What one spec version made of one source's events, about; of those that no spec maps, `spec` is empty. `fields` as
-    of `SpecUse`."""
+    """The use of one spec version for one source's events, about; `spec` is empty for those that no spec maps.
+    `fields` as of `SpecUse`."""
 
     spec: str
     version: int
@@ -88,7 +88,7 @@ class StageReport(BatchCounts, array_like=True, kw_only=True):
     sources: dict[str, int] = field(default_factory=dict)
     uses: Uses = field(default_factory=Uses)
     sights: dict[str, ReportedChange] = field(default_factory=dict)
-    """Of declared attributes, by path: at most as many as the snapshot has."""
+    """Sights of declared attributes, by path: at most as many as the snapshot has."""
     dead_of: dict[str, dict[str, int]] = field(default_factory=dict)
     """`dead` by configured source; that of a fragment's changes is empty."""
 

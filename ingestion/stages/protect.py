@@ -41,7 +41,7 @@ class Sealed(NamedTuple):
 
 
 class Unsealed(NamedTuple):
-    """Why the values of an event cannot be sealed. `detail` quotes none of them."""
+    """The reason why the values of an event cannot be sealed. `detail` quotes none of them."""
 
     reason: DeadLetterReason
     detail: str

@@ -28,7 +28,7 @@ AT_ONCE = 2000
 
 
 BEGINNING = b'{"fragments":'
-"""How the line of each profile begins: its keys are sorted."""
+"""The beginning of each profile's line: its keys are sorted."""
 
 
 class CarriedName(NamedTuple):
@@ -84,7 +84,7 @@ def pinned_together(store: PersonStore, rules: Rules) -> set[Pair]:
 
 
 def profile_of(person: Person, show: Callable[[str], str]) -> ResolvedProfile:
-    """What is reported of a person. `show` returns the form in which a stored identifier may be shown."""
+    """The report on a person. `show` returns the form in which a stored identifier may be shown."""
     stored = [each.stored for each in person.members]
     content = {
         "id": show(person.id),
@@ -97,7 +97,7 @@ def profile_of(person: Person, show: Callable[[str], str]) -> ResolvedProfile:
 
 
 def unreadable(fragment_id: str) -> ResolvedProfile:
-    """What is reported of a fragment that could not be read."""
+    """The report on a fragment that could not be read."""
     return ResolvedProfile(fragment_id, 0, [fragment_id], [], b"")
 
 

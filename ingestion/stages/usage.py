@@ -23,9 +23,9 @@ from transforms.spec.mapping import CompiledSnapshot, MappingSpec
 SAMPLE = 64
 """Events of a chunk that are looked at; with fewer, the numbers are exact."""
 FIELD_EVENTS = 2
-"""Of these, of each spec, those whose fields are tried."""
+"""Events of a chunk, per spec, whose fields are tried."""
 MOST_BYTES = 16 << 10
-"""Of an event whose fields are tried."""
+"""Largest event whose fields are tried."""
 
 
 class UsageCounter:
@@ -77,7 +77,7 @@ class UsageCounter:
         fields = self._snapshot.input_fields.setdefault(spec, InputFields())
         if len(event.raw) <= MOST_BYTES:
             context = event.context()
-            # Whatever is wrong with the event, the map stage says it.
+            # The map stage reports any fault of the event.
             with suppress(Exception):
                 fields.look_at(
                     event.payload, lambda payload: spec.transformed(payload, context), spec.is_value_in(event)

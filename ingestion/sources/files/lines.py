@@ -79,8 +79,8 @@ def read_records(
     Damage is given in place of the lines that it hides: the lines before it are whole. So is a file that is no regular
     one, that lies below one of the paths `closed`, or, unless `follow_links`, that a link leads to.
 
-    What the file's disk or share refuses may pass: unless `is_last`, which says that nobody reads the file again,
-    raises SourceUnavailableError, which names the position.
+    An error of the file's disk or share may pass: it raises SourceUnavailableError, which names the position, unless
+    `is_last` says that nobody reads the file again.
     """
     number = 0
     name = _name(path, root, shown)
@@ -210,8 +210,8 @@ def _position(name: str, line: int) -> str:
 
 
 def _blocks(stream: BufferedIOBase, max_bytes: int) -> Iterator[tuple[list[bytes], int]]:
-    """Lines without their ends, some at once, and the true length of the first of them. Of an over-long line there are
-    only the first bytes, and it is the first of its block."""
+    """Lines without their ends, some at once, and the true length of the first of them. An over-long line has only
+    its first bytes, and is the first of its block."""
     held = b""  # the line that has begun, at most max_bytes of it
     length = 0  # how long it is so far
     while True:
@@ -235,7 +235,7 @@ def _blocks(stream: BufferedIOBase, max_bytes: int) -> Iterator[tuple[list[bytes
         yield [held], length
 
 
-# What a NamedTuple's own constructor does, without its call: there is one for each line.
+# The constructor of a NamedTuple, without its call: there is one for each line.
 _new: Callable[[type[RawRecord], tuple[str, str, bytes]], RawRecord] = tuple.__new__
 
 

@@ -60,8 +60,8 @@ class FileStream:
             .option("maxFileAge", "36500d")
             # Sub-directories belong to their source, and their names are no columns.
             .option("recursiveFileLookup", "true")
-            # What is gone when a task looks at it is not in its rows, as what was gone when the micro-batch was planned; the
-            # flow looks for both (`is_whole`).
+            # A file that is gone when a task looks at it is not in its rows, as one that was gone when the
+            # micro-batch was planned; the flow looks for both (`is_whole`).
             .option("ignoreMissingFiles", "true")
             .load(spark_path({name: each for name, each in self._sources.items() if name in active}))
             .select("path")
@@ -96,7 +96,7 @@ class FileStream:
         noted = self._files_of(number)
         if files >= len(noted):
             return True
-        # Of empty ones it says nothing either, and those of no source are dead letters and not counted.
+        # Empty files are not counted either, and those of no source are dead letters and not counted.
         due = [file for file in noted if source_of(file, self._sources) is not None]
         return files >= len(due) or files >= len(due) - sum(map(_is_empty, due))
 
@@ -109,13 +109,13 @@ class FileStream:
         return self._session.createDataFrame([(f"file:{file}",) for file in noted], "path string")
 
     def took(self, number: int, records: int, seconds: float) -> dict[str, int]:  # noqa: ARG002
-        """What waits is not counted."""
+        """Empty: waiting files are not counted."""
         # Spark would ask of each file that lies there when it was changed, to find that it has taken it.
         self._hide(self._files_of(number))
         return {}
 
     def waiting(self) -> dict[str, int]:
-        """What waits is not counted."""
+        """Empty: waiting files are not counted."""
         return {}
 
     def is_bound_otherwise(self) -> bool:

@@ -1,4 +1,4 @@
-"""Which files a flow's query has taken, as its checkpoint reports them."""
+"""The files that a flow's query has taken, as its checkpoint reports them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def folder_of(source: FileSource) -> Path:
 
 
 def path_below(folder: Path, place: Path) -> Path | None:
-    """Where a place lies below a folder, however both are written: with `..`, or through links. None if elsewhere."""
+    """The path of a place below a folder, however both are written: with `..`, or through links. None if elsewhere."""
     folder, place = Path(os.path.realpath(folder)), Path(os.path.realpath(place))
     return place.relative_to(folder) if place.is_relative_to(folder) else None
 

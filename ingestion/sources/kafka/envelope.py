@@ -30,7 +30,7 @@ class Carried(msgspec.Struct, array_like=True):
     """The fields of a record beside its payload. Bytes that are not UTF-8, or begin with `base64:`, are `base64:` and
     their base64.
 
-    `timestamp` is in epoch milliseconds. Of several headers of a name the last counts, as in most clients.
+    `timestamp` is in epoch milliseconds. If several headers have a name, the last counts, as in most clients.
     """
 
     key: str | None

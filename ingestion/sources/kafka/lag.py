@@ -1,4 +1,4 @@
-"""How far a flow is behind the ends of its topics, asked by the Java client with the options of the source."""
+"""The distance of a flow from the ends of its topics, asked by the Java client with the options of the source."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from ingestion.spark.worker_errors import is_of_spark
 log = logging.getLogger(__name__)
 
 SECONDS = 2
-"""How long an answer is waited for."""
+"""The wait for an answer."""
 PAUSE_SECONDS = 30.0
-"""How long nothing is asked after there was no answer: the micro-batches must not wait for it."""
+"""The pause after there was no answer: the micro-batches must not wait for it."""
 
 _DESERIALIZERS = {
     f"{part}.deserializer": "org.apache.kafka.common.serialization.ByteArrayDeserializer"

@@ -1,4 +1,4 @@
-"""Which offsets a flow's query has taken, as its checkpoint reports them."""
+"""The offsets that a flow's query has taken, as its checkpoint reports them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ def taken(checkpoint: Path) -> Offsets | None:
 
 
 def before(checkpoint: Path, number: int, topics: Collection[str]) -> Offsets:
-    """Where micro-batch `number` begins in these topics; without the partitions of which nobody noted it."""
+    """The offsets at which micro-batch `number` begins in these topics, without partitions for which nobody noted
+    them."""
     since = _read(_begin(checkpoint, number)) or {}
     return {topic: since.get(topic, {}) for topic in topics}
 

@@ -22,7 +22,7 @@ ReadRange = Callable[[str, int, int | None, int], Iterable[Any]]
 """Reads a range: gives offset, timestamp, key, value and headers as pairs of each of its records."""
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
-"""Of the rows, in this order; the timestamp is in epoch milliseconds."""
+"""Columns of the rows, in this order; the timestamp is in epoch milliseconds."""
 
 
 class KafkaRecords:

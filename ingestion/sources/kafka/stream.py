@@ -30,7 +30,7 @@ from ingestion.sources.stream import Intake
 from ingestion.spark.checkpoints import query_id
 
 FIRST_OFFSETS = 10_000
-"""Of a flow that has not learnt yet."""
+"""Offsets per micro-batch of a flow that has not learnt yet."""
 
 _REMEMBERED = 3
 _FULL = 0.9
@@ -65,10 +65,10 @@ class BatchBound:
 log = logging.getLogger(__name__)
 
 FEW_RECORDS = 5_000
-"""Of a micro-batch that runs as one task without a shuffle: about as many as `split_bytes` of files hold."""
+"""Records of a micro-batch that runs as one task without a shuffle: about as many as `split_bytes` of files hold."""
 
 BATCHES_BY_RANGES = 20
-"""How many micro-batches after one that Spark could not read are read otherwise from the start."""
+"""The number of micro-batches, after one that Spark could not read, that are read otherwise from the start."""
 
 
 class KafkaStream:
@@ -145,7 +145,7 @@ class KafkaStream:
         return True
 
     def offsets_before(self, number: int, source: str) -> Offsets:
-        """Of all topics of the source that the micro-batch has."""
+        """The first offsets of all topics of the source that the micro-batch has."""
         topics = planned(self._checkpoint, number) or {}
         mine = [topic for topic in topics if source_of_topic(topic, self._sources) == source]
         return before(self._checkpoint, number, mine)
@@ -153,7 +153,7 @@ class KafkaStream:
     def in_tasks(self, batch: DataFrame, number: int) -> DataFrame:
         """As many tasks as partitions and cores, or one for `FEW_RECORDS`."""
         if self._by_ranges:
-            # Whoever stamped one record so has stamped others.
+            # The program that stamped one record so has stamped others.
             self._by_ranges -= 1
             by_ranges = self._in_ranges(number)
             return batch if by_ranges is None else by_ranges
@@ -181,9 +181,9 @@ class KafkaStream:
         return rows if _are_few(ranges) else rows.repartition(len(ranges))
 
     def took(self, number: int, records: int, seconds: float) -> dict[str, int]:
-        """How many offsets wait, by `TOPIC/PARTITION`."""
+        """The number of waiting offsets, by `TOPIC/PARTITION`."""
         ranges = ranges_of(self._checkpoint, number) or []
-        # Where a partition that came meanwhile begins is not noted: of it the records alone count.
+        # The beginning of a partition that came meanwhile is not noted: only its records count.
         offsets = sum(each.records() for each in ranges if each.since is not None)
         self._bound.took(max(records, offsets), seconds)
         done = planned(self._checkpoint, number)
@@ -243,7 +243,7 @@ class KafkaStream:
             "startingOffsets": starting if isinstance(starting, str) else json.dumps(starting),
             "maxOffsetsPerTrigger": str(most),
             "includeHeaders": "true",
-            # What is gone before it was read stops the flow.
+            # Records that are gone before they were read stop the flow.
             "failOnDataLoss": "true",
             # A large micro-batch of one partition uses all cores.
             "minPartitions": str(cores),
