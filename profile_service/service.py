@@ -262,10 +262,13 @@ class ProfileService:
         """The links of the persons that a reader reads."""
         return Links(self._adapters.store, reader)
 
-    def keep(self, links: Links, change: PinChange) -> bool:
-        """Store decisions, and bring the index up to date. False where the index did not take it: searches show it once a
-        flow has projected the outbox. Raises KeyProviderError, StoreError."""
+    def decide(self, caller: Caller, links: Links, change: PinChange, reason: str) -> bool:
+        """Record and store decisions, and bring the index up to date. False where the index did not take it: searches show it
+        once a flow has projected the outbox. Raises KeyProviderError, StoreError."""
         self._require_keys()
+        for pin in change.pins:
+            one, other = map(self.hashed, (pin.low, pin.high))
+            self.note(caller, f"pin {pin.decision}", profile=one, other=other, purpose=reason)
         links.keep(change)
         return self._project(change.carriers)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hmac
 import logging
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,14 +17,16 @@ from typing import TYPE_CHECKING, Any
 from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import provider_of
 from idgraph.model.callers import Caller, Scope
-from idgraph.model.errors import IdgraphError
+from idgraph.model.errors import IdgraphError, ProfileIndexError
 from idgraph.model.identifiers import given_identifier
 from profile_service.api.following import Edition
-from profile_service.service import ProfileService
+from profile_service.links import Links
+from profile_service.service import Followed, ProfileService, ReadingAdapters
 from profile_service.wanted import Wanted
 
 if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings
+    from idgraph.app.wiring import ReadResources
     from idgraph.client import ProfilesClient
     from idgraph.snapshot_file import PinnedSnapshot
     from idgraph.web.openid import Identity
@@ -150,8 +152,33 @@ def local_service(settings: Settings) -> Iterator[tuple[ProfileService, str]]:
             lambda: wiring.require_own_keyring(settings, resources, notes=False),
             is_local=settings.store.kind == "sqlite",
             cursor_key=provider.purpose_key("cursors"),
+            project=partial(project_now, resources, only),
         )
         yield service, only.token
+
+
+@contextmanager
+def own_links(settings: Settings) -> Iterator[tuple[ProfileService, Links]]:
+    """The service of one command, with the links of all persons. Raises KeyProviderError, StoreError."""
+    with local_service(settings) as (service, _):
+        yield service, service.links(service.reader(local_operator()))
+
+
+def project_now(
+    resources: ReadResources | ReadingAdapters, following: Followed, fragments: Collection[str]
+) -> bool:
+    """Bring the index up to date, so that a search shows a decision when it is answered."""
+    from idgraph.projection.projection import Projection
+    from transforms.schema.diff import AttributeTree
+
+    rules = AttributeTree(following.edition().snapshot).index_rules
+    try:
+        return (
+            not Projection(resources.store, resources.index, lambda: rules).project(sorted(fragments)).left()
+        )
+    except ProfileIndexError as error:
+        log.warning("%s; searches show a decision once a flow has projected the outbox", error)
+        return False
 
 
 def _running(settings: Settings) -> ProfilesClient | None:

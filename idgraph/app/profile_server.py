@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 
@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring, provider_of
 from idgraph.app.dead_letter_desk import dead_letter_desk
+from idgraph.app.entrance import project_now
 from idgraph.app.flow_folders import FlowFolders
 from idgraph.app.flow_progress import committed
 from idgraph.app.jobs.threads import JobThreads
@@ -19,8 +20,6 @@ from idgraph.app.observation.json_logs import say
 from idgraph.app.publish import kafka_publisher, publisher
 from idgraph.app.settings.document import Settings
 from idgraph.app.settings.tables import TopicSettings, WebhookSettings
-from idgraph.app.wiring import ReadResources
-from idgraph.model.errors import ProfileIndexError
 from idgraph.snapshot_file import PinnedSnapshot
 from idgraph.web.limits import RateLimit
 from idgraph.web.server import Transport, serve, serving
@@ -107,19 +106,6 @@ def application(settings: Settings) -> Iterator[FastAPI]:
             yield create_app(
                 service, RateLimit(per_second, max(1, int(2 * per_second))), settings.profiles.allowed_origins
             )
-
-
-def project_now(adapters: ReadResources, following: Following, fragments: Collection[str]) -> bool:
-    """Bring the index up to date, so that a search shows a decision when it is answered."""
-    from idgraph.projection.projection import Projection
-    from transforms.schema.diff import AttributeTree
-
-    rules = AttributeTree(following.edition().snapshot).index_rules
-    try:
-        return not Projection(adapters.store, adapters.index, lambda: rules).project(sorted(fragments)).left()
-    except ProfileIndexError as error:
-        log.warning("%s; searches show a decision once a flow has projected the outbox", error)
-        return False
 
 
 def _webhook(stack: ExitStack, stated: WebhookSettings) -> Webhook:

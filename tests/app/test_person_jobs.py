@@ -14,8 +14,8 @@ import httpx
 import pytest
 
 from idgraph.app import wiring
+from idgraph.app.entrance import project_now
 from idgraph.app.jobs.threads import JobThreads
-from idgraph.app.profile_server import project_now
 from idgraph.app.wiring import downloads, opened_to_read
 from idgraph.jobs.erase.receipt import receipt_hash
 from idgraph.model.callers import Scope

@@ -13,17 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from idgraph.app import wiring
 from idgraph.app.commands.context import TYPE_VALUE, DryRun, JobWho, Json, from_stdin, keyed, origin_of
-from idgraph.app.terminal import counted, print_json
-from idgraph.model.errors import ConfigError, NotFoundError, ProfileIndexError, QueryError
+from idgraph.app.terminal import print_json
+from idgraph.model.errors import ConfigError, NotFoundError, QueryError
 from idgraph.model.identifiers import Identifier, given_identifier
-from idgraph.model.text import escape_control_chars
 
 if TYPE_CHECKING:
     from idgraph.model.jobs import Requester
-    from idgraph.projection.projection import Projection
-    from profile_service.links import Explanation, Links, PinChange, StoredIdentifier
+    from profile_service.links import Explanation, Links, StoredIdentifier
+    from profile_service.service import ProfileService
 
 commands = typer.Typer(no_args_is_help=True, help="Links between identifiers, and decisions on them.")
 
@@ -76,7 +74,7 @@ def show_links(
     from idgraph.app.link_views import print_links
     from profile_service.link_documents import explanation_document
 
-    with _opened(context) as links:
+    with _links(context) as (_, links):
         for each in _explained(links, identifier):
             if as_json:
                 print_json(explanation_document(each))
@@ -99,17 +97,14 @@ def list_links(
 
     Example, for `idgraph links unlink --file -`: idgraph links list 'activity.platform=kiosk' --type device_id
     """
+    from idgraph.app.entrance import local_operator
     from idgraph.model.query_language import parse_query
     from profile_service.link_documents import link_document
-    from profile_service.links import Links
 
-    settings = keyed(context)
-    pinned = wiring.snapshot_to_read_by(settings)
-    types = {attribute.path: attribute.shown_type for attribute in pinned.snapshot.attributes}
-    query, cursor = parse_query(words or [], types.get), None
-    with wiring.opened_to_read(settings) as resources:
-        reader = wiring.profile_reader(settings, resources, pinned)
-        links = Links(resources.store, reader)
+    cursor = None
+    with _links(context) as (service, links):
+        reader = service.reader(local_operator())
+        query = parse_query(words or [], reader.types().get)
         while True:
             page = reader.search(query, _PAGE, cursor)
             for found in (
@@ -132,7 +127,7 @@ def violations(context: typer.Context, as_json: Json = False) -> None:
     from idgraph.app.link_views import print_group
 
     place: str | None = ""
-    with _opened(context) as links:
+    with _links(context) as (_, links):
         while place is not None:
             groups, place = links.refused(place, _PAGE)
             for each in groups:
@@ -203,20 +198,17 @@ def history(
     If so many fragments carry an identifier that it joins nothing, some of them are shown. Exit code 3: no profile has
     the identifier. Protected identifiers are shown as keyed hashes.
     """
+    from idgraph.app.entrance import local_operator
     from idgraph.app.link_views import print_moves, print_periods
-    from profile_service.history import History
-    from profile_service.links import Links
 
     if identifier is not None and after:
         raise typer.BadParameter("--after is for all changes: leave the identifier out")
-    settings = keyed(context)
-    with wiring.opened_to_read(settings) as resources:
-        reader = wiring.profile_reader(settings, resources)
-        found = History(resources.store, reader.names.identifier)
+    with _links(context) as (service, links):
+        found = service.history(service.reader(local_operator()))
         if identifier is None:
             print_moves(found.moves(after))
         else:
-            known = _known(Links(resources.store, reader), identifier, "IDENTIFIER")
+            known = _known(links, identifier, "IDENTIFIER")
             print_periods(str(known.identifier), found.periods(known.carriers), as_json)
 
 
@@ -240,7 +232,7 @@ def explain(
 
     if (one is None) != (other is None):
         raise typer.BadParameter("give A and B, or neither")
-    with _opened(context) as links:
+    with _links(context) as (_, links):
         found = _explained(links, profile)
         ends, stored = None, None
         if one is not None and other is not None:
@@ -253,13 +245,12 @@ def explain(
 
 
 @contextmanager
-def _opened(context: typer.Context) -> Iterator[Links]:
-    """The links of the store, to read."""
-    from profile_service.links import Links
+def _links(context: typer.Context) -> Iterator[tuple[ProfileService, Links]]:
+    """The profile service of this process, with the links of all persons."""
+    from idgraph.app.entrance import own_links
 
-    settings = keyed(context)
-    with wiring.opened_to_read(settings) as resources:
-        yield Links(resources.store, wiring.profile_reader(settings, resources))
+    with own_links(keyed(context)) as opened:
+        yield opened
 
 
 def _explained(links: Links, text: str) -> list[Explanation]:
@@ -287,52 +278,33 @@ def decide(
     as_json: bool,
 ) -> None:
     """Pin the given pair, or the pairs of a file, and print what that changes."""
+    from idgraph.app.entrance import local_operator
     from idgraph.app.link_views import print_change
     from merge.identity.resolve import Decision
-    from profile_service.links import Links
 
     one, other = given
     if (file is None) == (one is None or other is None) or (file is not None and one is not None):
         raise typer.BadParameter("give A and B, or --file")
-    settings = keyed(context)
     words = [("A", "B", one or "", other or "")] if file is None else list(_pairs(file))
-    with wiring.opened(settings) as resources:
-        wiring.require_own_keyring(settings, resources, notes=not dry_run)
-        links = Links(resources.store, wiring.profile_reader(settings, resources))
+    with _links(context) as (service, links):
         pairs = []
         for first, second, low, high in words:
             pair = _known(links, low, first), _known(links, high, second)
             if pair[0].identifier == pair[1].identifier:
                 raise QueryError(f"{first} and {second} are the same identifier")
             pairs.append((*pair, Decision(decision)))
-        now = time.time_ns() // 1_000_000
-        change = links.decide(pairs, now, origin.who, origin.why)
-        if not dry_run:
-            # Also without a pin, as after a crash between the two writes of the command that took it back.
-            links.keep(change)
+        change = links.decide(pairs, time.time_ns() // 1_000_000, origin.who, origin.why)
+        # Also without a pin, as after a crash between the two writes of the command that took it back.
+        is_searchable = dry_run or service.decide(local_operator(), links, change, origin.why)
         if change.pins:
             print_change(links, change, dry_run, as_json)
-        if not dry_run:
-            _project(lambda: resources.projection(lambda: wiring.index_rules(settings)), change)
+        if not is_searchable:
+            print(
+                "the decision is stored, and searches show it once a flow, or `idgraph reindex`, has projected the outbox",
+                file=sys.stderr,
+            )
     if not change.pins:
         raise NotFoundError("there is no pin to take back")
-
-
-def _project(projection: Callable[[], Projection], change: PinChange) -> None:
-    """Bring the index up to date, so that a search shows the decision when the command returns."""
-    try:
-        left = projection().project(sorted(change.carriers)).left()
-    except ProfileIndexError as error:
-        print(
-            f"{escape_control_chars(str(error))}; the decision is stored, and searches show it once a flow, or "
-            "`idgraph reindex`, has projected the outbox",
-            file=sys.stderr,
-        )
-        return
-    if left:
-        print(
-            f"searches follow when a flow runs: the outbox keeps {counted(left, 'fragment')}", file=sys.stderr
-        )
 
 
 def _pairs(file: Path) -> Iterator[tuple[str, str, str, str]]:

@@ -174,10 +174,7 @@ def decide(body: DecisionBody, service: Service, caller: Decider, if_match: IfMa
         raise PreconditionError(
             "evidence, a decision or a rule has changed since the preview; preview it again"
         )
-    for pin in found.change.pins:
-        one, other = map(service.hashed, (pin.low, pin.high))
-        service.note(caller, f"pin {pin.decision}", profile=one, other=other, purpose=body.reason)
-    return _answer(found, service.keep(found.links, found.change))
+    return _answer(found, service.decide(caller, found.links, found.change, body.reason))
 
 
 @router.get("/violations", response_model=RefusedGroups)

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import httpx
 
 from idgraph.app.dead_letter_desk import LocalDeadLetterDesk
+from idgraph.app.entrance import project_now
 from idgraph.app.flow_folders import FlowFolders
 from idgraph.app.observation.flow_report import FlowReporter
-from idgraph.app.profile_server import project_now
 from idgraph.app.settings.document import load
 from idgraph.model import queries
 from idgraph.model.callers import Caller, Scope
