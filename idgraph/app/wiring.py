@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from idgraph.app.adapters.indexes import open_index
 from idgraph.app.adapters.key_providers import keys_config, open_provider, provider_of
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from idgraph.jobs.downloads import Downloads
     from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch
     from idgraph.jobs.erase.erasure import Erasure
-    from idgraph.jobs.job import JobRunner
+    from idgraph.jobs.job import Job, JobRunner
     from idgraph.model.index import IndexRules, ProfileIndex
-    from idgraph.model.jobs import JobLog
+    from idgraph.model.jobs import JobLog, JobRecord
     from idgraph.model.store import ProfileStore
     from idgraph.signatures import PinnedKey
     from idgraph.snapshot_file import PinnedSnapshot
@@ -500,13 +500,23 @@ def job_log(settings: Settings) -> Iterator[JobLog]:
 
 
 @contextmanager
-def job_runner(settings: Settings) -> Iterator[JobRunner]:
-    """Runs jobs, and keeps them in the log."""
+def job_runner(settings: Settings, is_command: bool = False) -> Iterator[JobRunner]:
+    """Runs jobs, and keeps them in the log. Those of a command are in the audit log; a service notes who starts one itself."""
     from idgraph.jobs.job import JobRunner
     from transforms.privacy.record_sealing import DeadLetterSealer
 
+    def note(job: Job, record: JobRecord) -> None:
+        entry: dict[str, Any] = {
+            "action": f"start {job.kind}",
+            "caller": operator_name(),
+            "subject": record.id,
+        }
+        reveals = {"reveal": True} if job.what.get("reveal") else {}
+        audit_log(settings).append(entry | {"purpose": record.origin.why} | reveals)
+
     with job_log(settings) as log:
-        yield JobRunner(log, DeadLetterSealer(provider_of(settings)))
+        sealer = DeadLetterSealer(provider_of(settings))
+        yield JobRunner(log, sealer, note) if is_command else JobRunner(log, sealer)
 
 
 def tombstone_file(settings: Settings) -> Path:

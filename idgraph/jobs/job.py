@@ -157,9 +157,16 @@ class Pace:
 class JobRunner:
     """Runs jobs and keeps their log. For any number of threads."""
 
-    def __init__(self, log: JobLog, sealer: DeadLetterSealer) -> None:
-        """`sealer` seals resume points, notes and errors, which may name persons."""
+    def __init__(
+        self,
+        log: JobLog,
+        sealer: DeadLetterSealer,
+        note: Callable[[Job, JobRecord], None] = lambda _job, _record: None,
+    ) -> None:
+        """`sealer` seals resume points, notes and errors, which may name persons. `note` records that a job begins, before it
+        does anything."""
         self.log = log
+        self._note = note
         self._sealer = sealer
 
     def run(
@@ -191,6 +198,7 @@ class JobRunner:
         """A run of a job whose pages the block does; the job has ended when the block ends. Raises as `run` does."""
         identity = JobIdentity(job.kind, job.target, job.what, job.reopens)
         with self.log.running(identity, origin, again) as record:
+            self._note(job, record)
             kept = self.private(record)
             point = kept.get("point", {})
             progress, plan = record.progress, job.plan(point)

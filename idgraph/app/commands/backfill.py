@@ -53,7 +53,7 @@ def backfill(
         ensure_keyring(settings)
         estimate = Estimate()
         runs: list[Run] = []
-        with wiring.job_runner(settings) as runner:
+        with wiring.job_runner(settings, is_command=True) as runner:
             with showing() as show:
 
                 def begin(run: Run) -> None:

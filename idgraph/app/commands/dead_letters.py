@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from idgraph.app import wiring
-from idgraph.app.commands.context import JobWho, keyed, origin_of
+from idgraph.app.commands.context import JobWho, Purpose, keyed, note, origin_of
 from idgraph.app.exits import Exit
-from idgraph.app.terminal import print_json, print_table, report_cut
+from idgraph.app.terminal import counted, print_json, print_table, report_cut
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import NotFoundError, SealError
 from idgraph.model.text import escape_control_chars, visible_lines
@@ -83,15 +83,18 @@ def show(
     reveal: Annotated[
         bool, typer.Option("--reveal", help="Show the record itself; needs the keyring.")
     ] = False,
+    purpose: Purpose = "on the command line",
     as_json: Json = False,
 ) -> None:
     """Show one dead letter. The record is sealed; --reveal shows it."""
-    with wiring.opened(keyed(context)) as resources:
+    settings = keyed(context)
+    with wiring.opened(settings) as resources:
         dead_letter = resources.dead_letters.get(dead_letter_id)
         if dead_letter is None:
             raise NotFoundError(f"no such dead letter: {dead_letter_id}")
         described = _described(dead_letter)
         if reveal:
+            note(settings, "reveal dead letter", subject=dead_letter_id, purpose=purpose)
             described["record"] = _record(dead_letter, resources)
         if as_json:
             print_json(described)
@@ -145,10 +148,14 @@ def drop(
     source: Source = None,
     file: File = None,
     everything: All = False,
+    why: Annotated[str, typer.Option("--why", help="Why; kept in the audit log.")] = "",
 ) -> None:
     """Remove dead letters for good. Exit code 3: a named one does not exist."""
-    with wiring.opened(keyed(context)) as resources:
+    settings = keyed(context)
+    with wiring.opened(settings) as resources:
         chosen, missing = _chosen(resources.dead_letters, ids, _filter(reason, source, file), everything)
+        if chosen:
+            note(settings, "drop dead letters", subject=counted(len(chosen), "dead letter"), purpose=why)
         print(f"dropped {resources.orphaned_keys().drop_dead_letters(chosen)}")
         if missing:
             raise typer.Exit(Exit.NOT_FOUND)

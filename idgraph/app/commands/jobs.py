@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from idgraph.app import wiring
-from idgraph.app.commands.context import Json, stored
+from idgraph.app.commands.context import Json, note, stored
 from idgraph.app.exits import Exit
 from idgraph.app.terminal import print_json, print_table, report_cut
 from idgraph.model.errors import NotFoundError
@@ -68,11 +68,14 @@ def show(context: typer.Context, job_id: JobId, as_json: Json = False) -> None:
 @commands.command()
 def cancel(context: typer.Context, job_id: JobId) -> None:
     """Ask a running job to end after its current page. Exit code 3: there is no such job; 1: it is not running."""
-    with wiring.job_log(stored(context)) as log:
+    settings = stored(context)
+    with wiring.job_log(settings) as log:
+        job = log.get(job_id)
+        if job is not None:
+            note(settings, f"cancel {job.kind}", subject=job_id)
         if log.cancel(job_id):
             print(f"job {job_id} ends after its current page")
             return
-        job = log.get(job_id)
         if job is None:
             raise NotFoundError(f"no such job: {job_id}")
         print(f"job {job_id} is not running: {job.state}", file=sys.stderr)

@@ -17,6 +17,7 @@ from idgraph.app.commands.context import (
     Rate,
     Yes,
     keyed,
+    note,
     origin_of,
     settings_of,
     stored,
@@ -48,6 +49,7 @@ def init(
     settings = settings_of(context)
     wiring.prepare_directory(settings)
     create_keyring(settings, bare)
+    note(settings, "keys init")
     print(
         f"made {settings.keyring_file()}; keep a copy in a safe place: without it nothing protected can be read"
     )
@@ -58,9 +60,11 @@ def add(context: typer.Context) -> None:
     """Add a key-encryption key, which wraps new data keys from now on."""
     from idgraph.jobs.rotate import known_counts
 
-    with wiring.opened_keys(stored(context), own=True) as (provider, store):
+    settings = stored(context)
+    with wiring.opened_keys(settings, own=True) as (provider, store):
         # Raises for an older copy of the keyring.
         known_counts(provider, store)
+        note(settings, "keys add")
         print(f"version {provider.add()} is current")
 
 
@@ -113,6 +117,7 @@ def adopt(context: typer.Context, yes: Yes = False) -> None:
     ):
         print("nothing was changed", file=sys.stderr)
         raise typer.Exit(Exit.FAILED)
+    note(settings, "keys adopt")
     wiring.adopt_keyring(settings)
     print(f"{settings.keyring_file()} is the profiles' keyring now; run `idgraph reindex --again`")
 
@@ -151,8 +156,10 @@ def retire(
     from idgraph.jobs.rotate import users
     from idgraph.model.errors import KeyInUseError
 
-    with wiring.opened_keys(stored(context)) as (provider, store):
+    settings = stored(context)
+    with wiring.opened_keys(settings) as (provider, store):
         try:
+            note(settings, "keys retire", subject=str(version))
             retirement(provider, store, version)
         except KeyInUseError:
             if as_json:

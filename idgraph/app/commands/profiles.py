@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from idgraph.app import wiring
-from idgraph.app.commands.context import TYPE_VALUE, JobWho, JobWhy, from_stdin, keyed, origin_of
+from idgraph.app.commands.context import TYPE_VALUE, JobWho, JobWhy, Purpose, from_stdin, keyed, origin_of
 from idgraph.app.exits import Exit
 from idgraph.app.terminal import console, counted, json_writer, print_json, print_table
 from idgraph.model.errors import ConfigError, NotFoundError
@@ -30,9 +30,6 @@ class Form(StrEnum):
 
 Reveal = Annotated[bool, typer.Option("--reveal", help="Show protected values; needs the keyring.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object per profile, for scripts.")]
-Purpose = Annotated[
-    str, typer.Option("--purpose", help="Why protected values are revealed; kept in the audit log.")
-]
 
 
 def lookup(
@@ -230,7 +227,7 @@ def export(
         raise ConfigError("--partition, --columns and --key are of --format parquet")
     elif output is not None:
         require_export(output)
-    with wiring.opened(settings) as resources, wiring.job_runner(settings) as runner:
+    with wiring.opened(settings) as resources, wiring.job_runner(settings, is_command=True) as runner:
         reader = wiring.profile_reader(settings, resources).with_clearance(clearance)
         options: dict[str, Any] = {
             "provenance": provenance,

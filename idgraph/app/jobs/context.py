@@ -57,8 +57,9 @@ class LocalJobContext:
         current: Callable[[], PinnedSnapshot] | None = None,
         report: Callable[[str], None] = lambda _: None,
         deliver: Callable[[bytes, Sequence[str]], None] = lambda _document, _fragments: None,
+        is_command: bool = False,
     ) -> None:
-        """`current` returns the newest snapshot at any time, for whoever follows the metadata already."""
+        """`is_command` as of `wiring.job_runner`. `current` returns the newest snapshot at any time, for whoever follows the metadata already."""
         self.settings = settings
         self.origin = origin
         self.clearance = clearance
@@ -66,6 +67,7 @@ class LocalJobContext:
         self.report = report
         self.deliver = deliver
         self._stack = stack
+        self._is_command = is_command
         self._current = current
         self._resources: WorkerResources | None = None
         self._reader: ProfileReader | None = None
@@ -86,7 +88,7 @@ class LocalJobContext:
 
     @cached_property
     def runner(self) -> JobRunner:
-        return self._stack.enter_context(wiring.job_runner(self.settings))
+        return self._stack.enter_context(wiring.job_runner(self.settings, self._is_command))
 
     @cached_property
     def downloads(self) -> Downloads:
@@ -210,7 +212,7 @@ def job_context(
 ) -> Iterator[LocalJobContext]:
     """The context of a command."""
     with ExitStack() as stack:
-        yield LocalJobContext(settings, stack, origin, again=again, report=report, deliver=deliver)
+        yield LocalJobContext(settings, stack, origin, again, report=report, deliver=deliver, is_command=True)
 
 
 def run_job(
