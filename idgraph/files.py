@@ -51,7 +51,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def part_of(path: Path) -> Path:
-    """Where a file's new content is until it is whole."""
+    """The place of a file's new content until it is whole."""
     return path.with_name(f".{path.name}.part")
 
 
@@ -61,7 +61,7 @@ def _opened(part: Path) -> IO[bytes]:
 
 @contextmanager
 def owner_only() -> Iterator[None]:
-    """Whatever is written meanwhile, by child processes too, is for its owner only. Of the whole process."""
+    """Files written meanwhile, by child processes too, are for their owner only. It holds for the whole process."""
     kept = os.umask(0o077)
     try:
         yield
@@ -71,8 +71,8 @@ def owner_only() -> Iterator[None]:
 
 @contextmanager
 def file_lock(lock: Path, waiting: Callable[[], object] = lambda: None) -> Iterator[None]:
-    """While the file `lock` is locked, which is made where it is not there; waits for whoever has it, asked to `waiting` first.
-    Whoever holds it must not ask for it again. Raises OSError where there can be no such file."""
+    """While the file `lock` is locked, which is made where it is not there; waits for whoever has it, asked to
+    `waiting` first. Its holder must not ask for it again. Raises OSError where there can be no such file."""
     descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:

@@ -11,7 +11,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, field_validato
 
 
 class Scope(StrEnum):
-    """What a caller may do besides reading. `privacy`: access requests, erasures and the consents of anybody.
+    """Rights of a caller besides reading. `privacy`: access requests, erasures and the consents of anybody.
     `persons`: issue tokens by which persons act for themselves. `rules`: preview identity rules, over all profiles.
     `links`: decide which identifiers are one person. `operate`: see all jobs, cancel them, and start those that keep
     index and store in order; dead letters and flows."""
@@ -24,9 +24,9 @@ class Scope(StrEnum):
 
 
 class Role(StrEnum):
-    """Of people: `viewer` reads, `analyst` drafts, `publisher` publishes, `admin` does everything, `privacy` decides on
-    protection and on the rights of persons. Of machines: `reader` may GET, `pipeline` also PATCH the schema, `profiles` calls
-    the profile service alone, and `service` is that service itself."""
+    """Roles of people: `viewer` reads, `analyst` drafts, `publisher` publishes, `admin` does everything, `privacy`
+    decides on protection and on the rights of persons. Roles of machines: `reader` may GET, `pipeline` also PATCH the
+    schema, `profiles` calls the profile service alone, and `service` is that service itself."""
 
     VIEWER = "viewer"
     ANALYST = "analyst"
@@ -51,7 +51,7 @@ DUTIES: Mapping[Role, str] = {
     Role.SERVICE: "a profile service",
     Role.PROFILES: "a machine that reads profiles, up to its clearance",
 }
-"""Who has each role, for those who choose one."""
+"""The purpose of each role, for those who choose one."""
 
 PEOPLE = (Role.VIEWER, Role.ANALYST, Role.PUBLISHER, Role.ADMIN, Role.PRIVACY)
 """Roles of people, who call both services."""
@@ -62,7 +62,7 @@ SCOPES: Mapping[Role, frozenset[Scope]] = {
     Role.ADMIN: frozenset({Scope.RULES, Scope.LINKS, Scope.OPERATE}),
     Role.PRIVACY: frozenset({Scope.RULES, Scope.LINKS, Scope.PRIVACY}),
 }
-"""What the profile service lets each role do, besides what was given to one person or token."""
+"""The scopes of each role in the profile service, besides those that were given to one person or token."""
 
 _LADDER = (Role.VIEWER, Role.ANALYST, Role.PUBLISHER, Role.ADMIN)
 FROM_LEAST = (Role.VIEWER, Role.ANALYST, Role.PUBLISHER, Role.PRIVACY, Role.ADMIN)
@@ -107,8 +107,8 @@ class PersonGrant(Grant):
 
 
 class CallerRights(BaseModel):
-    """An attribute whose authorization level is above `clearance` does not exist. What a later metadata service adds is
-    ignored, a right that is not known is none: else nobody's token could be revoked."""
+    """An attribute whose authorization level is above `clearance` does not exist. Additions of a later metadata
+    service are ignored, and an unknown right is none: else nobody's token could be revoked."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -169,5 +169,5 @@ class CallerList(BaseModel):
 
 
 def token_digest(plaintext: str) -> str:
-    """What is stored of a token."""
+    """The stored fields of a token."""
     return hashlib.sha256(plaintext.encode("utf-8", "surrogatepass")).hexdigest()

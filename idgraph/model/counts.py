@@ -33,7 +33,7 @@ class BatchCounts(msgspec.Struct, array_like=True, kw_only=True):
     dropped_changes: int = 0
     """Schema changes that were too many to be reported."""
     decrypt_seconds: float = 0.0
-    """How long the stages waited for the decryption service: a part of `map_seconds`."""
+    """Seconds for which the stages waited for the decryption service: a part of `map_seconds`."""
     map_seconds: float = 0.0
     commit_seconds: float = 0.0
     read_units: float = 0.0

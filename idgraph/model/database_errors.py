@@ -1,4 +1,5 @@
-"""What errors of databases mean. Their own messages may quote what they were given, so only their codes are passed on."""
+"""The meaning of errors of databases. Their own messages may quote what they were given, so only their codes are
+passed on."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ def code_of(error: Exception) -> str:
 
 
 def reason_of(error: Exception, remedy: str = "restore it from a backup") -> str:
-    """What failed in SQLite, without any value; with the `remedy` for a damaged file."""
+    """The failure of SQLite, without any value; with the `remedy` for a damaged file."""
     code = code_of(error)
     reason = _REASONS.get(code, "SQLite refused")
     name = getattr(error, "sqlite_errorname", None) or type(error).__name__
@@ -32,8 +33,8 @@ def reason_of(error: Exception, remedy: str = "restore it from a backup") -> str
 
 
 def cause_of(error: Exception, is_short: bool = False) -> str:
-    """Why a database could not be read or written, by its driver's error or by SQLAlchemy's around it. A short cause has no
-    address, and is for callers."""
+    """The reason why a database could not be read or written, by its driver's error or by SQLAlchemy's around it. A
+    short cause has no address, and is for callers."""
     cause = getattr(error, "orig", None) or error
     driver = type(cause).__module__.partition(".")[0]
     if driver == "sqlite3":

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 
 class DeadLetterReason(StrEnum):
-    """Why an event became a dead letter."""
+    """The reason why an event became a dead letter."""
 
     NOT_JSON = "not_json"
     NOT_OBJECT = "not_object"
@@ -114,8 +114,8 @@ class DeadLetters(Protocol):
         ...
 
     def newest(self, most: int, before: tuple[int, str] | None = None) -> list[DeadLetter]:
-        """Up to `most` dead letters without their payloads, the newest first, and behind `before`: the time and the id of
-        one. Of two that are equally old the one with the greater id comes first."""
+        """Up to `most` dead letters without their payloads, the newest first, and behind `before`: the time and the
+        id of one. If two are equally old, the one with the greater id comes first."""
         ...
 
     def at(self, positions: Collection[str]) -> dict[str, str]:

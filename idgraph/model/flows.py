@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class FlowState(StrEnum):
-    """Where a flow says that it stands. One that was killed said `running` last (`FlowReport.is_silent`)."""
+    """The state that a flow reports. One that was killed said `running` last (`FlowReport.is_silent`)."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -19,7 +19,8 @@ class FlowState(StrEnum):
 
 
 class StageRate(BaseModel):
-    """What a stage did per second of the window. `seconds_each` is the time that one unit took, of all tasks together."""
+    """The work of a stage per second of the window. `seconds_each` is the time that one unit took, of all tasks
+    together."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -70,8 +71,8 @@ SILENT_SECONDS = 10.0
 
 
 class FlowReport(BaseModel):
-    """What a flow wrote of itself, each second while it runs. Rates are of the latest `window_seconds`. No value of an
-    event is in it."""
+    """A flow's report, which it writes each second while it runs. Rates are of the latest `window_seconds`. No value
+    of an event is in it."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -104,7 +105,7 @@ class FlowReport(BaseModel):
     problem: str | None = Field(default=None, description="The kind of the error that ended a failed flow.")
 
     def age_seconds(self, now: float) -> float:
-        """How long ago it was written; `now` in seconds since 1970."""
+        """Seconds since it was written; `now` in seconds since 1970."""
         return max(0.0, now - self.written_ms / 1000)
 
     def is_silent(self, now: float) -> bool:
@@ -114,7 +115,7 @@ class FlowReport(BaseModel):
 
 
 class FlowPause(BaseModel):
-    """Who asked a flow to pause, and why."""
+    """A request to pause a flow, with person and reason."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -124,8 +125,8 @@ class FlowPause(BaseModel):
 
 
 class SourceHold(BaseModel):
-    """Why a source of a flow waits while the others flow on: too many of its records became dead letters. What it published
-    since micro-batch `batch`, which it is a part of no more, stays at the source."""
+    """A source of a flow that waits while the others flow on: too many of its records became dead letters. Its
+    records since micro-batch `batch`, which it is no longer part of, stay at the source."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -156,11 +157,11 @@ class Flows(Protocol):
         ...
 
     def report(self, name: str) -> FlowReport | None:
-        """What a flow reported last; None where it never did."""
+        """The last report of a flow; None where it never did."""
         ...
 
     def pause_of(self, name: str) -> FlowPause | None:
-        """Who paused a flow; None while it may run."""
+        """The request that paused a flow; None while it may run."""
         ...
 
     def pause(self, name: str, pause: FlowPause) -> bool:

@@ -1,7 +1,7 @@
 """Versions of formats: whether this idgraph reads what another one wrote.
 
-Each file or database says its own version, because each can come from a backup of its own. Whoever opens one asks here.
-Version 1 is the first that later versions read; 0 stands for all before it.
+Each file or database says its own version, because each can come from a backup of its own. Code that opens one asks
+here. Version 1 is the first that later versions read; 0 stands for all before it.
 """
 
 from __future__ import annotations

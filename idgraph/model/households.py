@@ -7,8 +7,9 @@ from typing import Any, NamedTuple, Protocol
 
 
 class HouseholdEntry(NamedTuple):
-    """What a person did. `member` is random, and stands for one membership. `person` is the id of a fragment as it is stored,
-    and `key` its keyed hash. `kind` is `joined`, `invited`, `closed` (an invitation), `declined`, `shared` or `left`; `body` is JSON data."""
+    """An act of a person. `member` is random, and stands for one membership. `person` is the id of a fragment as it
+    is stored, and `key` its keyed hash. `kind` is `joined`, `invited`, `closed` (an invitation), `declined`, `shared`
+    or `left`; `body` is JSON data."""
 
     household: str
     member: str

@@ -16,10 +16,10 @@ Named = tuple[NamespaceName, Annotated[str, Field(max_length=2048)]]
 
 
 class IdentityEvent(FrozenDocument):
-    """What one event shows. (source, id) identifies it: a second delivery is the same event.
+    """The identifiers that one event shows. (source, id) identifies it: a second delivery is the same event.
 
-    `links` are the pairs that are evidence, every pair where it is absent. `retracts` names, in place of `ids`, an event
-    of the same source that is taken back: it has never been.
+    `links` are the pairs that are evidence, every pair where it is absent. `retracts` names, in place of `ids`, an
+    event of the same source that is taken back: it has never been.
     """
 
     id: Text

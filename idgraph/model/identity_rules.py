@@ -25,7 +25,7 @@ SEARCHED_CHARACTERS = 512
 """A pattern sees so many characters of a value."""
 
 Finder = Callable[[str, int, int], object]
-"""What looks for a pattern in a text, from a character to another; falsy where there is none."""
+"""Looks for a pattern in a text, from a character to another; falsy if there is none."""
 
 _MOST_STEPS = 16 * SEARCHED_CHARACTERS**2
 """The most ways in which a pattern may be tried on a value, by a bound that its own text gives."""
@@ -49,7 +49,7 @@ class Normalisation(StrEnum):
 
 
 class Owner(StrEnum):
-    """Who owns an identifier that several persons claim."""
+    """The owner of an identifier that several persons claim."""
 
     FIRST = "first"
     LATEST = "latest"
@@ -57,7 +57,7 @@ class Owner(StrEnum):
 
 
 class NamespaceRules(FrozenDocument):
-    """What holds for the identifiers of one namespace."""
+    """The rules for the identifiers of one namespace."""
 
     priority: int = Field(default=LAST_PRIORITY, ge=1, le=LAST_PRIORITY, description="1 is the highest.")
     unique: bool = Field(default=False, description="At most one for each person; the same as `max` 1.")
@@ -89,7 +89,7 @@ class NamespaceRules(FrozenDocument):
 
     @property
     def largest(self) -> int | None:
-        """How many a person may have; None if that is not limited."""
+        """The number that a person may have; None if that is not limited."""
         return 1 if self.unique else self.max
 
     @property
@@ -197,8 +197,8 @@ def _begins(parsed: Any) -> bool:
 
 
 def finders(patterns: Iterable[str]) -> list[Finder]:
-    """What finds one of some patterns in a text: `match` for those that can only be found at its beginning, where
-    `search` would try each character, and one call for all that can be one pattern."""
+    """Functions that find one of some patterns in a text: `match` for those that can only be found at its beginning,
+    where `search` would try each character, and one call for all that can be one pattern."""
     begins = {each: _begins(_PARSER.parse(each)) for each in patterns}
     groups = [[each for each in begins if begins[each] is value] for value in (True, False)]
     beginning, others = map(_joined, groups)
@@ -237,7 +237,7 @@ def _ways(parsed: Iterable[tuple[Any, Any]]) -> int:
 
 
 def _ways_of_choice(choices: list[Any]) -> int:
-    """Of alternatives that begin with different letters one at most can go on."""
+    """If alternatives begin with different letters, at most one can go on."""
     first = {chr(each[0][1]).casefold() for each in choices if len(each) and each[0][0] is _PARSER.LITERAL}
     ways = [_ways(each) for each in choices]
     return max(ways) if len(first) == len(choices) else sum(ways)

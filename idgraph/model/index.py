@@ -84,14 +84,16 @@ class ProfileIndex(Protocol):
     """
 
     def writing(self, stays_open: bool = False) -> AbstractContextManager[Callable[[], bool]]:
-        """The writers' lock of an index in files: the block can read the store and put, and no other write comes between.
+        """The writers' lock of an index in files: the block can read the store and put, and no other write comes
+        between.
 
         The outermost block writes all its documents in one commit when it ends, and none if it fails; until then the
-        block may not see them. With `stays_open` each block within commits, as an outermost one: many small commits then
-        wait for nothing that the index does beside them. What it yields says whether another waits for the block's end.
+        block may not see them. With `stays_open` each block within commits, as an outermost one: many small commits
+        then wait for nothing that the index does beside them. The yielded function says whether another writer waits
+        for the block's end.
 
-        The lock is reentrant per thread; `put`, `erase` and `compact` take it themselves. It waits for the current writer.
-        An index that orders writes by version has no lock, and writes at once."""
+        The lock is reentrant per thread; `put`, `erase` and `compact` take it themselves. It waits for the current
+        writer. An index that orders writes by version has no lock, and writes at once."""
         ...
 
     def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:

@@ -14,10 +14,10 @@ from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
 Point = Mapping[str, Any]
-"""Where a job resumes, as JSON data; empty for its beginning."""
+"""The place at which a job resumes, as JSON data; empty for its beginning."""
 
 SHOWN = 5
-"""How many examples a note holds where more may be meant."""
+"""The number of examples in a note that may mean more."""
 
 
 class JobKind(StrEnum):
@@ -38,7 +38,7 @@ class JobKind(StrEnum):
 
 
 class JobState(StrEnum):
-    """Where a job stands."""
+    """The state of a job."""
 
     RUNNING = "running"
     DONE = "done"
@@ -62,7 +62,7 @@ def download_of(who: str) -> str:
 
 @dataclass(slots=True)
 class Progress:
-    """How far a job is. `done` of `total` units are looked at; more than `total` may come to be. `counts` are by
+    """The progress of a job. `done` of `total` units are looked at; more than `total` may come to be. `counts` are by
     name; a name may have parts, as `values/payroll.salary`. `notes` are examples by name, and may name persons."""
 
     total: int = 0
@@ -71,7 +71,7 @@ class Progress:
     resumed: bool = False
     begun_at: int = 0
     begun_done: int = 0
-    """When this run began, in milliseconds since 1970, and how much was done then."""
+    """The beginning of this run in milliseconds since 1970, and the amount done then."""
     counts: Counter[str] = field(default_factory=Counter)
     notes: dict[str, list[str]] = field(default_factory=dict)
 
@@ -82,7 +82,7 @@ class Progress:
         self.notes.clear()
 
     def per_second(self, now: int) -> float | None:
-        """How fast this run was until `now`, in milliseconds since 1970; None where that cannot be said."""
+        """The rate of this run until `now`, in milliseconds since 1970; None if it cannot be computed."""
         seconds = (now - self.begun_at) / 1000
         done = self.done - self.begun_done
         return done / seconds if self.begun_at and seconds > 0 and done > 0 else None
@@ -144,8 +144,7 @@ class JobLog(Protocol):
         self, work: JobIdentity, origin: Requester, again: bool = False
     ) -> AbstractContextManager[JobRecord]:
         """The job, which nobody else runs within the block: the last one of its kind, target and parameters if that is
-        not done or `reopens`, else, or with `again`, a new one. Whoever leaves the block without having ended it
-        interrupts it.
+        not done or `reopens`, else, or with `again`, a new one. Leaving the block without ending the job interrupts it.
 
         Raises AlreadyRunningError while one of its kind and target runs.
         """

@@ -71,7 +71,7 @@ class _Frame:
 
 
 def find_places(text: str) -> JsonPositions:
-    """Of a text that is JSON; of one with very long keys, or very deep ones, of its beginning alone."""
+    """The positions in a text that is JSON; with very long or very deep keys, in its beginning alone."""
     spots: dict[str, JsonPosition] = {}
     repeated: list[tuple[str, int, int]] = []
     frames: list[_Frame] = []
@@ -114,7 +114,7 @@ def offset_within(text: str, string: int, character: int) -> int:
 
 
 class JsonProblem(NamedTuple):
-    """What is wrong in a text. `pointer` is empty where the text as a whole is."""
+    """The faults in a text. `pointer` is empty where the text as a whole is."""
 
     offset: int
     pointer: str
@@ -153,7 +153,7 @@ def read(text: str, has_doubles: bool = False) -> Any:
     except RecursionError:
         raise JsonTextError([JsonProblem(0, "", "nested too deeply")], is_json=False) from None
     except (*canonical.MalformedJSON, ValueError) as error:
-        # What Python reads and events may not have: numbers out of range, half of a surrogate pair.
+        # Values that Python reads and events may not have: numbers out of range, half of a surrogate pair.
         message = f"not JSON as events have it: {error}"
         found = list(islice(_unreadable(text), MOST_PROBLEMS)) or [JsonProblem(0, "", message)]
         raise JsonTextError(found, is_json=True) from None

@@ -34,7 +34,7 @@ REFUSED: Mapping[str, str] = {
 _SECRET = re.compile(r"password|secret|jaas|credential|token|\.key$|user\.info", re.IGNORECASE)
 _QUOTED = re.compile(r'"([^"]*)"')
 _SHORTEST = 4
-"""Of a shorter text that is quoted in an option the places in a message would be chance."""
+"""A shorter text that is quoted in an option would be in a message by chance."""
 
 
 class KafkaSource(SourceConfig):

@@ -1,4 +1,4 @@
-"""What a search costs, before it runs: of one search so much at most, and a caller's rate is charged by it.
+"""The cost of a search, before it runs: it is bounded per search, and charged to the caller's rate.
 
 The unit is one value or word that is looked up. `docs/profiles.md` has the table.
 """
@@ -25,7 +25,7 @@ from idgraph.model.queries import (
 )
 
 MOST_COST = 5000
-"""Of one search."""
+"""The largest cost of one search."""
 REQUEST_COST = 25
 """So much of it counts as one request of the caller's rate."""
 
@@ -35,7 +35,7 @@ BEGINNING = 5
 COMPARED = 100
 MISTYPED = {1: 10, 2: 50}
 SORTED = 50
-"""Of an order, and of each attribute whose values are counted."""
+"""The cost of an order, and of each attribute whose values are counted."""
 
 _WORDS = re.compile(r"[^\W_]+")
 
@@ -68,7 +68,7 @@ def _cost_by_kind(query: Query, places: int) -> Counter[str]:
 
 
 def _parts(condition: Condition, places: int) -> Iterator[tuple[str, int]]:
-    """What each part of a condition costs, by what it is called."""
+    """The cost of each part of a condition, by its name."""
     match condition:
         case All(conditions) | AnyOf(conditions):
             # Also one without any part is compiled.

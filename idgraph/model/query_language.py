@@ -41,7 +41,7 @@ from idgraph.model.queries import (
 )
 from idgraph.model.text import nearest
 
-# What looks like an operator is read whole, so that one of another language is no part of a path or value.
+# A text that looks like an operator is read whole, so that one of another language is no part of a path or value.
 _CLAUSE = re.compile(
     r"""(?:"(?P<quoted>(?:[^"]|"")+)"|(?P<path>[^=<>:\s]+?))(?P<operator>[!~]?[=<>:][=<>!~]*)(?P<value>.*)""",
     re.DOTALL,
@@ -206,7 +206,7 @@ def _clause(text: str, type_of: Callable[[str], DataType | None]) -> Condition:
 
 
 def _type_within_array(path: str, type_of: Callable[[str], DataType | None]) -> DataType | None:
-    """Of members of the objects in an array the catalogue has no type: it has the array."""
+    """The catalogue has no type for members of the objects in an array: it has the array."""
     is_within = any(type_of(above) is DataType.ARRAY for above in paths.ancestors(path))
     return DataType.ARRAY if is_within else None
 
@@ -315,7 +315,7 @@ class _Known:
         return {above for path in self.types for above in paths.ancestors(path)}
 
     def unknown(self, path: str) -> str:
-        """What is said of an attribute of which nothing is known."""
+        """The warning of an unknown attribute."""
         return f"no attribute is called {path}; {attribute_hint(path, self.types)}"
 
 
@@ -338,7 +338,7 @@ def _warnings(query: Query, known: _Known, others: Iterable[str], within: Iterab
 
 
 def _about_stars(clause: Clause) -> Iterator[str]:
-    """Of signs that stand for others in other languages."""
+    """Warnings of wildcards of other languages."""
     text = clause.value if isinstance(clause, Term) else clause.prefix if isinstance(clause, Prefix) else ""
     if not isinstance(text, str):
         return
@@ -399,7 +399,7 @@ _NUMERIC = (DataType.INTEGER, DataType.NUMBER)
 
 
 def _of_another_type(clause: Clause, declared: DataType) -> str | None:
-    """Why a clause finds no value of this type."""
+    """The reason why a clause finds no value of this type."""
     if declared is DataType.ARRAY or isinstance(clause, Exists):
         return None
     if isinstance(clause, Prefix | FullText):

@@ -24,7 +24,7 @@ class SpecRecord(BaseModel):
 
 
 class SpecUseRecord(BaseModel):
-    """What flows made of a spec's version in force, of one source. Events are counted by a sample, and again when a
+    """The use of a spec's version in force by flows, for one source. Events are counted by a sample, and again when a
     micro-batch is: about so many."""
 
     source: str
@@ -172,7 +172,7 @@ class SpecCheckRecord(CheckRecord):
 
 
 class DiscoveryCount(BaseModel):
-    """What one source, or those beyond the first thousand (`*`), added on one day in UTC."""
+    """The attributes that one source, or those beyond the first thousand (`*`), added on one day in UTC."""
 
     day: str
     source: str
@@ -181,7 +181,7 @@ class DiscoveryCount(BaseModel):
 
 
 class DiscoveryCounts(BaseModel):
-    """How full the catalogue is, and what the newest days brought, the newest first."""
+    """The number of attributes in the catalogue, and those of the newest days, the newest first."""
 
     attributes: int
     most_attributes: int
@@ -190,7 +190,8 @@ class DiscoveryCounts(BaseModel):
 
 
 class PurgeRecord(BaseModel):
-    """What went, or would go. Stored values stay, and an event that has such a path discovers it again."""
+    """The attributes that were purged, or would be. Stored values stay, and an event that has such a path discovers
+    it again."""
 
     purged: int
     kept: int = Field(description="That match, and are protected by more than a detector, or were described.")

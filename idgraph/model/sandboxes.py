@@ -75,7 +75,7 @@ class SandboxDifference(BaseModel):
 
 
 class SandboxComparison(BaseModel):
-    """What differs, in the order in which it is promoted. Attributes that nobody decided on are left out."""
+    """The differences, in the order in which they are promoted. Attributes that nobody decided on are left out."""
 
     sandbox: SandboxRecord
     production_version: int
@@ -93,7 +93,7 @@ class SandboxFlow(BaseModel):
 
 
 class SandboxSide(BaseModel):
-    """What is stored on one side, and what fills it."""
+    """The stores of one side, and the flows that fill them."""
 
     fragments: int
     dead_letters: int
@@ -116,7 +116,8 @@ class SandboxPromotion(StrictDocument):
 
 
 class PromotedItem(BaseModel):
-    """What became of one: `waits` for a second person; `refused` for the reason in `detail`; `planned` in a dry run."""
+    """The outcome for one: `waits` for a second person; `refused` for the reason in `detail`; `planned` in a dry
+    run."""
 
     kind: ItemKind
     name: str
@@ -125,6 +126,6 @@ class PromotedItem(BaseModel):
 
 
 class PromotedList(BaseModel):
-    """What became of each, in the order in which they were published."""
+    """The outcome for each, in the order in which they were published."""
 
     items: list[PromotedItem]

@@ -71,7 +71,7 @@ class MetadataSnapshot(FrozenDocument):
     def spec_for(self, source: str, event_type: str) -> SpecDocument | None:
         """The active spec that maps events of this source and type.
 
-        Of the matching specs, the one with the more exact source wins, then the more exact event type. A name without
+        The matching spec with the more exact source wins, then the one with the more exact event type. A name without
         `*` is more exact than any pattern; of two patterns, the one with more literal characters. Then the lower name
         wins, so the answer does not depend on the order of the list.
         """

@@ -1,4 +1,4 @@
-"""What a flow made of a mapping spec: how many events, with how many errors, and which fields of its input the spec reads."""
+"""The use of a mapping spec by a flow: events, errors, and the fields of its input that the spec reads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _YEAR_9999 = 253_370_764_800_000
 
 
 class SpecUse(FrozenDocument):
-    """Of one spec version and one source. Events are counted by a sample, and again when a micro-batch is."""
+    """The use of one spec version for one source. Events are counted by a sample, and again when a micro-batch is."""
 
     spec: str | None = Field(pattern=NAME_PATTERN, description="Null for events that no spec maps.")
     version: int = Field(default=0, ge=0, lt=2**31)

@@ -48,7 +48,7 @@ class IdentifierPlace(FrozenDocument):
 
 
 class Evidence(FrozenDocument):
-    """Which identifiers of an event are evidence that they name one person, and how strong it is."""
+    """The identifiers of an event that are evidence for one person, and the strength of this evidence."""
 
     strength: float | None = Field(
         default=None,
@@ -122,7 +122,7 @@ class SpecDefinition(FrozenDocument):
         return self
 
     def digest(self) -> str:
-        """What distinguishes what one text of a spec does from what another does."""
+        """A digest of the parts of a spec that decide what it does."""
         content = self.model_dump_json(exclude={"status", "cases"}, exclude_defaults=True)
         return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 

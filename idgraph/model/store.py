@@ -121,8 +121,8 @@ class FragmentStore(Protocol):
         ...
 
     def consistent_read(self) -> AbstractContextManager[None]:
-        """What this thread reads within it, it reads faster, and of one moment where the store can. Nothing is written
-        within it."""
+        """Reads of this thread within the block are faster, and of one moment if the store can do that. Nothing is
+        written within it."""
         ...
 
     def write(self, writes: Sequence[FragmentWrite]) -> set[str]:

@@ -22,8 +22,8 @@ TombstoneNames = Callable[[str], bytes]
 
 
 def generation(version: int, epoch: int) -> int:
-    """How often a fragment was assigned to a profile: `epoch`, and what it has of that from before its erasure, which is in
-    its version."""
+    """The number of times that a fragment was assigned to a profile: `epoch`, and those before its erasure, which its
+    version has."""
     return epoch + (version >> EPOCH_BITS)
 
 
@@ -60,7 +60,7 @@ class FragmentSummary(NamedTuple):
     epoch: int = 0
 
     def tombstone(self, until: int = NO_EPOCH) -> Tombstone:
-        """What takes the fragment's place: behind its version, and behind any version of its document."""
+        """The tombstone in the fragment's place: behind its version, and behind any version of its document."""
         assigned = generation(self.version, self.epoch)
         return Tombstone.behind(self.version, until, (assigned + 1) << EPOCH_BITS if assigned else 0)
 
@@ -77,8 +77,9 @@ class Tombstones(Protocol):
         ...
 
     def erase(self, ids: Sequence[str], until: int) -> list[FragmentSummary]:
-        """Replace fragments and their identifiers by a tombstone each, note them as `unfinished`, and put entries into the
-        outbox. Of two tombstones the later `until` and the higher version stay. Each fragment is erased whole or not at all.
+        """Replace fragments and their identifiers by a tombstone each, note them as `unfinished`, and put entries
+        into the outbox. If there are two tombstones, the later `until` and the higher version stay. Each fragment is
+        erased whole or not at all.
 
         Returns what there was, with the version of the tombstone and the identifiers that an unfinished erasure before
         this one noted: a retry after a lost answer forgets none. Durable when it returns."""

@@ -1,4 +1,4 @@
-"""Which connections may carry tokens, passwords and profiles, and how an HTTP client makes one."""
+"""Connections that may carry tokens, passwords and profiles, for HTTP clients."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ CONSENTS, GIVEN = "consents", "given"
 
 
 class Definition(FrozenDocument):
-    """What both have in common. A retired one exists for its history only."""
+    """The common fields of views and segments. A retired one exists for its history only."""
 
     name: str = Field(pattern=NAME_PATTERN)
     description: str = Field(default="", max_length=4000)
@@ -72,7 +72,7 @@ class SegmentDocument(_SegmentDefinition):
     version: int = Field(ge=1)
 
     def segment(self) -> Segment:
-        """What decides who is a member."""
+        """The condition for members."""
         query = queries.from_json(self.query)
         consent: tuple[queries.Condition, ...] = ()
         if self.purpose is not None:

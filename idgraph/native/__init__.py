@@ -178,7 +178,7 @@ def _load() -> tuple[Mapping[str, Any], str]:
 
 @cache
 def _digest() -> int:
-    """Of all sources; setup.py computes the same."""
+    """The checksum of all sources; setup.py computes the same."""
     return crc32(b"".join(file.read_bytes() for file in sorted(SOURCES.rglob("*.[ch]"))))
 
 

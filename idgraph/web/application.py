@@ -1,5 +1,5 @@
-"""What every service of ours is made of: a FastAPI application with problem details, a page of its interface, a guard,
-metrics, and a description that is true."""
+"""The application of every service of ours: FastAPI with problem details, a page of its interface, a guard, metrics,
+and a true description."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def reading_app(route: APIRoute) -> ASGIApp:
         if body := await request.body():
             _check_type(request)
             try:
-                # Where FastAPI looks first.
+                # FastAPI looks here first.
                 request._json = json_text.read(body.decode("utf-8-sig"), has_doubles=True)
             except json_text.JsonTextError as error:
                 if error.is_json:

@@ -1,7 +1,7 @@
 """The audit log: one JSON object per line, each with a keyed hash over itself and the hash of the line before.
 
-Whoever alters, removes or inserts a line without the key is found by `verify`; so is a file that was cut, unless at its end:
-compare the head that it reports with one that was noted elsewhere.
+`verify` finds a line that was altered, removed or inserted without the key, and a file that was cut, unless at its
+end. For that, compare the head that it reports with one that was noted elsewhere.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ MOST_LOOKED_BYTES = 8 << 20
 
 
 class AuditReport(NamedTuple):
-    """How many entries are whole, the hash of the last of them, and the line (from 1) of the first that is not."""
+    """The number of whole entries, the hash of the last of them, and the line (from 1) of the first that is not
+    whole."""
 
     entries: int
     head: str

@@ -1,4 +1,4 @@
-"""What any HTTP server does beside its routes: `HEAD` where there is `GET`, and gzip in both directions."""
+"""Tasks of any HTTP server beside its routes: `HEAD` where there is `GET`, and gzip in both directions."""
 
 from __future__ import annotations
 

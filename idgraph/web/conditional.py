@@ -37,7 +37,7 @@ async def _precondition(if_match: IfMatch = None, if_none_match: IfNoneMatch = N
 
 
 def precondition(if_match: str | None, if_none_match: str | None = None) -> Check:
-    """What these headers ask for."""
+    """The request of these headers."""
 
     def check(body: str | None) -> None:
         etag = None if body is None else etag_of(body)

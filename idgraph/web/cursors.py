@@ -26,14 +26,14 @@ class ListPage(BaseModel, Generic[Item]):
 
 
 class PageRequest(NamedTuple):
-    """Which page of a list is asked for."""
+    """The requested page of a list."""
 
     cursor: str | None
     limit: int
 
     @property
     def one_more(self) -> int:
-        """How many items to look for: one beyond the page says that another follows."""
+        """The number of items to look for: one beyond the page says that another follows."""
         return self.limit + 1
 
     def after(self, kind: type[Key]) -> Key | None:

@@ -23,10 +23,10 @@ from idgraph.web.problems import problem, too_many, unavailable
 from idgraph.web.refusals import RateError
 
 WRONG_TOKEN_SECONDS = 1.0
-"""How long an address waits for the answer to a wrong token, after many of them."""
+"""Seconds for which an address waits for the answer to a wrong token, after many of them."""
 
 REST_SECONDS, REST_BYTES = 2.0, 1 << 20
-"""How long, and how much, of a body that is not read is waited for before a refusal."""
+"""Seconds, and bytes, of an unread body that are waited for before a refusal."""
 
 MARKS = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
 """Headers of each answer that does not have its own."""
@@ -35,7 +35,7 @@ READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class NamedCaller(Protocol):
-    """What every caller has."""
+    """The fields of every caller."""
 
     @property
     def name(self) -> str: ...
@@ -44,11 +44,11 @@ class NamedCaller(Protocol):
 
 
 class Access(NamedTuple):
-    """Who may call a service.
+    """The callers of a service.
 
-    `authenticate` returns the caller of a token, None for one that is unknown, revoked or expired. It may block, and raises
-    IdgraphError, or an error that `answer` answers, where it cannot know. `permits` gets caller, method and path; it may
-    block and raise the latter too. Paths in `free` need no token.
+    `authenticate` returns the caller of a token, None for one that is unknown, revoked or expired. It may block, and
+    raises IdgraphError, or an error that `answer` answers, where it cannot know. `permits` gets caller, method and
+    path; it may block and raise the latter too. Paths in `free` need no token.
     """
 
     authenticate: Callable[[str], NamedCaller | None]
@@ -59,7 +59,7 @@ class Access(NamedTuple):
     refused: Callable[[Any, str, str], None] | None = None
     """Is given each call, as `permits`, that the caller may not make. May block, and raise as `permits`."""
     charged: Callable[[Any], str] = lambda caller: str(caller.name)
-    """Who shares a rate limit with this caller, by one name."""
+    """One name for all that share a rate limit with this caller."""
     answer: Callable[[Exception], Response | None] = lambda _: None
     """The answer to an error of these functions; None for one that is raised."""
     blocks: bool = True

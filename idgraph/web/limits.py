@@ -91,7 +91,8 @@ def charge(requests: int) -> None:
 
 
 def address_of(client: tuple[str, int] | None) -> str:
-    """Whom a limit by address counts: an IPv4 address, or the network of an IPv6 one, of which somebody has 2^64."""
+    """The network that a limit by address counts: an IPv4 address, or the network of an IPv6 one, of which somebody
+    has 2^64."""
     address = client[0] if client else ""
     if ":" not in address:
         return address

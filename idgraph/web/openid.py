@@ -69,7 +69,8 @@ class OpenIdConfig(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """Who an issuer says somebody is. `key` is issuer and subject, which never change; the `name` is for people to read."""
+    """A person as an issuer names them. `key` is issuer and subject, which never change; the `name` is for people to
+    read."""
 
     key: str
     subject: str
@@ -108,7 +109,8 @@ class OpenId:
         self._is_reading = False
 
     def bearer(self, token: str) -> Identity | None:
-        """Whose access token this is; None for one that is not valid here, or gives no rights. Raises NotReadyError."""
+        """The person of an access token; None for one that is not valid here, or gives no rights. Raises
+        NotReadyError."""
         if self.config.audience is None:
             return None
         claims = self._claims(token, self.config.audience, _ACCESS_TYPES)
@@ -121,8 +123,8 @@ class OpenId:
             return None
 
     def authorization_url(self, secret: str, redirect: str) -> str:
-        """Where the person signs in. From `secret`, which their browser keeps, come state, nonce and verifier. Raises
-        NotReadyError."""
+        """The address at which the person signs in. From `secret`, which their browser keeps, come state, nonce and
+        verifier. Raises NotReadyError."""
         self._discover()
         challenge = urlsafe_b64encode(hashlib.sha256(_derived(secret, "verifier").encode()).digest())
         query = {
@@ -139,8 +141,8 @@ class OpenId:
         return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}"
 
     def signed_in(self, secret: str, answer: Mapping[str, str], redirect: str) -> Identity | None:
-        """Who came back from the issuer with `answer`, the parameters of the URL; None where that is not what this browser was
-        sent for. Raises NoRightsError, NotReadyError."""
+        """The person who came back from the issuer with `answer`, the parameters of the URL; None where that is not
+        what this browser was sent for. Raises NoRightsError, NotReadyError."""
         state = answer.get("state", "").encode()
         if not secret or not hmac.compare_digest(state, _derived(secret, "state").encode()):
             return None

@@ -1,4 +1,4 @@
-"""Every error as problem details (RFC 9457). What the caller sent is never repeated."""
+"""Every error as problem details (RFC 9457). A caller's input is never repeated."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ AWAY: dict[type[IdgraphError], str] = {
     NotReadyError: "the metadata service has not answered yet",
     NotYetError: "the position is not committed and searchable yet",
 }
-"""Errors of a part that comes back: 503. What they say is for the log alone."""
+"""Errors of a part that comes back: 503. Their messages are for the log alone."""
 
 
 def problem(
@@ -163,7 +163,7 @@ def install(app: FastAPI) -> None:
         if not isinstance(error, DamagedStateError):
             for base in bases:
                 if base in AWAY:
-                    # Whoever waits for the other service says that it is away, once.
+                    # The code that waits for the other service says once that it is away.
                     if not isinstance(error, NotYetError | NotReadyError):
                         log.error("%s: %s", type(error).__name__, error)
                     return unavailable("unavailable", AWAY[base])

@@ -1,4 +1,4 @@
-"""Why the service does not do what it was asked to; each becomes one HTTP status."""
+"""Reasons why the service refuses a request; each becomes one HTTP status."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class NotReadyError(MetadataError):
 
 
 class NotYetError(MetadataError):
-    """What was asked for is not there yet."""
+    """The result is not there yet."""
 
 
 class RateError(MetadataError):

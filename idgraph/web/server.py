@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 START_SECONDS = 30
 STOP_SECONDS = 5
 HEAD_SECONDS = 10
-"""How long a client may take for the head of a request."""
+"""Seconds that a client may take for the head of a request."""
 BODY_SECONDS = 60
 """And how long for its body."""
 MOST_CONNECTIONS = 2000
@@ -36,7 +36,7 @@ MOST_CONNECTIONS = 2000
 
 
 class Transport(NamedTuple):
-    """How a service is spoken to: by https with a certificate and its key as PEM, else by plain HTTP, which beyond this
+    """The transport of a service: https with a certificate and its key as PEM, else plain HTTP, which beyond this
     machine must be allowed."""
 
     certificate_file: Path | None = None
@@ -60,7 +60,7 @@ class _Protocol(H11Protocol):
 
     _due: asyncio.TimerHandle | None = None
     _awaited: Any = None
-    """What `_due` is for: a head, or a body."""
+    """The part that `_due` is for: a head, or a body."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
