@@ -33,8 +33,6 @@ from metadata_service.ui import (
     generate,
     jobs,
     overview,
-    palette,
-    policy_changes,
     profile_search,
     profiles,
     requests,
@@ -45,7 +43,6 @@ from metadata_service.ui import (
     schema,
     signing_in,
     spec_effect,
-    spec_versions,
     specs,
     users,
 )
@@ -99,9 +96,9 @@ class BesidePages:
 
 
 PAGES = (
-    *(signing_in, overview, palette, attributes, specs, spec_effect, spec_versions, generate, audit),
+    *(signing_in, overview, attributes, specs, spec_effect, generate, audit),
     *(profile_search, profiles, deciding, definitions, rights, review, rules, sandboxes, schema, jobs),
-    *(dead_letters, flows, policy_changes, users, requests),
+    *(dead_letters, flows, users, requests),
 )
 
 

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query, Response
 
 from idgraph.web.cursors import PageRequest
-from metadata_service.api.routes import policies as api
+from metadata_service.api.routes import documents as api
 from metadata_service.storage.edits import Kind
 from metadata_service.ui.page import (
     START_SECONDS,

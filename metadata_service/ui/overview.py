@@ -1,5 +1,5 @@
 """The first page: what needs a decision, then what is new, and the numbers in the navigation. Only what its reader may
-see."""
+see. And the palette: one field that finds pages, attributes, specs and profiles; the typed text is in no address."""
 
 from __future__ import annotations
 
@@ -16,16 +16,23 @@ from idgraph.model.errors import ProfileServiceError
 from idgraph.model.jobs import JobState
 from idgraph.model.records import PolicyChangeRecord
 from idgraph.web.cursors import PageRequest
-from metadata_service.attributes.catalogue import AttributeFilter, find_attributes, total_attributes
+from metadata_service.attributes.catalogue import (
+    AttributeFilter,
+    find_attributes,
+    search_attributes,
+    total_attributes,
+)
 from metadata_service.attributes.policy_changes import list_policy_changes
-from metadata_service.specs.catalogue import count_active_specs
+from metadata_service.specs.catalogue import count_active_specs, list_specs
 from metadata_service.storage.grants import GrantRecord, ending, list_grants
 from metadata_service.storage.tokens import Role, person_of
 from metadata_service.storage.users import are_one_person
 from metadata_service.storage.versions import list_changes
-from metadata_service.ui.frame import ATTRIBUTES, HOME, ROOT
+from metadata_service.ui.frame import ATTRIBUTES, HOME, ROOT, pages_of
 from metadata_service.ui.jobs import subject
-from metadata_service.ui.page import OwnPage, SignedIn, Watching, items_of, see_other
+from metadata_service.ui.page import OwnFields, OwnPage, SignedIn, Watching, items_of, see_other
+from metadata_service.ui.profile_search import named_profiles
+from metadata_service.ui.profiles import address_of
 
 router = APIRouter()
 
@@ -145,3 +152,35 @@ def _beside(page: OwnPage) -> dict[str, Any]:
     early = (JobState.INTERRUPTED, JobState.FAILED)
     ended = [each for each in newest.values() if each["state"] in early and "resume" in each["acts"]]
     return found | {"ended": ended}
+
+
+MOST_FOUND = 5
+"""Matches of each kind."""
+LONGEST_WORDS = 1000
+PALETTE_SECONDS = 2.0
+
+
+@router.post("/ui/palette")
+def find(page: SignedIn, fields: OwnFields) -> Response:
+    """Matches of the typed words, pages first; without words, the pages."""
+    typed = fields.get("q", "").strip()[:LONGEST_WORDS]
+    words = typed.lower().split()
+    pages = [each for each in pages_of(page.session) if all(word in each.title.lower() for word in words)]
+    if not typed:
+        return page.render("palette.html", pages=pages)
+    found: dict[str, Any] = {"pages": pages[:MOST_FOUND], "profiles": _profiles(page, typed)}
+    first = PageRequest(None, MOST_FOUND)
+    with page.database.read() as reading:
+        if page.may("GET", "/v1/attributes"):
+            found["attributes"] = search_attributes(reading, AttributeFilter(words=typed), first).items
+        if page.may("GET", "/v1/specs"):
+            found["specs"] = list_specs(reading, first, typed).items
+    return page.render("palette.html", typed=typed, **found)
+
+
+def _profiles(page: OwnPage, typed: str) -> list[tuple[str, str]]:
+    """Names and addresses."""
+    with suppress(ProfileServiceError), page.profiles(PALETTE_SECONDS) as client:
+        profiles = named_profiles(client, typed, page.database)[:MOST_FOUND]
+        return [(each["id"], address_of(each)) for each in profiles]
+    return []

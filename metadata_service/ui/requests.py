@@ -1,4 +1,4 @@
-"""Requests for access: asked by one person, answered by another."""
+"""What one person asks for and another decides: requests for access, and policy changes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from fastapi import APIRouter, Query, Response
 
 from idgraph.web.cursors import PageRequest
 from metadata_service.api.routes import requests as api
+from metadata_service.attributes.policy_changes import Status
 from metadata_service.definitions import VIEWS
 from metadata_service.storage.grants import LONGEST, GrantWish, State, ending
+from metadata_service.storage.requests import same_person_problem
 from metadata_service.storage.tokens import person_of
 from metadata_service.storage.users import are_one_person
-from metadata_service.ui.page import FIRST, OwnFields, OwnPage, Paging, SignedIn, Text, see_other
+from metadata_service.ui.page import FIRST, OwnFields, OwnPage, Paging, SignedIn, Text, reason_of, see_other
 
 router = APIRouter()
 
@@ -104,3 +106,49 @@ def step(page: SignedIn, fields: OwnFields, number: api.Number) -> Response:
 def _end(day: str) -> str:
     """The end of a day, as forms have it."""
     return f"{day}T23:59:59Z" if len(day) == len("2026-01-01") else day
+
+
+CHANGES = "/ui/policy-changes"
+API = "/v1/policy-changes"
+
+
+@router.get(CHANGES)
+def show_all(page: SignedIn, paging: Paging, status: Status | Literal["all"] = "pending") -> Response:
+    """Edits that weaken protection: by default those that wait."""
+    page.require("GET", API)
+    found = api.list_policy_changes(page.service, paging, None if status == "all" else status)
+    return page.render("policy_changes.html", page=found, wanted=status)
+
+
+@router.get(CHANGES + "/{number}")
+def show_change(
+    page: SignedIn, number: api.Number, done: Literal["", "approved", "refused"] = ""
+) -> Response:
+    """One of them, with what it weakens."""
+    return _change(page, number, done=done)
+
+
+@router.post(CHANGES + "/{number}/{act}")
+def decide(
+    page: SignedIn, fields: OwnFields, number: api.Number, act: Literal["approve", "refuse"]
+) -> Response:
+    """Approve or refuse it."""
+    page.require("POST", f"{API}/{number}/{act}")
+    page.on_refusal(_change, number)
+    call = api.approve if act == "approve" else api.refuse
+    decided = call(number, api.ApprovalDecision(reason=reason_of(fields)), page.service, page.caller.name)
+    return see_other(f"{CHANGES}/{number}", done=decided.status)
+
+
+def _change(page: OwnPage, number: int, status: int = 200, **context: Any) -> Response:
+    page.require("GET", f"{API}/{number}")
+    change = api.get_policy_change(number, page.service)
+    with page.database.read() as reading:
+        obstacle = same_person_problem(reading, change.requested.actor, page.caller.name)
+    return page.render(
+        "policy_change.html",
+        status,
+        change=change,
+        obstacle=obstacle,
+        **context,
+    )

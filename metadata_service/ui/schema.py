@@ -9,7 +9,7 @@ from fastapi import APIRouter, Response
 from idgraph.model.classification import Classification, EncryptionLevel
 from idgraph.model.snapshots import DetectionMode, DiscoveryDefaults
 from idgraph.web.conditional import etag_of, precondition
-from metadata_service.api.routes import policies as api
+from metadata_service.api.routes import many_attributes as api
 from metadata_service.api.routes.documents import put_document
 from metadata_service.attributes.rules import DEFAULTS, LEVELS
 from metadata_service.attributes.undecided import Purge

@@ -22,7 +22,7 @@ from idgraph.web.cursors import ListPage
 from idgraph.web.path_values import path_value
 from idgraph.web.refusals import RefusedRequestError
 from metadata_service.api.access import require_fields
-from metadata_service.api.routes.policies import ASKED, asked
+from metadata_service.api.routes.requests import ASKED, asked
 from metadata_service.api.service import Acting, Actor, Paging, Reason, Service
 from metadata_service.attributes import catalogue as attributes
 from metadata_service.attributes.catalogue import AttributeFacets, AttributeFilter, PlannedAttribute

@@ -1,4 +1,4 @@
-"""Versioned documents: the same routes for each kind of `metadata_service.kinds`."""
+"""Versioned documents: the same routes for each kind of `metadata_service.kinds`. And the log of all changes."""
 
 from __future__ import annotations
 
@@ -8,16 +8,22 @@ from fastapi import APIRouter, Depends, Path, Query, Response
 from pydantic import BaseModel, Field, create_model
 
 from idgraph.model import canonical
-from idgraph.model.records import CheckRecord
+from idgraph.model.records import (
+    ChangeRecord,
+    CheckRecord,
+    VerificationRecord,
+)
 from idgraph.model.specs import NAME_PATTERN
 from idgraph.web.conditional import Check, IfNoneMatch, Precondition, created, json_answer
 from idgraph.web.cursors import ListPage
 from idgraph.web.refusals import RefusedRequestError
-from metadata_service.api.routes.policies import ASKED, asked
+from metadata_service.api.routes.requests import ASKED, asked
 from metadata_service.api.service import Actor, MetadataService, Paging, Reason, Service
 from metadata_service.attributes.policy_changes import request_change
 from metadata_service.kinds import DOCUMENTS
-from metadata_service.storage.versions import Stated, Stored, VersionedDocuments, name_of
+from metadata_service.storage.edits import Action, Kind
+from metadata_service.storage.history import verify_history
+from metadata_service.storage.versions import Stated, Stored, VersionedDocuments, list_changes, name_of
 
 Name = Annotated[str, Path(pattern=NAME_PATTERN)]
 Version = Annotated[int, Path(ge=1, lt=2**31)]
@@ -130,4 +136,30 @@ def put_document(
     return answer
 
 
-ROUTERS = tuple(map(_routes, DOCUMENTS.values()))
+log = APIRouter(prefix="/v1/changes", tags=["changes"])
+
+
+@log.get("")
+def list_log(
+    service: Service,
+    paging: Paging,
+    kind: Kind | None = None,
+    subject: Annotated[str | None, Query(max_length=1024, description="Spec name or attribute path.")] = None,
+    actor: Annotated[str | None, Query(max_length=200, description="The caller who made it.")] = None,
+    action: Annotated[list[Action] | None, Query()] = None,
+) -> ListPage[ChangeRecord]:
+    """List changes with author, time and reason; the newest first."""
+    with service.database.read() as session:
+        return list_changes(session, paging, kind, subject, actor, action or ())
+
+
+@log.post("/verify")
+def verify(service: Service) -> VerificationRecord:
+    """Check that nothing in the history was altered, inserted or removed. It reads all of it."""
+    key = service.settings.key.history if service.settings.key else b""
+    with service.database.read() as session:
+        report = verify_history(session, key)
+    return VerificationRecord(versions=report.entries, broken_version=report.broken_line, head=report.head)
+
+
+ROUTERS = (log, *map(_routes, DOCUMENTS.values()))

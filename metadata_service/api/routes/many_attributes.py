@@ -1,7 +1,8 @@
-"""Edits of many attributes at once, and which attributes are new."""
+"""Edits of many attributes at once, the purge of those that nobody decided on, and which attributes are new."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
@@ -11,14 +12,19 @@ from starlette.concurrency import run_in_threadpool
 
 from idgraph.model.attributes import AttributeDefinition, AttributeMetadata, AttributeStatus, Classification
 from idgraph.model.documents import StrictDocument
+from idgraph.model.records import (
+    DiscoveryCounts,
+    PurgeRecord,
+)
 from idgraph.web.refusals import ClashError, ForbiddenError, RefusedRequestError, UnknownSubjectError
 from metadata_service.api.access import require_fields
 from metadata_service.api.routes.pipeline import Wait
-from metadata_service.api.service import Acting, MetadataService, Service
+from metadata_service.api.service import Acting, Actor, MetadataService, Reason, Service
 from metadata_service.attributes import catalogue
 from metadata_service.attributes.policies import opened_by_attribute
 from metadata_service.attributes.policy_changes import request_change
 from metadata_service.attributes.rules import classification_levels
+from metadata_service.attributes.undecided import Purge, discovery_counts, purge
 from metadata_service.storage.database import Revision, has_revision, revision_in
 from metadata_service.storage.edits import Edit
 from metadata_service.storage.tokens import TokenRecord
@@ -147,3 +153,29 @@ def _since(session: Session, known: Revision | None) -> list[str]:
     if known is None or not has_revision(session, known):
         return []
     return catalogue.discovered_since(session, known.version, MOST_NEW + 1)
+
+
+counts_router = APIRouter(prefix="/v1/discovery-counts", tags=["discovery defaults"])
+
+
+@counts_router.get("")
+def get_counts(service: Service) -> DiscoveryCounts:
+    """The number of attributes in the catalogue, and the ones that each source added of late; `waiting` counts those
+    over a cap."""
+    with service.database.read() as session:
+        return discovery_counts(session, datetime.now(UTC))
+
+
+purges = APIRouter(prefix="/v1/attribute-purges", tags=["attributes"])
+
+
+@purges.post("")
+def purge_undecided(wanted: Purge, service: Service, actor: Actor, reason: Reason = "") -> PurgeRecord:
+    """Take attributes that nobody decided on out of the catalogue; by default only say which. Stored values stay, and so does
+    what is protected by more than a detector's finding."""
+    if wanted.source is None and not wanted.prefix and wanted.created_before is None:
+        raise RefusedRequestError("say which: by source, prefix or created_before")
+    if not wanted.dry_run and not reason:
+        raise RefusedRequestError("a purge has a reason")
+    with service.database.write(actor, reason) as edit:
+        return purge(edit, wanted)

@@ -29,8 +29,7 @@ from metadata_service.api.access import require_right
 from metadata_service.api.routes import attributes, documents, specs
 from metadata_service.api.service import Acting, Actor, MetadataService, Reason, Service
 from metadata_service.kinds import KINDS
-from metadata_service.sandboxes.comparison import compare
-from metadata_service.sandboxes.copying import create_sandbox
+from metadata_service.sandboxes.copying import compare, create_sandbox
 from metadata_service.sandboxes.folder import SandboxFolder
 from metadata_service.storage.tokens import TokenRecord
 

@@ -22,7 +22,7 @@ from idgraph.web.conditional import IfNoneMatch, Precondition, created, json_ans
 from idgraph.web.cursors import ListPage
 from idgraph.web.refusals import ClashError, RefusedRequestError
 from metadata_service.api.access import require_right
-from metadata_service.api.routes.policies import ASKED, asked
+from metadata_service.api.routes.requests import ASKED, asked
 from metadata_service.api.service import Acting, Actor, Paging, Reason, Service
 from metadata_service.attributes.catalogue import known_types
 from metadata_service.attributes.policy_changes import request_change
