@@ -20,6 +20,8 @@ from idgraph.model.errors import ConfigError, SnapshotSignatureError
 log = logging.getLogger(__name__)
 
 NONCE_HEADER = "Idgraph-Nonce"
+HISTORY_HEADER = "Idgraph-History"
+"""`unknown`: the snapshot that was known is not in the service's history."""
 KEY_HEADER = "Idgraph-Key"
 SIGNATURE_HEADER = "Idgraph-Signature"
 

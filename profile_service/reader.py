@@ -11,13 +11,13 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache
+from functools import cache, lru_cache
 from html import escape
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 from idgraph.model import canonical, paths
-from idgraph.model.attributes import DataType, ReconciliationPolicy
+from idgraph.model.attributes import Catalogue, DataType, ReconciliationPolicy
 from idgraph.model.errors import DamagedStateError, KeyProviderError, QueryError, SealError
 from idgraph.model.fragments import Kind, Origin, Register
 from idgraph.model.identifiers import Identifier
@@ -149,8 +149,9 @@ class SearchResult(NamedTuple):
 
 
 class ProfileReader:
-    """Reads profiles. `snapshot` says which identifiers and attributes are matched by keyed hash. Sees everything, unless made
-    by `with_clearance`."""
+    """Reads profiles. `snapshot` says which identifiers and attributes are matched by keyed hash. `catalogue` returns the
+    types of all attributes; without it only those in the snapshot are known. Sees everything, unless made by
+    `with_clearance`."""
 
     def __init__(
         self,
@@ -159,6 +160,7 @@ class ProfileReader:
         data_keys: DataKeys,
         blind_index: BlindIndex,
         snapshot: MetadataSnapshot,
+        catalogue: Callable[[], Catalogue] | None = None,
     ) -> None:
         self._store = store
         self._index = index
@@ -177,8 +179,7 @@ class ProfileReader:
         self.shared: list[Identifier] = []
         """Identifiers that were looked up and belong to no profile, as the rules have it: what was given shares them."""
         self._declared_types = declared_types(snapshot)
-        self._shown_types = {each.path: each.shown_type for each in snapshot.attributes}
-        self._catalogue = snapshot.attributes
+        self._catalogue = catalogue or cache(lambda: Catalogue.of(snapshot.attributes))
         self._levels = AuthorizationLevels(snapshot, self._attributes)
         self._visibilities: dict[tuple[int, Granted], Visibility] = {}
         self._visibility = Visibility(self._levels, HIGHEST)
@@ -218,14 +219,16 @@ class ProfileReader:
 
     def types(self) -> dict[str, DataType]:
         """The types of the known attributes, by path."""
-        if self._visibility.is_total:
-            return self._shown_types
-        return {path: kind for path, kind in self._shown_types.items() if self._visibility.sees(path)}
+        return self._seen(self._catalogue().shown_types)
 
     def column_types(self) -> dict[str, DataType]:
         """The types of the known attributes' columns in tables, by path."""
-        sees = self._visibility.sees
-        return {each.path: each.column_type for each in self._catalogue if sees(each.path)}
+        return self._seen(self._catalogue().column_types)
+
+    def _seen(self, types: dict[str, DataType]) -> dict[str, DataType]:
+        if self._visibility.is_total:
+            return types
+        return {path: kind for path, kind in types.items() if self._visibility.sees(path)}
 
     def identifier_types(self) -> set[str]:
         """The types of identifiers that active specs take or the rules name."""

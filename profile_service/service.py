@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from anyio import to_thread
 
+from idgraph.model.attributes import Catalogue
 from idgraph.model.callers import Caller, Scope
 from idgraph.model.identifiers import Identifier
 from idgraph.model.index import ProfileIndex
@@ -69,6 +70,7 @@ class Followed(Protocol):
     """The snapshot and the callers that hold now."""
 
     def edition(self) -> Edition: ...
+    def catalogue(self) -> Catalogue: ...
     def caller(self, token: str) -> Caller | None: ...
     def caller_named(self, name: str) -> Caller | None: ...
     def admitted(self, found: Identity) -> Caller | None: ...
@@ -146,7 +148,12 @@ class ProfileService:
         if getattr(self._own, "etag", None) != edition.etag:
             adapters = self._adapters
             self._own.reader = ProfileReader(
-                adapters.store, adapters.index, adapters.data_keys, adapters.blind_index, edition.snapshot
+                adapters.store,
+                adapters.index,
+                adapters.data_keys,
+                adapters.blind_index,
+                edition.snapshot,
+                self.following.catalogue,
             )
             self._own.etag = edition.etag
         reader: ProfileReader = self._own.reader

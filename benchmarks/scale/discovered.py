@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import closing
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +21,7 @@ from idgraph.model.attributes import DataType
 from idgraph.model.schema_changes import SchemaChange
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.snapshot_file import PinnedSnapshot, SnapshotFile
-from ingestion.spark.sent_snapshots import SnapshotSender
+from ingestion.spark.sent_snapshots import SnapshotSender, packed
 from sinks.http.metadata import MetadataClient
 from transforms.spec.mapping import CompiledSnapshot
 
@@ -91,56 +91,42 @@ def _send(client: MetadataClient, first: int, count: int) -> float:
 
 
 def _service(folder: Path, client: MetadataClient, size: int) -> tuple[dict[str, float], MetadataSnapshot]:
-    answer = client.snapshot(None, 0)
+    answer = client.catalogue(None, 0)
     assert answer is not None
     fresh = []
-    followed = [PinnedSnapshot(answer.etag, answer.snapshot)]
     for number in range(ROUNDS):
         started = time.perf_counter()
         _send(client, 10_000_000 + size * 10 + number, 1)
-        while (newer := client.newer(*answer, wait=10)) is None:
+        while (newer := client.catalogue(answer[1], wait=10)) is None:
             pass
         answer = newer
         fresh.append(time.perf_counter() - started)
-        followed.append(PinnedSnapshot(answer.etag, answer.snapshot))
+    found = client.snapshot(None, 0)
+    assert found is not None
+    pinned = PinnedSnapshot(found.etag, found.snapshot)
     path = f"found.area7.group{size // 100 % 100 // 2}.field"
     return {
-        "new_attribute_to_snapshot_ms": round(1e3 * min(fresh)),
-        **_followed(folder, followed),
+        "new_attribute_to_catalogue_ms": round(1e3 * min(fresh)),
+        **_followed(folder, pinned),
         "get_ms": _milliseconds(lambda: client.get_attribute(path)),
         "list_page_ms": _milliseconds(lambda: list(islice(client.search_attributes(prefix="found."), 50))),
         "search_rare_ms": _milliseconds(lambda: list(client.search_attributes(f"field{size - 1}"))),
         "search_common_first_ms": _milliseconds(
             lambda: list(islice(client.search_attributes("area7 field"), 50))
         ),
-    }, answer.snapshot
+    }, found.snapshot
 
 
-def _followed(folder: Path, followed: list[PinnedSnapshot]) -> dict[str, float]:
-    """What a version costs of which one attribute is new: in the driver, and in a worker."""
-    file = SnapshotFile(folder / "followed.json")
+def _followed(folder: Path, pinned: PinnedSnapshot) -> dict[str, float]:
+    """What a snapshot costs the driver, and a worker."""
     sender = SnapshotSender(lambda content: SimpleNamespace(value=content, destroy=lambda: None))
-    file.keep(followed[0])
-    first = sender.sent(followed[0])
-    known = first.etag, first.compiled(None)
-    keep: list[float] = []
-    send: list[float] = []
-    take: list[float] = []
-    for pinned in followed[1:]:
-        moments = [time.process_time()]
-        file.keep(pinned)
-        moments.append(time.process_time())
-        sent = sender.sent(pinned)
-        moments.append(time.process_time())
-        known = sent.etag, sent.compiled(known)
-        moments.append(time.process_time())
-        for spent, (begin, end) in zip((keep, send, take), pairwise(moments), strict=True):
-            spent.append(end - begin)
-    return {
-        "keep_one_cpu_ms": round(1e3 * min(keep), 1),
-        "send_one_cpu_ms": round(1e3 * min(send), 1),
-        "take_one_cpu_ms": round(1e3 * min(take), 1),
+    sent = sender.sent(pinned)
+    steps: dict[str, Callable[[], object]] = {
+        "keep_cpu_ms": lambda: SnapshotFile(folder / "followed.json").keep(pinned),
+        "send_cpu_ms": lambda: packed(pinned.snapshot),
+        "take_cpu_ms": lambda: sent.compiled(None),
     }
+    return {name: round(1e3 * cpu_seconds(step, ROUNDS), 1) for name, step in steps.items()}
 
 
 def _worker(snapshot: MetadataSnapshot) -> dict[str, float]:

@@ -11,7 +11,7 @@ import logging
 import secrets
 from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from idgraph.app import wiring
@@ -54,6 +54,7 @@ class OneCaller:
 
     def __init__(self, pinned: PinnedSnapshot, caller: Caller) -> None:
         self._edition = Edition(pinned.etag, pinned.snapshot)
+        self.catalogue = cache(pinned.known)
         self._caller = caller
         self.token = secrets.token_urlsafe()
 

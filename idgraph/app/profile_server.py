@@ -76,7 +76,11 @@ def application(settings: Settings) -> Iterator[FastAPI]:
             audit_log = wiring.audit_log(settings)
             consents = stack.enter_context(_consent_input(settings))
             jobs = stack.enter_context(
-                JobThreads(settings, lambda: PinnedSnapshot(*following.edition()), client.protected_places)
+                JobThreads(
+                    settings,
+                    lambda: PinnedSnapshot(*following.edition(), following.catalogue),
+                    client.protected_places,
+                )
             )
             tokens = PersonTokens(provider_of(settings).purpose_key(person_tokens.PURPOSE))
             households = stack.enter_context(closing(wiring.household_log(settings)))

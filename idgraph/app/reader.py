@@ -14,7 +14,6 @@ from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring
 from idgraph.app.settings.document import Settings, load_of
 from idgraph.app.terminal import counted
-from idgraph.model.attributes import DataType
 from idgraph.model.errors import QueryError, StoreError
 from idgraph.model.identifiers import Identifier, given_identifier
 from idgraph.model.queries import Order, Query
@@ -176,7 +175,6 @@ class Reader:
         self._is_open = True
         self._process = os.getpid()
         self._reader: ProfileReader | None = None
-        self._types: dict[str, DataType] = {}
         self._read_at = 0.0
 
     def lookup(self, identifier: str | Identifier, *, reveal: bool = False) -> Profiles:
@@ -261,14 +259,14 @@ class Reader:
             )
         if self._reader is None or time.monotonic() - self._read_at > POLICY_SECONDS:
             pinned = wiring.snapshot_to_read_by(self._settings)
-            self._types = {each.path: each.shown_type for each in pinned.snapshot.attributes}
             self._reader = wiring.profile_reader(self._settings, self._resources, pinned)
             self._read_at = time.monotonic()
         return self._reader
 
     def _query(self, words: Sequence[str], others: Sequence[str] = ()) -> Query:
-        query = parse_query(words, self._types.get)
-        for warning in warnings(query, self._types, self.current().found_type, others):
+        reader = self.current()
+        query = parse_query(words, reader.types().get)
+        for warning in warnings(query, reader.types(), reader.found_type, others):
             log.warning("%s", warning)
         return query
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch
     from idgraph.jobs.erase.erasure import Erasure
     from idgraph.jobs.job import Job, JobRunner
+    from idgraph.model.attributes import Catalogue
     from idgraph.model.index import IndexRules, ProfileIndex
     from idgraph.model.jobs import JobLog, JobRecord
     from idgraph.model.store import ProfileStore
@@ -335,25 +336,42 @@ def schema_journal(settings: Settings) -> Path:
 
 
 def newest_snapshot(settings: Settings) -> PinnedSnapshot | None:
-    """The service's snapshot, or when it is away the flow's last one."""
+    """The service's snapshot, or when it is away the flow's last one; the first with a catalogue that is read when it is needed."""
+    from functools import cache, partial
+
     from idgraph.snapshot_file import PinnedSnapshot, kept_snapshot
     from sinks.http.snapshot import fetch_snapshot
 
     try:
         place = settings.metadata.url, _reading_token(settings)
         found = fetch_snapshot(*place, QUICK_SECONDS, settings.metadata.ca_file, pinned_key(settings))
+        if found is None:
+            # The client says what is wrong.
+            with reading_client(settings, QUICK_SECONDS) as client:
+                answer = client.snapshot(None, 0)
+                if answer is not None:
+                    found = PinnedSnapshot(answer.etag, answer.snapshot)
         if found is not None:
-            return found
-        # The client says what is wrong.
-        with reading_client(settings, QUICK_SECONDS) as client:
-            answer = client.snapshot(None, 0)
-            if answer is not None:
-                return PinnedSnapshot(answer.etag, answer.snapshot)
+            return found._replace(catalogue=cache(partial(_catalogue, settings)))
     except ConfigError as error:
         log.debug("%s", error)
     except MetadataError as error:
-        log.warning("%s; continuing with what the flow saw last", error)
+        log.warning(
+            "%s; continuing with what the flow saw last, which has no attributes that nobody declared", error
+        )
     return kept_snapshot(snapshot_file(settings))
+
+
+def _catalogue(settings: Settings) -> Catalogue:
+    from idgraph.model.attributes import Catalogue
+    from sinks.http.snapshot import fetch_catalogue
+
+    place = settings.metadata.url, _reading_token(settings)
+    content = fetch_catalogue(*place, QUICK_SECONDS, settings.metadata.ca_file)
+    try:
+        return Catalogue.model_validate_json(content)
+    except ValueError:
+        raise MetadataError("the metadata service's answer is no catalogue") from None
 
 
 def snapshot_to_read_by(settings: Settings) -> PinnedSnapshot:
@@ -403,10 +421,9 @@ def profile_reader(
     """Reads profiles from the embedded adapters, by default under the newest snapshot to be had."""
     from profile_service.reader import ProfileReader
 
-    snapshot = (pinned or snapshot_to_read_by(settings)).snapshot
-    return ProfileReader(
-        resources.store, resources.index, resources.data_keys, resources.blind_index, snapshot
-    )
+    pinned = pinned or snapshot_to_read_by(settings)
+    tools = resources.store, resources.index, resources.data_keys, resources.blind_index
+    return ProfileReader(*tools, pinned.snapshot, pinned.catalogue)
 
 
 def dead_letter_search(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from enum import StrEnum
+from functools import cached_property
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
@@ -15,9 +17,11 @@ __all__ = [
     "AttributeDefinition",
     "AttributeMetadata",
     "AttributeStatus",
+    "Catalogue",
     "Classification",
     "DataType",
     "EncryptionLevel",
+    "KnownAttribute",
     "Reconciliation",
     "ReconciliationPolicy",
     "TypeConflict",
@@ -146,3 +150,43 @@ class AttributeMetadata(AttributeDefinition):
         if is_open and any(each.data_type is DataType.NUMBER for each in self.conflicts):
             return DataType.NUMBER
         return self.data_type
+
+
+class KnownAttribute(FrozenDocument):
+    """One attribute as searches and tables need it."""
+
+    path: str
+    shown_type: DataType
+    column_type: DataType
+    source: str | None = None
+
+    @classmethod
+    def of(cls, attribute: AttributeMetadata) -> KnownAttribute:
+        """The part of an attribute's metadata."""
+        return cls(
+            path=attribute.path,
+            shown_type=attribute.shown_type,
+            column_type=attribute.column_type,
+            source=attribute.source,
+        )
+
+
+class Catalogue(FrozenDocument):
+    """All known attributes, also those that follow the discovery defaults and so are not in the snapshot; by path."""
+
+    attributes: tuple[KnownAttribute, ...] = ()
+
+    @classmethod
+    def of(cls, attributes: Iterable[AttributeMetadata]) -> Catalogue:
+        """A catalogue of these attributes alone."""
+        return cls(attributes=tuple(map(KnownAttribute.of, attributes)))
+
+    @cached_property
+    def shown_types(self) -> dict[str, DataType]:
+        """By path the types of the values that profiles show."""
+        return {each.path: each.shown_type for each in self.attributes}
+
+    @cached_property
+    def column_types(self) -> dict[str, DataType]:
+        """By path the types of columns in tables."""
+        return {each.path: each.column_type for each in self.attributes}

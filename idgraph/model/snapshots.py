@@ -11,7 +11,7 @@ from operator import attrgetter
 from pydantic import Field
 
 from idgraph.model import paths
-from idgraph.model.attributes import AttributeMetadata, AttributeStatus
+from idgraph.model.attributes import AttributeMetadata, AttributeStatus, ReconciliationPolicy
 from idgraph.model.classification import Classification, ClassificationLevels, EncryptionLevel
 from idgraph.model.documents import FrozenDocument
 from idgraph.model.identity_rules import DEFAULT_RULES, IdentityRules
@@ -50,9 +50,21 @@ class DiscoveryDefaults(FrozenDocument):
         default=250_000, ge=0, description="Size of the catalogue at which nothing is discovered any more."
     )
 
+    def are_followed_by(self, attribute: AttributeMetadata) -> bool:
+        """Whether a discovered attribute is handled as a path that nobody declared, and says nothing of paths above and below
+        it: then no snapshot has it. One that is protected, or hidden from any clearance, does say something of them."""
+        return (
+            attribute.status is AttributeStatus.DISCOVERED
+            and attribute.policy is ReconciliationPolicy.LATEST
+            and attribute.indexable is self.indexable
+            and self.encryption is attribute.encryption is EncryptionLevel.NONE
+            and self.authorization_level == attribute.authorization_level == 0
+        )
+
 
 class MetadataSnapshot(FrozenDocument):
-    """All active specs, views and segments, all attribute metadata and the identity rules at one version."""
+    """All active specs, views and segments, the identity rules, and the attributes that somebody or a detector decided on, at
+    one version. A discovered attribute that follows the defaults is not in it."""
 
     version: int = Field(ge=0)
     specs: tuple[SpecDocument, ...] = ()

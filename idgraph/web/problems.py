@@ -31,7 +31,6 @@ from idgraph.web.refusals import (
     BadQueryError,
     ClashError,
     ForbiddenError,
-    GoneError,
     NotReadyError,
     NotYetError,
     PreconditionError,
@@ -51,7 +50,6 @@ STATUS: dict[type[IdgraphError], int] = {
     AlreadyRunningError: 409,
     ClashError: 409,
     SamePersonError: 409,
-    GoneError: 410,
     PreconditionError: 412,
     RateError: 429,
 }

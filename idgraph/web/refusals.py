@@ -35,14 +35,6 @@ class SamePersonError(MetadataError):
     """The person who asked for a change cannot approve it."""
 
 
-class GoneError(MetadataError):
-    """The requested change is not in the history, or the history since is too long."""
-
-
-class UnknownHistoryError(GoneError):
-    """The snapshot is not in the history: it was restored from a backup, or rewritten."""
-
-
 class NotReadyError(MetadataError):
     """Another service has not answered since the start."""
 

@@ -26,10 +26,6 @@ class SnapshotSource(Protocol):
         MetadataError when the service is away, UnauthorizedError when it refuses the token."""
         ...
 
-    def newer(self, known: MetadataSnapshot, etag: str, wait: float) -> tuple[MetadataSnapshot, str] | None:
-        """`snapshot` for a caller with a snapshot and its ETag: made from it and its changes, if known."""
-        ...
-
 
 class SnapshotFollower:
     """Polls in a thread of its own and never blocks a micro-batch.
@@ -98,8 +94,7 @@ class SnapshotFollower:
         return time.monotonic() - self._answered
 
     def _step(self) -> None:
-        known = self.current()
-        answer = self._source.newer(known.snapshot, known.etag, LONG_POLL_SECONDS)
+        answer = self._source.snapshot(self.current().etag, LONG_POLL_SECONDS)
         self._outage.is_over()
         self._answered = time.monotonic()
         if answer is not None and not self._repeating.stop.is_set():

@@ -65,9 +65,9 @@ class SchemaSender:
             return [*self._sent(changes[:half]), *self._sent(changes[half:])]
 
 
-REMEMBERED = 200_000
-"""The number of latest changes that are remembered, so that batches which still run under the old snapshot do not
-send them again. One that is forgotten is sent again, which has no effect."""
+REMEMBERED = 300_000
+"""The number of latest changes that are remembered, so that paths which no snapshot has are sent once a day and run. One
+that is forgotten is sent again, which has no effect."""
 
 _Key = tuple[str, str, Proposal | None, bool]
 

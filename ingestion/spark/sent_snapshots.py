@@ -1,7 +1,7 @@
-"""The snapshot on its way from the driver to the workers: whole once, then the changes from version to version.
+"""The snapshot on its way from the driver to the workers.
 
-Each part is broadcast, so that each worker process fetches it once. It is compressed: PySpark writes a broadcast to a
-file, and a cluster's Spark encrypts it.
+It is broadcast, so that each worker process fetches it once, and compressed: PySpark writes a broadcast to a file, and a
+cluster's Spark encrypts it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from idgraph.files import write_unflushed
-from idgraph.model.snapshot_changes import SnapshotChanges, changes_between
 from idgraph.model.snapshots import MetadataSnapshot
-from idgraph.snapshot_file import PinnedSnapshot, SnapshotFile, kept_snapshot, most_changes
+from idgraph.snapshot_file import PinnedSnapshot, SnapshotFile, kept_snapshot
 from ingestion.spark.checkpoints import is_done, query_id
 from transforms.spec.mapping import CompiledSnapshot
 
@@ -73,93 +72,42 @@ class BatchPins:
         return kept if kept is not None and kept.etag == pinned.get("etag") else None
 
 
-MOST_STEPS = 200
-"""The most changes in a row: a new worker process reads all of them."""
-
-
 class SentSnapshot(NamedTuple):
-    """Broadcasts: the whole snapshot of the ETag `base`, and each later ETag with the changes that lead to it."""
+    """A snapshot as it is broadcast: `content.value` are the bytes of `packed`."""
 
-    base: str
-    whole: Any
-    changes: tuple[tuple[str, Any], ...] = ()
+    etag: str
+    content: Any
 
-    @property
-    def etag(self) -> str:
-        return self.changes[-1][0] if self.changes else self.base
-
-    def compiled(self, known: tuple[str, CompiledSnapshot] | None) -> CompiledSnapshot:
-        """The compiled snapshot. It is made from `known`, an ETag and its snapshot, where that is an earlier version; `known`
-        must not be used afterwards."""
-        etag, last = known or ("", None)
-        steps = self._steps_from(etag)
-        if last is None or steps is None:
-            snapshot = MetadataSnapshot.model_validate_json(zlib.decompress(self.whole.value))
-            for _, changes in self.changes:
-                snapshot = _read(changes).applied_to(snapshot)
-            return CompiledSnapshot(snapshot, last)
-        for _, changes in steps:
-            last = last.after(_read(changes))
-        return last
-
-    def _steps_from(self, etag: str) -> tuple[tuple[str, Any], ...] | None:
-        known = [self.base, *(each for each, _ in self.changes)]
-        return self.changes[known.index(etag) :] if etag in known else None
+    def compiled(self, previous: CompiledSnapshot | None) -> CompiledSnapshot:
+        """The compiled snapshot, with the specs of `previous` that did not change."""
+        snapshot = MetadataSnapshot.model_validate_json(zlib.decompress(self.content.value))
+        return CompiledSnapshot(snapshot, previous)
 
 
-def _read(changes: Any) -> SnapshotChanges:
-    return SnapshotChanges.model_validate_json(zlib.decompress(changes.value))
-
-
-def packed(content: MetadataSnapshot | SnapshotChanges) -> bytes:
-    """As it is broadcast."""
-    return zlib.compress(content.model_dump_json().encode(), 1)
+def packed(snapshot: MetadataSnapshot) -> bytes:
+    """The bytes that are broadcast."""
+    return zlib.compress(snapshot.model_dump_json().encode(), 1)
 
 
 class SnapshotSender:
-    """Sends the changes since its last call. Not safe for several threads.
+    """Broadcasts a snapshot once. Not safe for several threads.
 
     `broadcast` sends bytes to all workers; its result has `value` there, and `destroy` here.
     """
 
     def __init__(self, broadcast: Callable[[bytes], Any]) -> None:
         self._broadcast = broadcast
-        self._last: PinnedSnapshot | None = None
         self._sent: SentSnapshot | None = None
-        self._sizes = [0]
 
     def sent(self, pinned: PinnedSnapshot) -> SentSnapshot:
         """The snapshot as a worker reads it."""
-        if self._sent is None or self._last is None or self._last.etag != pinned.etag:
-            self._sent = self._next(pinned)
-            self._last = pinned
+        if self._sent is None or self._sent.etag != pinned.etag:
+            self.close()
+            self._sent = SentSnapshot(pinned.etag, self._broadcast(packed(pinned.snapshot)))
         return self._sent
 
     def close(self) -> None:
         """Forget what the workers were given."""
         if self._sent is not None:
-            for each in (self._sent.whole, *(changes for _, changes in self._sent.changes)):
-                each.destroy()
-        self._last = self._sent = None
-
-    def _next(self, pinned: PinnedSnapshot) -> SentSnapshot:
-        last, sent = self._last, self._sent
-        changes = None
-        if last is not None:
-            changes = changes_between(last.snapshot, last.etag, pinned.snapshot, pinned.etag)
-        if last is None or sent is None or changes is None:
-            return self._again(pinned)
-        content = packed(changes)
-        whole, *others = self._sizes
-        if len(others) == MOST_STEPS or sum(others) + len(content) > most_changes(whole):
-            # From the version that the workers have, so that they need not read the whole.
-            sent = self._again(last)
-        step = pinned.etag, self._broadcast(content)
-        self._sizes.append(len(content))
-        return sent._replace(changes=(*sent.changes, step))
-
-    def _again(self, pinned: PinnedSnapshot) -> SentSnapshot:
-        self.close()
-        content = packed(pinned.snapshot)
-        self._sizes = [len(content)]
-        return SentSnapshot(pinned.etag, self._broadcast(content))
+            self._sent.content.destroy()
+        self._sent = None

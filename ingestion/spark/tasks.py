@@ -139,7 +139,7 @@ def _mapped(
 ) -> Iterator[tuple[MapOutput, StageReport]]:
     tools = resources(plan)
     snapshot = compiled(order)
-    snapshot.attributes.look_again(int(time.time() // 86400))
+    snapshot.attributes.look_again(time.time())
     stage = MapStage(
         snapshot,
         plan.sources,

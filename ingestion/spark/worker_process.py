@@ -67,12 +67,9 @@ def compiled(order: BatchOrder) -> CompiledSnapshot:
     """The order's snapshot, compiled once a process and version."""
     known, etag = _process.compiled, order.snapshot.etag
     if known is None or known[0] != etag:
-        # It is changed in place: should that fail, it is neither the one nor the other.
-        _process.compiled = None
-        compiled = order.snapshot.compiled(known)
+        compiled = order.snapshot.compiled(known and known[1])
         _process.compiled = (etag, compiled)
-        if known is None or compiled.attributes is not known[1].attributes:
-            _freeze_long_lived_objects()
+        _freeze_long_lived_objects()
         return compiled
     return known[1]
 

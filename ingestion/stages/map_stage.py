@@ -68,7 +68,8 @@ class MapStage:
         tombstones: Callable[[Iterable[str]], Mapping[str, Tombstone]] = lambda _: {},
         formats: PayloadFormats | None = None,
     ) -> None:
-        snapshot.attributes.report_again(is_lost=batch.is_again)
+        if batch.is_again:
+            snapshot.attributes.report_again(is_lost=True)
         self._attributes = snapshot.attributes
         self._flow = flow
         self._data_keys = data_keys

@@ -88,7 +88,7 @@ class StageReport(BatchCounts, array_like=True, kw_only=True):
     sources: dict[str, int] = field(default_factory=dict)
     uses: Uses = field(default_factory=Uses)
     sights: dict[str, ReportedChange] = field(default_factory=dict)
-    """Sights of declared attributes, by path: at most as many as the snapshot has."""
+    """Sights of attributes in the snapshot, by path."""
     dead_of: dict[str, dict[str, int]] = field(default_factory=dict)
     """`dead` by configured source; that of a fragment's changes is empty."""
 

@@ -42,6 +42,7 @@ ROUTERS = (
     many_attributes.purges,
     users.callers,
     pipeline.router,
+    pipeline.catalogue,
     pipeline.schema,
     pipeline.health,
     specs.router,

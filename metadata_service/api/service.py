@@ -43,7 +43,8 @@ class RevisionWatch:
         self._begun = self._done = 0
         self._turn = 0.0
         self._known: list[str] = []
-        self._closed = False
+        self.is_closed = False
+        """Whether nobody waits any more."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._changed = asyncio.Condition()
@@ -59,16 +60,12 @@ class RevisionWatch:
         try:
             async with asyncio.timeout(timeout), self._changed:
                 await self._changed.wait_for(
-                    lambda: self._closed or (self._done > begun and self._seen != known)
+                    lambda: self.is_closed or (self._done > begun and self._seen != known)
                 )
         except TimeoutError:
             pass
         finally:
             self._known.remove(known)
-
-    async def turn(self) -> None:
-        """Returns when waiters may learn of a change."""
-        await asyncio.sleep(self._turn - time.monotonic())
 
     def poke(self) -> None:
         """Something was written: look now."""
@@ -81,7 +78,7 @@ class RevisionWatch:
 
     def close(self) -> None:
         """Let all waiters go."""
-        self._closed = True
+        self.is_closed = True
         self.poke()
 
     async def _follow(self) -> None:
@@ -96,8 +93,8 @@ class RevisionWatch:
             except Exception as error:
                 log.warning("cannot read the newest revision: %s", type(error).__name__)
             else:
-                if any(each != seen for each in self._known) and not self._closed:
-                    await self.turn()
+                if any(each != seen for each in self._known) and not self.is_closed:
+                    await asyncio.sleep(self._turn - time.monotonic())
                     self._turn = time.monotonic() + TURN_SECONDS
                 self._seen, self._done = seen, self._begun
             async with self._changed:

@@ -152,12 +152,19 @@ def _watched(outage: Outage, meanwhile: str) -> Iterator[None]:
         outage.is_over()
 
 
-_NEWEST = select(HistoryRow.version, HistoryRow.mac).order_by(HistoryRow.version.desc()).limit(1)
+_REVISIONS = select(HistoryRow.version, HistoryRow.mac)
+_NEWEST = _REVISIONS.order_by(HistoryRow.version.desc()).limit(1)
 
 
 def revision_in(session: Session | Connection) -> Revision:
     """The revision that this session sees."""
     return Revision(*session.execute(_NEWEST).one())
+
+
+def revision_from(session: Session, version: int) -> Revision:
+    """The revision of this version, or of the first one after it."""
+    first = _REVISIONS.where(HistoryRow.version >= version).order_by(HistoryRow.version).limit(1)
+    return Revision(*session.execute(first).one())
 
 
 def has_revision(session: Session, revision: Revision) -> bool:

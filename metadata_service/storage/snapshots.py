@@ -1,189 +1,165 @@
-"""The metadata snapshot as the bytes that are served, made once a revision and mostly out of the last."""
+"""The metadata snapshot and the catalogue as the bytes that are served, made once and mostly out of the last ones."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import threading
-import time
+from collections.abc import Iterator
 from typing import NamedTuple, Self
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from idgraph.web.refusals import GoneError, UnknownHistoryError
+from idgraph.model import paths
+from idgraph.model.attributes import AttributeMetadata, KnownAttribute
+from idgraph.model.snapshots import DiscoveryDefaults
 from metadata_service.attributes.redaction import last_removal
 from metadata_service.attributes.rules import classification_levels, discovery_defaults
 from metadata_service.definitions import SEGMENTS, VIEWS
 from metadata_service.identity_rules import RULES
-from metadata_service.specs.catalogue import active_specs, count_active_specs
-from metadata_service.storage.database import Database, Revision, has_revision, revision_in
+from metadata_service.specs.catalogue import active_specs
+from metadata_service.storage.database import Database, Revision, has_revision, revision_from, revision_in
 from metadata_service.storage.history import is_gapless
 from metadata_service.storage.tables import AttributeRow, AttributeVersionRow, ChangeRow
+from transforms.schema.detection import shaped_key
 
 
-class ServedSnapshot(NamedTuple):
-    """`body` is a `MetadataSnapshot` as JSON, or the `SnapshotChanges` that lead to it."""
+class Served(NamedTuple):
+    """A body as JSON with the revision that last changed it, which is its ETag; and the revision at which it was read."""
 
     revision: Revision
     body: bytes
     digest: bytes
+    read_at: Revision
 
     @classmethod
-    def of(cls, revision: Revision, body: bytes) -> Self:
+    def of(cls, revision: Revision, body: bytes, read_at: Revision) -> Self:
         """With the SHA-256 of the body."""
-        return cls(revision, body, hashlib.sha256(body).digest())
+        return cls(revision, body, hashlib.sha256(body).digest(), read_at)
 
 
-KEPT = 32
-"""Answers to flows. Most have the same snapshot and ask at once."""
+class _Known(NamedTuple):
+    """One attribute: the version that last changed it, its document where the snapshot has it, its line of the catalogue."""
+
+    version: int
+    document: bytes
+    line: bytes
+
+
+_DISCOVERY = ("discovered", "conflicted", "proposed")
+"""Actions that change no snapshot, unless what they made is in it."""
 
 
 class SnapshotCache:
-    """The newest snapshot, and what leads to it. Safe to share between threads."""
+    """The newest snapshot and catalogue. Safe to share between threads.
+
+    A discovered attribute that follows the discovery defaults is in the catalogue alone, and gives the snapshot no new version.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._lock = threading.Lock()
-        self._documents: dict[str, bytes] = {}
-        self._served: ServedSnapshot | None = None
-        self._following = threading.Lock()
-        self._changes: dict[str, tuple[float, ServedSnapshot]] = {}
+        self._read_at: Revision | None = None
+        self._defaults = DiscoveryDefaults()
+        self._known: dict[str, _Known] = {}
+        self._changed = 0
+        """The version that last changed the snapshot."""
+        self._snapshot: Served | None = None
+        self._catalogue: Served | None = None
 
-    def changes(self, since: str, newest: Revision, age: float = 0) -> ServedSnapshot:
-        """`changes_since`, made once for all flows that follow; as it was `age` seconds ago, unless paths were removed since."""
-        with self._following, self._database.read() as session:
-            made, found = self._changes.get(since, (0.0, None))
-            is_old = time.monotonic() - made >= age
-            is_old = is_old or not found or last_removal(session) > found.revision.version
-            if found is None or (is_old and found.revision != newest):
-                made, found = time.monotonic(), changes_since(self._database, since)
-                if len(self._changes) >= KEPT:
-                    self._changes.clear()
-                self._changes[since] = made, found
-            return found
-
-    def current(self) -> ServedSnapshot:
-        """The snapshot at the newest revision. Blocks; raises SQLAlchemyError when the database is away."""
+    def current(self) -> Served:
+        """The newest snapshot. Blocks; raises SQLAlchemyError when the database is away."""
         with self._lock, self._database.read() as session:
-            revision = revision_in(session)
-            if self._served is not None and (
-                not has_revision(session, self._served.revision)  # the database was restored from a backup
-                or last_removal(session) > self._served.revision.version
-            ):
-                self._documents, self._served = {}, None
-            if self._served is None or self._served.revision != revision:
-                self._read_changed(session)
-                self._served = ServedSnapshot.of(revision, self._body(session, revision))
-            return self._served
+            read_at = self._read(session)
+            if self._snapshot is None or self._snapshot.read_at != read_at:
+                revision = revision_from(session, self._changed)
+                if self._snapshot is not None and self._snapshot.revision == revision:
+                    self._snapshot = self._snapshot._replace(read_at=read_at)
+                else:
+                    self._snapshot = Served.of(revision, self._body(session, revision), read_at)
+            return self._snapshot
 
-    def _read_changed(self, session: Session) -> None:
-        # Attributes are deleted by a redaction or a purge only, so the versions made since the last snapshot are all there is to
-        # read, and of those the last of each path counts.
-        query = select(AttributeVersionRow.path, AttributeVersionRow.document)
-        if self._served is None:
-            latest = (AttributeRow.path == AttributeVersionRow.path) & (
-                AttributeRow.version == AttributeVersionRow.version
-            )
-            query = query.join(AttributeRow, latest).order_by(AttributeRow.path)
+    def catalogue(self) -> Served:
+        """The newest `Catalogue`. Blocks; raises SQLAlchemyError when the database is away."""
+        with self._lock, self._database.read() as session:
+            read_at = self._read(session)
+            if self._catalogue is None or self._catalogue.read_at != read_at:
+                lines = b",".join([self._known[path].line for path in sorted(self._known)])
+                self._catalogue = Served.of(read_at, b'{"attributes":[%b]}' % lines, read_at)
+            return self._catalogue
+
+    def knows(self, etag: str) -> bool:
+        """Whether an ETag is of this catalogue, with all of its history since: not after a restored backup."""
+        known = Revision.of_etag(etag)
+        with self._database.read() as session:
+            return known is not None and has_revision(session, known) and is_gapless(session, known.version)
+
+    def _read(self, session: Session) -> Revision:
+        newest, defaults = revision_in(session), discovery_defaults(session)
+        if self._read_at is not None and (
+            not has_revision(session, self._read_at)  # the database was restored from a backup
+            or last_removal(session) > self._read_at.version
+            or defaults != self._defaults
+        ):
+            self._read_at, self._known, self._changed = None, {}, 0
+            self._snapshot = self._catalogue = None
+        self._defaults = defaults
+        if self._read_at != newest:
+            self._read_since(session, -1 if self._read_at is None else self._read_at.version)
+            self._read_at = newest
+        return newest
+
+    def _read_since(self, session: Session, version: int) -> None:
+        row = AttributeVersionRow
+        query = select(row.path, row.snapshot_version, row.document)
+        if version < 0:
+            latest = (AttributeRow.path == row.path) & (AttributeRow.version == row.version)
+            query = query.join(AttributeRow, latest)
         else:
-            since = self._served.revision.version
-            query = query.where(AttributeVersionRow.snapshot_version > since).order_by(
-                AttributeVersionRow.snapshot_version
+            # Attributes are deleted by a redaction or a purge only, so these are all, and of those the last of each path counts.
+            query = query.where(row.snapshot_version > version).order_by(row.snapshot_version)
+        for path, changed, document in session.execute(query):
+            attribute = AttributeMetadata.model_validate_json(document)
+            # A key that looks sensitive is refused, unless the snapshot has it: it was known before detection was on.
+            is_left_out = self._defaults.are_followed_by(attribute) and not any(
+                map(shaped_key, paths.split(path))
             )
-        for path, document in session.execute(query):
-            self._documents[path] = document.encode()
+            line = KnownAttribute.of(attribute).model_dump_json(exclude_none=True).encode()
+            self._known[path] = _Known(changed, b"" if is_left_out else document.encode(), line)
+            if not is_left_out:
+                self._changed = max(self._changed, changed)
+        decided = select(func.max(ChangeRow.snapshot_version)).where(
+            ChangeRow.snapshot_version > version, ChangeRow.action.not_in(_DISCOVERY)
+        )
+        self._changed = max(self._changed, session.scalar(decided) or 0)
+
+    def _documents(self) -> Iterator[bytes]:
+        for path in sorted(self._known):
+            if document := self._known[path].document:
+                yield document
 
     def _body(self, session: Session, revision: Revision) -> bytes:
         return b'{"version":%d,"specs":[%b],"attributes":[%b],"defaults":%b,"levels":%b%b}' % (
             revision.version,
             b",".join(spec.model_dump_json(exclude={"cases"}).encode() for spec in active_specs(session)),
-            b",".join([self._documents[path] for path in sorted(self._documents)]),
-            discovery_defaults(session).model_dump_json().encode(),
+            b",".join(self._documents()),
+            self._defaults.model_dump_json().encode(),
             classification_levels(session).model_dump_json().encode(),
-            _rules(session, since=0) + _definitions(session, since=0),
+            _rules(session) + _definitions(session),
         )
 
 
-MOST_CHANGES = 20_000
-"""Changed attributes, and changed specs; more than that are read as fast with all others."""
-
-
-def changes_since(database: Database, since: str) -> ServedSnapshot:
-    """From the revision of an ETag to the newest, as JSON of `SnapshotChanges`. Blocks.
-
-    Raises GoneError for one that this database never had, as after a restored backup, or lost what led to it, or has left too far
-    behind; SQLAlchemyError when the database is away.
-    """
-    known = Revision.of_etag(since)
-    with database.read() as session:
-        newest = revision_in(session)
-        if known is None or not has_revision(session, known):
-            raise UnknownHistoryError("no snapshot of this catalogue has that ETag; read the whole")
-        if not is_gapless(session, known.version):
-            raise UnknownHistoryError("versions before this snapshot are missing; read the whole")
-        if last_removal(session) > known.version:
-            raise GoneError("paths were redacted or purged since then; read the whole")
-        return ServedSnapshot.of(newest, _body(session, known, newest))
-
-
-def _body(session: Session, known: Revision, newest: Revision) -> bytes:
-    attributes = _attributes(session, known.version)
-    changed = select(ChangeRow.subject).where(
-        ChangeRow.snapshot_version > known.version, ChangeRow.kind == "spec"
-    )
-    specs = set(session.scalars(changed.distinct().limit(MOST_CHANGES + 1)))
-    if len(specs) > MOST_CHANGES:
-        raise GoneError("too much has changed since then; read the whole")
-    active = active_specs(session, specs) if specs else []
-    retired = sorted(specs.difference(spec.name for spec in active))
-    return (
-        b'{"since":%b,"etag":%b,"version":%d,"specs":[%b],"retired":%b,"attributes":[%b],'
-        b'"defaults":%b,"levels":%b,"active_specs":%d,"known_attributes":%d%b}'
-        % (
-            json.dumps(known.etag).encode(),
-            json.dumps(newest.etag).encode(),
-            newest.version,
-            b",".join(spec.model_dump_json(exclude={"cases"}).encode() for spec in active),
-            json.dumps(retired).encode(),
-            b",".join(attributes),
-            discovery_defaults(session).model_dump_json().encode(),
-            classification_levels(session).model_dump_json().encode(),
-            count_active_specs(session),
-            session.scalar(select(func.count()).select_from(AttributeRow)) or 0,
-            _rules(session, known.version) + _definitions(session, known.version),
-        )
-    )
-
-
-def _rules(session: Session, since: int) -> bytes:
+def _rules(session: Session) -> bytes:
     """The members of identity rules, of the default ones none."""
-    held, stated = RULES.known(session), b""
-    if RULES.changed(session, since):
-        stated = b',"identity_rules":%b' % held.document.model_dump_json(exclude_unset=True).encode()
-    return b',"identity_rules_version":%d%b' % (held.number, stated) if held.number else b""
+    number, rules = RULES.known(session)
+    stated = rules.model_dump_json(exclude_unset=True).encode()
+    return b',"identity_rules_version":%d,"identity_rules":%b' % (number, stated) if number else b""
 
 
-def _definitions(session: Session, since: int) -> bytes:
-    """The members of views and of segments, whole where any changed."""
+def _definitions(session: Session) -> bytes:
+    """The members of views and of segments, where there are any."""
     return b"".join(
-        b',"%bs":[%b]'
-        % (kind.kind.encode(), b",".join(each.model_dump_json().encode() for each in kind.active(session)))
+        b',"%bs":[%b]' % (kind.kind.encode(), b",".join(each.model_dump_json().encode() for each in active))
         for kind in (VIEWS, SEGMENTS)
-        if kind.changed(session, since)
+        if (active := list(kind.active(session)))
     )
-
-
-def _attributes(session: Session, since: int) -> list[bytes]:
-    """Those that changed, as they are now, by path."""
-    row = AttributeVersionRow
-    query = select(row.path, row.version, row.document).where(row.snapshot_version > since)
-    found = {
-        (path, version): document
-        for path, version, document in session.execute(query.limit(MOST_CHANGES + 1))
-    }
-    if len(found) > MOST_CHANGES:
-        raise GoneError("too much has changed since then; read the whole")
-    # Sorted here: to have them in this order the database would go through all attributes.
-    latest = dict(sorted(found))
-    return [found[place].encode() for place in latest.items()]

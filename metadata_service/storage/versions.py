@@ -152,11 +152,6 @@ class VersionedDocuments(Generic[Stated, Stored]):
         """Those of them that are in use, which a snapshot has."""
         return (each for each in self.all(session) if each.status == "active")  # type: ignore[attr-defined]
 
-    def changed(self, session: Session, since: int) -> bool:
-        """Whether any was saved after a snapshot."""
-        newer = select(_Row.name).where(_Row.kind == self.kind, _Row.snapshot_version > since).limit(1)
-        return session.scalar(newer) is not None
-
     def versions(
         self, session: Session, wanted: PageRequest, name: str = ""
     ) -> ListPage[VersionRecord[Stored]]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import NamedTuple, Protocol
 
+from idgraph.model.attributes import Catalogue
 from idgraph.model.callers import (
     Caller,
     CallerList,
@@ -24,6 +25,8 @@ from idgraph.web.refusals import NotReadyError
 LONG_POLL_SECONDS = 10.0
 CALLERS_SECONDS = 1.0
 """How soon a new token works, and a revoked one no longer does."""
+CATALOGUE_SECONDS = 1.0
+"""Between two readings of the catalogue, which is read whole."""
 _UNBOUND = CallerRights(clearance=100, may_reveal=True, scopes=frozenset(Scope))
 
 
@@ -31,9 +34,7 @@ class MetadataSource(Protocol):
     """The metadata service as the profile service sees it. Every method raises MetadataError."""
 
     def snapshot(self, etag: str | None, wait: float) -> tuple[MetadataSnapshot, str] | None: ...
-    def newer(
-        self, known: MetadataSnapshot, etag: str, wait: float
-    ) -> tuple[MetadataSnapshot, str] | None: ...
+    def catalogue(self, etag: str | None, wait: float) -> tuple[Catalogue, str] | None: ...
     def callers(self) -> CallerList: ...
 
 
@@ -56,11 +57,13 @@ class Following:
     def __init__(self, source: MetadataSource) -> None:
         self._source = source
         self._edition: Edition | None = None
+        self._catalogue: tuple[Catalogue, str] | None = None
         self._callers: dict[str, Caller] | None = None
         self._people: dict[str, KnownPerson] = {}
         self._grants: dict[str, tuple[Grant, ...]] = {}
         self._threads = [
             _following("snapshot-follower", self._follow_snapshot, 0.0),
+            _following("catalogue-follower", self._follow_catalogue, CATALOGUE_SECONDS),
             _following("callers-follower", self._follow_callers, CALLERS_SECONDS),
         ]
 
@@ -79,6 +82,12 @@ class Following:
         if self._edition is None:
             raise NotReadyError("the metadata service has not answered yet")
         return self._edition
+
+    def catalogue(self) -> Catalogue:
+        """The types of all attributes, also of those that no snapshot has. Raises NotReadyError."""
+        if self._catalogue is None:
+            raise NotReadyError("the metadata service has not answered yet")
+        return self._catalogue[0]
 
     def caller(self, token: str) -> Caller | None:
         """Whose token this is; None for one that is unknown, revoked or expired. Raises NotReadyError."""
@@ -130,17 +139,19 @@ class Following:
 
     def is_ready(self) -> bool:
         """Whether requests can be answered."""
-        return self._edition is not None and self._callers is not None
+        return None not in (self._edition, self._catalogue, self._callers)
 
     def _follow_snapshot(self) -> None:
         known = self._edition
-        if known is None:
-            answer = self._source.snapshot(None, 0)
-        else:
-            answer = self._source.newer(known.snapshot, known.etag, LONG_POLL_SECONDS)
+        answer = self._source.snapshot(known and known.etag, 0 if known is None else LONG_POLL_SECONDS)
         if answer is not None:
             snapshot, etag = answer
             self._edition = Edition(etag, snapshot)
+
+    def _follow_catalogue(self) -> None:
+        known = self._catalogue
+        answer = self._source.catalogue(known and known[1], 0 if known is None else LONG_POLL_SECONDS)
+        self._catalogue = answer or known
 
     def _follow_callers(self) -> None:
         found = self._source.callers()

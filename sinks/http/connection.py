@@ -39,7 +39,7 @@ _REFUSALS = frozenset(
     }
 )
 
-_REPORTED = frozenset({httpx.codes.NOT_MODIFIED, httpx.codes.NOT_FOUND, httpx.codes.GONE})
+_REPORTED = frozenset({httpx.codes.NOT_MODIFIED, httpx.codes.NOT_FOUND})
 
 Answer = TypeVar("Answer", bound=BaseModel)
 
@@ -71,7 +71,7 @@ class MetadataConnection:
             raise MetadataError("metadata service: its URL or its token cannot be used") from None
 
     def call(self, method: str, path: str, **request: Any) -> httpx.Response:
-        """One request; gives 2xx, 304, 404 and 410 answers and raises `MetadataError` for the others;
+        """One request; gives 2xx, 304 and 404 answers and raises `MetadataError` for the others;
         `ApprovalNeededError` for an edit that waits for a second person (202)."""
         place = f"{method} {self._url}{path}"
         try:

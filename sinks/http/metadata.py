@@ -7,12 +7,12 @@ import logging
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import httpx
 from pydantic import BaseModel
 
-from idgraph.model.attributes import AttributeDefinition, AttributeMetadata
+from idgraph.model.attributes import AttributeDefinition, AttributeMetadata, Catalogue
 from idgraph.model.callers import CallerList
 from idgraph.model.errors import ApprovalNeededError, MetadataError
 from idgraph.model.identity_rules import IdentityRules
@@ -39,17 +39,15 @@ from idgraph.model.sandboxes import (
     SandboxRecord,
 )
 from idgraph.model.schema_changes import RefusedSchemaChange, SchemaChange
-from idgraph.model.snapshot_changes import SnapshotChanges
 from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
 from idgraph.model.spec_use import SpecUse
 from idgraph.model.specs import SpecDefinition, SpecDocument
-from idgraph.signatures import NONCE_HEADER, PinnedKey
+from idgraph.signatures import HISTORY_HEADER, NONCE_HEADER, PinnedKey
 from sinks.http.connection import Answer, MetadataConnection, quoted
 
 log = logging.getLogger(__name__)
 
 MAX_CHANGES = 5000
-UNKNOWN_HISTORY = b"urn:idgraph:problem:unknownhistory"
 JSON = {"Content-Type": "application/json"}
 
 
@@ -81,51 +79,35 @@ class MetadataClient:
 
     def snapshot(self, etag: str | None = None, wait: float = 0) -> FetchedSnapshot | None:
         """The snapshot, or None if it still has this ETag after `wait` seconds (at most 60)."""
-        headers = {"If-None-Match": etag} if etag else {}
-        answer = self._get_signed("/v1/snapshot", {"wait": wait} if wait else {}, headers, wait)
-        if answer.status_code == httpx.codes.NOT_MODIFIED:
-            return None
-        snapshot = self._http.read(MetadataSnapshot, answer)
-        return FetchedSnapshot(snapshot, answer.headers.get("ETag", ""))
-
-    def newer(self, known: MetadataSnapshot, etag: str, wait: float = 0) -> FetchedSnapshot | None:
-        """The snapshot after `known`, which has this ETag, or None as `snapshot`. It is made of `known` and of what
-        changed, as long as the service can determine that."""
-        answer = self._get_signed("/v1/snapshot/changes", {"since": etag, "wait": wait}, {}, wait)
-        if answer.status_code == httpx.codes.NOT_MODIFIED:
-            return None
-        if answer.status_code in (httpx.codes.GONE, httpx.codes.NOT_FOUND):
-            if UNKNOWN_HISTORY in answer.content:
-                log.error(
-                    "the metadata service no longer has snapshot %d in its history: its database was restored from a "
-                    "backup, or its history rewritten; `idgraph audit verify` checks it there",
-                    known.version,
-                )
-            # It has left this snapshot too far behind, or is an older idgraph.
-            return self.snapshot(etag, wait)
-        changes = self._http.read(SnapshotChanges, answer)
-        try:
-            if changes.since == etag:
-                return FetchedSnapshot(changes.applied_to(known), changes.etag)
-        except MetadataError as error:
-            log.warning("the metadata service: %s; the whole is read", error)
-        return self.snapshot(etag)
-
-    def _get_signed(
-        self, path: str, params: dict[str, Any], headers: dict[str, str], wait: float
-    ) -> httpx.Response:
         nonce = secrets.token_hex(16)
-        answer = self._http.call(
-            "GET",
-            path,
-            params=params,
-            headers=headers | {NONCE_HEADER: nonce},
-            timeout=httpx.Timeout(self._http.timeout, read=self._http.timeout + wait),
-        )
-        # 404 and 410 bring nothing: the whole is read then.
+        answer = self._get_newer("/v1/snapshot", etag, wait, {NONCE_HEADER: nonce})
         if self._pinned and (answer.is_success or answer.status_code == httpx.codes.NOT_MODIFIED):
             self._pinned.check(nonce, answer.headers, answer.content)
-        return answer
+        if answer.status_code == httpx.codes.NOT_MODIFIED:
+            return None
+        if etag and answer.headers.get(HISTORY_HEADER) == "unknown":
+            log.error(
+                "the metadata service no longer has snapshot %s in its history: its database was restored from a "
+                "backup, or its history rewritten; `idgraph audit verify` checks it there",
+                etag.strip('"').partition("-")[0],
+            )
+        return FetchedSnapshot(self._http.read(MetadataSnapshot, answer), answer.headers.get("ETag", ""))
+
+    def catalogue(self, etag: str | None = None, wait: float = 0) -> tuple[Catalogue, str] | None:
+        """The types of all attributes and their ETag, or None as `snapshot`."""
+        answer = self._get_newer("/v1/catalogue", etag, wait, {})
+        if answer.status_code == httpx.codes.NOT_MODIFIED:
+            return None
+        return self._http.read(Catalogue, answer), answer.headers.get("ETag", "")
+
+    def _get_newer(self, path: str, etag: str | None, wait: float, headers: dict[str, str]) -> httpx.Response:
+        return self._http.call(
+            "GET",
+            path,
+            params={"wait": wait} if wait else {},
+            headers=headers | ({"If-None-Match": etag} if etag else {}),
+            timeout=httpx.Timeout(self._http.timeout, read=self._http.timeout + wait),
+        )
 
     def callers(self) -> CallerList:
         """Callers of the profile service. For tokens of the role `service` or `admin`."""

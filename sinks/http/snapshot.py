@@ -40,18 +40,38 @@ def fetch_snapshot(
 ) -> PinnedSnapshot | None:
     """The service's snapshot. None for an answer that is none: `MetadataClient.snapshot` says why. Raises MetadataError
     without an answer, SnapshotSignatureError for one that is not of the pinned service."""
-    address = urlsplit(url)
-    place = f"{url.rstrip('/')}/v1/snapshot"
     nonce = secrets.token_hex(16)
     headers = {"Authorization": f"Bearer {token}", NONCE_HEADER: nonce}
     try:
+        answer = _answer(url, "/v1/snapshot", headers, timeout, ca_file)
+        if answer is None:
+            return None
+        if pinned is not None:
+            pinned.check(nonce, *answer)
+        etag, body = answer[0].get("ETag", ""), answer[1]
+        return PinnedSnapshot(etag, MetadataSnapshot.model_validate_json(body))
+    except ValueError:
+        return None
+
+
+def fetch_catalogue(url: str, token: str, timeout: float, ca_file: Path | None = None) -> bytes:
+    """The service's `Catalogue` as JSON. Raises MetadataError without one."""
+    answer = _answer(url, "/v1/catalogue", {"Authorization": f"Bearer {token}"}, timeout, ca_file)
+    if answer is None:
+        raise MetadataError("the metadata service gave no catalogue")
+    return answer[1]
+
+
+def _answer(
+    url: str, path: str, headers: dict[str, str], timeout: float, ca_file: Path | None
+) -> tuple[Any, bytes] | None:
+    """Headers and body; None for an answer that is no success. Raises MetadataError without an answer."""
+    address = urlsplit(url)
+    place = f"{url.rstrip('/')}{path}"
+    try:
         request = urllib.request.Request(place, headers=headers)  # noqa: S310 - checked
         with opener(address.scheme, ca_file).open(request, timeout=timeout) as answer:
-            body = answer.read()
-            if pinned is not None:
-                pinned.check(nonce, answer.headers, body)
-            snapshot = MetadataSnapshot.model_validate_json(body)
-            return PinnedSnapshot(answer.headers.get("ETag", ""), snapshot)
+            return answer.headers, answer.read()
     except (urllib.error.HTTPError, HTTPException, ValueError):
         return None
     except OSError as error:
@@ -59,6 +79,6 @@ def fetch_snapshot(
         host = address.netloc.rpartition("@")[2]
         # Without the cause: its text may hold the URL, with a password.
         raise MetadataError(
-            f"GET {address.scheme}://{host}{address.path.rstrip('/')}/v1/snapshot: "
+            f"GET {address.scheme}://{host}{address.path.rstrip('/')}{path}: "
             + NO_ANSWER.format(type(cause).__name__)
         ) from None

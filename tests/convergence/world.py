@@ -12,7 +12,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition
 
 from idgraph.model.events import RawRecord
 from idgraph.model.identity_rules import IdentityRules
-from idgraph.model.snapshot_changes import changes_between
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.sources import FileSource
 from tests.convergence.adapters import Adapters, memory, sqlite
@@ -51,8 +50,8 @@ there_are_dead_letters = precondition(lambda machine: machine.ledger.dead_letter
 
 
 class Taken:
-    """The snapshot that a flow's workers have: made of the one before and of what changed. Older ones are made whole,
-    as for a micro-batch that is retried."""
+    """The snapshot that a flow's workers have, with the specs of the one before. Older ones are made anew, as for a
+    micro-batch that is retried."""
 
     def __init__(self, snapshots: Mapping[int, MetadataSnapshot]) -> None:
         self._snapshots = snapshots
@@ -64,9 +63,7 @@ class Taken:
         if version < self._version:
             return CompiledSnapshot(newer)
         if version > self._version:
-            changes = changes_between(self._compiled.snapshot, "", newer, str(version))
-            assert changes is not None
-            self._version, self._compiled = version, self._compiled.after(changes)
+            self._version, self._compiled = version, CompiledSnapshot(newer, self._compiled)
         return self._compiled
 
 

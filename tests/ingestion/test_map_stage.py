@@ -809,7 +809,7 @@ def test_a_sight_in_an_output_that_is_dropped_is_in_one_of_its_halves(
     monkeypatch.setattr(Aggregator, "finish", crash_for_two)
     known = snapshot(specs=[passing(WHOLE)], declared=[attribute("a", "integer")])
     stage = Pipeline(tmp_path, snapshot=known).map_stage()
-    stage._attributes.look_again(1)
+    stage._attributes.look_again(86_400)
     first, second = stage.run([event(1, a=1), event(2, a=2)])
     assert list(first.sights) == ["a"]
     assert not second.sights
@@ -818,7 +818,7 @@ def test_a_sight_in_an_output_that_is_dropped_is_in_one_of_its_halves(
 
 def test_a_batch_that_is_given_again_reports_its_sights_again(tmp_path: Path) -> None:
     compiled = CompiledSnapshot(snapshot(specs=[passing(WHOLE)], declared=[attribute("a", "integer")]))
-    compiled.attributes.look_again(1)
+    compiled.attributes.look_again(86_400)
     pipeline = Pipeline(tmp_path)
     pipeline.compiled = lambda _: compiled
     sights = [

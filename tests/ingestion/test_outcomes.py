@@ -52,7 +52,7 @@ def test_sights_of_what_is_known_keep_no_new_path_out(
     same = spec("orders", operations=({"operation": "shift", "spec": {"*": "&"}},))
     known = [attribute("identity.email"), *(attribute(f"k{key}", "integer") for key in range(5))]
     stage = Pipeline(tmp_path, snapshot=snapshot(specs=[same], declared=known)).map_stage()
-    stage._attributes.look_again(1)
+    stage._attributes.look_again(86_400)
     keys = {f"k{key}": key for key in range(4)} | {"k4": True, "new": 1}
     event = {"_event": {"id": "e1", "ordinal": 1}, "identity": {"email": "p1"}, **keys}
     (output,) = stage.run([raw(event, 1)])

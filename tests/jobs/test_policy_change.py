@@ -17,7 +17,6 @@ from idgraph.jobs.job import JobRunner, Run
 from idgraph.jobs.reencrypt.policy_change import (
     PolicyChanges,
     Reencryption,
-    protect_alike,
     protection_of,
     sealed_by,
 )
@@ -409,7 +408,6 @@ def test_what_the_defaults_protect_is_discovered_without_another_look(above: str
     found = [*declared, attribute("x.y", encryption="protected", status="discovered")]
     before, after = (snapshot(3, declared=each, defaults=defaults) for each in (declared, found))
     assert (protection_of(before) == protection_of(after)) is alike
-    assert protect_alike(before, after) is alike
 
 
 def test_changes_without_end_do_not_put_it_off(beside: Beside) -> None:

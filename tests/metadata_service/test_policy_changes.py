@@ -32,8 +32,7 @@ def put(service: Running, path: str, encryption: str | None, **stated: Any) -> h
 
 
 def encryption(service: Running, path: str) -> str:
-    found = service.reader.get("/v1/snapshot").json()["attributes"]
-    return str(next(each["encryption"] for each in found if each["path"] == path))
+    return str(service.reader.get(f"/v1/attributes/{path}").json()["encryption"])
 
 
 def waiting(service: Running) -> list[Any]:

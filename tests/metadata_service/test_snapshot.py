@@ -6,7 +6,6 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -14,13 +13,14 @@ import httpx
 import pytest
 from sqlalchemy import text
 
+from idgraph.model.attributes import Catalogue
 from idgraph.model.snapshots import MetadataSnapshot
-from idgraph.web.refusals import GoneError
-from metadata_service.api.service import TURN_SECONDS, RevisionWatch
+from metadata_service.api.service import RevisionWatch
 from metadata_service.attributes.discovery import apply_schema_changes
 from metadata_service.storage.database import Database, open_database
 from metadata_service.storage.snapshots import SnapshotCache
 from tests.metadata_service.conftest import Running
+from tests.metadata_service.test_proposals import change, patched
 
 
 def discover(database: Database, *paths: str, data_type: str = "string") -> None:
@@ -38,11 +38,9 @@ def read(client: httpx.Client) -> tuple[MetadataSnapshot, str]:
 class Waiting:
     """A long poll in progress in a thread."""
 
-    def __init__(self, client: httpx.Client, etag: str, seconds: float) -> None:
+    def __init__(self, client: httpx.Client, etag: str, seconds: float, place: str = "/v1/snapshot") -> None:
         def poll() -> None:
-            self.answer = client.get(
-                "/v1/snapshot", params={"wait": seconds}, headers={"If-None-Match": etag}
-            )
+            self.answer = client.get(place, params={"wait": seconds}, headers={"If-None-Match": etag})
             self.at = time.monotonic()
 
         self._thread = threading.Thread(target=poll)
@@ -65,10 +63,64 @@ def test_it_is_what_was_stored(service: Running, spec: dict[str, Any]) -> None:
     service.admin.put("/v1/specs/draft", json=spec | {"name": "draft"})
     discover(service.database, "b", "a")
     snapshot, _ = read(service.reader)
-    assert snapshot.version == 3 == service.database.revision().version
+    assert (snapshot.version, service.database.revision().version) == (2, 3)
     assert [str(found.ref) for found in snapshot.specs] == ["payroll@1"]
     assert snapshot.specs[0].operations == spec["operations"]
-    assert [found.path for found in snapshot.attributes] == ["a", "b"]
+    assert snapshot.attributes == ()
+    assert paths(service.reader) == ["a", "b"]
+    declare(service, "b")
+    snapshot, _ = read(service.reader)
+    assert (snapshot.version, [found.path for found in snapshot.attributes]) == (4, ["b"])
+    assert paths(service.reader) == ["a", "b"]
+
+
+def paths(client: httpx.Client) -> list[str]:
+    """Those of the catalogue."""
+    return [each["path"] for each in client.get("/v1/catalogue").json()["attributes"]]
+
+
+def declare(service: Running, path: str) -> None:
+    service.admin.put(f"/v1/attributes/{path}", json={"path": path, "data_type": "string"}).raise_for_status()
+
+
+@pytest.mark.parametrize(
+    ("defaults", "is_in"),
+    [({}, False), ({"authorization_level": 20}, True), ({"encryption": "protected"}, True)],
+)
+def test_a_discovered_attribute_is_in_it_where_it_says_something_of_others(
+    service: Running, defaults: dict[str, Any], is_in: bool
+) -> None:
+    declare(service, "z")
+    discover(service.database, "before")
+    if defaults:
+        service.admin.put("/v1/discovery-defaults", json=defaults).raise_for_status()
+    discover(service.database, "a")
+    known = [found.path for found in read(service.reader)[0].attributes]
+    assert known == (["a", "before", "z"] if is_in else ["z"])
+    assert paths(service.reader) == ["a", "before", "z"]
+
+
+def test_what_detection_seals_is_in_it(service: Running) -> None:
+    _, etag = read(service.reader)
+    patched(service, change())
+    snapshot, newer = read(service.reader)
+    assert newer != etag
+    assert [(found.path, found.sealed_for_review) for found in snapshot.attributes] == [("a.b", True)]
+
+
+def test_a_path_with_a_key_that_looks_sensitive_is_in_it(service: Running) -> None:
+    """It was discovered before detection was on: flows would refuse its events from then on."""
+    discover(service.database, r"seen.ann@example\.com.at", "seen.by")
+    assert [each.path for each in read(service.reader)[0].attributes] == [r"seen.ann@example\.com.at"]
+
+
+def test_discovery_wakes_no_flow(service: Running) -> None:
+    declare(service, "first")
+    _, etag = read(service.reader)
+    waiting = Waiting(service.reader, etag, 2)
+    discover(service.database, "second")
+    assert waiting.done()[0] == 304
+    assert read(service.reader)[1] == etag
 
 
 def test_built_step_by_step_or_at_once_it_is_the_same(
@@ -79,25 +131,24 @@ def test_built_step_by_step_or_at_once_it_is_the_same(
     for writer, paths in ((database, ("m", "b")), (other, ("a", "z")), (database, ("k",))):
         discover(writer, *paths)
         cache.current()
+        cache.catalogue()
     discover(other, "m", "k", data_type="array")
-    assert cache.current() == SnapshotCache(database).current()
-    assert cache.current() is cache.current()
+    for read_whole in (SnapshotCache.current, SnapshotCache.catalogue):
+        assert read_whole(cache) == read_whole(SnapshotCache(database))
+        assert read_whole(cache) is read_whole(cache)
 
 
 def test_a_restored_backup_is_read_anew(database: Database) -> None:
     cache = SnapshotCache(database)
     discover(database, "a")
     discover(database, "only after the backup")
-    before = cache.current()
+    before = cache.catalogue()
     restore(database, version=1)
     discover(database, "other")
-    after = cache.current()
+    after = cache.catalogue()
     assert after.revision.version == before.revision.version == 2
     assert after.revision != before.revision
-    assert [found.path for found in MetadataSnapshot.model_validate_json(after.body).attributes] == [
-        "a",
-        "other",
-    ]
+    assert [found.path for found in Catalogue.model_validate_json(after.body).attributes] == ["a", "other"]
 
 
 def restore(database: Database, version: int) -> None:
@@ -147,7 +198,7 @@ def test_the_wait_is_bounded(service: Running) -> None:
 def test_a_write_wakes_all_who_wait(service: Running) -> None:
     _, etag = read(service.reader)
     waiting = [Waiting(client, etag, 30) for client in (service.reader, service.admin)]
-    discover(service.database, "a")
+    declare(service, "a")
     written = time.monotonic()
     for each in waiting:
         status, at = each.done()
@@ -159,8 +210,8 @@ def test_a_write_wakes_all_who_wait(service: Running) -> None:
 def test_a_write_of_another_process_wakes_too(service: Running, open_another: Callable[[], Database]) -> None:
     other = open_another()
     for path in ("a", "b"):  # twice: the watch must start again after it went to sleep
-        _, etag = read(service.reader)
-        waiting = Waiting(service.reader, etag, 30)
+        etag = service.reader.get("/v1/catalogue").headers["ETag"]
+        waiting = Waiting(service.reader, etag, 30, "/v1/catalogue")
         discover(other, path)
         written = time.monotonic()
         status, at = waiting.done()
@@ -183,7 +234,7 @@ def test_many_wait_without_threads_or_connections(service: Running) -> None:
             await asyncio.sleep(1.5)
             threads = threading.active_count()
             assert (await client.get("/v1/specs")).status_code == 200, "others are still served"
-            await asyncio.to_thread(discover, service.database, "a")
+            await asyncio.to_thread(declare, service, "a")
             answers = await asyncio.gather(*waiting)
             assert threads < 60
             return [answer.status_code for answer in answers]
@@ -243,56 +294,13 @@ def test_what_was_read_before_somebody_waits_does_not_wake_them() -> None:
     asyncio.run(wait())
 
 
-def test_under_steady_change_all_who_follow_are_told_in_turns(service: Running) -> None:
-    """They ask with few ETags, each of which is answered once."""
-    discover(service.database, "first")
-    _, etag = read(service.reader)
-    ended = threading.Event()
-
-    def follow() -> list[str]:
-        with httpx.Client(base_url=service.url, headers=service.reader.headers, timeout=60) as client:
-            known = [etag]
-            while not ended.is_set() or known[-1] != read(client)[1]:
-                answer = client.get("/v1/snapshot/changes", params={"since": known[-1], "wait": 1})
-                known.append(answer.headers["ETag"])
-            return known
-
-    with ThreadPoolExecutor(4) as pool:
-        started = time.monotonic()
-        following = [pool.submit(follow) for _ in range(4)]
-        for number in range(30):
-            discover(service.database, f"steady{number}")
-            time.sleep(0.05)
-        ended.set()
-        told = [each.result() for each in following]
-        turns = (time.monotonic() - started) / TURN_SECONDS + 1
-    assert {each[-1] for each in told} == {read(service.reader)[1]}
-    # The known one, and what each is told in a turn.
-    assert len({etag for each in told for etag in each}) <= 1 + len(told) * turns, "of 31 states"
-
-
-def test_an_answer_may_be_as_old_as_is_asked_for(service: Running) -> None:
-    discover(service.database, "first")
-    since = service.database.revision().etag
-    discover(service.database, "second")
+def test_a_purged_path_leaves_the_catalogue(service: Running) -> None:
+    discover(service.database, "kept", "noise.a")
     cache = SnapshotCache(service.database)
-    before = cache.changes(since, service.database.revision())
-    discover(service.database, "third")
-    newest = service.database.revision()
-    assert cache.changes(since, newest, age=60) is before
-    assert cache.changes(since, newest).revision == newest
-
-
-def test_an_old_answer_is_not_given_once_a_path_was_purged(service: Running) -> None:
-    discover(service.database, "kept")
-    since = service.database.revision().etag
-    discover(service.database, "noise.a")
-    cache = SnapshotCache(service.database)
-    assert b"noise.a" in cache.changes(since, service.database.revision()).body
+    assert b"noise.a" in cache.catalogue().body
     purge = {"prefix": "noise", "dry_run": False}
     service.admin.post("/v1/attribute-purges?reason=noise", json=purge).raise_for_status()
-    with pytest.raises(GoneError):
-        cache.changes(since, service.database.revision(), age=60)
+    assert b"noise.a" not in cache.catalogue().body
 
 
 def test_a_change_that_nobody_waited_for_delays_no_later_one() -> None:

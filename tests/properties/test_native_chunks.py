@@ -154,7 +154,7 @@ def mapped(found: MetadataSnapshot, some: list[list[RawRecord | DamagedRecord]])
     )
     reported = []
     for day, chunk in enumerate(some):
-        compiled.attributes.look_again(day)
+        compiled.attributes.look_again(86_400 * day)
         output = MapOutput()
         events = mapper.map_chunk(chunk, LATEST, output)
         reported.append(

@@ -81,7 +81,7 @@ def test_leaves(
 
     def work() -> list[str]:
         tree = AttributeTree(snapshot)
-        tree.look_again(len(outputs) % 2)  # 0 is no other day
+        tree.look_again(86_400 * (len(outputs) % 2))  # 0 is no other day
         if forget:
             detection.KNOWN_ANSWERS[1].clear()
         # Twice, so that what an attribute showed is known.

@@ -8,7 +8,7 @@ An undeclared key that itself looks sensitive is refused, with its event: a path
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -41,6 +41,9 @@ _PLAIN = Kind.PLAIN  # to look it up in its enum is dear
 
 MAX_LEAVES = 10_000
 
+REPORT_SECONDS = 60.0
+"""How often a path that the snapshot does not have is reported, if events have it. Most discovered attributes are such paths."""
+
 
 class AttributeTree(PolicyTree):
     """The attributes of one snapshot, and what events show that they do not have. One per thread."""
@@ -49,18 +52,16 @@ class AttributeTree(PolicyTree):
         self._seen: set[AttributeNode] = set()
         super().__init__(snapshot)
         self._expected: dict[AttributeNode, tuple[frozenset[type], Proposal | None]] = {}
-        self._day = 0
+        self._day = self._minute = 0
         self._value_keys = snapshot.defaults.value_keys
 
-    def take(self, changed: Iterable[AttributeMetadata]) -> bool:
-        self.report_again()
-        return super().take(changed)
-
-    def look_again(self, day: int) -> None:
-        """On another day than the last time, report each declared attribute once more, by the first event that has it."""
-        if day != self._day:
-            self.report_again(is_lost=True)
-            self._day = day
+    def look_again(self, seconds: float) -> None:
+        """At a time since the epoch: report what events show that the snapshot does not have once a minute, as a report may be
+        lost; and on another day in UTC each attribute, by the first event that has it."""
+        day, minute = int(seconds // 86400), int(seconds // REPORT_SECONDS)
+        if minute != self._minute:
+            self.report_again(is_lost=day != self._day)
+            self._day, self._minute = day, minute
 
     def _declare(self, node: AttributeNode, attribute: AttributeMetadata) -> None:
         super()._declare(node, attribute)
@@ -147,8 +148,8 @@ class AttributeTree(PolicyTree):
                 node.proposal = proposal
 
     def report_again(self, is_lost: bool = False) -> None:
-        """Report again what events showed: what was reported for a task that failed must not be lost. Sights of this day
-        only if reports are known to be lost."""
+        """Report again what events showed. Sights of this day only if reports are known to be lost, as those of a task that
+        failed."""
         for node, (kinds, proposal) in self._expected.items():
             node.kinds = node.kinds and kinds  # none: a sight that was taken back
             node.proposal = proposal

@@ -8,7 +8,7 @@ attribute that nobody declared has at least the level of the discovery defaults.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from idgraph.model import paths
@@ -30,7 +30,8 @@ from transforms.schema.data_types import DATA_TYPES, declared_type, is_text
 
 MAX_DEPTH = 64
 MAX_PATH = 1024
-MAX_CACHED_UNKNOWN = 100_000
+MAX_CACHED_UNKNOWN = 300_000
+"""More than the discovery defaults let a catalogue hold: most discovered attributes are in no snapshot."""
 
 
 class PolicyTree:
@@ -70,37 +71,6 @@ class PolicyTree:
                 self._protect(way[-1], _own_policy(attribute, way[-1].protects))
         protect_above(self._root)
         self.index_rules = self._index_rules()
-        """Others after `take` if an answer may be another one."""
-
-    def take(self, changed: Iterable[AttributeMetadata]) -> bool:
-        """Attributes that are new or that changed, beside all others as they were. False for a change that reaches
-        below its own path or takes protection away: then the tree is of no use any more and is rebuilt."""
-        return all(self._take(attribute) for attribute in sorted(changed, key=_keys))
-
-    def _take(self, attribute: AttributeMetadata) -> bool:
-        way = self._way(attribute.path)
-        if not way:
-            return True
-        node = way[-1]
-        known = node.declared
-        if node.path != attribute.path or (known is not None and known.path != node.path):
-            return False  # two spellings of one path: their order decides
-        self._declare(node, attribute)
-        if known is not None and _rules(known) == _rules(attribute):
-            return True
-        before, own = node.policy, _own_policy(attribute, way[-2].protects)
-        is_concerned = before.is_protected or own.is_protected or node.protects is not None
-        if is_concerned and node.children:
-            return False
-        if known is not None and before.is_protected and before.stricter(own) != own:
-            # The nodes above have taken it into account.
-            return False
-        self._protect(node, own)
-        if _protect_way(way) or is_concerned or own.indexable != before.indexable:
-            # Another object: an index keeps what the one before answered, perhaps in another thread, as one that is
-            # overdue.
-            self.index_rules = self._index_rules()
-        return True
 
     def _index_rules(self) -> IndexRules:
         # The value of a protected attribute is nothing that a segment may ask for: it would stand in the snapshot.
@@ -120,9 +90,6 @@ class PolicyTree:
         try:
             for key in paths.split(path):
                 node = way[-1].children.get(key) or self._add(way[-1], key, way[-1].children)
-                if node.is_unknown:
-                    node.is_unknown = False
-                    self._unknown -= 1
                 way.append(node)
         except EventError:
             return []
@@ -140,13 +107,9 @@ class PolicyTree:
         node.proposal = attribute.proposal
         if attribute.policy is not ReconciliationPolicy.LATEST:
             self.policies[attribute.path] = Reconciliation(attribute.policy, attribute.sources)
-        else:
-            self.policies.pop(attribute.path, None)
         read_as = declared_type(attribute)
         if read_as is not None:
             self.declared_types[attribute.path] = read_as
-        else:
-            self.declared_types.pop(attribute.path, None)
 
     def _protect(self, node: AttributeNode, own: AttributePolicy) -> None:
         node.policy = own
@@ -290,19 +253,6 @@ class PolicyTree:
         return node.policy if level is None else node.policy.stricter(level)
 
 
-def _protect_way(way: list[AttributeNode]) -> bool:
-    """Protect what stands above protected nodes, as `protect_above` does; gives whether it was not yet so."""
-    strictest: AttributePolicy | None = None
-    is_changed = False
-    for node in reversed(way):
-        if strictest is not None and (stricter := node.policy.stricter(strictest)) != node.policy:
-            node.policy = stricter
-            is_changed = True
-        if node.policy.is_protected:
-            strictest = node.policy
-    return is_changed
-
-
 def _own_policy(attribute: AttributeMetadata, inherited: AttributePolicy | None) -> AttributePolicy:
     own = policy_of(attribute)
     if attribute.status is AttributeStatus.RETIRED:
@@ -310,10 +260,6 @@ def _own_policy(attribute: AttributeMetadata, inherited: AttributePolicy | None)
     if inherited and attribute.status is AttributeStatus.DISCOVERED:
         own = own.stricter(inherited)
     return own
-
-
-def _rules(attribute: AttributeMetadata) -> tuple[AttributePolicy, AttributeStatus]:
-    return policy_of(attribute), attribute.status
 
 
 def _keys(attribute: AttributeMetadata) -> tuple[str, ...]:

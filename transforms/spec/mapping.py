@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from copy import copy
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -15,7 +14,6 @@ from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import EventError, SpecError, TransformError
 from idgraph.model.events import Event
 from idgraph.model.identifiers import Identifier
-from idgraph.model.snapshot_changes import SnapshotChanges
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.specs import SpecDocument
 from idgraph.model.stamps import SpecRef, Stamp, read_ordinal
@@ -219,31 +217,9 @@ class CompiledSnapshot:
         self._by_operations: dict[str, MappingSpec] = {}
         self._routes: dict[tuple[str, str], MappingSpec | SpecError | None] = {}
         self.input_fields: WeakKeyDictionary[MappingSpec, InputFields] = WeakKeyDictionary()
-        """The fields that each spec reads. A snapshot that is read whole, as after a redaction, begins again."""
+        """The fields that each spec reads."""
         if previous is not None:
             self._keep_specs(previous)
-
-    def after(self, changes: SnapshotChanges) -> CompiledSnapshot:
-        """The snapshot after these changes, made of this one, which is of no use then. It costs what the attributes
-        that changed cost, as long as they say nothing of others.
-
-        Raises MetadataError for changes of another snapshot."""
-        snapshot = changes.applied_to(self.snapshot)
-        are_alike = (
-            snapshot.defaults == self.snapshot.defaults
-            and snapshot.levels == self.snapshot.levels
-            and snapshot.identity_rules is self.snapshot.identity_rules
-            and snapshot.segments is self.snapshot.segments
-        )
-        if not are_alike or not self.attributes.take(changes.attributes):
-            return CompiledSnapshot(snapshot, self)
-        newer = copy(self)
-        newer.snapshot, newer.version = snapshot, snapshot.version
-        if changes.has_specs or any(self.protected_names.depend_on(each.path) for each in changes.attributes):
-            newer.protected_names = ProtectedNames(snapshot)
-        if changes.has_specs:
-            newer._keep_specs(self)
-        return newer
 
     def _keep_specs(self, previous: CompiledSnapshot) -> None:
         current = {spec.ref for spec in self.snapshot.specs}

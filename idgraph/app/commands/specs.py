@@ -56,8 +56,8 @@ def apply_specs(
     definitions = [(file, read_definition(file)) for file in files]
     with wiring.metadata_client(settings_of(context)) as client:
         known = sources.names
-        if known and not sources.are_all and (answer := client.snapshot()) is not None:
-            known |= {each.source for each in answer.snapshot.attributes if each.source}
+        if known and not sources.are_all and (answer := client.catalogue()) is not None:
+            known |= {each.source for each in answer[0].attributes if each.source}
         for file, definition in definitions:
             report_warnings(file, locate_in(file, unknown_source(definition.source, known)))
             before = client.get_spec(definition.name)

@@ -12,7 +12,7 @@ import hashlib
 import logging
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 
 from idgraph.jobs.job import JobRunner, Pace, PagedJob, Plan, Run
 from idgraph.jobs.kind import START, JobContext, JobType, Rate, page_of, without
@@ -25,7 +25,6 @@ from idgraph.model.classification import Classification, EncryptionLevel
 from idgraph.model.documents import StrictDocument
 from idgraph.model.errors import AlreadyRunningError, IdgraphError, JobStoppedError
 from idgraph.model.jobs import JobKind, JobState, Point, Progress, Requester
-from idgraph.model.snapshot_changes import changes_between
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.store import ProfileStore
 from idgraph.repeating import Repeating, message_of
@@ -234,15 +233,15 @@ class PolicyChanges:
     def _look(self) -> None:
         """Notice whether protection changed."""
         newest = self._current()
-        if newest.etag != self._known.etag:
-            before, self._known = self._known, newest
-            if not protect_alike(before.snapshot, newest.snapshot):
-                wanted = protection_of(newest.snapshot)
-                self._changed |= wanted != self._wanted
-                self._wanted = wanted
-                self._past, self._last_batch = None, None
-                changed = changed_paths(before.snapshot, newest.snapshot)
-                self._paths = None if self._paths is None or changed is None else self._paths | changed
+        if newest.etag == self._known.etag:
+            return
+        before, self._known = self._known, newest
+        wanted = protection_of(newest.snapshot)
+        if wanted != self._wanted:
+            self._changed, self._wanted = True, wanted
+            self._past, self._last_batch = None, None
+            changed = changed_paths(before.snapshot, newest.snapshot)
+            self._paths = None if self._paths is None or changed is None else self._paths | changed
 
     def _is_sealed_by_command(self) -> bool:
         """Whether a command has sealed all that the flow can have left in the clear."""
@@ -335,36 +334,15 @@ def protection_of(snapshot: MetadataSnapshot) -> str:
     return hashlib.sha256(canonical.encode(protects)).hexdigest()
 
 
-def _changed_attributes(
-    known: MetadataSnapshot, newer: MetadataSnapshot
-) -> Sequence[AttributeMetadata] | None:
-    """The newer attributes that differ; None where specs, defaults or levels differ too, or too much to say."""
-    changes = changes_between(known, "", newer, "")
-    if changes is None or changes.has_specs:
-        return None
-    if known.defaults != newer.defaults or known.levels != newer.levels:
-        return None
-    return changes.attributes
-
-
-def protect_alike(known: MetadataSnapshot, newer: MetadataSnapshot) -> bool:
-    """Whether two snapshots have equal hashes, as far as their changes show it; else False."""
-    found = _changed_attributes(known, newer)
-    if found is None:
-        return False
-    before = filter(None, (known.attribute(each.path) for each in found))
-    return all(_is_as_undeclared(each, newer) for each in (*found, *before))
-
-
 def changed_paths(known: MetadataSnapshot, newer: MetadataSnapshot) -> set[str] | None:
-    """The attributes that the newer snapshot may protect otherwise; None where it is more than these: specs, defaults, or
-    an attribute that plays a part in names."""
-    attributes = _changed_attributes(known, newer)
-    if attributes is None:
+    """The attributes that the newer snapshot may protect otherwise; None where it is more than these: specs, defaults, a path
+    that is gone, or an attribute that plays a part in names."""
+    if (known.specs, known.defaults, known.levels) != (newer.specs, newer.defaults, newer.levels):
         return None
-    found = {each.path for each in attributes}
+    before = {each.path: each for each in known.attributes}
+    found = {each.path for each in newer.attributes if before.pop(each.path, None) != each}
     names = ProtectedNames(newer)
-    return None if any(map(names.depend_on, found)) else found
+    return None if before or any(map(names.depend_on, found)) else found
 
 
 def _is_as_undeclared(each: AttributeMetadata, snapshot: MetadataSnapshot) -> bool:

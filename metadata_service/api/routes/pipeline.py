@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import hashlib
+import time
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
+from idgraph.model.attributes import Catalogue
 from idgraph.model.documents import StrictDocument
 from idgraph.model.errors import ConfigError
 from idgraph.model.records import SchemaRecord
 from idgraph.model.schema_changes import SchemaChange
-from idgraph.model.snapshot_changes import SnapshotChanges
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.spec_use import MOST_USES, SpecUse
-from idgraph.signatures import NONCE_HEADER
+from idgraph.signatures import HISTORY_HEADER, NONCE_HEADER
 from idgraph.web.conditional import IfNoneMatch, is_listed
 from idgraph.web.problems import unavailable
-from metadata_service.api.service import TURN_SECONDS, Actor, MetadataService, Service
+from metadata_service.api.service import Actor, MetadataService, Service
 from metadata_service.attributes.discovery import MAX_CHANGES, apply_schema_changes
 from metadata_service.specs.health import take_uses
-from metadata_service.storage.database import Revision
-from metadata_service.storage.snapshots import ServedSnapshot
+from metadata_service.storage.snapshots import Served
 
 router = APIRouter(prefix="/v1/snapshot", tags=["snapshot"])
 
@@ -37,62 +38,51 @@ Nonce = Annotated[
 _NOTHING = hashlib.sha256(b"").digest()
 
 _UNCHANGED: dict[int | str, dict[str, Any]] = {304: {"description": "Nothing changed."}}
-_GONE: dict[int | str, dict[str, Any]] = {410: {"description": "Read the whole snapshot."}}
 
 
 @router.get("", response_model=MetadataSnapshot, responses=_UNCHANGED)
 async def get(
     service: Service, wait: Wait = 0, if_none_match: IfNoneMatch = None, nonce: Nonce = None
 ) -> Response:
-    """All active specs and all attributes, signed for a nonce. With `If-None-Match` and `wait`, the answer comes as soon as
-    something changed."""
-    snapshot = await run_in_threadpool(service.snapshots.current)
-    if wait and is_listed(snapshot.revision.etag, if_none_match):
-        await service.watch.wait(str(snapshot.revision), wait)
-        snapshot = await run_in_threadpool(service.snapshots.current)
-    if is_listed(snapshot.revision.etag, if_none_match):
-        return _unchanged(service, snapshot.revision, nonce)
-    return _answer(service, snapshot, nonce)
-
-
-@router.get("/changes", response_model=SnapshotChanges, responses=_UNCHANGED | _GONE)
-async def get_changes(
-    service: Service,
-    since: Annotated[str, Query(max_length=100, description="The ETag of the snapshot that is known.")],
-    wait: Wait = 0,
-    nonce: Nonce = None,
-) -> Response:
-    """The changes since a snapshot. With `wait`, the answer comes as soon as something did. The whole snapshot has
-    the same ETag."""
-    newest = await run_in_threadpool(service.database.revision)
-    if wait:
-        await (service.watch.wait(str(newest), wait) if _is(newest, since) else service.watch.turn())
-        newest = await run_in_threadpool(service.database.revision)
-    if _is(newest, since):
-        return _unchanged(service, newest, nonce)
-    age = TURN_SECONDS if wait else 0
-    return _answer(service, await run_in_threadpool(service.snapshots.changes, since, newest, age), nonce)
-
-
-def _is(revision: Revision, etag: str) -> bool:
-    return Revision.of_etag(etag) == revision
-
-
-def _answer(service: MetadataService, served: ServedSnapshot, nonce: str | None) -> Response:
-    headers = _headers(service, served.revision, nonce, served.digest)
-    return Response(served.body, headers=headers, media_type="application/json")
-
-
-def _unchanged(service: MetadataService, revision: Revision, nonce: str | None) -> Response:
-    return Response(status_code=304, headers=_headers(service, revision, nonce, _NOTHING))
-
-
-def _headers(
-    service: MetadataService, revision: Revision, nonce: str | None, digest: bytes
-) -> dict[str, str]:
-    headers = {"ETag": revision.etag, "Cache-Control": "private, no-cache"}
+    """All active specs and all attributes but those that follow the discovery defaults, signed for a nonce. With
+    `If-None-Match` and `wait`, the answer comes as soon as something changed."""
+    served = await _newest(service, service.snapshots.current, wait, if_none_match)
+    is_known = is_listed(served.revision.etag, if_none_match)
+    digest = _NOTHING if is_known else served.digest
     key = service.settings.key
-    return headers if key is None or nonce is None else headers | key.headers(nonce, revision.etag, digest)
+    headers = {} if key is None or nonce is None else key.headers(nonce, served.revision.etag, digest)
+    if not is_known and if_none_match and not await run_in_threadpool(service.snapshots.knows, if_none_match):
+        headers[HISTORY_HEADER] = "unknown"
+    return _answer(served, is_known, headers)
+
+
+catalogue = APIRouter(prefix="/v1/catalogue", tags=["attributes"])
+
+
+@catalogue.get("", response_model=Catalogue, responses=_UNCHANGED)
+async def get_catalogue(service: Service, wait: Wait = 0, if_none_match: IfNoneMatch = None) -> Response:
+    """Path and types of every attribute, for searches and tables. `If-None-Match` and `wait` as for the snapshot."""
+    served = await _newest(service, service.snapshots.catalogue, wait, if_none_match)
+    return _answer(served, is_listed(served.revision.etag, if_none_match), {})
+
+
+async def _newest(
+    service: MetadataService, read: Callable[[], Served], wait: float, if_none_match: str | None
+) -> Served:
+    ends = time.monotonic() + wait
+    while True:
+        served = await run_in_threadpool(read)
+        left = ends - time.monotonic()
+        if left <= 0 or not is_listed(served.revision.etag, if_none_match) or service.watch.is_closed:
+            return served
+        await service.watch.wait(str(served.read_at), left)
+
+
+def _answer(served: Served, is_known: bool, headers: dict[str, str]) -> Response:
+    headers |= {"ETag": served.revision.etag, "Cache-Control": "private, no-cache"}
+    if is_known:
+        return Response(status_code=304, headers=headers)
+    return Response(served.body, headers=headers, media_type="application/json")
 
 
 schema = APIRouter(prefix="/v1/schema", tags=["schema"])

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from idgraph.model.attributes import Catalogue
 from idgraph.model.callers import Caller, CallerList, Scope, token_digest
 from idgraph.model.errors import MetadataError
 from idgraph.model.events import RawRecord
@@ -60,9 +61,9 @@ class Metadata:
                 return None
             time.sleep(0.01)
 
-    def newer(self, known: MetadataSnapshot, etag: str, wait: float) -> tuple[MetadataSnapshot, str] | None:
-        del known
-        return self.snapshot(etag, wait)
+    def catalogue(self, etag: str | None, wait: float) -> tuple[Catalogue, str] | None:
+        found = self.snapshot(etag, wait)
+        return found and (Catalogue.of(found[0].attributes), found[1])
 
     def callers(self) -> CallerList:
         if self.is_away:
