@@ -36,6 +36,17 @@ SHIFT = {"operation": "shift", "spec": {"a": "x.y", "b": {"c": ["z", "x.w.v"]}}}
             ["new"],
         ),
         ([SHIFT, {"operation": "modify-define-beta", "spec": {"+q?": "=toUpper"}}], ["q", "z"], ["q1"]),
+        (
+            [SHIFT, {"operation": "modify-define-beta", "spec": {"q": {"r-*": {"s": 1}, "r-1": {"t": 1}}}}],
+            ["q.r-1.s", "q.r-1.t", "x.y"],
+            ["q.r-2.s", "q.r-1.u"],
+        ),
+        ({"operation": "shift", "spec": {"a": {"b": "x.&1", "c": "y[0].z"}}}, ["x.a", "y.z"], ["x.b", "z"]),
+        (
+            [SHIFT, {"operation": "default", "spec": {"_id": 1, "x": {"*": {"k": 1}}}}],
+            ["_id", "x.w.k"],
+            ["id"],
+        ),
         ([SHIFT, {"operation": "remove", "spec": {"z": ""}}], ["x.y"], ["w"]),
     ],
 )

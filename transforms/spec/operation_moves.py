@@ -105,7 +105,8 @@ class Test(NamedTuple):
 class OperationMoves:
     """The moves and tests of an operation. One that replaces leaves nothing else of its input. One that `collects`
     makes an array of two values for one place. `value_keys` are the places that make a key of a value: JSON pointer,
-    and the path above the key, as far as it is fixed."""
+    and the path above the key, as far as it is fixed. `written` are all places at which it may put something: a key that
+    is not known is one of those that are there."""
 
     moves: list[Move]
     by: SpecLine
@@ -114,6 +115,7 @@ class OperationMoves:
     tests: list[Test] = field(default_factory=list)
     collects: bool = False
     value_keys: list[tuple[str, str]] = field(default_factory=list)
+    written: list[Keys] = field(default_factory=list)
 
 
 def read(entry: dict[str, Any], at: str, before: str) -> OperationMoves:
@@ -127,16 +129,20 @@ def read(entry: dict[str, Any], at: str, before: str) -> OperationMoves:
     if name == "jmespath":
         from transforms.spec.jmespath.operation import targets_read
 
-        moves = []
-        for keys, source, is_copy, is_plain, text in targets_read(spec) if spec else ():
+        made = OperationMoves([], line)
+        for keys, sources, is_copy, is_plain, text in targets_read(spec) if spec else ():
             there = f"/operations{at} at '{paths.join(keys)}'"
             by = SpecLine(there, text if is_plain else text + before, not is_plain)
-            moves.append(_move(source, keys, is_copy, by))
-        return OperationMoves(moves, line)
+            made.moves += [_move(source, keys, is_copy, by) for source in sources]
+            made.written.append(keys)
+        return made
     if name.startswith("modify"):
+        made = OperationMoves([], SpecLine(line.place, name), replaces=False)
         # Its statements see what those before them made.
-        moves = list(_modified(spec, (), line.place, line.content + before))
-        return OperationMoves(moves, SpecLine(line.place, name), replaces=False)
+        made.moves.extend(_modified(spec, (), line.place, made, line.content + before))
+        return made
+    if name == "default":
+        return OperationMoves([], line, replaces=False, written=list(_defaulted(spec, ())))
     if name == "cardinality":
         moves = [_move(*move, True, line) for move in _adjusted(spec, ())]
         return OperationMoves(moves, line, replaces=False)
@@ -163,6 +169,7 @@ def _shifted(
                 if isinstance(path, str):
                     elements = parse_path(path) if path.strip() else ()
                     target = _target(elements, [*walk, level])
+                    made.written.append(target)
                     by = SpecLine(f"/operations{below}", path)
                     places = [each.place for each in (*walk, level)]
                     with_before = by._replace(content=path + before)
@@ -259,7 +266,9 @@ _FORM = "toLower|toUpper|trim|toString|toInteger|toLong|toDouble|stripLeadingZer
 _PLAIN = re.compile(rf"[^=@].*|(=(?:{_FORM})\()?(?:{_READING.pattern})(?(1)\))|=(?:{_FORM})|", re.DOTALL)
 
 
-def _modified(spec: dict[str, Any], above: Keys, at: str, others: str) -> Iterator[Move]:
+def _modified(
+    spec: dict[str, Any], above: Keys, at: str, made: OperationMoves, others: str
+) -> Iterator[Move]:
     for spelled, right in spec.items():
         for option in split_or(spelled):
             element = parse_key(
@@ -268,11 +277,12 @@ def _modified(spec: dict[str, Any], above: Keys, at: str, others: str) -> Iterat
             key = _item(element.index) if isinstance(element, Array) else Wildcard(element)
             place = (*above, element.key if isinstance(element, Literal) else key)
             below = f"{at}{pointer(spelled)}"
-            if isinstance(right, dict):
-                yield from _modified(right, place, below, others)
+            if isinstance(right, dict) and right:
+                yield from _modified(right, place, below, made, others)
                 continue
+            made.written.append(place)
             places = [(), *(place[:end] for end in range(len(place) + 1))]
-            for value in right if isinstance(right, list) else [right]:
+            for value in right if isinstance(right, list) else [] if isinstance(right, dict) else [right]:
                 text = value if isinstance(value, str) else repr(value)
                 is_plain = _PLAIN.fullmatch(text) is not None
                 by = SpecLine(below, text if is_plain else text + others, not is_plain)
@@ -296,6 +306,16 @@ def _adjusted(spec: dict[str, Any], above: Keys) -> Iterator[tuple[Keys, Keys]]:
                 yield from _adjusted(right, place)
             else:
                 yield (place, (*place, _item(0))) if right == "MANY" else ((*place, ANY_ITEM), place)
+
+
+def _defaulted(spec: dict[str, Any], above: Keys) -> Iterator[Keys]:
+    for spelled, right in spec.items():
+        for option in split_or(spelled.removesuffix("[]")):
+            place = (*above, None if option == "*" else option.replace("\\", ""))
+            if not isinstance(right, dict) or not right or spelled.endswith("[]"):
+                yield place
+            else:
+                yield from _defaulted(right, place)
 
 
 def _removed(spec: Any, above: Place) -> Iterator[Place]:

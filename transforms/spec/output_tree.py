@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import zip_longest
+from collections.abc import Iterable, Iterator
+from itertools import takewhile
 from typing import Any, Final, TypeAlias
 
 from idgraph.model import paths
-from transforms.spec.jolt.elements import Literal, parse_path
-from transforms.spec.jolt.scalars import split_or
-from transforms.spec.operations import JOLT_CLASSES
+from transforms.spec import operation_moves
+from transforms.spec.operation_moves import Item, Keys, Place, may_be
 
 ANYTHING: Final = None
 """Keys that an event brings, or the value of an event with all that is below it."""
@@ -20,16 +19,14 @@ def output_tree(operations: Any) -> Tree:
     """The keys that the output of a spec, which compiles, may have."""
     tree: Tree = ANYTHING
     for entry in operations if isinstance(operations, list) else [operations]:
-        name = JOLT_CLASSES.get(entry["operation"], entry["operation"])
-        spec = entry.get("spec")
-        if name == "shift":
-            tree = _built(_shifted(spec))
-        elif name == "jmespath":
-            tree = _built(_targets(spec, ()))
-        elif tree is not ANYTHING and (name == "default" or name.startswith("modify")):
-            _added(tree, spec)
-        elif tree is not ANYTHING and name == "remove":
-            _removed(tree, spec)
+        made = operation_moves.read(entry, "", "")
+        if made.replaces:
+            known = [tuple(takewhile(lambda key: isinstance(key, str), place)) for place in made.written]
+            tree = _added({}, known) if all(known) else ANYTHING
+        elif tree is not ANYTHING:
+            for gone in made.removed:
+                _remove(tree, gone)
+            _added(tree, made.written)
     return tree
 
 
@@ -53,63 +50,27 @@ def leaves(tree: Tree, above: tuple[str, ...] = ()) -> Iterator[str]:
             yield from leaves(below, (*above, key))
 
 
-def _built(ways: Iterator[tuple[str | None, ...]]) -> Tree:
-    """A tree of paths, in which None is any key."""
-    tree: dict[str, Any] = {}
-    for way in ways:
-        place = tree
-        for key, following in zip_longest(way, way[1:]):
-            if key is None:
-                return ANYTHING
-            if following is None or place.get(key, place) is ANYTHING:
-                place[key] = ANYTHING
-                break
-            place = place.setdefault(key, {})
-        if not way:
-            return ANYTHING
+def _added(tree: dict[str, Any], places: Iterable[Keys]) -> dict[str, Any]:
+    # As Jolt does: keys that are known come before patterns, which take what those added.
+    for place in sorted(places, key=lambda place: [not isinstance(key, str) for key in place]):
+        _put(tree, place)
     return tree
 
 
-def _shifted(spec: Any) -> Iterator[tuple[str | None, ...]]:
-    for right in spec.values():
-        if isinstance(right, dict):
-            yield from _shifted(right)
-            continue
-        for path in right if isinstance(right, list) else [right]:
-            if isinstance(path, str):
-                elements = parse_path(path) if path else ()
-                yield tuple(each.key if isinstance(each, Literal) else None for each in elements)
+def _put(tree: dict[str, Any], place: Keys) -> None:
+    """Add a place. All below it is not known, nor what an array holds."""
+    key, *rest = place
+    for name in [key] if isinstance(key, str) else [each for each in tree if may_be(key, each)]:
+        if not rest or isinstance(rest[0], Item):
+            tree[name] = ANYTHING
+        elif (below := tree.setdefault(name, {})) is not ANYTHING:
+            _put(below, tuple(rest))
 
 
-def _targets(spec: dict[str, Any], above: tuple[str, ...]) -> Iterator[tuple[str | None, ...]]:
-    for path, right in spec.items():
-        keys = (*above, *paths.split(path))
-        if isinstance(right, dict):
-            yield from _targets(right, keys)
-        else:
-            yield keys
-
-
-def _added(tree: dict[str, Any], spec: dict[str, Any]) -> None:
-    """Keys with wildcards add nothing at the places that the tree knows, but may add to each of them."""
-    for spelled, right in spec.items():
-        for option in split_or(spelled):
-            key = option.strip("+~_?").removesuffix("[]").replace("\\", "")
-            if "*" in key:
-                for known in tree:
-                    tree[known] = ANYTHING
-            elif not isinstance(right, dict) or not right:
-                tree[key] = ANYTHING
-            elif (below := tree.setdefault(key, {})) is not ANYTHING:
-                _added(below, right)
-
-
-def _removed(tree: dict[str, Any], spec: dict[str, Any]) -> None:
+def _remove(tree: Any, place: Place) -> None:
     """Keys that are not known are left: too much may be reported."""
-    for spelled, right in spec.items():
-        for option in split_or(spelled):
-            key = option.replace("\\", "")
-            if isinstance(right, dict) and isinstance(tree.get(key), dict):
-                _removed(tree[key], right)
-            elif not isinstance(right, dict) and "*" not in key:
-                tree.pop(key, None)
+    *above, last = place
+    for key in above:
+        tree = tree.get(key) if isinstance(tree, dict) else None
+    if isinstance(tree, dict):
+        tree.pop(last, None)

@@ -171,17 +171,16 @@ def compile_jmespath(spec: Any, limits: SpecLimits, code: Code) -> Operation:
 
 def all_sources(spec: Any) -> set[str]:
     """The attribute paths at or below which all stands that the expressions of a spec look at; the empty path: anywhere."""
-    return {paths.join(each[1]) for each in targets_read(spec)}
+    return {paths.join(each) for _, read, *_ in targets_read(spec) for each in read}
 
 
-def targets_read(spec: Any) -> Iterator[tuple[tuple[str, ...], tuple[str, ...], bool, bool, str]]:
-    """The keys of each target, with the keys at or below which its expression looks at something, whether it is a copy of
+def targets_read(spec: Any) -> Iterator[tuple[tuple[str, ...], list[tuple[str, ...]], bool, bool, str]]:
+    """The keys of each target, with all keys at or below which its expression looks at something, whether it is a copy of
     what stands there, whether its result says no more of that than its form, and the expression."""
     for keys, expression in _targets(spec, (), DEFAULT_LIMITS):
         tree = expression.tree
         is_copy = tree["type"] == "current" or field_chain(tree) is not None
-        for read in all_read(tree):
-            yield keys, read, is_copy, is_copy or is_form(tree), repr(tree)
+        yield keys, list(all_read(tree)), is_copy, is_copy or is_form(tree), repr(tree)
 
 
 def failing_targets(spec: Any, value: Any, place: str, limits: SpecLimits) -> Iterator[TransformError]:
