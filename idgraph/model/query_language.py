@@ -372,7 +372,7 @@ def attribute_hint(path: str, known: Collection[str]) -> str:
 def nearest_path(path: str, known: Collection[str]) -> str | None:
     """The known attribute that was most likely meant: by its last keys, else by its letters."""
     ends = [each for each in known if f".{each}".lower().endswith(f".{path.lower()}")]
-    return min(ends, key=len) if ends else nearest(path, known)
+    return min(ends, key=len) if ends else nearest(path, known, has_case=True)
 
 
 def corrected(text: str, query: Query, types: Mapping[str, DataType]) -> str:

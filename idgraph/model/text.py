@@ -18,10 +18,12 @@ _BUT_LINES_AND_TABS = re.compile(rf"(?![\n\t])[{_STEERING}]")
 _UNSEEN = re.compile(rf"(?![\n\t])[{_STEERING}{_INVISIBLE}]")
 
 
-def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """The known name that is most like `name`, whatever its case; None if none is as like as `cutoff`, from 0 to 1."""
-    spelled = {each.lower(): each for each in known}
-    return next((spelled[each] for each in get_close_matches(name.lower(), spelled, 1, cutoff)), None)
+def nearest(name: str, known: Iterable[str], cutoff: float = 0.6, has_case: bool = False) -> str | None:
+    """The known name that is most like `name`; None if none is as like as `cutoff`, from 0 to 1. Letters of another case
+    are the same ones, unless names have a case."""
+    spelled = {each if has_case else each.lower(): each for each in known}
+    close = get_close_matches(name if has_case else name.lower(), spelled, 1, cutoff)
+    return spelled[close[0]] if close else None
 
 
 def name_hint(name: str, known: Iterable[str]) -> str | None:
