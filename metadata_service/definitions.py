@@ -20,8 +20,8 @@ from metadata_service.storage.versions import VersionedDocuments
 
 
 def _types_around(session: Session, asked: list[str]) -> dict[str, DataType]:
-    """The types of the attributes of the catalogue, by path: of those at, above and below these paths the ones that show; of
-    very many, some others are missing."""
+    """The types of the attributes of the catalogue, by path: of those at, above and below these paths the
+    ones that show; of very many, some others are missing."""
     types = {path: DataType(kind) for path, kind in known_types(session).items()}
     types |= dict.fromkeys(first_below(session, asked).values(), DataType.ARRAY)
     around = {place for each in asked for place in (each, *paths.ancestors(each))}

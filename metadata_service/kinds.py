@@ -14,8 +14,8 @@ from metadata_service.storage.versions import VersionedDocuments
 KINDS: dict[str, VersionedDocuments[Any, Any]] = {
     each.kind: each for each in (LEVELS, DEFAULTS, ATTRIBUTES, SPECS, RULES, VIEWS, SEGMENTS)
 }
-"""In the order in which they are published: a spec after the attributes that protect what it maps. Sandboxes, and what a second
-person decides, follow from this table."""
+"""All kinds, in the order of their publication: a spec after the attributes that protect its values. Sandboxes
+and decisions of a second person follow from this table."""
 
 DOCUMENTS = {each.kind: each for each in KINDS.values() if each not in (ATTRIBUTES, SPECS)}
-"""Those whose routes and rights follow too."""
+"""The kinds whose routes and rights follow too."""

@@ -1,4 +1,5 @@
-"""Attributes as versioned documents, and the policies of some paths, with what they inherit from attributes above them."""
+"""Attributes as versioned documents, and the policies of some paths, with what they inherit from attributes
+above them."""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ def attributes_around(session: Session, touched: Iterable[str]) -> dict[str, Att
 
 
 def policies_of(session: Session, attributes: Iterable[AttributeMetadata], **more: Any) -> AttributeTree:
-    """The policies of these attributes, and of those that nobody declared; `more` are other parts of the snapshot."""
+    """The policies of these attributes, and of those that nobody declared; `more` are other parts of the
+    snapshot."""
     from transforms.schema.diff import AttributeTree
 
     snapshot = MetadataSnapshot(

@@ -1,13 +1,14 @@
 """Edits that weaken protection: one person requests each, another approves or refuses it.
 
-An edit weakens protection if an attribute of the catalogue is less protected after it, inherited protection included,
-or needs a lower clearance; if a decided classification falls; if a spec makes keys of values, or does more with a
-protected value than to copy it where it is protected as well (`specs/approval.py`); if a protected attribute may be an
-identifier from now on; and if a new attribute is less protected than a person decided for all below one above it.
-Protection by a detector's proposal alone counts as none, since no person decided on it.
+An edit weakens protection if an attribute of the catalogue is less protected after it, inherited protection
+included, or needs a lower clearance; if a decided classification falls; if a spec makes keys of values, or
+does more with a protected value than to copy it where it is protected as well (`specs/approval.py`); if a
+protected attribute may be an identifier from now on; and if a new attribute is less protected than a person
+decided for all below one above it. Protection by a detector's proposal alone counts as none, since no person
+decided on it.
 
-A request changes nothing that pipelines see. It is approved against the state at the request: after another edit of
-the same subject, or if it would open more by now, it must be requested again.
+A request changes nothing that pipelines see. It is approved against the state at the request: after another
+edit of the same subject, or if it would open more by now, it must be requested again.
 """
 
 from __future__ import annotations
@@ -74,8 +75,8 @@ def get_policy_change(session: Session, change_id: int) -> PolicyChangeRecord:
 
 
 def approve(edit: Edit, change_id: int) -> PolicyChangeRecord:
-    """Carry a change out. Raises UnknownSubjectError, ClashError when it was decided already or does not fit any
-    more, SamePersonError when this person asked for it."""
+    """Carry a change out. Raises UnknownSubjectError, ClashError when it was decided already or does not fit
+    any more, SamePersonError when this person asked for it."""
     found = _undecided(edit, change_id)
     require_second_person(edit, found, "change")
     row = found.row
@@ -92,8 +93,8 @@ def approve(edit: Edit, change_id: int) -> PolicyChangeRecord:
 
 
 def refuse(edit: Edit, change_id: int) -> PolicyChangeRecord:
-    """Let a change be; who asked for it may take it back so. Raises UnknownSubjectError, ClashError when it was
-    decided already."""
+    """Let a change be; who asked for it may take it back so. Raises UnknownSubjectError, ClashError when it
+    was decided already."""
     return _decide(edit, _undecided(edit, change_id), "refused")
 
 

@@ -1,9 +1,10 @@
 """Redaction: a path that is made of somebody's value goes from the catalogue and from all of its history.
 
-So do the fields of the input that flows report with one of its keys. A path that begins with `/` is such a field alone.
+So do the fields of the input that flows report with one of its keys. A path that begins with `/` is such a
+field alone.
 
-Rows stay, in their order and with who, when and why; in place of the path stands `redacted.` and a keyed hash, whose key is
-forgotten. A pipeline that knows an older snapshot has to read the whole again.
+Rows stay, in their order and with who, when and why; in place of the path stands `redacted.` and a keyed
+hash, whose key is forgotten. A pipeline that knows an older snapshot has to read the whole again.
 """
 
 from __future__ import annotations
@@ -120,7 +121,8 @@ def last_removal(session: Session) -> int:
 
 
 def is_recent(session: Session) -> bool:
-    """Whether a path was redacted within a minute, so that flows may still report the fields of the input with it."""
+    """Whether a path was redacted within a minute, so that flows may still report the fields of the input
+    with it."""
     at = session.scalar(
         select(func.max(SnapshotRow.at))
         .join(ChangeRow, ChangeRow.snapshot_version == SnapshotRow.version)

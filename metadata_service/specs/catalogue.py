@@ -1,7 +1,7 @@
 """Mapping specs as they are stored, and their edits: a new version, activation, retirement.
 
-Versions are immutable; at most one version of a name is active. Compiling a spec may take seconds, and there is one
-writer at a time: specs are checked before an edit begins.
+Versions are immutable; at most one version of a name is active. Compiling a spec may take seconds, and there
+is one writer at a time: specs are checked before an edit begins.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ def get_spec(session: Session, name: str) -> SpecRecord:
 def list_specs(
     session: Session, wanted: PageRequest, words: str = "", is_reversed: bool = False
 ) -> ListPage[SpecRecord]:
-    """Specs in the order of their names, or reversed. `words` stand in the name or in the source of the active version."""
+    """Specs in the order of their names, or reversed. `words` stand in the name or in the source of the
+    active version."""
     query = paged(_latest(), SpecRow.name, wanted, is_reversed)
     for word in words.split():
         text = SpecRow.name + " " + func.coalesce(SpecRow.active_source, "")
@@ -163,8 +164,9 @@ def stored_version(session: Session, name: str, version: int | None) -> SpecDocu
 def check_activation(
     session: Session, name: str, version: int | None, checked: int, precondition: Precondition
 ) -> None:
-    """Whether a version (the latest, if none is named) can be activated. `checked` is the one that compiled: a stored version
-    never changes. Raises UnknownSubjectError; ClashError if a later version was saved meanwhile."""
+    """Whether a version (the latest, if none is named) can be activated. `checked` is the one that compiled:
+    a stored version never changes. Raises UnknownSubjectError; ClashError if a later version was saved
+    meanwhile."""
     known = get_spec(session, name)
     precondition(known)
     if version is None and known.latest_version != checked:
@@ -203,8 +205,8 @@ def _store(edit: Edit, name: str, version: int, document: str) -> None:
 
 
 def put_in_force(edit: Edit, name: str, version: int) -> None:
-    """Let a stored version that compiles map events, instead of the one that did. Raises UnknownSubjectError; ClashError if
-    another spec maps exactly the same source and event type."""
+    """Let a stored version that compiles map events, instead of the one that did. Raises UnknownSubjectError;
+    ClashError if another spec maps exactly the same source and event type."""
     if get_spec(edit.session, name).active_version == version:
         return
     document = get_spec_version(edit.session, name, version)
@@ -252,7 +254,8 @@ def _opened(session: Session, spec: SpecDefinition) -> list[str]:
 
 
 class _Specs(VersionedDocuments[SpecDefinition, SpecDocument]):
-    """The version of a name that maps events holds, else the latest. Versions and names have tables of their own."""
+    """The version of a name that maps events holds, else the latest. Versions and names have tables of their
+    own."""
 
     row = SpecVersionRow
 

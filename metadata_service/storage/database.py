@@ -1,10 +1,10 @@
 """The database: how it is opened, brought to the newest format, read and written.
 
-Writers are serialised, by `BEGIN IMMEDIATE` on SQLite and by an advisory lock on PostgreSQL, so any number
-of service processes can share one database and snapshot versions commit in their order.
+Writers are serialised, by `BEGIN IMMEDIATE` on SQLite and by an advisory lock on PostgreSQL, so any number of
+service processes can share one database and snapshot versions commit in their order.
 
-Alembic's revisions are the numbers of formats: "0001" is 1. Alembic itself is loaded only where there is something to
-migrate.
+Alembic's revisions are the numbers of formats: "0001" is 1. Alembic itself is loaded only where there is
+something to migrate.
 """
 
 from __future__ import annotations
@@ -121,8 +121,8 @@ class Database:
             return revision_in(connection)
 
     def require_ready(self) -> None:
-        """Raise SQLAlchemyError while the database cannot be read, or written since a write failed; ConfigError when a newer
-        idgraph has changed its tables."""
+        """Raise SQLAlchemyError while the database cannot be read, or written since a write failed;
+        ConfigError when a newer idgraph has changed its tables."""
         with self.read() as session:
             revision_in(session)
             require_format_of(session.connection())
@@ -131,7 +131,8 @@ class Database:
                 session.execute(text("UPDATE alembic_version SET version_num = version_num"))
 
     def forget_replaced(self) -> None:
-        """Leave nothing of replaced rows in the log of an SQLite file, once its readers are done. PostgreSQL does by vacuum."""
+        """Leave nothing of replaced rows in the log of an SQLite file, once its readers are done. PostgreSQL
+        does by vacuum."""
         if self.engine.dialect.name == "sqlite":
             with self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
                 connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -174,7 +175,8 @@ def has_revision(session: Session, revision: Revision) -> bool:
 
 
 def _await_turn(session: Session, most: int) -> None:
-    """Be the only writer on PostgreSQL, after at most so many milliseconds; 0: as long as it takes. Raises OperationalError."""
+    """Be the only writer on PostgreSQL, after at most so many milliseconds; 0: as long as it takes. Raises
+    OperationalError."""
     if session.get_bind().dialect.name == "postgresql":
         session.execute(text(f"SET LOCAL lock_timeout={most}; SELECT pg_advisory_xact_lock({WRITER_LOCK})"))
 
@@ -182,8 +184,8 @@ def _await_turn(session: Session, most: int) -> None:
 def open_database(url: str, key: bytes = b"") -> Database:
     """Open a database, creating its tables or bringing them up to date first. `key` is that of its history.
 
-    Raises ConfigError for a URL that cannot be used, and for a format that this idgraph does not read; StoreError, with the
-    cause, when the database is away or its disk is full.
+    Raises ConfigError for a URL that cannot be used, and for a format that this idgraph does not read;
+    StoreError, with the cause, when the database is away or its disk is full.
     """
     try:
         parsed = make_url(url)
@@ -291,8 +293,9 @@ _alembic_is_global = threading.Lock()
 
 
 def upgrade_schema(connection: Connection, key: bytes) -> set[int]:
-    """Run the missing migrations in the transaction that the connection is in; gives the versions whose rows they moved, which
-    the history (of this key) gets anew. Raises ConfigError for a format that this idgraph does not read."""
+    """Run the missing migrations in the transaction that the connection is in; gives the versions whose rows
+    they moved, which the history (of this key) gets anew. Raises ConfigError for a format that this idgraph
+    does not read."""
     found = format_of(connection)
     if found == NEWEST:
         _require_whole(connection, Base.metadata)

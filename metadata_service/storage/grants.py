@@ -1,8 +1,9 @@
-"""Requests for access: a person asks to see an attribute above their clearance, or what a view shows, or to edit a
-spec; another one grants it until a day, refuses, or asks back. Rows are never changed, and the newest answer holds.
+"""Requests for access: a person asks to see an attribute above their clearance, or what a view shows, or to
+edit a spec; another one grants it until a day, refuses, or asks back. Rows are never changed, and the newest
+answer holds.
 
-A grant is of the version of a view that was asked for, and of the levels that there were: what is above them later, it
-does not show. A grant of a spec lets the person save drafts of it, whatever their role.
+A grant is of the version of a view that was asked for, and of the levels that there were: what is above them
+later, it does not show. A grant of a spec lets the person save drafts of it, whatever their role.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ State = Literal["waits", "asked", "granted", "refused", "ended"]
 
 
 class GrantSubject(BaseModel):
-    """One of three: to see an attribute, or those that a view shows, and what is below them; or to edit a spec."""
+    """One of three: to see an attribute, or those that a view shows, and what is below them; or to edit a
+    spec."""
 
     path: str = Field(default="", max_length=1024)
     view: str = Field(default="", max_length=100, description="The name of a view, in place of a path.")
@@ -140,8 +142,9 @@ def answer(
     reason: str,
     until: datetime | None,
 ) -> None:
-    """Decide on a request, as another person. Raises ClashError for one that was decided, ForbiddenError to grant what
-    the caller does not see, RefusedRequestError for an end that is too late, SamePersonError, UnknownSubjectError."""
+    """Decide on a request, as another person. Raises ClashError for one that was decided, ForbiddenError to
+    grant what the caller does not see, RefusedRequestError for an end that is too late, SamePersonError,
+    UnknownSubjectError."""
     kept = _kept(edit.session, number)
     require_undecided(kept, edit.at, "request")
     require_second_person(edit, kept, "request")

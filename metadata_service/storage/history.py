@@ -1,11 +1,11 @@
-"""The chain of history: each version has a keyed hash over what was written with it and over the hash of the version
-before.
+"""The chain of history: each version has a keyed hash over what was written with it and over the hash of the
+version before.
 
-The chain begins with version 0, and the hash of a version is over its number too: without the key nobody makes a
-chain that begins later, or that leaves a version out.
+The chain begins with version 0, and the hash of a version is over its number too: without the key nobody
+makes a chain that begins later, or that leaves a version out.
 
-The newest hash is in the ETag that flows keep, so each of them is a witness of all that was before. `verify_history`
-finds tables that were rewritten without the key, and any flow finds those rewritten with it.
+The newest hash is in the ETag that flows keep, so each of them is a witness of all that was before.
+`verify_history` finds tables that were rewritten without the key, and any flow finds those rewritten with it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _MUTABLE = frozenset({"spec_versions.status"})
 
 
 def append_version(session: Session, key: bytes, version: int, rewritten: Collection[int]) -> None:
-    """Add a version, all of which is written, to the chain. It replaces what `rewritten` older ones are to contain."""
+    """Add a version, all of which is written, to the chain. It replaces what `rewritten` older ones are to
+    contain."""
     newest = select(HistoryRow.mac).order_by(HistoryRow.version.desc()).limit(1)
     contents = {str(each): _content(session, key, each) for each in rewritten}
     row = HistoryRow(version=version, content=_content(session, key, version), rewritten=json.dumps(contents))
@@ -66,7 +67,7 @@ def _held(rows: Iterable[tuple[int, str, str]]) -> dict[int, str]:
 def altered_versions(
     connection: Connection, key: bytes, versions: Iterable[int], tables: Sequence[Table]
 ) -> set[int]:
-    """Those of these versions that are not as the history has them, by the tables that a database had."""
+    """The given versions that differ from their hash in the history, read from the given tables."""
     row = HistoryRow.__table__.c
     held = _held(connection.execute(select(row.version, row.content, row.rewritten).order_by(row.version)))
     chained_tables = [each for each in tables if "snapshot_version" in each.c]
@@ -74,7 +75,8 @@ def altered_versions(
 
 
 def is_gapless(session: Session, version: int) -> bool:
-    """Whether the history has all versions from the first to this one; cheaper than `verify_history`, and no proof."""
+    """Whether the history has all versions from the first to this one; cheaper than `verify_history`, and no
+    proof."""
     numbers = select(func.min(HistoryRow.version), func.count()).where(HistoryRow.version <= version)
     return tuple(session.execute(numbers).one()) == (0, version + 1)
 
@@ -95,7 +97,8 @@ def _entry(session: Session, row: HistoryRow) -> dict[str, object]:
 def _content(
     session: Session | Connection, key: bytes, version: int, tables: Sequence[Table] = _TABLES
 ) -> str:
-    """The keyed hash of everything that was written with a version. Keyed: it stays when a name is redacted."""
+    """The keyed hash of everything that was written with a version. Keyed: it stays when a name is
+    redacted."""
     digest = hmac.new(key, digestmod=hashlib.sha256)
     for table in tables:
         columns = [each for each in table.c if f"{table.name}.{each.name}" not in _MUTABLE]

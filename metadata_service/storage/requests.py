@@ -1,8 +1,7 @@
-"""Requests: what one person asks for waits here until another one decides. Rows are never changed, and the newest
-step holds.
+"""Requests: one person asks, and another one decides. Rows are never changed, and the newest step holds.
 
-The version that a request is part of has the person, the time and the reason; so has the version of each step. A
-grant has its purpose and the reasons of its steps apart: every reader sees those of versions.
+The version that a request is part of has the person, the time and the reason; so has the version of each
+step. A grant has its purpose and the reasons of its steps apart: every reader sees those of versions.
 """
 
 from __future__ import annotations
@@ -126,7 +125,8 @@ def find_requests(
     state: State | None = None,
     now: datetime | None = None,
 ) -> list[KeptRequest]:
-    """Those for which all holds, in one state at a moment, if asked: a page, the newest first, or all, the oldest first."""
+    """Requests for which all conditions hold, in one state at a moment, if asked: a page, the newest first,
+    or all, the oldest first."""
     newest = and_(RequestStepRow.request_id == RequestRow.id, RequestStepRow.id.in_(_NEWEST))
     query = (
         select(RequestRow, SnapshotRow)

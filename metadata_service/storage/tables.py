@@ -61,7 +61,8 @@ class Base(DeclarativeBase):
 class SnapshotRow(Base):
     """One committed edit: who, when and why. The newest row is the state of the catalogue.
 
-    `nonce` is random, and goes into the hash of history, so that a database rebuilt or restored never repeats an ETag.
+    `nonce` is random, and goes into the hash of history, so that a database rebuilt or restored never repeats
+    an ETag.
     """
 
     __tablename__ = "snapshots"
@@ -78,8 +79,9 @@ class SnapshotRow(Base):
 
 
 class HistoryRow(Base):
-    """A version in the chain of history (`history.py`). `content` is a keyed hash of what was written with it, `rewritten` has
-    those of older versions after a redaction, as JSON, and `mac` chains it to the version before."""
+    """A version in the chain of history (`history.py`). `content` is a keyed hash of what was written with
+    it, `rewritten` has those of older versions after a redaction, as JSON, and `mac` chains it to the version
+    before."""
 
     __tablename__ = "history"
 
@@ -175,8 +177,9 @@ class SpecRow(Base):
 
 
 class DocumentVersionRow(Base):
-    """One version of a view or segment, or, without a name, of the identity rules, the discovery defaults or the classification
-    levels; the latest holds. `document` is its model as JSON, of the identity rules as their author stated them."""
+    """One version of a view or segment, or, without a name, of the identity rules, the discovery defaults or
+    the classification levels; the latest holds. `document` is its model as JSON, of the identity rules as
+    their author stated them."""
 
     __tablename__ = "document_versions"
 
@@ -188,7 +191,8 @@ class DocumentVersionRow(Base):
 
 
 class DiscoveryCountRow(Base):
-    """The attributes that one source added to the catalogue on one day in UTC, and the number that was refused."""
+    """The attributes that one source added to the catalogue on one day in UTC, and the number that was
+    refused."""
 
     __tablename__ = "discovery_counts"
 
@@ -199,9 +203,9 @@ class DiscoveryCountRow(Base):
 
 
 class RequestRow(Base):
-    """Requests that wait, or waited, for a second person (`requests.py`). `document` is to be saved, or describes the
-    wish; `base` is the ETag of the document that it changes, `weakens` a JSON list of the attributes that it
-    opens."""
+    """Requests that wait, or waited, for a second person (`requests.py`). `document` is to be saved, or
+    describes the wish; `base` is the ETag of the document that it changes, `weakens` a JSON list of the
+    attributes that it opens."""
 
     __tablename__ = "requests"
 
@@ -215,8 +219,8 @@ class RequestRow(Base):
 
 
 class RequestStepRow(Base):
-    """A decision on a request, a question or an answer; the newest holds. A grant shows, until a moment, what needs at most these
-    levels: one for each path that is asked for, in their order, as JSON."""
+    """A decision on a request, a question or an answer; the newest holds. A grant shows, until a moment, what
+    needs at most these levels: one for each path that is asked for, in their order, as JSON."""
 
     __tablename__ = "request_steps"
 
@@ -230,8 +234,8 @@ class RequestStepRow(Base):
 
 
 class SpecUseRow(Base):
-    """The use of a spec version by flows, for one source; `spec` is empty for events that no spec maps. `fields` are
-    those of `SpecUse`, as JSON. No part of history."""
+    """The use of a spec version by flows, for one source; `spec` is empty for events that no spec maps.
+    `fields` are those of `SpecUse`, as JSON. No part of history."""
 
     __tablename__ = "spec_uses"
 
@@ -246,7 +250,8 @@ class SpecUseRow(Base):
 
 
 class TokenRow(Base):
-    """A bearer token; only its SHA-256 is kept. `owner` is the person who made it for themselves: its name is `OWNER/NAME`."""
+    """A bearer token; only its SHA-256 is kept. `owner` is the person who made it for themselves: its name is
+    `OWNER/NAME`."""
 
     __tablename__ = "tokens"
 
@@ -265,9 +270,10 @@ class TokenRow(Base):
 
 
 class UserRow(Base):
-    """A person. `password` is an argon2id hash, empty without one; `identity` is issuer and subject of who signs in by OpenID
-    Connect, and `bound` what an admin lets them do at most, as JSON. `tries` were wrong since the last right one, the last of them at `tried`. Those of `made_by` made the account or reset its password over HTTP, one a line; `confirmed_by` confirmed since then that it is of another
-    person."""
+    """A person. `password` is an argon2id hash, empty without one; `identity` is issuer and subject of who
+    signs in by OpenID Connect, and `bound` what an admin lets them do at most, as JSON. `tries` were wrong
+    since the last right one, the last of them at `tried`. Those of `made_by` made the account or reset its
+    password over HTTP, one a line; `confirmed_by` confirmed since then that it is of another person."""
 
     __tablename__ = "users"
 
@@ -290,8 +296,8 @@ class UserRow(Base):
 
 
 class SessionRow(Base):
-    """Somebody who signed in, or a link that signs in once; ids are kept as digests. `caller_digest` is that of the key by which
-    the pages ask the profile service."""
+    """Somebody who signed in, or a link that signs in once; ids are kept as digests. `caller_digest` is that
+    of the key by which the pages ask the profile service."""
 
     __tablename__ = "sessions"
 

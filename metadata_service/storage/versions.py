@@ -1,4 +1,5 @@
-"""Rows in pages, such as the log of changes, and documents of which every edit makes a version: the newest holds."""
+"""Rows in pages, such as the log of changes, and documents of which every edit makes a version: the newest
+holds."""
 
 from __future__ import annotations
 
@@ -69,18 +70,20 @@ def _nothing(_session: Session, _document: Any) -> list[str]:
 
 
 Differs = Callable[[BaseModel | None, builtins.list[str]], None]
-"""Sees the document as it is and what a change opens by now; raises ClashError if a second person saw something else."""
+"""Compares the present document, and the parts that a change opens by now, with those that the second person
+saw; raises ClashError if they differ."""
 
 
 @dataclass(frozen=True, eq=False)
 class VersionedDocuments(Generic[Stated, Stored]):
     """All documents of one kind, by name: `stated` as authors write them, `stored` as they are kept.
 
-    `check` makes one of the other and raises SpecError or RefusedRequestError. It can take a second, and writes nothing.
-    `warn` has what stops nobody, and `opens` what a document weakens, for which a second person is asked. `decided` takes
-    away from a stored one what its author did not state. A kind with a `default` has one document, which has no name.
-    `record` is what readers get in place of the document. `as_stated`: what authors leave out is not stored.
-    `publishers` and `checkers` are the roles that may, besides admins. `row` is the table of the versions.
+    `check` makes one of the other and raises SpecError or RefusedRequestError. It can take a second, and
+    writes nothing. `warn` gives warnings, and `opens` the parts of protection that a document weakens, for
+    which a second person is asked. `decided` leaves out of a stored document what `check` added. A kind with
+    a `default` has one document, which has no name. `record` is the model for readers in place of the
+    document. With `as_stated`, fields that authors leave out are not stored. `publishers` and `checkers` are
+    the roles that may, besides admins. `row` is the table of the versions.
     """
 
     row: ClassVar[type[Any]] = DocumentVersionRow
@@ -171,8 +174,8 @@ class VersionedDocuments(Generic[Stated, Stored]):
         return ((name_of(each), self._content(each)) for each in self.all(session))
 
     def content(self, session: Session, name: str = "") -> dict[str, Any] | None:
-        """The document that people decided, without version and without the additions of `check`; None for an unknown
-        name."""
+        """The document that people decided, without version and without the additions of `check`; None for an
+        unknown name."""
         held = self.held(session, name)
         return None if held is None else self._content(held.document)
 
@@ -193,7 +196,8 @@ class VersionedDocuments(Generic[Stated, Stored]):
             self.save(edit, document)
 
     def save(self, edit: Edit, document: Stored) -> tuple[Held[Stored], bool]:
-        """Let a document hold that `check` gave; the same again makes no new version. Also whether the name is new."""
+        """Let a document hold that `check` gave; the same again makes no new version. Also whether the name
+        is new."""
         name = name_of(document)
         known = self.held(edit.session, name)
         if known is not None and self._numbered(document, known.number) == known.document:

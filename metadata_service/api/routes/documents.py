@@ -1,4 +1,5 @@
-"""Versioned documents: the same routes for each kind of `metadata_service.kinds`. And the log of all changes."""
+"""Versioned documents: the same routes for each kind of `metadata_service.kinds`. And the log of all
+changes."""
 
 from __future__ import annotations
 
@@ -82,8 +83,9 @@ def _routes(kind: VersionedDocuments[Stated, Stored]) -> APIRouter:
         precondition: Precondition,
         reason: Reason = "",
     ) -> Response:
-        """Store a new version, in force at once; one with status `retired` is out of use. The same again makes none. One that weakens
-        protection is kept until a second person approves it, and answered with 202."""
+        """Store a new version, in force at once; one with status `retired` is out of use. The same again
+        makes none. One that weakens protection is kept until a second person approves it, and answered with
+        202."""
         if name != name_of(stated):
             raise RefusedRequestError("the name is not the one in the URL", "/name")
         return put_document(kind, stated, service, actor, precondition, reason)
@@ -116,7 +118,8 @@ def put_document(
     precondition: Check,
     reason: str,
 ) -> Response:
-    """Save a document as `PUT` does. Gives it as it is served, with the warnings of `check`, if there are any."""
+    """Save a document as `PUT` does. Gives it as it is served, with the warnings of `check`, if there are
+    any."""
     with service.database.read() as session:
         document = kind.check(session, stated)
         warnings = kind.warn(session, document)

@@ -1,4 +1,5 @@
-"""Edits of many attributes at once, the purge of those that nobody decided on, and which attributes are new."""
+"""Edits of many attributes at once, the purge of those that nobody decided on, and which attributes are
+new."""
 
 from __future__ import annotations
 
@@ -44,8 +45,9 @@ class ChosenAttribute(StrictDocument):
 
 
 class AttributeEdits(StrictDocument):
-    """One act for many attributes. `promote` makes them active, `reject` retires them: stored values stay, new ones are not
-    indexed. `classify` gives them a classification, and protects them as its level says, never less than now."""
+    """One act for many attributes. `promote` makes them active, `reject` retires them: stored values stay,
+    new ones are not indexed. `classify` gives them a classification, and protects them as its level says,
+    never less than now."""
 
     act: Literal["promote", "reject", "classify"]
     classification: Classification | None = Field(default=None, description="For `classify`.")
@@ -77,8 +79,8 @@ class EditResults(BaseModel):
 
 @edits.post("")
 def edit_many(wanted: AttributeEdits, service: Service, caller: Acting) -> EditResults:
-    """Promote, reject or classify many attributes with one reason. Each is an edit of its own: one that is refused, or was
-    edited meanwhile, does not stop the others."""
+    """Promote, reject or classify many attributes with one reason. Each is an edit of its own: one that is
+    refused, or was edited meanwhile, does not stop the others."""
     return EditResults(results=[_edited(service, caller, wanted, each) for each in wanted.attributes])
 
 
@@ -132,8 +134,8 @@ Since = Annotated[str, Query(max_length=100, description="The ETag of a state; w
 
 @events.get("")
 async def list_new(service: Service, since: Since = "", wait: Wait = 0) -> NewAttributes:
-    """Attributes that were discovered since `since`. With `wait`, the answer comes as soon as the catalogue changed,
-    and at the latest then."""
+    """Attributes that were discovered since `since`. With `wait`, the answer comes as soon as the catalogue
+    changed, and at the latest then."""
     if wait and since:
         known = Revision.of_etag(since)
         await service.watch.wait(str(known) if known else since, wait)
@@ -160,8 +162,8 @@ counts_router = APIRouter(prefix="/v1/discovery-counts", tags=["discovery defaul
 
 @counts_router.get("")
 def get_counts(service: Service) -> DiscoveryCounts:
-    """The number of attributes in the catalogue, and the ones that each source added of late; `waiting` counts those
-    over a cap."""
+    """The number of attributes in the catalogue, and the ones that each source added of late; `waiting`
+    counts those over a cap."""
     with service.database.read() as session:
         return discovery_counts(session, datetime.now(UTC))
 
@@ -171,8 +173,8 @@ purges = APIRouter(prefix="/v1/attribute-purges", tags=["attributes"])
 
 @purges.post("")
 def purge_undecided(wanted: Purge, service: Service, actor: Actor, reason: Reason = "") -> PurgeRecord:
-    """Take attributes that nobody decided on out of the catalogue; by default only say which. Stored values stay, and so does
-    what is protected by more than a detector's finding."""
+    """Take attributes that nobody decided on out of the catalogue; by default only say which. Stored values
+    stay, and so does what is protected by more than a detector's finding."""
     if wanted.source is None and not wanted.prefix and wanted.created_before is None:
         raise RefusedRequestError("say which: by source, prefix or created_before")
     if not wanted.dry_run and not reason:

@@ -1,5 +1,5 @@
-"""What waits for a second person: edits that weaken protection, redactions, and requests for access to attributes above somebody's
-clearance, by path or by view, or to the drafts of a spec."""
+"""Requests that wait for a second person: edits that weaken protection, redactions, and access to attributes
+above somebody's clearance, by path or by view, or to the drafts of a spec."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ def get(number: Number, service: Service, caller: Acting) -> GrantRecord:
 
 @router.post("", status_code=201)
 def ask(wish: GrantWish, service: Service, caller: Acting) -> GrantRecord:
-    """Ask to see an attribute, or those that a view shows, and what is below them; or to save drafts of a spec."""
+    """Ask to see an attribute, or those that a view shows, and what is below them; or to save drafts of a
+    spec."""
     with service.database.write(caller.name) as edit:
         number = grants.ask(edit, wish)
     return get(number, service, caller)
@@ -161,8 +162,8 @@ redactions = APIRouter(prefix="/v1/redactions", tags=["redactions"])
 def request_redaction(
     wanted: redaction.RedactedPath, service: Service, actor: Actor, reason: Reason = ""
 ) -> Response:
-    """Ask to take a path that is made of somebody's value out of the catalogue and its history, with all paths below it. It
-    waits for a second person."""
+    """Ask to take a path that is made of somebody's value out of the catalogue and its history, with all
+    paths below it. It waits for a second person."""
     with service.database.write(actor, reason) as edit:
         named = redaction.described(edit.session, redaction.paths_to_redact(edit.session, wanted.path))
         return asked(request_change(edit, "redaction", wanted.path, None, wanted, named))

@@ -1,7 +1,7 @@
 """One table of requests that wait for a second person, and one of the steps since.
 
-The rows of versions that are whole get another place in the history (`rewritten`); one that was altered stays so. Requests for
-access get new numbers, behind those of policy changes.
+The history gets new hashes of the versions whose rows move (`rewritten`), if their old hashes are right: a
+version that was altered stays altered. Requests for access get new numbers, behind those of policy changes.
 """
 
 from __future__ import annotations
