@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -28,11 +29,14 @@ if TYPE_CHECKING:
     from idgraph.model.jobs import JobKind, JobRecord, Requester
     from idgraph.model.schema_changes import SchemaChange
     from idgraph.model.snapshots import MetadataSnapshot
+    from idgraph.model.sources import FileSource, SourceConfig
     from idgraph.model.specs import SpecDefinition
     from idgraph.model.tombstones import TombstoneNames
     from idgraph.projection.documents import IndexPolicies
     from idgraph.snapshot_file import PinnedSnapshot
+    from ingestion.sources.stream import Intake
     from ingestion.spark.workers import WorkerPlan, WorkerResources
+    from ingestion.stages.outcomes import BatchReport
     from profile_service.reader import ProfileReader
     from transforms.privacy.keys import DataKeyStore, RotatingKeyProvider
     from transforms.spec.operation_moves import Place
@@ -44,6 +48,36 @@ START = "POST /v1/jobs"
 """The request that starts most kinds."""
 
 Rate = Annotated[int | None, Field(ge=1, le=1_000_000, description="Most units per second.")]
+
+
+class BesideFlow(Protocol):
+    """A flow of one source of files, beside the others, with a checkpoint of its own."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def state(self) -> Path:
+        """Its folder."""
+        ...
+
+    def newest(self) -> PinnedSnapshot | None:
+        """The newest snapshot, or what it saw last."""
+        ...
+
+    def forget(self) -> None:
+        """Have the next run take all files again. Raises ConfigError, and AlreadyRunningError while it runs."""
+        ...
+
+    def run(
+        self,
+        stop: threading.Event,
+        intake: Intake,
+        on_batch: Callable[[BatchReport], None],
+        on_start: Callable[[], None],
+        sealed_by: str | None,
+    ) -> None:
+        """Run until `stop` is set, or until what is there at the start is done."""
+        ...
 
 
 class JobContext(Protocol):
@@ -65,6 +99,11 @@ class JobContext(Protocol):
     @property
     def directory(self) -> Path:
         """Where this installation writes."""
+        ...
+
+    @property
+    def stop(self) -> threading.Event:
+        """Set when the job is to stop, for one that cannot end at a page."""
         ...
 
     @property
@@ -124,6 +163,11 @@ class JobContext(Protocol):
     def dead_letter_search(self) -> DeadLetterSearch: ...
     def households(self) -> HouseholdLog: ...
     def erasure(self) -> Erasure: ...
+    def source(self, name: str) -> SourceConfig:
+        """A configured source. Raises ConfigError."""
+        ...
+
+    def flow(self, name: str, source: FileSource) -> BesideFlow: ...
     def spark(self, name: str) -> AbstractContextManager[Any]:
         """A Spark session beside the flows, for work of this name, as a context manager that starts it. Raises ConfigError
         where none can run."""

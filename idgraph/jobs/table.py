@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from idgraph.jobs.access import ACCESS
+from idgraph.jobs.backfill import BACKFILL
 from idgraph.jobs.erase.persons import ERASE
 from idgraph.jobs.export import EXPORT
 from idgraph.jobs.kind import JobType
@@ -25,10 +26,11 @@ JOBS: Mapping[JobKind, JobType[Any, Any]] = {
     JobKind.REENCRYPT: REENCRYPT,
     JobKind.EXPORT: EXPORT,
     JobKind.REPLAY: REPLAY,
+    JobKind.BACKFILL: BACKFILL,
+    JobKind.RESOLVE: RESOLVE,
+    JobKind.ROTATE: ROTATE,
     JobKind.ACCESS: ACCESS,
     JobKind.ERASE: ERASE,
     JobKind.PREVIEW: PREVIEW,
     JobKind.SUGGEST: SUGGEST,
-    JobKind.RESOLVE: RESOLVE,
-    JobKind.ROTATE: ROTATE,
 }

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from idgraph.app import wiring
-from idgraph.app.jobs.backfill import Backfill, find_archive, run_backfill
+from idgraph.app.jobs.context import job_context
 from idgraph.app.settings.document import Settings
+from idgraph.jobs.backfill import Archive, BackfillParameters, find_archive, prepare
 from idgraph.model.errors import ConfigError, JobStoppedError
 from idgraph.model.jobs import JobState, Progress, Requester
 from ingestion.sources.stream import Intake
@@ -23,6 +24,14 @@ from tests.app.conftest import CommandLine
 from tests.retail import lines
 
 ROOT = Path(__file__).parents[2]
+
+
+ADA = Requester("ada")
+
+
+def archive_of(settings: Settings, source: str, path: Path) -> Archive:
+    with job_context(settings, ADA) as context:
+        return find_archive(context, source, path)
 
 
 @pytest.fixture
@@ -36,16 +45,16 @@ def archive(idgraph: CommandLine) -> Path:
 
 def test_an_archive_has_a_checkpoint_of_its_own(idgraph: CommandLine, archive: Path) -> None:
     settings = idgraph.settings()
-    found = find_archive(settings, "orders", archive)
+    found = archive_of(settings, "orders", archive)
     assert found.files == 3
     assert found.bytes == sum(file.stat().st_size for file in archive.iterdir())
-    source = found.settings.file_source("orders")
+    source = found.source
     assert (source.name, source.path) == ("orders", archive)
     assert source.type == settings.file_source("orders").type
-    assert found.state() != settings.flow_state()
-    assert found.state() == find_archive(settings, "orders", Path("2023")).state()
-    assert found.state() != find_archive(settings, "orders", archive / "1.jsonl").state()
-    assert found.state() != find_archive(settings, "segment", archive).state()
+    assert found.flow.state != settings.flow_state()
+    assert found.flow.state == archive_of(settings, "orders", Path("2023")).flow.state
+    assert found.flow.state != archive_of(settings, "orders", archive / "1.jsonl").flow.state
+    assert found.flow.state != archive_of(settings, "segment", archive).flow.state
 
 
 def test_an_archive_that_holds_what_is_no_event_of_its_source_is_refused(
@@ -56,7 +65,7 @@ def test_an_archive_that_holds_what_is_no_event_of_its_source_is_refused(
     for place in (idgraph.folder, idgraph.folder / "link", settings.file_source("segment").path):
         place.mkdir(parents=True, exist_ok=True)
         with pytest.raises(ConfigError, match="no events of orders"):
-            find_archive(settings, "orders", place)
+            archive_of(settings, "orders", place)
     assert idgraph("backfill", "orders", "").exit_code == 2
 
 
@@ -65,15 +74,15 @@ def test_sources_whose_long_names_begin_alike_have_backfills_of_their_own(tmp_pa
     names = ["s" * 40 + end for end in "12"]
     sources = [{"name": name, "path": str(tmp_path / name)} for name in names]
     settings = Settings(directory=tmp_path / ".idgraph", sources=sources)
-    one, other = (find_archive(settings, name, tmp_path / "archive").state() for name in names)
+    one, other = (archive_of(settings, name, tmp_path / "archive").flow.state for name in names)
     assert one != other
 
 
 def test_a_name_at_its_longest_is_still_one_of_a_flow(idgraph: CommandLine, archive: Path) -> None:
     settings = idgraph.settings()
     long = settings.file_source("orders").model_copy(update={"name": "x" * 64})
-    found = find_archive(settings.model_copy(update={"sources": (long,)}), "x" * 64, archive)
-    assert len(found.settings.flow.name) <= 64
+    found = archive_of(settings.model_copy(update={"sources": (long,)}), "x" * 64, archive)
+    assert len(found.flow.name) <= 64
 
 
 @pytest.mark.parametrize(
@@ -105,14 +114,13 @@ def run_with(program: str, idgraph: CommandLine, *words: str) -> subprocess.Comp
 
 
 FLOW = """
-from idgraph.app import cli
-from idgraph.app.jobs import backfill
+from idgraph.app import cli, flow_runner, wiring
 from ingestion.sources.stream import Intake
 from ingestion.stages.outcomes import BatchReport, StageReport
 
 def run_flow(settings, stop, intake, on_batch, on_start, sealed_by):
     assert intake.until_done
-    backfill.wiring.prepare_directory(settings)
+    wiring.prepare_directory(settings)
     on_start()
     (settings.flow_state() / "checkpoint").mkdir(exist_ok=True)
     (settings.flow_state() / "checkpoint" / "metadata").write_text('{"id":"q"}')
@@ -124,7 +132,7 @@ def run_flow(settings, stop, intake, on_batch, on_start, sealed_by):
             stop.set()
             return
 
-backfill.run_flow = run_flow
+flow_runner.run_flow = run_flow
 cli.main()
 """
 
@@ -181,15 +189,17 @@ def test_as_json_logs_it_says_nothing_else(with_keys: CommandLine, archive: Path
 
 
 def test_a_backfill_runs_once(with_keys: CommandLine, archive: Path) -> None:
-    found = find_archive(with_keys.settings(), "orders", archive)
-    job = Backfill(found, "orders", archive)
-    with wiring.job_runner(with_keys.settings()) as runner, runner.started(job, Requester("ada")) as run:
-        for options in ([], ["--again"], ["--rate", "5"]):
-            result = with_keys("backfill", "orders", archive, *options)
-            assert result.exit_code == 2, options
-            assert run.id in result.stderr
-            assert "begins" not in result.stderr
-    assert not (found.state() / "checkpoint").exists()
+    with job_context(with_keys.settings(), ADA) as context:
+        job = prepare(BackfillParameters(source="orders", archive=archive), context)
+        assert job is not None
+        with context.runner.started(job, ADA) as run:
+            for options in ([], ["--again"], ["--rate", "5"]):
+                result = with_keys("backfill", "orders", archive, *options)
+                assert result.exit_code == 2, options
+                assert run.id in result.stderr
+                assert "begins" not in result.stderr
+        found = find_archive(context, "orders", archive)
+    assert not (found.flow.state / "checkpoint").exists()
 
 
 class Batches:
@@ -197,9 +207,9 @@ class Batches:
 
     def __init__(self, idgraph: CommandLine, archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.settings = idgraph.settings()
-        self.found = find_archive(self.settings, "orders", archive)
-        self.checkpoint = self.found.state() / "checkpoint"
-        monkeypatch.setattr("idgraph.app.jobs.backfill.run_flow", self.run_flow)
+        self.parameters = BackfillParameters(source="orders", archive=archive)
+        self.checkpoint = archive_of(self.settings, "orders", archive).flow.state / "checkpoint"
+        monkeypatch.setattr("idgraph.app.flow_runner.run_flow", self.run_flow)
 
     def run_flow(
         self,
@@ -224,10 +234,10 @@ class Batches:
         on_batch: Callable[[BatchReport], None] = lambda _: None,
     ) -> Progress:
         self.batches, self.query = batches, query
-        with wiring.job_runner(self.settings) as runner:
-            job = Backfill(self.found, "orders", Path("2023"))
-            origin, stop = Requester("ada"), threading.Event()
-            return run_backfill(runner, job, origin, stop, None, False, lambda _: None, on_batch)
+        with job_context(self.settings, ADA) as context:
+            job = prepare(self.parameters, context, on_batch=on_batch)
+            assert job is not None
+            return context.runner.run(job, ADA)
 
 
 @pytest.fixture

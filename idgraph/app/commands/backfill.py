@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring
 from idgraph.app.commands.context import JobWho, JobWhy, Json, origin_of, settings_of
 from idgraph.app.commands.flow import Reporter, described, stopping_on_signals
@@ -40,45 +40,49 @@ def backfill(
     The same command resumes it. Exit code 0: all files are done; 3: there is no file; 4: too many events became
     dead letters, or `flow.on_failure` stopped it; 130: stopped or cancelled.
     """
-    from idgraph.app.jobs.backfill import Backfill, find_archive, is_unsealed, run_backfill
+    from idgraph.app.jobs.context import job_context
     from idgraph.app.jobs.view import Estimate, line, showing
+    from idgraph.jobs.backfill import BackfillParameters, prepare
 
     if not archive:
         raise typer.BadParameter("the archive's path is empty")
-    with stopping_on_signals() as stop:
-        settings = settings_of(context)
-        found = find_archive(settings, source, Path(archive))
-        if not found.files:
+    origin, estimate = origin_of(who, why), Estimate()
+    runs: list[Run] = []
+    with (
+        stopping_on_signals() as stop,
+        job_context(settings_of(context), origin, again, stop=stop) as here,
+        ExitStack() as shown,
+    ):
+
+        def begin(run: Run) -> None:
+            runs.append(run)
+            show(run)
+
+        def show_report(report: BatchReport) -> None:
+            progress = runs[0].progress
+            log_batch(report)
+            if as_json:
+                _print_batch(report, progress, estimate.seconds_left(progress))
+            else:
+                show(runs[0])
+
+        reporter = Reporter(show_report, stop)
+        stated = BackfillParameters(source=source, archive=Path(archive), rate=rate)
+        job = prepare(stated, here, begin, reporter)
+        if job is None:
             raise NotFoundError(f"no file in {archive}, or only empty ones")
-        ensure_keyring(settings)
-        estimate = Estimate()
-        runs: list[Run] = []
-        with wiring.job_runner(settings, is_command=True) as runner:
-            with showing() as show:
-
-                def begin(run: Run) -> None:
-                    runs.append(run)
-                    show(run)
-
-                def show_report(report: BatchReport) -> None:
-                    progress = runs[0].progress
-                    log_batch(report)
-                    if as_json:
-                        _print_batch(report, progress, estimate.seconds_left(progress))
-                    else:
-                        show(runs[0])
-
-                reporter = Reporter(show_report, stop)
-                job = Backfill(found, source, Path(archive).absolute())
-                try:
-                    run_backfill(runner, job, origin_of(who, why), stop, rate, again, begin, reporter)
-                except JobStoppedError:
-                    reporter.check()
-                    say(line(runs[0].progress))
-                    raise
+        ensure_keyring(here.settings)
+        show = shown.enter_context(showing())
+        try:
+            here.runner.run(job, origin, again)
+        except JobStoppedError:
+            reporter.check()
             say(line(runs[0].progress))
-            if is_unsealed(runner, found, runs[0].point):
-                say("protection changed meanwhile: run `idgraph seal`")
+            raise
+        shown.close()
+        say(line(runs[0].progress))
+        if job.is_unsealed(runs[0].point):
+            say("protection changed meanwhile: run `idgraph seal`")
 
 
 def _print_batch(report: BatchReport, progress: Progress, seconds_left: float | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from functools import cached_property
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch
     from idgraph.jobs.erase.erasure import Erasure
     from idgraph.jobs.job import Job, JobRunner
-    from idgraph.jobs.kind import JobType
+    from idgraph.jobs.kind import BesideFlow, JobType
     from idgraph.model.documents import StrictDocument
     from idgraph.model.households import HouseholdLog
     from idgraph.model.identity_rules import IdentityRules
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from idgraph.model.jobs import JobKind, Progress, Requester
     from idgraph.model.schema_changes import SchemaChange
     from idgraph.model.snapshots import MetadataSnapshot
+    from idgraph.model.sources import FileSource, SourceConfig
     from idgraph.model.specs import SpecDefinition
     from idgraph.projection.documents import IndexPolicies
     from idgraph.snapshot_file import PinnedSnapshot
@@ -52,20 +54,24 @@ class LocalJobContext:
         settings: Settings,
         stack: ExitStack,
         origin: Requester,
+        *,
         clearance: int = HIGHEST,
         again: bool = False,
         current: Callable[[], PinnedSnapshot] | None = None,
         report: Callable[[str], None] = lambda _: None,
         deliver: Callable[[bytes, Sequence[str]], None] = lambda _document, _fragments: None,
         is_command: bool = False,
+        stop: threading.Event | None = None,
     ) -> None:
-        """`is_command` as of `wiring.job_runner`. `current` returns the newest snapshot at any time, for whoever follows the metadata already."""
+        """`is_command` as of `wiring.job_runner`. `current` returns the newest snapshot at any time, for whoever follows the
+        metadata already."""
         self.settings = settings
         self.origin = origin
         self.clearance = clearance
         self.again = again
         self.report = report
         self.deliver = deliver
+        self.stop = stop or threading.Event()
         self._stack = stack
         self._is_command = is_command
         self._current = current
@@ -161,6 +167,14 @@ class LocalJobContext:
         pinned = None if self._current is None else self.pinned()
         return wiring.erasure(self.settings, self.resources(), pinned)
 
+    def source(self, name: str) -> SourceConfig:
+        return self.settings.source(name)
+
+    def flow(self, name: str, source: FileSource) -> BesideFlow:
+        from idgraph.app.jobs.beside_flow import LocalBesideFlow
+
+        return LocalBesideFlow(self.settings, name, source)
+
     def spark(self, name: str) -> AbstractContextManager[Any]:
         from idgraph.app.flow_runner import require_shared
         from idgraph.app.java import class_archives, require_java
@@ -209,10 +223,20 @@ def job_context(
     again: bool = False,
     report: Callable[[str], None] = lambda _: None,
     deliver: Callable[[bytes, Sequence[str]], None] = lambda _document, _fragments: None,
+    stop: threading.Event | None = None,
 ) -> Iterator[LocalJobContext]:
     """The context of a command."""
     with ExitStack() as stack:
-        yield LocalJobContext(settings, stack, origin, again, report=report, deliver=deliver, is_command=True)
+        yield LocalJobContext(
+            settings,
+            stack,
+            origin,
+            again=again,
+            report=report,
+            deliver=deliver,
+            is_command=True,
+            stop=stop,
+        )
 
 
 def run_job(

@@ -164,7 +164,9 @@ class JobThreads:
         return self._settings.directory / "receipts" / f"{job_id}.json"
 
     def _context(self, stack: ExitStack, origin: Requester, clearance: int) -> _ServedJobContext:
-        return _ServedJobContext(self, self._settings, stack, origin, clearance, current=self._pinned)
+        return _ServedJobContext(
+            self, self._settings, stack, origin, clearance, current=self._pinned, stop=self._stop
+        )
 
 
 class _ServedJobContext(LocalJobContext):
