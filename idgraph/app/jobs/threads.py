@@ -165,7 +165,7 @@ class JobThreads:
 
     def _context(self, stack: ExitStack, origin: Requester, clearance: int) -> _ServedJobContext:
         return _ServedJobContext(
-            self, self._settings, stack, origin, clearance, current=self._pinned, stop=self._stop
+            self, self._settings, stack, origin, clearance=clearance, current=self._pinned, stop=self._stop
         )
 
 
