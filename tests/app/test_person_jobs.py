@@ -185,7 +185,8 @@ def test_an_access_request_over_http(privacy: Privacy) -> None:
     directory = privacy.idgraph.settings().directory
     assert not [name for name, _ in seen(directory) if "access" in name or "audit" in name]
     log = (directory / "audit.jsonl").read_text()
-    assert [json.loads(line)["action"] for line in log.splitlines()] == ["access request", "download"]
+    actions = [json.loads(line)["action"] for line in log.splitlines()]
+    assert actions == ["keys init", "access request", "download"]
     assert AuditLog(directory / "audit.jsonl", b"key").verify().broken_line is None
 
 
