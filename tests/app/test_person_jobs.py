@@ -24,7 +24,6 @@ from idgraph.model.schema_changes import SchemaChange
 from idgraph.model.snapshots import DetectionMode, DiscoveryDefaults
 from idgraph.model.specs import SpecDocument
 from idgraph.snapshot_file import PinnedSnapshot
-from idgraph.web.audit import AuditLog
 from idgraph.web.server import serving
 from profile_service.api.app import create_app
 from profile_service.api.following import Following
@@ -93,7 +92,7 @@ def privacy(filled: CommandLine) -> Iterator[Privacy]:
         adapters = stack.enter_context(opened_to_read(settings))
         following = stack.enter_context(Following(Metadata(snapshot(), callers)))
         jobs = JobThreads(settings, lambda: PinnedSnapshot(*following.edition()))
-        audit = AuditLog(settings.directory / "audit.jsonl", b"key")
+        audit = wiring.audit_log(settings)
         rights = Rights(jobs=stack.enter_context(jobs))
         project = partial(project_now, adapters, following)
         service = ProfileService(adapters, following, audit, rights=rights, project=project)
@@ -187,7 +186,7 @@ def test_an_access_request_over_http(privacy: Privacy) -> None:
     log = (directory / "audit.jsonl").read_text()
     actions = [json.loads(line)["action"] for line in log.splitlines()]
     assert actions == ["keys init", "access request", "download"]
-    assert AuditLog(directory / "audit.jsonl", b"key").verify().broken_line is None
+    assert wiring.audit_log(privacy.idgraph.settings()).verify().broken_line is None
 
 
 def test_a_document_expires_and_goes_with_its_person(privacy: Privacy) -> None:
