@@ -203,15 +203,15 @@ def _compile_entry(entry: Any, limits: SpecLimits, code: Code) -> Operation:
     if not isinstance(name, str):
         raise SpecError(f"expected the name of an operation, found {found(name)}", "/operation")
     name = JOLT_CLASSES.get(name, name)
-    compile_operation = OPERATIONS.get(name)
-    if compile_operation is None:
+    kind = OPERATIONS.get(name)
+    if kind is None:
         raise SpecError(_unknown(name), "/operation", name_hint(name, OPERATIONS))
     if "spec" not in entry and name not in WITHOUT_SPEC:
         raise SpecError("the key 'spec' is missing", hint=_misspelled(entry, "spec"))
     operation_spec = entry.get("spec")
     _check_depth(operation_spec, limits.max_spec_depth)
     try:
-        return compile_operation(operation_spec, limits, code)
+        return kind.compile(operation_spec, limits, code)
     except SpecError as error:
         raise error.under("/spec") from None
 

@@ -7,8 +7,8 @@ from itertools import takewhile
 from typing import Any, Final, TypeAlias
 
 from idgraph.model import paths
-from transforms.spec import operation_moves
 from transforms.spec.operation_moves import Item, Keys, Place, may_be
+from transforms.spec.operations import moves_of
 
 ANYTHING: Final = None
 """Keys that an event brings, or the value of an event with all that is below it."""
@@ -19,7 +19,7 @@ def output_tree(operations: Any) -> Tree:
     """The keys that the output of a spec, which compiles, may have."""
     tree: Tree = ANYTHING
     for entry in operations if isinstance(operations, list) else [operations]:
-        made = operation_moves.read(entry, "", "")
+        made = moves_of(entry, "", "")
         if made.replaces:
             known = [tuple(takewhile(lambda key: isinstance(key, str), place)) for place in made.written]
             tree = _added({}, known) if all(known) else ANYTHING

@@ -21,7 +21,6 @@ from itertools import pairwise
 from math import inf
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
-from transforms.spec import operation_moves
 from transforms.spec.operation_moves import (
     COLLECTED,
     Key,
@@ -37,6 +36,7 @@ from transforms.spec.operation_moves import (
     may_be,
     value_place,
 )
+from transforms.spec.operations import moves_of
 from transforms.spec.pointers import pointer
 
 _MOST_PLACES, _MOST_ARRAYS, _MOST_COLLECTED = 200, 5, 20
@@ -175,7 +175,7 @@ class ValueFlow:
     def __init__(self, operations: Any) -> None:
         chain = operations if isinstance(operations, list) else [operations]
         self._steps = [
-            _Step(**vars(operation_moves.read(entry, at, repr(chain[:number]))))
+            _Step(**vars(moves_of(entry, at, repr(chain[:number]))))
             for number, entry in enumerate(chain)
             for at in [pointer(number) if isinstance(operations, list) else ""]
         ]

@@ -46,6 +46,7 @@ from transforms.spec.jolt.places import PathElement, State, Target
 from transforms.spec.jolt.writers import StepKind
 from transforms.spec.limits import DEFAULT_LIMITS, SpecLimits
 from transforms.spec.operation import EmitContext, Operation, PathTree
+from transforms.spec.operation_moves import OperationMoves, SpecLine, move
 from transforms.spec.pointers import found, pointer
 
 _NOTHING: Final[dict[str, Any]] = {}
@@ -171,16 +172,25 @@ def compile_jmespath(spec: Any, limits: SpecLimits, code: Code) -> Operation:
 
 def all_sources(spec: Any) -> set[str]:
     """The attribute paths at or below which all stands that the expressions of a spec look at; the empty path: anywhere."""
-    return {paths.join(each) for _, read, *_ in targets_read(spec) for each in read}
+    return {
+        paths.join(each)
+        for _, expression in _targets(spec, (), DEFAULT_LIMITS)
+        for each in all_read(expression.tree)
+    }
 
 
-def targets_read(spec: Any) -> Iterator[tuple[tuple[str, ...], list[tuple[str, ...]], bool, bool, str]]:
-    """The keys of each target, with all keys at or below which its expression looks at something, whether it is a copy of
-    what stands there, whether its result says no more of that than its form, and the expression."""
-    for keys, expression in _targets(spec, (), DEFAULT_LIMITS):
+def jmespath_moves(spec: dict[str, Any], at: str, line: SpecLine, before: str) -> OperationMoves:
+    """See `OperationMoves`."""
+    made = OperationMoves([], line)
+    for keys, expression in _targets(spec, (), DEFAULT_LIMITS) if spec else ():
         tree = expression.tree
         is_copy = tree["type"] == "current" or field_chain(tree) is not None
-        yield keys, list(all_read(tree)), is_copy, is_copy or is_form(tree), repr(tree)
+        is_plain = is_copy or is_form(tree)
+        place, content = f"/operations{at} at '{paths.join(keys)}'", repr(tree)
+        by = SpecLine(place, content if is_plain else content + before, not is_plain)
+        made.moves += [move(source, keys, is_copy, by) for source in all_read(tree)]
+        made.written.append(keys)
+    return made
 
 
 def failing_targets(spec: Any, value: Any, place: str, limits: SpecLimits) -> Iterator[TransformError]:

@@ -8,6 +8,7 @@ adjusted: anything else is an error.
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from typing import Any, Final
@@ -32,11 +33,13 @@ from transforms.spec.generation.nodes import (
     name,
     when,
 )
+from transforms.spec.jolt.elements import At, Literal, parse_key
 from transforms.spec.jolt.places import PathElement, forget, forget_all, known_object
-from transforms.spec.jolt.scalars import text_of
+from transforms.spec.jolt.scalars import split_or, text_of
 from transforms.spec.jolt.stars import GROUPS_A_STEP, Star
 from transforms.spec.limits import SpecLimits
 from transforms.spec.operation import EVERYTHING, EmitContext, Operation, PathTree
+from transforms.spec.operation_moves import ANY_ITEM, Keys, OperationMoves, SpecLine, Wildcard, item_at, move
 from transforms.spec.pointers import found, pointer
 
 
@@ -252,3 +255,21 @@ def _adjust(many: bool, key: Any, value: Any, parent: Any) -> Any:
         made.append(parent.pop(key))
     parent[key] = made
     return made
+
+
+def cardinality_moves(spec: dict[str, Any], _at: str, line: SpecLine, _before: str) -> OperationMoves:
+    """See `OperationMoves`."""
+    return OperationMoves([move(*each, True, line) for each in _adjusted(spec, ())], line, replaces=False)
+
+
+def _adjusted(spec: dict[str, Any], above: Keys) -> Iterator[tuple[Keys, Keys]]:
+    """The moves of a `cardinality`: one of several values to the place of all, or a value into an array of it."""
+    for spelled, right in spec.items():
+        for key in split_or(spelled):
+            element = parse_key(key)
+            keys = element.key if isinstance(element, Literal) else Wildcard(element)
+            place = above if isinstance(element, At) else (*above, keys)
+            if isinstance(right, dict):
+                yield from _adjusted(right, place)
+            else:
+                yield (place, (*place, item_at(0))) if right == "MANY" else ((*place, ANY_ITEM), place)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from typing import Any, TypeAlias
 
@@ -31,6 +31,7 @@ from transforms.spec.jolt.scalars import parse_int, sort_key, split_or
 from transforms.spec.jolt.writers import Room, fill, room_for, size_of, take
 from transforms.spec.limits import SpecLimits
 from transforms.spec.operation import EVERYTHING, EmitContext, Operation, PathTree, copy_all, merge_trees
+from transforms.spec.operation_moves import Keys, OperationMoves, SpecLine
 from transforms.spec.pointers import found, pointer
 
 Apply: TypeAlias = Callable[[Any, Room], None]
@@ -248,3 +249,18 @@ def _setter(key: _Key, right: Any, limits: SpecLimits) -> Callable[[Any, Any, An
             container[at] = copy_all(right)
 
     return set_value
+
+
+def default_moves(spec: dict[str, Any], _at: str, line: SpecLine, _before: str) -> OperationMoves:
+    """See `OperationMoves`."""
+    return OperationMoves([], line, replaces=False, written=list(_defaulted(spec, ())))
+
+
+def _defaulted(spec: dict[str, Any], above: Keys) -> Iterator[Keys]:
+    for spelled, right in spec.items():
+        for option in split_or(spelled.removesuffix("[]")):
+            place = (*above, None if option == "*" else option.replace("\\", ""))
+            if not isinstance(right, dict) or not right or spelled.endswith("[]"):
+                yield place
+            else:
+                yield from _defaulted(right, place)

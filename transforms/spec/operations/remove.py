@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -29,6 +30,7 @@ from transforms.spec.jolt.scalars import parse_int, split_or
 from transforms.spec.jolt.stars import GROUPS_A_STEP, Star
 from transforms.spec.limits import SpecLimits
 from transforms.spec.operation import EVERYTHING, EmitContext, Operation, PathTree, merge_trees
+from transforms.spec.operation_moves import ANY_ITEM, OperationMoves, Place, SpecLine, move
 from transforms.spec.pointers import found, pointer
 
 _NODES_A_STEP = 4
@@ -170,3 +172,22 @@ def _apply(nodes: list[_Node], container: Any) -> None:
                     _apply(node.children, container[index])
         if gone:
             container[:] = [element for index, element in enumerate(container) if index not in gone]
+
+
+def remove_moves(spec: dict[str, Any], _at: str, line: SpecLine, _before: str) -> OperationMoves:
+    """See `OperationMoves`. The elements behind one that is removed have other indexes then."""
+    removed = list(_removed(spec, ()))
+    arrays = [(*each[:-1], ANY_ITEM) for each in removed if each[-1] and each[-1].isdecimal()]
+    return OperationMoves([move(each, each, True, line) for each in arrays], line, False, removed)
+
+
+def _removed(spec: Any, above: Place) -> Iterator[Place]:
+    for spelled, right in spec.items() if isinstance(spec, dict) else ():
+        for key in split_or(spelled):
+            if "*" in key and key != "*":
+                continue
+            place = (*above, None if key == "*" else key.replace("\\", ""))
+            if isinstance(right, dict):
+                yield from _removed(right, place)
+            else:
+                yield place
