@@ -5,7 +5,7 @@ Two contract suites (`test_profile_store.py` and `test_erasure.py` in `tests/con
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from itertools import chain, islice
 from typing import NamedTuple, Protocol
@@ -239,38 +239,22 @@ def scan_all(store: FragmentStore, page: int = 1000) -> Iterator[StoredFragment]
     return chain.from_iterable(scan_pages(store, page))
 
 
-class Shard(NamedTuple):
-    """A part of a stream. A fragment is in one shard at a time; after the end of a shard its children continue."""
-
-    parent: str | None
-    """The shard to read to its end first; it can have expired."""
-
-
-class ShardPage(NamedTuple):
-    """The next page of a shard: the ids of fragments that got an entry in the outbox, each once."""
-
-    ids: list[str]
-    place: str | None
-    """Place of the last change on the page; None if there was none."""
-    is_ended: bool
-    """Whether the shard has no more pages."""
-
-
 class ChangeStream(Protocol):
     """Every method blocks, and raises `StoreError` when the stream is away, after which it may be called again."""
 
     @property
     def name(self) -> str:
-        """Distinguishes this stream from an earlier one of the store; places are valid in one stream only."""
+        """Its name, for people."""
         ...
 
-    def shards(self) -> Mapping[str, Shard]:
-        """All shards by id."""
+    @property
+    def shards(self) -> int:
+        """The number of parts that are read."""
         ...
 
-    def read(self, shard: str, after: str | None) -> ShardPage:
-        """The page after a place, or the oldest page for None. Raises `TrimmedStreamError` if the entries after the place
-        expired."""
+    def changed(self) -> list[str]:
+        """The ids of fragments that got an entry in the outbox since the last call, each once; the first call begins to
+        look. After an error, and `TrimmedStreamError` if entries expired, some may be missing: they are in the outbox."""
         ...
 
     def close(self) -> None: ...

@@ -16,13 +16,13 @@ from tests.retail import persons_of
 
 pytest.importorskip("boto3", reason="boto3 is not installed: pip install -e .[dynamodb]")
 
-from idgraph.model.errors import ProfileIndexError, StoreError, TrimmedStreamError
+from idgraph.model.errors import ProfileIndexError, StoreError
 from idgraph.model.index import IndexDocument, ProfileIndex
 from idgraph.model.queries import Query
 from idgraph.model.store import ProfileStore
 from idgraph.projection.documents import documents_of
 from idgraph.projection.projection import Projection
-from idgraph.projection.stream_following import FollowProgress, StreamFollowing, StreamPlaces
+from idgraph.projection.stream_following import FollowProgress, StreamFollowing
 from sinks.dynamodb.client import DynamoClient
 from sinks.dynamodb.connection import TablesLocation
 from sinks.dynamodb.profiles import DynamoProfileStore
@@ -50,9 +50,8 @@ class Followed:
         self.stream = DynamoStream(tables)
 
     def following(self, index: ProfileIndex | None = None) -> StreamFollowing:
-        places = StreamPlaces(self.folder / "places.json")
         projection = Projection(self.store, index or self.index, lambda: POLICY.rules)
-        return StreamFollowing(projection, self.stream, places)
+        return StreamFollowing(projection, self.stream)
 
     def follow(self, index: ProfileIndex | None = None) -> FollowProgress:
         """Until all is reported and nothing waits."""
@@ -122,20 +121,22 @@ def test_it_reports_every_write_until_the_index_has_it(followed: Followed) -> No
     write(followed.store, "p:05", "more")
     assert followed.follow().indexed == 1
     same(followed.index, followed.store, followed.folder)
-    assert "p:0" not in (followed.folder / "places.json").read_text()
 
 
-def test_one_that_stops_goes_on_where_it_was(followed: Followed) -> None:
-    some_history(followed)
-    stop = threading.Event()
-    work = followed.following()
-    next(work.run(stop))
-    first = dict(work.places.after)
-    assert first
+def test_a_change_is_reported_by_the_stream_before_the_outbox_is_swept(
+    followed: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = followed.following().run(threading.Event())
+    next(steps)
+    sweep = Projection.sweep
+    monkeypatch.setattr(Projection, "sweep", lambda *_: pytest.fail("swept"))
     write(followed.store, "p:06", "meanwhile")
-    reported = followed.follow().reported
-    assert reported == 1
-    same(followed.index, followed.store, followed.folder)
+    progress = next(steps)
+    while not progress.indexed:
+        progress = next(steps)
+    assert (progress.reported, progress.indexed) == (1, 1)
+    assert followed.index.search(Query(), 100).ids == ["p:06"]
+    monkeypatch.setattr(Projection, "sweep", sweep)
 
 
 class _Picky:
@@ -196,8 +197,9 @@ def refused_as(code: str) -> Fault:
 
 @pytest.mark.parametrize("fault", [refused_as("ExpiredIteratorException"), cut])
 def test_an_iterator_that_expired_and_what_passes_are_tried_again(
-    proxied: tuple[Followed, deque[Fault]], fault: Fault
+    proxied: tuple[Followed, deque[Fault]], fault: Fault, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("idgraph.projection.stream_following.RETRY_SECONDS", 0.01)
     followed, faults = proxied
     some_history(followed)
     once = of_operation("ShardIterator", fault)
@@ -227,17 +229,55 @@ def test_what_was_dropped_before_it_was_read_is_reported_and_taken_from_the_outb
     same(followed.index, followed.store, followed.folder)
 
 
-def test_a_shard_that_is_gone_is_reported(followed: Followed, caplog: pytest.LogCaptureFixture) -> None:
-    some_history(followed)
-    followed.follow()
-    file = followed.folder / "places.json"
-    kept = json.loads(file.read_bytes())
-    file.write_text(json.dumps({**kept, "after": {"shardId-gone": "1"}}))
-    assert followed.follow().trimmed == 1
-    assert "shards that were not read to their end" in caplog.text
-    assert "shardId-gone" not in file.read_text()
-    with pytest.raises(TrimmedStreamError):
-        followed.stream.read("shardId-00000000000000000000-00000000", None)
+class _Shards:
+    """Answers of a stream whose shards split and end, as DynamoDB Local's do not."""
+
+    def __init__(self) -> None:
+        self.shards: dict[str, list[str]] = {"open": [], "closed": ["p:old"]}
+        self.closed = {"closed"}
+        self.lists = 0
+
+    def call(self, operation: str, _table: str, **asked: Any) -> dict[str, Any]:
+        if operation == "describe_stream":
+            self.lists += 1
+            ended = {each: {"EndingSequenceNumber": "1"} for each in self.closed}
+            found = [{"ShardId": each, "SequenceNumberRange": ended.get(each, {})} for each in self.shards]
+            return {"StreamDescription": {"Shards": found}}
+        if operation == "get_shard_iterator":
+            name = asked["ShardId"]
+            start = len(self.shards[name]) if asked["ShardIteratorType"] == "LATEST" else 0
+            return {"ShardIterator": f"{name}/{start}"}
+        name, _, start = asked["ShardIterator"].partition("/")
+        page = self.shards[name][int(start) :]
+        records = [
+            {"dynamodb": {"NewImage": {"fragment": {"S": each}, "waiting": {"N": "1"}}}} for each in page
+        ]
+        ends = {} if name in self.closed else {"NextShardIterator": f"{name}/{len(self.shards[name])}"}
+        return {"Records": records, **ends}
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def test_children_of_a_shard_that_ended_are_read_from_their_beginning(
+    followed: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream, answers = followed.stream, _Shards()
+    assert stream.name
+    stream._streams.close()
+    monkeypatch.setattr(stream, "_streams", answers)
+    assert stream.changed() == []
+    answers.shards["open"] += ["p:1", "p:2", "p:1"]
+    assert stream.changed() == ["p:1", "p:2"]
+    answers.shards |= {"left": ["p:3"], "right": ["p:4"]}
+    answers.shards["open"].append("p:5")
+    answers.closed.add("open")
+    assert (stream.changed(), answers.lists) == (["p:5"], 1)
+    assert (stream.changed(), answers.lists, stream.shards) == (["p:3", "p:4"], 2, 2)
+    assert (stream.changed(), answers.lists) == ([], 2)
+    monkeypatch.setattr("sinks.dynamodb.streams.SHARDS_SECONDS", 0.0)
+    stream.changed()
+    assert answers.lists == 3
 
 
 def test_a_table_without_a_stream_is_reported(tmp_path: Path) -> None:
@@ -248,7 +288,7 @@ def test_a_table_without_a_stream_is_reported(tmp_path: Path) -> None:
     client.close()
     stream = DynamoStream(tables)
     with pytest.raises(StoreError, match="has no stream of new images"):
-        stream.shards()
+        assert stream.name
     stream.close()
 
 

@@ -13,7 +13,7 @@ from idgraph.app.adapters.stores import place, worker_config
 from idgraph.files import exclusive_lock, write_atomically
 from idgraph.model.errors import ConfigError, MetadataError
 from idgraph.projection.documents import IndexPolicies
-from idgraph.projection.stream_following import StreamFollowing, StreamPlaces
+from idgraph.projection.stream_following import StreamFollowing
 from idgraph.snapshot_file import kept_snapshot
 from ingestion.metadata.follower import SnapshotFollower
 
@@ -49,10 +49,9 @@ def following(settings: Settings) -> Iterator[StreamFollowing]:
         closing(DynamoStream(place_of_tables)) as stream,
     ):
         wiring.require_own_keyring(settings, resources, notes=False)
-        places = StreamPlaces(state / "places.json")
         policies = IndexPolicies(newest)
         projection = resources.projection(lambda: policies().rules)
-        yield StreamFollowing(projection, stream, places)
+        yield StreamFollowing(projection, stream)
 
 
 @contextmanager
