@@ -144,18 +144,22 @@ def entrance(settings: Settings) -> Iterator[Entrance]:
 def local_service(settings: Settings) -> Iterator[tuple[ProfileService, str]]:
     """The profile service of one command, in this process, and the token of its one caller. Raises KeyProviderError, StoreError."""
     with wiring.opened_to_read(settings) as resources:
-        provider = provider_of(settings)
         only = OneCaller(wiring.snapshot_to_read_by(settings), local_operator())
-        service = ProfileService(
-            resources,
-            only,
-            wiring.audit_log(settings),
-            lambda: wiring.require_own_keyring(settings, resources, notes=False),
-            is_local=settings.store.kind == "sqlite",
-            cursor_key=provider.purpose_key("cursors"),
-            project=partial(project_now, resources, only),
-        )
-        yield service, only.token
+        yield service_of(settings, resources, only), only.token
+
+
+def service_of(settings: Settings, resources: ReadResources, only: OneCaller) -> ProfileService:
+    """The profile service over what is open here."""
+    provider = provider_of(settings)
+    return ProfileService(
+        resources,
+        only,
+        wiring.audit_log(settings),
+        lambda: wiring.require_own_keyring(settings, resources, notes=False),
+        is_local=settings.store.kind == "sqlite",
+        cursor_key=provider.purpose_key("cursors"),
+        project=partial(project_now, resources, only),
+    )
 
 
 @contextmanager

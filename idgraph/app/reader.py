@@ -7,11 +7,13 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, overload
 
 from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring
+from idgraph.app.entrance import OneCaller, local_operator, service_of
 from idgraph.app.settings.document import Settings, load_of
 from idgraph.app.terminal import counted
 from idgraph.model.errors import QueryError, StoreError
@@ -19,6 +21,7 @@ from idgraph.model.identifiers import Identifier, given_identifier
 from idgraph.model.queries import Order, Query
 from idgraph.model.query_language import parse_query, warnings
 from profile_service.reader import Profile, ProfileReader
+from profile_service.service import ProfileService
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 READ_TOGETHER = 500
+PURPOSE = "in a Python program"
 POLICY_SECONDS = 10.0
 """How long a reader uses the policies that it has read."""
 
@@ -150,22 +154,24 @@ class Lookups(_Tables, Sequence[Profiles]):
 class Scan(_Tables):
     """All profiles, sorted by id. Each iteration reads them again, a page in memory at a time."""
 
-    def __init__(self, reader: Reader, reveal: bool) -> None:
+    def __init__(self, reader: Reader, reveal: bool, purpose: str) -> None:
         self._reader = reader
         self._reveal = reveal
+        self._purpose = purpose
 
     def _tabled(self) -> tuple[ProfileReader, Iterable[Profile]]:
         return self._reader.current(), self
 
     def __iter__(self) -> Iterator[Profile]:
-        return self._reader.scanned(self._reveal)
+        return self._reader.scanned(self._reveal, self._purpose)
 
 
 class Reader:
     """Reads profiles. A context manager; for one thread at a time, and for the process that opened it.
 
     Every method raises StoreError when a store fails, and KeyProviderError when the keyring is not that of the profiles.
-    With `reveal` protected values are opened by the keyring; without it they are masked.
+    With `reveal` protected values are opened by the keyring, for a `purpose` that is in the audit log; without it they are
+    masked.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -175,14 +181,19 @@ class Reader:
         self._is_open = True
         self._process = os.getpid()
         self._reader: ProfileReader | None = None
+        self._service: ProfileService
         self._read_at = 0.0
 
-    def lookup(self, identifier: str | Identifier, *, reveal: bool = False) -> Profiles:
+    def lookup(
+        self, identifier: str | Identifier, *, reveal: bool = False, purpose: str = PURPOSE
+    ) -> Profiles:
         """The profile of an identifier such as `user_id:480`; several where they share it and it belongs to nobody. Raises
         QueryError for what is no identifier."""
-        return self.lookup_many([identifier], reveal=reveal)[0]
+        return self.lookup_many([identifier], reveal=reveal, purpose=purpose)[0]
 
-    def lookup_many(self, identifiers: Iterable[str | Identifier], *, reveal: bool = False) -> Lookups:
+    def lookup_many(
+        self, identifiers: Iterable[str | Identifier], *, reveal: bool = False, purpose: str = PURPOSE
+    ) -> Lookups:
         """`lookup` of each identifier, in their order, read together. Raises QueryError."""
         if isinstance(identifiers, str):
             raise QueryError("`lookup_many` takes a list of identifiers; `lookup` takes one")
@@ -194,6 +205,7 @@ class Reader:
             for start in range(0, len(asked), READ_TOGETHER)
             for each in reader.lookup_each(asked[start : start + READ_TOGETHER], reveal)
         ]
+        self._record(reveal, purpose, chain.from_iterable(found))
         self._require_keyring(any(found))
         self._report(reader)
         return Lookups(list(map(str, given)), found, reader)
@@ -205,6 +217,7 @@ class Reader:
         cursor: str | None = None,
         sort: str | None = None,
         reveal: bool = False,
+        purpose: str = PURPOSE,
     ) -> Page:
         """A page of the profiles that match clauses as on the command line, such as `demographics.age>=30`. `sort` is an
         attribute path, with `-` before it for the largest first. Raises QueryError."""
@@ -212,6 +225,7 @@ class Reader:
         order = None if sort is None else Order(sort.removeprefix("-"), sort.startswith("-"))
         query = self._query(words, () if order is None else (order.path,))
         result = reader.search(query, limit, cursor, reveal, order)
+        self._record(reveal, purpose, result.profiles)
         self._require_keyring(bool(result.profiles))
         self._report(reader)
         return Page(result.profiles, reader, result.cursor)
@@ -227,13 +241,15 @@ class Reader:
         QueryError."""
         return self.current().facets(self._query(words, (path,)), [path], limit)[path]
 
-    def scan(self, *, reveal: bool = False) -> Scan:
+    def scan(self, *, reveal: bool = False, purpose: str = PURPOSE) -> Scan:
         """All profiles, read while one iterates."""
-        return Scan(self, reveal)
+        return Scan(self, reveal, purpose)
 
-    def scanned(self, reveal: bool) -> Iterator[Profile]:
+    def scanned(self, reveal: bool, purpose: str) -> Iterator[Profile]:
         """One iteration of a `Scan`."""
         reader = self.current()
+        if reveal:
+            self._service.note(local_operator(), "reveal", subject="all profiles", purpose=purpose)
         yield from reader.scan(reveal)
         self._report(reader)
 
@@ -260,6 +276,7 @@ class Reader:
         if self._reader is None or time.monotonic() - self._read_at > POLICY_SECONDS:
             pinned = wiring.snapshot_to_read_by(self._settings)
             self._reader = wiring.profile_reader(self._settings, self._resources, pinned)
+            self._service = service_of(self._settings, self._resources, OneCaller(pinned, local_operator()))
             self._read_at = time.monotonic()
         return self._reader
 
@@ -269,6 +286,11 @@ class Reader:
         for warning in warnings(query, reader.types(), reader.found_type, others):
             log.warning("%s", warning)
         return query
+
+    def _record(self, reveal: bool, purpose: str, profiles: Iterable[Profile]) -> None:
+        """Before a program sees them. Raises StoreError."""
+        if reveal:
+            self._service.record(local_operator(), purpose, list(profiles))
 
     def _require_keyring(self, found: bool) -> None:
         # By another keyring's hashes nobody is found, which is no answer.

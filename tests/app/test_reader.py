@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import idgraph as library
+from idgraph.app import wiring
 from idgraph.app.reader import POLICY_SECONDS
 from idgraph.model.attributes import DataType
 from idgraph.model.identifiers import Identifier
@@ -49,6 +50,22 @@ def test_the_documentation_does_what_it_says(filled: CommandLine, monkeypatch: p
     assert mapped.keys() == {"_event", "identity", "experiments"}
     assert mapped["experiments"] == {"churn": {"score": 0.25, "model": "v7"}}
     assert missing["experiments"] == {"churn": {"model": "v7"}}
+
+
+def test_a_reveal_is_in_the_audit_log(filled: CommandLine) -> None:
+    with library.open(filled.folder) as profiles:
+        profiles.lookup("user_id:4493")
+        profiles.lookup("user_id:4493", reveal=True, purpose="ticket 7")
+        profiles.search("identity.userId=4493", reveal=True)
+        list(profiles.scan(reveal=True))
+    entries, _ = wiring.audit_log(filled.settings()).newest(3)
+    assert [(each["action"], each["purpose"]) for each in entries] == [
+        ("reveal", "in a Python program"),
+        ("reveal", "in a Python program"),
+        ("reveal", "ticket 7"),
+    ]
+    assert entries[0]["subject"] == "all profiles"
+    assert "identity.email" in entries[2]["attributes"]
 
 
 @pytest.mark.parametrize("reveal", [False, True])
