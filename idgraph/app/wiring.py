@@ -150,7 +150,7 @@ def opened(settings: Settings) -> Iterator[WorkerResources]:
 def opened_keys(settings: Settings, own: bool = False) -> Iterator[tuple[RotatingKeyProvider, DataKeyStore]]:
     """The key provider and the data keys alone. Raises KeyProviderError, with `own` also when the keyring is another
     one's; StoreError when the data keys are lost: an empty file in their place would count none in use."""
-    from idgraph.app.jobs import lost_keys
+    from idgraph.app.adapters import lost_keys
     from transforms.privacy.protected_names import TombstoneNames
 
     provider = provider_of(settings)
@@ -168,7 +168,7 @@ def require_own_keyring(
 ) -> None:
     """Before anything is written or erased by the keyring's names. Raises KeyProviderError when it is another one. With
     `notes` it is theirs from now on that are made."""
-    from idgraph.app.jobs import lost_keys
+    from idgraph.app.adapters import lost_keys
 
     provider = provider_of(settings)
     with closing(open_data_keys(worker_config(settings))) as key_store:
@@ -179,7 +179,7 @@ def require_own_keyring(
 
 def adopt_keyring(settings: Settings) -> None:
     """The keyring is that of the profiles from now on. Raises KeyProviderError when it opens none of their data keys."""
-    from idgraph.app.jobs import lost_keys
+    from idgraph.app.adapters import lost_keys
 
     with opened(settings) as resources, closing(open_data_keys(worker_config(settings))) as key_store:
         lost_keys.adopt_keyring(provider_of(settings), resources.store, key_store)

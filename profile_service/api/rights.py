@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from idgraph.model.callers import Caller
 from idgraph.model.flows import Flows
 from idgraph.model.identifiers import HASHED_PREFIX, Identifier
-from idgraph.model.jobs import JobKind, JobRecord
+from idgraph.model.jobs import JobKind, JobRecord, Requester
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.web.refusals import RefusedRequestError, UnknownSubjectError
 from profile_service.api.dead_letters import DeadLetterDesk
@@ -62,6 +62,17 @@ class Rights(NamedTuple):
 
 
 NO_RIGHTS = Rights()
+
+
+def start_job(
+    rights: Rights, caller: Caller, kind: JobKind, stated: Mapping[str, Any], reason: str, nothing: str
+) -> JobRecord:
+    """Start a job of these parameters for a caller. Raises UnknownSubjectError, which says `nothing`, where there is nothing to
+    do, and as `Jobs.start` does."""
+    job = required(rights.jobs).start(kind, stated, Requester(caller.name, reason), caller.clearance)
+    if job is None:
+        raise UnknownSubjectError(nothing)
+    return job
 
 
 def own_job(rights: Rights, caller: Caller, job: str, kind: JobKind) -> JobRecord:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from idgraph.jobs.table import JOBS
+from idgraph.model.jobs import JobKind
 
 DOC = Path(__file__).parents[2] / "docs" / "operate.md"
 HEAD = "| kind | work | command | over HTTP | scope |"
@@ -18,5 +19,9 @@ def test_the_documentation_has_each_kind_as_the_table_describes_it() -> None:
     ]
 
 
+def test_the_table_has_every_kind() -> None:
+    assert set(JOBS) == set(JobKind)
+
+
 def code(text: str | None) -> str:
-    return f"`{text}`" if text else "-"
+    return ", ".join(f"`{each}`" for each in text.split(", ")) if text else "-"

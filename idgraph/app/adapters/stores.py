@@ -100,7 +100,7 @@ def require_whole(config: dict[str, Any], store: ProfileStore, key_store: DataKe
     """Raises StoreError when the file of profiles, or that of data keys, is missing though something shows that it was there.
     DynamoDB says so itself of a missing table."""
     if config["store"]["kind"] == "sqlite":
-        from idgraph.app.jobs.lost_keys import require_data_keys
+        from idgraph.app.adapters.lost_keys import require_data_keys
 
         directory = Path(config["directory"])
         _require_profiles(directory)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring, provider_of
 from idgraph.app.jobs.view import run_shown
+from idgraph.files import exclusive_lock
 from idgraph.jobs.kind import rate_of
 from idgraph.model.errors import ConfigError, MetadataError, NotFoundError
 
@@ -33,7 +35,9 @@ if TYPE_CHECKING:
     from idgraph.model.specs import SpecDefinition
     from idgraph.projection.documents import IndexPolicies
     from idgraph.snapshot_file import PinnedSnapshot
+    from ingestion.sources.stream import Intake
     from ingestion.spark.workers import WorkerPlan, WorkerResources
+    from ingestion.stages.outcomes import BatchReport
     from profile_service.reader import ProfileReader
     from transforms.privacy.keys import DataKeyStore, RotatingKeyProvider
     from transforms.privacy.protected_names import TombstoneNames
@@ -171,8 +175,6 @@ class LocalJobContext:
         return self.settings.source(name)
 
     def flow(self, name: str, source: FileSource) -> BesideFlow:
-        from idgraph.app.jobs.beside_flow import LocalBesideFlow
-
         return LocalBesideFlow(self.settings, name, source)
 
     def spark(self, name: str) -> AbstractContextManager[Any]:
@@ -214,6 +216,48 @@ class LocalJobContext:
             raise type(error)(
                 f"{error}; dead letters with new attributes stay until the service knows these: replay them later"
             ) from None
+
+
+class LocalBesideFlow:
+    """`BesideFlow` of this machine's configuration, without a port for metrics: that is the other flow's."""
+
+    def __init__(self, settings: Settings, name: str, source: FileSource) -> None:
+        from idgraph.app.settings.tables import MetricsSettings
+
+        flow = settings.flow.model_copy(update={"name": name, "trigger_seconds": 0.0})
+        changed = {"flow": flow, "sources": (source,), "metrics": MetricsSettings()}
+        self._settings = settings.model_copy(update=changed)
+        self.name = name
+        self.state: Path = self._settings.flow_state()
+
+    def newest(self) -> PinnedSnapshot | None:
+        return wiring.newest_snapshot(self._settings)
+
+    def forget(self) -> None:
+        wiring.prepare_directory(self._settings)
+        checkpoint, forgotten = self.state / "checkpoint", self.state / "forgotten"
+        with exclusive_lock(self.state):
+            try:
+                if forgotten.exists():
+                    shutil.rmtree(forgotten)
+                if checkpoint.exists():
+                    # Whole or not at all: of half a checkpoint Spark would go on.
+                    checkpoint.rename(forgotten)
+                    shutil.rmtree(forgotten)
+            except OSError as error:
+                raise ConfigError(f"{error.filename or checkpoint}: {error.strerror}") from None
+
+    def run(
+        self,
+        stop: threading.Event,
+        intake: Intake,
+        on_batch: Callable[[BatchReport], None],
+        on_start: Callable[[], None],
+        sealed_by: str | None,
+    ) -> None:
+        from idgraph.app import flow_runner
+
+        flow_runner.run_flow(self._settings, stop, intake, on_batch, on_start, sealed_by)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field, create_model
 
 from idgraph.model.callers import Caller
-from idgraph.model.jobs import JobKind, JobRecord, JobState, Requester, download_of
+from idgraph.model.jobs import JobKind, JobRecord, JobState, download_of
 from idgraph.web.cursors import from_cursor, to_cursor
 from idgraph.web.refusals import ClashError, ForbiddenError, UnknownSubjectError
 from profile_service.api.dependencies import ActingCaller, Service
@@ -26,7 +26,7 @@ from profile_service.api.jobs import (
     resumption,
     sees,
 )
-from profile_service.api.rights import required
+from profile_service.api.rights import required, start_job
 from profile_service.link_documents import time_text
 from profile_service.service import ProfileService
 from profile_service.visibility import restrictions
@@ -209,9 +209,7 @@ def started(
     if scope is not None and scope not in caller.scopes:
         raise ForbiddenError(f"the token of this caller has not the scope {scope}")
     service.note(caller, f"start {kind}", subject=subject, purpose=reason)
-    record = jobs.start(kind, stated, Requester(caller.name, reason), caller.clearance)
-    if record is None:
-        raise UnknownSubjectError("there is nothing to do")
+    record = start_job(service.rights, caller, kind, stated, reason, "there is nothing to do")
     found = answer(_document(service, caller, jobs, record), status=202)
     found.headers["Location"] = f"{router.prefix}/{record.id}"
     return found

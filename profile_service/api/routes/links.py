@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from idgraph.model.callers import Caller, Scope
 from idgraph.model.documents import StrictDocument
 from idgraph.model.identifiers import given_identifier
-from idgraph.model.jobs import JobKind, JobRecord, Requester
+from idgraph.model.jobs import JobKind, JobRecord
 from idgraph.web.conditional import IfMatch, is_listed
 from idgraph.web.refusals import PreconditionError, RefusedRequestError, UnknownSubjectError
 from merge.identity.evidence import Pair
@@ -20,7 +20,7 @@ from merge.identity.persons import Person
 from merge.identity.resolve import Decision, Violation
 from profile_service.api.dependencies import LONGEST_PURPOSE, Service, scoped
 from profile_service.api.documents import DecidedPin, LinkDocument, Reasoned, answer
-from profile_service.api.rights import own_job, required
+from profile_service.api.rights import own_job, required, start_job
 from profile_service.api.routes.profiles import shown_links
 from profile_service.link_documents import pin_document
 from profile_service.links import Links, PinChange, RefusedGroup, StoredIdentifier
@@ -202,11 +202,9 @@ def violations(
 @router.post("/suggestions", response_model=SuggestionPage, status_code=202)
 def start_suggestions(body: SuggestionsBody, service: Service, caller: Decider) -> Response:
     """Find pairs of profiles that may be one person: a job that changes nothing. One runs at a time (409)."""
-    origin = Requester(caller.name, body.reason)
     stated = body.model_dump(include={"attributes", "blocking", "least_weight"})
-    job = required(service.rights.jobs).start(JobKind.SUGGEST, stated, origin, caller.clearance)
-    if job is None:
-        raise UnknownSubjectError("there is nothing to compare")
+    nothing = "there is nothing to compare"
+    job = start_job(service.rights, caller, JobKind.SUGGEST, stated, body.reason, nothing)
     return answer(_suggestions(service, caller, job, None, 1), status=202)
 
 

@@ -11,12 +11,12 @@ from idgraph.model.callers import Caller, Scope
 from idgraph.model.documents import StrictDocument
 from idgraph.model.errors import AlreadyRunningError, ConfigError
 from idgraph.model.identity_rules import IdentityRules
-from idgraph.model.jobs import JobKind, JobRecord, Requester
+from idgraph.model.jobs import JobKind, JobRecord
 from idgraph.model.specs import SpecDefinition
 from idgraph.web.refusals import ForbiddenError, RefusedRequestError, UnknownSubjectError
 from profile_service.api.dependencies import LONGEST_PURPOSE, Service, scoped
 from profile_service.api.documents import answer
-from profile_service.api.rights import own_job, required
+from profile_service.api.rights import own_job, required, start_job
 from profile_service.service import ProfileService
 from profile_service.visibility import HIGHEST
 from profile_service.wanted import Wanted
@@ -69,10 +69,8 @@ def start(body: PreviewBody, service: Service, caller: Admitted) -> Response:
 
 
 def _started(service: ProfileService, caller: Caller, stated: dict[str, Any], reason: str) -> Response:
-    origin = Requester(caller.name, reason)
-    job = required(service.rights.jobs).start(JobKind.PREVIEW, stated, origin, caller.clearance)
-    if job is None:
-        raise UnknownSubjectError("there is nothing to preview")
+    nothing = "there is nothing to preview"
+    job = start_job(service.rights, caller, JobKind.PREVIEW, stated, reason, nothing)
     return answer(_document(service, job), status=202)
 
 

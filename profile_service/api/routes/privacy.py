@@ -16,7 +16,7 @@ from idgraph.model.jobs import JobKind, JobRecord, Requester
 from idgraph.web.refusals import ClashError, UnknownSubjectError
 from profile_service.api.dependencies import Officer, Service
 from profile_service.api.documents import Reasoned, answer
-from profile_service.api.rights import own_job, required
+from profile_service.api.rights import own_job, required, start_job
 from profile_service.api.routes.profiles import the_profile
 from profile_service.link_documents import time_text
 from profile_service.service import ProfileService
@@ -144,10 +144,8 @@ def _named(service: ProfileService, officer: Caller, body: PersonsBody) -> list[
 def _started(
     service: ProfileService, officer: Caller, kind: JobKind, stated: dict[str, Any], reason: str
 ) -> Response:
-    origin = Requester(officer.name, reason)
-    job = required(service.rights.jobs).start(kind, stated, origin, officer.clearance)
-    if job is None:
-        raise UnknownSubjectError("nothing is stored of these persons")
+    nothing = "nothing is stored of these persons"
+    job = start_job(service.rights, officer, kind, stated, reason, nothing)
     return answer(_document(service, job), status=202)
 
 
