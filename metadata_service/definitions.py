@@ -58,7 +58,7 @@ def _segment(session: Session, definition: SegmentDefinition) -> SegmentDocument
     tree = policies_of(session, attributes_around(session, asked).values(), segments=(segment,))
     if not tree.index_rules.segments:
         raise RefusedRequestError(
-            "a segment asks for no value of a protected attribute, which would be readable in it",
+            "a segment must not ask for a value of a protected attribute, since the value would be readable in the segment",
             "/query" if definition.q is None else "/q",
             "a segment may ask whether a searchable attribute has a value: path=*",
         )

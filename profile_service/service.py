@@ -240,7 +240,7 @@ class ProfileService:
         LONGEST_WAIT_SECONDS, QueryError."""
         has_committed = self._has_committed
         if has_committed is None:
-            raise BadQueryError("this service does not know how far the flow is")
+            raise BadQueryError("this service does not know the progress of the flow")
         ends = time.monotonic() + LONGEST_WAIT_SECONDS
 
         async def until(holds: Callable[[], bool]) -> None:

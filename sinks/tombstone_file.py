@@ -44,7 +44,7 @@ class TombstoneFile:
 
         def waiting() -> None:
             log.warning(
-                "%s: somebody erases or cancels a tombstone just now; waiting for the end of it", lock
+                "%s: another process erases persons or cancels an erasure just now; waiting for its end", lock
             )
 
         with ExitStack() as stack:

@@ -310,7 +310,7 @@ def _make_folders(settings: Settings) -> None:
         for place in (settings.directory, settings.keyring_file()):
             if not is_glob(source.path) and _is_read_below(folder, place):
                 raise ConfigError(
-                    f"source {source.name}: {folder} holds {place}, and what idgraph keeps is no event; give the "
+                    f"source {source.name}: {folder} holds {place}, and idgraph's own files are no events; give the "
                     "source a folder of its own"
                 )
         if folder.is_dir():

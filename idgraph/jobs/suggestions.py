@@ -114,7 +114,7 @@ def suggest(
         raise ConfigError("suggestions need two attributes and two profiles to compare")
     unknown = sorted({path for rule in rules for path in rule} - set(compared))
     if unknown:
-        raise ConfigError(f"blocking names {', '.join(unknown)}, which is not compared")
+        raise ConfigError(f"blocking names {', '.join(unknown)}, but suggestions do not compare it")
     rules = [each for each in rules if _some_agree(records.values(), each)]
     if not rules:
         return []

@@ -61,7 +61,7 @@ class ProjectionRunner:
         self._repeating.stop.set()
         self._wake.set()
         if not self._repeating.close(SWEEP_SECONDS + self._end_seconds):
-            log.warning("the index takes long; the next run projects what is left in the outbox")
+            log.warning("the index takes long; the next run projects the rest of the outbox")
 
     def wake(self) -> None:
         """Something was committed. For any thread; returns at once."""

@@ -83,7 +83,7 @@ class SnapshotFollower:
         have changed since."""
         if self.age() > self._max_age:
             raise FlowStoppedError(
-                "the metadata service has not said for more than metadata.max_snapshot_age_seconds "
+                "the metadata service has not confirmed for more than metadata.max_snapshot_age_seconds "
                 f"({self._max_age:g}) that snapshot {self.current().snapshot.version} is the newest; nothing is lost: "
                 "run again when it is back, or raise the setting"
             )

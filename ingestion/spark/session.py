@@ -57,7 +57,7 @@ def start_session(
     scratch.mkdir(parents=True, exist_ok=True, mode=0o700)
     if not (here or is_authenticated(flow, spark)):
         log.warning(
-            "Spark's processes trust whoever reaches them, in the clear: docs/cluster.md has the options"
+            "Spark's processes trust every client that reaches them, and do not encrypt: docs/cluster.md has the options"
         )
     builder = SparkSession.builder.master(flow.master).appName(f"idgraph-{flow.name}")
     if jars:

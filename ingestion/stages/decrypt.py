@@ -38,7 +38,7 @@ class _Waiting:
 
 def no_decryptor(config: DecryptorConfig) -> Decryptor:
     """Raises ConfigError: nothing here can decrypt."""
-    raise ConfigError(f"nothing decrypts by {config.url} here")
+    raise ConfigError(f"no decryptor is configured for {config.url} here")
 
 
 class Decryptors:

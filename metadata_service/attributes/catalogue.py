@@ -252,7 +252,7 @@ def plan_attribute(
     opened = known.is_protected and stated["encryption"] is EncryptionLevel.NONE
     if opened and "encryption" not in definition.model_fields_set:
         raise RefusedRequestError(
-            "the attribute is sealed; a definition of it says its encryption, even if that is none",
+            "the attribute is sealed, so its definition must state `encryption`, even if that is none",
             "/encryption",
         )
     changed = known.model_copy(

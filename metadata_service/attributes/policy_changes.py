@@ -119,7 +119,7 @@ def _check_shown(row: RequestRow, opens: list[str]) -> None:
     unseen = set(opens).difference(json.loads(row.weakens))
     if unseen:
         raise ClashError(
-            f"change {row.id} would open by now what it does not report ({', '.join(first_few(sorted(unseen)))}); "
+            f"change {row.id} would open more by now than it reports ({', '.join(first_few(sorted(unseen)))}); "
             "refuse it and ask again"
         )
 

@@ -109,7 +109,7 @@ def _check_protection(definition: AttributeDefinition) -> None:
         )
     if definition.data_type is DataType.BOOLEAN:
         raise RefusedRequestError(
-            "a blind index of true and false has two tokens, which report everybody's value by their counts",
+            "a blind index of true and false has two tokens, and their counts reveal everybody's value",
             "/encryption",
             "take protected",
         )

@@ -186,7 +186,7 @@ def _check_ordinal(definition: SpecDefinition, place: ProtectedPlace, places: In
     keys = paths.split(path)
     if any(tuple(each) == keys for each in ways_of(flow_of(definition), place.keys).outputs):
         raise SpecError(
-            f"the ordinal is what {sealed[0]} protects, and ordinals are stored readable",
+            f"the ordinal is a value that {sealed[0]} protects, and ordinals are stored readable",
             "/ordinal",
             "take a time or a sequence of the event that tells nothing of anybody",
         )

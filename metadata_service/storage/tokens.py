@@ -172,7 +172,7 @@ def require_within(caller: TokenRecord, clearance: int, may_reveal: bool, scopes
     if clearance > caller.clearance or (may_reveal and not caller.may_reveal) or missing:
         raise ForbiddenError(
             f"this is more than you have (clearance {caller.clearance}, reveal {'yes' if caller.may_reveal else 'no'}, scopes "
-            f"{', '.join(sorted(caller.all_scopes)) or 'none'}); somebody who has it gives it, or `idgraph users` where the service runs"
+            f"{', '.join(sorted(caller.all_scopes)) or 'none'}); ask somebody who has these rights, or run `idgraph users` on the machine of the service"
         )
 
 

@@ -226,13 +226,13 @@ def _makers(row: UserRow) -> list[str]:
 
 
 def confirm_user(edit: Edit, name: str, by: str = "") -> UserRow:
-    """Say that an account belongs to a person of its own: it counts as who made it no longer. Without `by` whoever has the
+    """Say that an account belongs to a person of its own: it no longer counts as its maker. Without `by` the holder of the
     database says so. Raises UnknownSubjectError, SamePersonError for somebody who counts as the same person."""
     row = get_user(edit.session, name)
     if by and are_one_person(edit.session, by, name):
         raise SamePersonError(
-            f"{name} counts as the same person as you; somebody whose account neither of you made confirms it, or "
-            f"`idgraph users confirm {name}` on the machine of the service"
+            f"{name} counts as the same person as you; somebody whose account neither of you made can confirm it, or "
+            f"run `idgraph users confirm {name}` on the machine of the service"
         )
     if _makers(row) and not row.confirmed_by:
         row.confirmed_by = person_of(by or edit.actor)

@@ -101,7 +101,7 @@ def edit_many(page: SignedIn, fields: OwnFields) -> Response:
     try:
         wanted = many.AttributeEdits.model_validate(stated)
     except ValidationError:
-        raise RefusedRequestError("select at least one attribute, choose what to do, and say why") from None
+        raise RefusedRequestError("select at least one attribute, choose an act, and give a reason") from None
     results = many.edit_many(wanted, page.service, page.caller).results
     return page.render("attributes_edited.html", act=act, results=results)
 

@@ -129,7 +129,7 @@ def decide(page: SignedIn, fields: OwnFields) -> Response:
     """Show the effects of decisions, or decide. If the evidence changed since it was shown, show it again."""
     pins, also = (_pins(fields, name) for name in ("pin-", "also-"))
     if not pins:
-        raise RefusedRequestError("choose what to decide")
+        raise RefusedRequestError("choose a decision")
     is_asked, reason = fields.get("act") == "decide", fields.get("reason", "").strip()
     back = local_path(fields.get("back"))
     problem = note = ""

@@ -291,7 +291,7 @@ def reason_of(fields: dict[str, str], is_needed: bool = False) -> str:
     """The reason of an act, as a form has it. Raises RefusedRequestError for none where it is needed."""
     reason = fields.get("reason", "").strip()[:1000]
     if is_needed and not reason:
-        raise RefusedRequestError("Say why: the reason is kept with the version, for whoever asks later.")
+        raise RefusedRequestError("Give a reason: it is kept with the version.")
     return reason
 
 

@@ -69,7 +69,7 @@ def act(page: SignedIn, name: Name, fields: OwnFields) -> Response:
     page.on_refusal(_page, name, reason=reason, chosen=items)
     if not (items and reason):
         raise RefusedRequestError(
-            "Choose what to publish, and say why: the reason is kept with each version."
+            "Choose the items to publish, and give a reason: it is kept with each version."
         )
     promoted = api.promote(name, SandboxPromotion(items=items, reason=reason), page.service, page.caller)
     return _page(page, name, promoted=promoted.items)

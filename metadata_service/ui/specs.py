@@ -291,7 +291,7 @@ def _page(
     text = spec_text(shown.document, "status")
     if context.get("published"):
         context["missing"] = missing_source(page, shown.document.source, shown.document.event_type)
-        context["waiting_letters"] = _waiting_letters(page, shown.document.source)
+        context["waiting_dead_letters"] = _waiting_dead_letters(page, shown.document.source)
     return page.render(
         "spec.html",
         status,
@@ -308,7 +308,7 @@ def _page(
     )
 
 
-def _waiting_letters(page: OwnPage, source: str) -> int:
+def _waiting_dead_letters(page: OwnPage, source: str) -> int:
     """The number of dead letters of a source that may pass by a published spec; 0 if this person cannot know."""
     if "*" in source or not page.can_ask or Scope.OPERATE not in page.rights.scopes:
         return 0

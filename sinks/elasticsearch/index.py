@@ -49,7 +49,7 @@ def compact(client: ElasticsearchClient) -> None:
     while any(lease <= wanted.get(shard, -1) for shard, _, lease in _shards(client, indices)):
         if not retries.pause():
             raise ProfileIndexError(
-                f"Elasticsearch index {client.place.name}: a copy of it lags behind, so what was erased may still be in its "
+                f"Elasticsearch index {client.place.name}: a copy of it lags behind, so erased values may still be in its "
                 "files; repair the cluster, then `idgraph erase --again`"
             )
     client.call(lambda api: api.indices.flush(index=indices, force=True), MERGE_SECONDS)

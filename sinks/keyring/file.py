@@ -36,7 +36,7 @@ def read(path: Path, envelope: Envelope = BARE) -> tuple[Keyring, FileStamp]:
                 )
             if status.st_uid not in (os.geteuid(), path.parent.stat().st_uid):
                 raise KeyProviderError(
-                    f"{path}: this keyring belongs to another user than its folder and than who runs this; "
+                    f"{path}: this keyring belongs to another user than its folder and this process; "
                     f"if it is the right one: chown {os.geteuid()} {shlex.quote(str(path))}"
                 )
             # Never in a variable: a traceback that shows local variables would show the keys.

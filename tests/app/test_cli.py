@@ -377,17 +377,17 @@ def test_a_source_that_holds_what_the_flow_writes_is_refused(
         config.write_text(f'directory = "{directory}"\n[[sources]]\nname = "s"\npath = "{path}"\n')
         with_keys("keys", "init")
         result = with_keys("run", "--until-done")
-        assert (result.exit_code, "what idgraph keeps is no event" in result.stderr) == (2, True), (
+        assert (result.exit_code, "idgraph's own files are no events" in result.stderr) == (2, True), (
             result.stderr
         )
     keyring = 'directory = ".idgraph"\nkeyring = "in/keyring.json"\n[[sources]]\nname = "s"\npath = "in"\n'
     config.write_text(keyring)
     (with_keys.folder / "in").mkdir()
     assert with_keys("keys", "init").exit_code == 0
-    assert "what idgraph keeps" in with_keys("run", "--until-done").stderr
+    assert "own files are no events" in with_keys("run", "--until-done").stderr
     # What is hidden Spark leaves out.
     config.write_text('directory = ".idgraph"\n[[sources]]\nname = "s"\npath = "."\n')
-    assert "what idgraph keeps" not in with_keys("run", "--until-done").stderr
+    assert "own files are no events" not in with_keys("run", "--until-done").stderr
 
 
 def test_a_source_whose_folder_cannot_be_made(with_keys: CommandLine) -> None:

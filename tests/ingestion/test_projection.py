@@ -458,7 +458,7 @@ def test_its_end_waits_no_longer_than_it_may_and_says_so(
         runner.wake()
         assert reached.wait(60)
         eventually(lambda: runner.lag_seconds() > 0.0)
-    assert caplog.messages == ["the index takes long; the next run projects what is left in the outbox"]
+    assert caplog.messages == ["the index takes long; the next run projects the rest of the outbox"]
     goes_on.set()
     eventually(lambda: not store.outbox())
 

@@ -224,7 +224,7 @@ def test_what_was_dropped_before_it_was_read_is_reported_and_taken_from_the_outb
     faults.extend([of_operation("ShardId", refused_as("TrimmedDataAccessException"))] * 4)
     progress = followed.follow()
     assert progress.trimmed == 1
-    assert "its stream has dropped what was not read yet" in caplog.text
+    assert "its stream has dropped entries that were not read yet" in caplog.text
     assert "`idgraph reindex`" in caplog.text
     same(followed.index, followed.store, followed.folder)
 

@@ -58,7 +58,7 @@ def avro_decoder(text: str, references: Sequence[str] = ()) -> Decode:
         raise PayloadSchemaError("the schema is no Avro schema") from None
     if seen.is_endless:
         raise PayloadSchemaError(
-            "the Avro schema has an array of what takes no bytes, of which a payload could hold any number"
+            "the Avro schema has an array whose element takes no bytes, so a payload could hold any number of them"
         )
     library: Any = careful if seen.is_recursive else quick
 

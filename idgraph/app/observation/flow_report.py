@@ -224,7 +224,8 @@ def reporting(
             is_paused = folders.is_paused(name)
             if is_paused and not was_paused:
                 log.warning(
-                    "paused: `idgraph flows show` says by whom, `idgraph flows resume %s` ends it", name
+                    "paused: `idgraph flows show` names the person, and `idgraph flows resume %s` ends the pause",
+                    name,
                 )
             was_paused = is_paused
             state = FlowState.PAUSED if is_paused else FlowState.RUNNING

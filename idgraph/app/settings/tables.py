@@ -217,7 +217,7 @@ class OidcSettings(SettingsTable):
     def _is_private(self) -> OidcSettings:
         if self.issuer is not None and not is_private(self.issuer):
             raise ValueError(
-                "`issuer` must be https://..., or http:// on this machine: it says who people are"
+                "`issuer` must be https://..., or http:// on this machine, because it vouches for people"
             )
         return self
 

@@ -138,7 +138,7 @@ def sealed_by(runner: JobRunner, flow: str, store: ProfileStore) -> str | None:
             if store.remembers(runner.private(record).get("point", {}).get("mark", "")):
                 return str(record.what["protection"])
             log.warning(
-                "the profile store was restored or rebuilt: all of it is looked through for what policy protects"
+                "the profile store was restored or rebuilt: all of it is searched for values to protect"
             )
             return ""
     return None
@@ -304,7 +304,7 @@ class PolicyChanges:
                 snapshot.version,
             )
         if not is_complete(done) or done.parts("readable"):
-            log.warning("some of what is stored stays in the clear; `idgraph seal` says what, and what to do")
+            log.warning("some stored values stay in the clear; `idgraph seal` lists them and the remedy")
         return is_complete(done)
 
     def _is_ready(self) -> bool:

@@ -230,7 +230,7 @@ def _check_leaving(edit: Edit, name: str, version: int | None) -> None:
         return
     if opened := opened_by_leaving(edit.session, known):
         raise ClashError(
-            f"without {name} another spec maps its events, and would show what policy protects: "
+            f"without {name} another spec maps its events, and would show protected values: "
             f"{'; '.join(first_few(opened))}. Publish a version of {name} that does the same first: "
             "a second person approves it, and then it can be retired"
         )

@@ -241,7 +241,7 @@ def _adjust(many: bool, key: Any, value: Any, parent: Any) -> Any:
     if not many and parent is None and type(value) is not list:
         return None
     if type(parent) is not dict:
-        raise TransformError("cardinality can only adjust what is in an object")
+        raise TransformError("cardinality can only adjust the values of an object")
     if not many:
         if type(value) is not list:
             return None
