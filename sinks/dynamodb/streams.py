@@ -63,7 +63,7 @@ class DynamoStream:
             self._arn, self._known, self._iterators, self._listed = "", None, {}, -math.inf
             if isinstance(error, DynamoRefusedError) and error.code in _TRIMMED:
                 raise TrimmedStreamError(
-                    f"DynamoDB table {self._table}: its stream has dropped what was not read yet"
+                    f"DynamoDB table {self._table}: its stream has dropped entries that were not read yet"
                 ) from None
             raise
         return [*ids]
