@@ -33,8 +33,7 @@ TYPES = {
 
 
 class _Run(NamedTuple):
-    """What a flow did, and what is there after it: each profile with where its values come from, and how many are in
-    the index."""
+    """The result of a flow: each profile with the origins of its values, and the number in the index."""
 
     figures: FlowRun
     profiles: frozenset[bytes]

@@ -1,4 +1,4 @@
-"""What detection costs an event, and how sure it is.
+"""The cost of detection per event, and its certainty.
 
 CPU microseconds of the map stage's schema diff with detection off and on: on the retail data, whose attributes
 are all declared, and on the security data, where nearly none is. The scores are those of the labelled sample.

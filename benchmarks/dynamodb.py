@@ -1,7 +1,7 @@
-"""How fast the profile store in DynamoDB writes and reads, beside bare clients of the same server in the same run.
+"""Writes and reads per second of the profile store in DynamoDB, beside bare clients of the same server in the same run.
 
-The server is DynamoDB Local, which is slow and takes most of a small machine: what a write costs the client is the figure
-that holds elsewhere.
+The server is DynamoDB Local, which is slow and takes most of a small machine: what a write costs the client is the
+figure that holds elsewhere.
 """
 
 from __future__ import annotations

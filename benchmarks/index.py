@@ -1,4 +1,4 @@
-"""How fast the embedded profile index takes documents and answers, beside a bare SQLite table.
+"""Documents and answers per second of the embedded profile index, beside a bare SQLite table.
 
 python -m benchmarks.index
 """

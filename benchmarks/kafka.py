@@ -24,7 +24,7 @@ from tests.support.kafka import kafka
 PARTITIONS = 2
 EVENTS_PER_SECOND = 1000
 LIVE = "live"
-"""What the name of the topic begins with that latency is measured on."""
+"""Beginning of the name of the topic that latency is measured on."""
 
 
 def measure(folder: Path, shops: int, seconds: float) -> dict[str, Any]:
@@ -116,7 +116,7 @@ def _latency(config: Path, servers: str, seconds: float) -> dict[str, Any]:
 
 
 def _watched(publisher: SteadyPublisher, store: ProfileStore, seconds: float) -> dict[str, float]:
-    """How long each probe took from published to readable, after a warm-up."""
+    """The time of each probe from published to readable, after a warm-up."""
     begin = time.monotonic() + min(10.0, seconds)
     end = begin + seconds
     found: dict[str, float] = {}

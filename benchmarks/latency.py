@@ -114,7 +114,7 @@ def measure(folder: Path, seconds: float) -> dict[str, Any]:
 def _watch_probes(
     publisher: Publisher, find: Callable[[list[str]], Iterable[str]], warm_up: float, seconds: float
 ) -> list[float]:
-    """How long after their publication persons are found by `find`, in store or index."""
+    """The times from publication until `find` finds persons in store or index."""
     found: dict[str, float] = {}
     end = time.monotonic() + warm_up + seconds
     begin = time.monotonic() + warm_up

@@ -12,7 +12,7 @@ from idgraph import native
 
 
 def machine() -> dict[str, Any]:
-    """What a figure depends on besides the code."""
+    """The environment of a figure, besides the code."""
     return {
         "cores": os.cpu_count(),
         "native_code": native.state,

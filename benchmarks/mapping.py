@@ -1,4 +1,4 @@
-"""How fast mapping specs run, beside the Java Jolt library 0.1.8 on the same specs and payloads, one core each.
+"""Mapping specs per second, beside the Java Jolt library 0.1.8 on the same specs and payloads, one core each.
 
 CPU time on both sides (Java's with its collector), in short alternating rounds, of which the fastest counts. `json`
 means with parsing and writing, each side with its own library. Java is warmed up: one JVM that has mapped all the
@@ -96,7 +96,7 @@ def _race(run: Callable[[], None], java: Callable[[int], float]) -> tuple[float,
 
 
 def _passes(seconds: Callable[[int], float], warm_up: float) -> int:
-    """How many passes fill a round, after so many seconds of warming up."""
+    """The number of passes that fill a round, after so many seconds of warming up."""
     passes, spent = 1, 0.0
     while True:
         took = seconds(passes)

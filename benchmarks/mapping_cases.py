@@ -1,4 +1,4 @@
-"""What the mapping benchmark maps: specs of three sizes, with real payloads."""
+"""Cases of the mapping benchmark: specs of three sizes, with real payloads."""
 
 from __future__ import annotations
 

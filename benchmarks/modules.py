@@ -1,7 +1,7 @@
-"""Which modules of the product a record passes, from its file to the index, in this process without Spark's shell.
+"""The modules of the product that a record passes, from its file to the index, in this process without Spark's shell.
 
-`python -m benchmarks modules`. A module is passed if it is called for one record in ten at least: what is called once for a
-task or a page of the store is not. Native code stands for the modules of its reference.
+`python -m benchmarks modules`. A module is passed if it is called for one record in ten at least: what is called once
+for a task or a page of the store is not. Native code stands for the modules of its reference.
 """
 
 from __future__ import annotations

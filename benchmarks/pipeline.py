@@ -62,7 +62,7 @@ class Pipeline:
         return CommitStage(self.tools.store, self._size).run(fragments)
 
     def project(self) -> int:
-        """What the flow's projection does behind it; gives how many fragments."""
+        """Project as the flow's projection does; gives the number of fragments."""
         return self._projection.sweep().projected
 
 

@@ -1,4 +1,4 @@
-"""What reconciliation policies cost: a fragment that one more event is joined to, by how many came before.
+"""The cost of reconciliation policies: one more event joined to a fragment, by the number of events before.
 
 CPU microseconds and bytes; `python -m benchmarks policies`.
 """

@@ -21,7 +21,7 @@ class _Process(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """What was resident at one moment, in bytes by kind of process; pages that processes share count for each."""
+    """Resident memory at one moment, in bytes by kind of process; pages that processes share count for each."""
 
     seconds: float
     resident: dict[str, int]
@@ -32,7 +32,7 @@ class Sample(NamedTuple):
 
 
 class ProcessWatch:
-    """Samples every half second from its start to its end. What a process used between its last sample and its end
+    """Samples every half second from its start to its end. The use of a process between its last sample and its end
     is missed. Kinds are `driver` (the root), `jvm` and `workers`. Use as a context manager."""
 
     def __init__(self, root: int) -> None:
@@ -63,7 +63,7 @@ class ProcessWatch:
         return max(found, key=lambda number: found[number].resident_bytes)
 
     def written_bytes(self) -> int:
-        """What all processes had the disk write: 0 where the system does not report."""
+        """Bytes that all processes had the disk write: 0 where the system does not report."""
         return int(sum(self._sums("written_bytes").values()))
 
     def _sums(self, field: str) -> dict[str, float]:

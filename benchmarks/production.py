@@ -35,22 +35,21 @@ from merge.identity.rules import Rules
 from tests.support.machine import PARTITIONS, MachineShape, started
 
 EVENTS = 2_000
-"""Of each source of a shop, in the backlog."""
+"""Events of each source of a shop, in the backlog."""
 BACKLOG_SECONDS = 1800.0
 BATCH = 1_000
 AT_ONCE = 100
 """Fragments that the store is given alone: four requests at once, which this server answers in time when its disk is
 slow."""
 BARE = "bare-"
-"""What the names of the bare clients' topics begin with."""
+"""Beginning of the names of the bare clients' topics."""
 
 Lines = dict[str, list[bytes]]
 """Events by source."""
 
 
 class _Done(NamedTuple):
-    """What the flow did with the backlog: events, fragments written, and how many of both a second from its first
-    micro-batch on."""
+    """The flow's work on the backlog: events, fragments written, and seconds from its first micro-batch on."""
 
     events: int
     fragments: int
@@ -58,8 +57,8 @@ class _Done(NamedTuple):
 
 
 def measure(folder: Path, shops: int, seconds: float, rate: int) -> dict[str, Any]:
-    """Of a backlog of 6,000 events a shop; then of `rate` events a second, and if that is too much of a rate that is
-    not, for `seconds` each."""
+    """Measure a backlog of 6,000 events per shop, then `rate` events per second for `seconds`. If that rate is too
+    much, measure a lower one too."""
     clear(folder)
     lines = {source: list(_backlog(source, shops)) for source in SOURCES}
     with started(folder / "dev") as shape:
@@ -165,7 +164,7 @@ def _rates(
 
 
 def _lost(flow: RunningFlow, published: Lines, resources: WorkerResources, folder: Path) -> dict[str, int]:
-    """What must be there by the map stage alone, over the same events, and what is there."""
+    """The number of profiles by the map stage alone, over the same events, and the stored number."""
     with pipeline(folder, snapshot(protected=True)) as stages:
         expected = {
             name
@@ -175,7 +174,7 @@ def _lost(flow: RunningFlow, published: Lines, resources: WorkerResources, folde
             )
             for name in output.fragments
         }
-    # What is in the outbox's index follows the table within a second or so.
+    # The outbox's index follows the table within a second or so.
     time.sleep(2)
     profiles = resources.store.count()
     return {

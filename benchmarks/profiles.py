@@ -167,7 +167,7 @@ class _Service(NamedTuple):
     process: int
 
     def cpu_seconds(self) -> float:
-        """What the process has used so far (Linux)."""
+        """CPU seconds that the process has used so far (Linux)."""
         user, system = Path(f"/proc/{self.process}/stat").read_text().rpartition(")")[2].split()[11:13]
         return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
@@ -207,7 +207,7 @@ async def _asked(
             spent.append(1000 * (time.perf_counter() - moment))
             due.task_done()
 
-    # Of more, the service closes those that have nothing to do.
+    # With more connections, the service closes idle ones.
     ports = [services[number % len(services)].port for number in range(min(CONNECTIONS, rate))]
     tasks = [asyncio.create_task(ask(port)) for port in ports]
     await asyncio.sleep(1.5)  # until the callers are known
@@ -233,7 +233,7 @@ async def _asked(
 
 
 def _bare() -> FastAPI:
-    """What the framework alone costs: the same route, a thread, an answer of two kilobytes."""
+    """The cost of the framework alone: the same route, a thread, an answer of two kilobytes."""
     app = FastAPI()
     body = b'{"id":"' + b"x" * 2000 + b'"}'
     app.state.before_shutdown = lambda: None

@@ -51,7 +51,7 @@ class _Kind:
 
 
 def measure(profiles: int = PROFILES) -> dict[str, Any]:
-    """Of profiles with twenty attributes, each kind of index: profiles a second of the clock, rebuilt and compared.
+    """Profiles with twenty attributes that each kind of index rebuilds and compares per second of the clock.
     `bare` are the same documents, ready beforehand, put by a client that does nothing else: into another file of
     the embedded index, into an index of the same mapping in Elasticsearch. A share of 1 is the limit."""
     with tempfile.TemporaryDirectory(prefix="idgraph-reindex-") as name:

@@ -1,5 +1,5 @@
-"""What privacy costs: three sealed attributes an event in the whole flow, cached keys, rotation, sealing
-what is stored, one erasure.
+"""The cost of privacy: three sealed attributes per event in the whole flow, cached keys, rotation, sealing stored
+values, one erasure.
 
 `make bench ARGS="sealing"`. Two flows over the same events in one run, Spark and all; CPU of all processes, which
 other work on the machine disturbs less than seconds.

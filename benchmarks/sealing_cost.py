@@ -1,4 +1,4 @@
-"""What protection costs an event of the retail data, in the map stage and in the commit stage, without Spark."""
+"""The cost of protection per event of the retail data, in the map stage and in the commit stage, without Spark."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 python -m benchmarks.search_engines
 
 The sketch of FTS5 does what the index must do: exact terms, ranges and order by a typed table, words by FTS5, whole
-documents replaced by version, one durable transaction per batch. What it leaves out (tombstones, versions) costs it
+documents replaced by version, one durable transaction per batch. It leaves out tombstones and versions, which cost it
 nothing here.
 """
 
@@ -80,7 +80,7 @@ class Fts5:
         return self._connection.execute(statement, values).fetchall()
 
     def asked(self, value: str, number: int) -> dict[str, Callable[[], object]]:
-        """What is asked of both."""
+        """The queries to both."""
         run = self._connection.execute
         text, whole = self._path(PATHS[0]), self._path(PATHS[11])
         ranked = "SELECT id FROM words JOIN documents ON number = words.rowid WHERE words MATCH ? ORDER BY rank LIMIT 20"
@@ -109,8 +109,8 @@ def _asked(index: TantivyProfileIndex, value: str, number: int) -> dict[str, Cal
 
 
 def measure(documents: int = DOCUMENTS) -> dict[str, dict[str, float]]:
-    """Of each: documents per second, CPU per document, milliseconds of a commit that replaces 100 documents and of each
-    query, megabytes."""
+    """Figures of each: documents per second, CPU per document, milliseconds of a commit that replaces 100 documents
+    and of each query, megabytes."""
     chance = random.Random(7)
     given = [
         IndexDocument(f"realm_id:{each}", 1, {path: value_at(chance, at) for at, path in enumerate(PATHS)})

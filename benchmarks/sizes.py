@@ -1,4 +1,4 @@
-"""What a million events take at several sizes of input, in one table: bytes, CPU, memory, and bytes a fragment.
+"""Bytes, CPU, memory, and bytes per fragment for a million events at several sizes of input, in one table.
 
 `make bench ARGS="sizes --sizes 3,10,30"`
 """

@@ -1,4 +1,4 @@
-"""What an event costs in each stage, in this process, without Spark: for profiling.
+"""The cost of an event in each stage, in this process, without Spark: for profiling.
 
 CPU microseconds an event, and commit figures a fragment too. `python -m benchmarks stages --shops 2`; to see
 where they go, run it under py-spy or cProfile.

@@ -25,7 +25,7 @@ KEEPS_UP_SECONDS = 3.0
 """A flow that keeps up is done with all so soon after the last was published: a micro-batch or two."""
 DRAIN_SECONDS = 900.0
 PATH = "activity.search.query"
-"""Where a probe's name is in a profile."""
+"""The path of a probe's name in a profile."""
 
 
 class SteadyRate:

@@ -1,4 +1,4 @@
-"""How fast the embedded profile store writes, beside a bare SQLite table in the same run.
+"""Writes per second of the embedded profile store, beside a bare SQLite table in the same run.
 
 python -m benchmarks.store
 """

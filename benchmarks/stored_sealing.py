@@ -1,4 +1,4 @@
-"""How fast `idgraph seal` seals what is stored: values a second, and fragments that are renamed with it."""
+"""The rate of `idgraph seal`: stored values per second, and fragments that are renamed with it."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def publish_all(servers: str, lines: Iterable[tuple[str, list[bytes]]]) -> tuple
 
 
 def consuming_seconds(servers: str, topics: Sequence[str], partitions: int, records: int) -> float:
-    """How long librdkafka takes to hand so many records to Python, which looks at none."""
+    """Seconds that librdkafka takes to hand so many records to Python, which looks at none."""
     with closing(consumer(servers, topics, partitions)) as bare:
         started = time.perf_counter()
         while records > 0:
@@ -48,7 +48,7 @@ def consuming_seconds(servers: str, topics: Sequence[str], partitions: int, reco
 
 
 def consumer(servers: str, topics: Sequence[str], partitions: int) -> Consumer:
-    """Of all records from the first one on: no group's offsets are asked for."""
+    """Read all records from the first one on: no group's offsets are asked for."""
     options: dict[str, str | int | float | bool] = {
         "bootstrap.servers": servers,
         "group.id": "bare",

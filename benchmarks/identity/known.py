@@ -1,4 +1,4 @@
-"""What identity costs once links are known: the shop's people come again month after month, and show what they showed before.
+"""The cost of identity once links are known: the shop's people come again month after month, with the same identifiers.
 
 The same states go into two embedded installations: as they are, and without the identifiers beside those that name the
 fragments. So both have the same fragments and attributes, and only one of them has links.
@@ -28,7 +28,7 @@ from merge.fragments import FragmentState
 MONTHS = 6
 """The first two are not counted: in them links are new, and fragments change their profiles."""
 FLOW_MONTHS = 4
-"""Of whole flows the latter half is counted."""
+"""Only the latter half of whole flows is counted."""
 _MONTH_MS = 30 * 86_400_000
 _IDS = {"segment": "messageId", "amplitude": "insert_id", "orders": "order_id"}
 

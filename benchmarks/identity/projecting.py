@@ -1,4 +1,5 @@
-"""What identity costs on the way to readers: committed and projected into the embedded store and index, in this process.
+"""The cost of identity on the way to readers: committed and projected into the embedded store and index, in this
+process.
 
 CPU seconds stand beside those of the clock, as other programs may have the machine too.
 """
@@ -148,7 +149,7 @@ class _Flow:
         }
 
     def events_among(self, fragments: int) -> dict[str, float]:
-        """Events of persons who are there, and whose links are known, and of new ones, among so many fragments. Of those only
+        """Events of persons who are there, and whose links are known, and of new ones, among so many fragments. Only
         the persons that events are about are in the index."""
         store = self.tools.store
         fill(store, fragments // 3)

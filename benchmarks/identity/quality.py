@@ -1,8 +1,9 @@
-"""How well the rules find persons: pairwise and B-cubed, beside no rules and beside a probabilistic model alone.
+"""The quality of the rules' persons: pairwise and B-cubed, beside no rules and beside a probabilistic model alone.
 
-`rules` is the product's `resolve`. `without rules` joins every link. `model` joins all pairs of Splink from a weight on, and
-closes them transitively, as its own clustering does. `accepted` is rules with the pins of a reviewer who accepts the right
-suggestions and no others; `all accepted`: with every suggestion, so what review is for is the difference.
+`rules` is the product's `resolve`. `without rules` joins every link. `model` joins all pairs of Splink from a weight
+on, and closes them transitively, as its own clustering does. `accepted` is rules with the pins of a reviewer who
+accepts the right suggestions and no others; `all accepted`: with every suggestion, so what review is for is the
+difference.
 """
 
 from __future__ import annotations

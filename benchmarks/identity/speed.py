@@ -1,4 +1,4 @@
-"""How fast persons are resolved: in memory, and out of a store of one size and of ten times that size.
+"""Persons resolved per second: in memory, and out of a store of one size and of ten times that size.
 
 A person has three fragments: a user, and two devices that share the user's e-mail address.
 """
@@ -70,7 +70,7 @@ def _resolve_rate() -> float:
 
 
 def state_of(own: Identifier, other: Identifier, number: int) -> FragmentState:
-    """What one event of a fragment leaves in it, that shows another identifier beside its own."""
+    """The state after one event of a fragment that shows another identifier beside its own."""
     origin = Origin(Stamp(0, 1_709_251_200_000 + number, "bench", f"{number}"), _SPEC)
     state = FragmentState()
     values = {"activity.platform": Register(origin, Kind.PLAIN, "web")}

@@ -1,1 +1,1 @@
-"""What others reach on the same rows in the same run."""
+"""Results of peers on the same rows in the same run."""

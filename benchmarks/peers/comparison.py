@@ -1,7 +1,7 @@
 """idgraph beside plain PySpark with upserts and Feast with its online store: the same events, durable SQLite each.
 
-`make bench ARGS="peers --shops 10"`; with `--install-feast` the first time. What the peers leave out, and what order
-does to them, is in docs/performance.md.
+`make bench ARGS="peers --shops 10"`; with `--install-feast` the first time. docs/performance.md has the omissions of
+the peers, and the effect of order on them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the order of arrival does: the same events once as they came and once from the last to the first."""
+"""The effect of the order of arrival: the same events once as they came and once from the last to the first."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""What a competent user of PySpark would write in an afternoon: Structured Streaming over the same files, mapping by
-Spark SQL expressions, `foreachBatch`, and `INSERT ... ON CONFLICT DO UPDATE` into SQLite by latest event time.
+"""The program that a competent user of PySpark would write in an afternoon: Structured Streaming over the same files,
+mapping by Spark SQL expressions, `foreachBatch`, and `INSERT ... ON CONFLICT DO UPDATE` into SQLite by latest event
+time.
 
 python -m benchmarks.peers.plain_spark INBOX FOLDER --table rows|documents --writer driver|partitions
 """
@@ -211,7 +212,7 @@ def write_documents(database: str, rows: Iterable[Row]) -> None:
 
 
 def latest(batch: DataFrame, table: str) -> DataFrame:
-    """What a micro-batch says last of each attribute, as rows of the table."""
+    """The last value of each attribute in a micro-batch, as rows of the table."""
     rows = batch.groupBy("person", "attribute").agg(
         f.max_by("value", "at").alias("value"), f.max("at").alias("at")
     )

@@ -1,1 +1,1 @@
-"""What an event costs as things grow, and what breaks first."""
+"""The cost of an event as things grow, and the first limits."""

@@ -1,4 +1,4 @@
-"""What an event costs as a fragment grows to ten thousand attributes: mapped all at once, and one that changes."""
+"""The cost of an event as a fragment grows to ten thousand attributes: mapped all at once, and one that changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from idgraph.model.snapshots import MetadataSnapshot
 
 SIZES = (10, 100, 1000, 10_000)
 MOST_IN_EVENT = 9000
-"""Of the 10,000 leaves that an event may have."""
+"""Leaves per event, of the 10,000 that one may have."""
 ROUNDS = 5
 
 

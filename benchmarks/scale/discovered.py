@@ -1,4 +1,4 @@
-"""What it costs as discovered attributes grow to a hundred thousand: the metadata service, its snapshot on the way to a
+"""The cost of discovered attributes, up to a hundred thousand: the metadata service, its snapshot on the way to a
 worker, the map stage's look-up, the search for an attribute."""
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _service(folder: Path, client: MetadataClient, size: int) -> tuple[dict[str,
 
 
 def _followed(folder: Path, pinned: PinnedSnapshot) -> dict[str, float]:
-    """What a snapshot costs the driver, and a worker."""
+    """The cost of a snapshot in the driver and in a worker."""
     sender = SnapshotSender(lambda content: SimpleNamespace(value=content, destroy=lambda: None))
     sent = sender.sent(pinned)
     steps: dict[str, Callable[[], object]] = {

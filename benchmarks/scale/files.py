@@ -1,4 +1,4 @@
-"""What a micro-batch costs as the files that the flow ever took grow: Spark remembers each one's name.
+"""The cost of a micro-batch as the number of files that the flow ever took grows: Spark remembers each one's name.
 
 At 20 small files a second a million are fourteen hours. They are written into the checkpoint as Spark itself writes
 them, since only their names count.
@@ -67,7 +67,7 @@ def _remember(compacted: Path, inbox: Path, first: int, end: int) -> None:
 
 
 def _heap_bytes(process: int) -> int | None:
-    """What the JVM's objects take when all others are collected; None where the JDK's `jcmd` cannot determine."""
+    """Bytes of the JVM's live objects; None where the JDK's `jcmd` cannot determine."""
     jcmd = shutil.which("jcmd")
     if jcmd is None:
         return None

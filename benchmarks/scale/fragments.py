@@ -1,4 +1,4 @@
-"""What an event costs while the store grows to a million fragments, or ten: `--fragments 10000000`."""
+"""The cost of an event while the store grows to a million fragments, or ten: `--fragments 10000000`."""
 
 from __future__ import annotations
 

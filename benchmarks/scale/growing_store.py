@@ -86,6 +86,6 @@ def _joined(one: bytes, other: bytes) -> bytes:
 
 
 def _of_shop(data: bytes, shop: int) -> bytes:
-    # Of the same length, so that what is sorted stays so.
+    # The same length, so that the order stays.
     number = b"%d" % shop
     return _HASHED_NAME.sub(rb"~\g<1>" + number, data).replace(b"%d" % _MARKER, number)

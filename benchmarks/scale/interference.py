@@ -16,7 +16,7 @@ SLOW_SECONDS = 5.0
 
 
 class Mood(StrEnum):
-    """What the proxy does with a request."""
+    """The proxy's way with a request."""
 
     HEALTHY = "healthy"
     SLOW = "answers after 5 s"
@@ -85,7 +85,7 @@ def _handler(proxy: Proxy) -> type[socketserver.BaseRequestHandler]:
             try:
                 self._send(status, headers, content)
             except ConnectionError:
-                # Whoever asked has gone.
+                # The client has gone.
                 self.close_connection = True
 
         def _send(self, status: int, headers: dict[str, str], content: bytes) -> None:

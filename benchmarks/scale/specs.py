@@ -1,4 +1,4 @@
-"""What an event costs as specs grow to a thousand: the snapshot, compiling, the choice of a spec, the map stage."""
+"""The cost of an event as specs grow to a thousand: the snapshot, compiling, the choice of a spec, the map stage."""
 
 from __future__ import annotations
 
