@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator
 from decimal import Decimal
-from itertools import islice
+from itertools import count, islice
 from typing import Any, NamedTuple
 
 from idgraph.model import canonical
@@ -58,16 +58,12 @@ class JsonPositions(NamedTuple):
     repeated: list[tuple[str, int, int]]
 
 
-class _Frame:
-    """An object or array that is open."""
+class _Frame(NamedTuple):
+    """An object, or an array, that is open: its pointer, the offsets of its keys, or the number of its next element."""
 
-    __slots__ = ("count", "is_object", "keys", "pointer")
-
-    def __init__(self, is_object: bool, place: str) -> None:
-        self.is_object = is_object
-        self.pointer = place
-        self.count = 0
-        self.keys: dict[str, int] = {}
+    place: str
+    keys: dict[str, int] | None
+    numbers: Iterator[int]
 
 
 def find_places(text: str) -> JsonPositions:
@@ -87,18 +83,17 @@ def find_places(text: str) -> JsonPositions:
         if size > _MOST_POINTERS:
             break
         frame = frames[-1] if frames else None
-        if frame is not None and frame.is_object and key is None:
-            key, place = at, frame.pointer + pointer(canonical.decode(word))
+        if frame is not None and frame.keys is not None and key is None:
+            key, place = at, frame.place + pointer(canonical.decode(word))
             if (first := frame.keys.setdefault(place, at)) != at:
                 repeated.append((place, at, first))
             continue
-        if frame is not None and not frame.is_object:
-            place = f"{frame.pointer}/{frame.count}"
-            frame.count += 1
+        if frame is not None and frame.keys is None:
+            place = f"{frame.place}/{next(frame.numbers)}"
         spots[place] = JsonPosition(at, key)
         key = None
         if word in "{[":
-            frames.append(_Frame(word == "{", place))
+            frames.append(_Frame(place, {} if word == "{" else None, count()))
     return JsonPositions(spots, repeated)
 
 
@@ -131,7 +126,10 @@ class JsonTextError(IdgraphError):
 
 
 class _OddError(Exception):
-    """Something in a text has to be refused; `_odd` finds it."""
+    """Something in a text has to be refused; `_problems` finds it."""
+
+    def __str__(self) -> str:
+        return "a key that stands twice in its object, or a number that no reader has exactly"
 
 
 def read(text: str, has_doubles: bool = False) -> Any:
@@ -146,16 +144,12 @@ def read(text: str, has_doubles: bool = False) -> Any:
         return canonical.decode(text)
     except json.JSONDecodeError as error:
         raise JsonTextError([JsonProblem(error.pos, "", f"not JSON: {error.msg}")], is_json=False) from None
-    except _OddError:
-        message = "a key that stands twice in its object, or a number that no reader has exactly"
-        found = list(islice(_odd(text, has_doubles), MOST_PROBLEMS)) or [JsonProblem(0, "", message)]
-        raise JsonTextError(found, is_json=True) from None
     except RecursionError:
         raise JsonTextError([JsonProblem(0, "", "nested too deeply")], is_json=False) from None
-    except (*canonical.MalformedJSON, ValueError) as error:
-        # Values that Python reads and events may not have: numbers out of range, half of a surrogate pair.
-        message = f"not JSON as events have it: {error}"
-        found = list(islice(_unreadable(text), MOST_PROBLEMS)) or [JsonProblem(0, "", message)]
+    except (_OddError, *canonical.MalformedJSON, ValueError) as error:
+        # What Python reads and events may not have: numbers out of range, half of a surrogate pair.
+        message = str(error) if isinstance(error, _OddError) else _unreadable(error)
+        found = list(islice(_problems(text, has_doubles), MOST_PROBLEMS)) or [JsonProblem(0, "", message)]
         raise JsonTextError(found, is_json=True) from None
 
 
@@ -180,37 +174,36 @@ def _is_double(literal: str) -> bool:
         return False
 
 
-def _unreadable(text: str) -> Iterator[JsonProblem]:
+def _unreadable(error: Exception) -> str:
+    return f"not JSON as events have it: {error}"
+
+
+def _problems(text: str, has_doubles: bool) -> Iterator[JsonProblem]:
     try:
-        spots = find_places(text).spots
+        found = find_places(text)
     except canonical.MalformedJSON:
         # A key: its place has no name.
         return
-    for place, spot in spots.items():
-        matched = _TOKEN.match(text, spot.value)
-        if matched is None or matched[0] in "{[":
-            continue
-        try:
-            canonical.decode(matched[0])
-        except canonical.MalformedJSON as error:
-            yield JsonProblem(spot.value, place, f"not JSON as events have it: {error}")
-
-
-def _odd(text: str, has_doubles: bool) -> Iterator[JsonProblem]:
-    found = find_places(text)
     for place, offset, first in found.repeated:
         line, column = place_at(text, first)
         message = f"this key stands twice in its object, first in line {line}, column {column}"
         yield JsonProblem(offset, place, message)
     for place, spot in found.spots.items():
         matched = _TOKEN.match(text, spot.value)
-        word = matched[0] if matched else ""
-        if word.lstrip("-") in ("NaN", "Infinity"):
-            yield JsonProblem(spot.value, place, "not a JSON number: it has no NaN and no infinity")
-        elif (
-            has_doubles
-            and word[:1] in "-0123456789"
-            and not word.lstrip("-").isdigit()
-            and not _is_double(word)
-        ):
-            yield JsonProblem(spot.value, place, "no double is equal to this number; write it as text")
+        if matched is not None and (fault := _fault(matched[0], has_doubles)):
+            yield JsonProblem(spot.value, place, fault)
+
+
+def _fault(word: str, has_doubles: bool) -> str | None:
+    """What is wrong with a text, a number, a constant, or the beginning of an object or array."""
+    if word.lstrip("-") in ("NaN", "Infinity"):
+        return "not a JSON number: it has no NaN and no infinity"
+    is_fraction = word[0] in "-0123456789" and not word.lstrip("-").isdigit()
+    if has_doubles and is_fraction and not _is_double(word):
+        return "no double is equal to this number; write it as text"
+    try:
+        if word not in "{[":
+            canonical.decode(word)
+    except canonical.MalformedJSON as error:
+        return _unreadable(error)
+    return None

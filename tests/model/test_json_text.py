@@ -78,6 +78,17 @@ def test_only_the_first_problems_are_reported() -> None:
     assert len(refused.value.problems) == json_text.MOST_PROBLEMS
 
 
+def test_problems_of_all_kinds_are_reported_at_once() -> None:
+    with pytest.raises(JsonTextError) as refused:
+        json_text.read(r'{"a": 1, "a": NaN, "b": ["\ud800", 0.1, 1e999]}', has_doubles=True)
+    assert [(each.offset, each.pointer) for each in refused.value.problems] == [
+        (9, "/a"),
+        (14, "/a"),
+        (25, "/b/0"),
+        (40, "/b/2"),
+    ]
+
+
 def test_characters_within_a_string() -> None:
     text = r'["a\u00e4\n\ud83d\ude00b"]'
     assert text[offset_within(text, 1, 4)] == "b"
@@ -96,6 +107,7 @@ def test_characters_within_a_string() -> None:
         ("[NaN]", (1, 2)),
         ('{"a": {"b": [1, -Infinity]}}', (1, 17)),
         (r'["\ud800"]', (1, 2)),
+        (r'{"\ud800": NaN}', (1, 1)),
         ("[1e99999]", (1, 2)),
         ("9" * 5000, (1, 1)),
         ("[" * 100_000, (1, 1)),
