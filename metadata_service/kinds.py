@@ -1,4 +1,4 @@
-"""The kinds of versioned documents. A new kind is a model, and a line here."""
+"""The kinds of versioned documents. A new kind is a model, its name in `ItemKind`, and a line here."""
 
 from __future__ import annotations
 

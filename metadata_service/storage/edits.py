@@ -10,17 +10,12 @@ from typing import Any, Literal
 from sqlalchemy import func, insert, select
 from sqlalchemy.orm import Session
 
+from idgraph.model.sandboxes import ItemKind
 from metadata_service.storage.history import append_version, redacted_versions
 from metadata_service.storage.tables import ChangeRow, SnapshotRow
 
 Kind = Literal[
-    "spec",
-    "attribute",
-    "identity_rules",
-    "discovery_defaults",
-    "classification_levels",
-    "view",
-    "segment",
+    ItemKind,
     "redaction",
     "token",
     "user",

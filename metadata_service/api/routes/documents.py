@@ -42,7 +42,8 @@ async def _nameless() -> str:
     return ""
 
 
-def _routes(kind: VersionedDocuments[Stated, Stored]) -> APIRouter:
+def routes_of(kind: VersionedDocuments[Stated, Stored]) -> APIRouter:
+    """The routes of a kind."""
     router = APIRouter(prefix=f"/v1/{kind.path}", tags=[kind.path.replace("-", " ")])
     is_named = kind.default is None
     place = "/{name}" if is_named else ""
@@ -165,4 +166,4 @@ def verify(service: Service) -> VerificationRecord:
     return VerificationRecord(versions=report.entries, broken_version=report.broken_line, head=report.head)
 
 
-ROUTERS = (log, *map(_routes, DOCUMENTS.values()))
+ROUTERS = (log, *map(routes_of, DOCUMENTS.values()))
