@@ -47,7 +47,7 @@ class Shown(NamedTuple):
         return Kind.SEALED in [part.kind for part in self.parts]
 
     def named(self, origin: Callable[[Origin], Origin]) -> Shown:
-        """The same with the origins of its parts as they may be determined."""
+        """The same with the origins of its parts in the form in which they may be shown."""
         return self._replace(parts=[part._replace(origin=origin(part.origin)) for part in self.parts])
 
     def value(self, values: Sequence[Any]) -> Any:

@@ -58,7 +58,7 @@ def client(
     )
     local: dict[str, str] = {}
     if endpoint and urlsplit(endpoint).hostname in _LOOPBACK:
-        # A stand-in for development takes any, and must not be determined real ones.
+        # A stand-in for development takes any credentials, and must not get real ones.
         local = {"aws_access_key_id": "local", "aws_secret_access_key": "local"}
     session = boto3.session.Session()
     made = session.client(service, region_name=region, endpoint_url=endpoint, config=config, **local)

@@ -1,9 +1,9 @@
 """Envelopes of AWS KMS around the secrets of a keyring.
 
-A secret is 64 bytes that KMS makes (`GenerateDataKeyWithoutPlaintext`), or encrypts if there is one already; the keyring
-holds KMS's ciphertext. The encryption context, which KMS authenticates and writes to its log, is `idgraph-keyring` (the
-keyring's id) and `idgraph-secret` (`root`, `key-VERSION`): a ciphertext opens in its place only, and the log reports which
-secret was opened, never for whom.
+A secret is 64 bytes that KMS makes (`GenerateDataKeyWithoutPlaintext`), or encrypts if there is one already; the
+keyring holds KMS's ciphertext. The encryption context, which KMS authenticates and writes to its log, is
+`idgraph-keyring` (the keyring's id) and `idgraph-secret` (`root`, `key-VERSION`): a ciphertext opens in its place
+only, and the log shows which secret was opened, never for whom.
 """
 
 from __future__ import annotations

@@ -65,8 +65,8 @@ class TombstoneFile:
             with os.fdopen(descriptor, "ab") as stream:
                 size = os.fstat(descriptor).st_size
                 if not size:
-                    # The name of a new file is in its folder: without it a later step of the erasure might outlive this
-                    # one. Before the content, by which the next one reports that it was done.
+                    # The name of a new file is in its folder: without it a later step of the erasure might
+                    # outlive this one. Before the content, which tells the next one that it was done.
                     sync_folder(self._path.parent)
                 # A power cut may have left a part of a line.
                 torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"

@@ -62,7 +62,7 @@ def _slices(dead_letters: Iterable[DeadLetter]) -> Iterator[list[DeadLetter]]:
 
 class Replay(PagedJob):
     """Replays dead letters under one snapshot; those that pass are dropped once committed, the others stay with today's
-    reason. Counts those `replayed`, `still_dead`, `partial` (their file must be retried) and `unreadable`.
+    reason. Counts those `replayed`, `still_dead`, `partial` (their file must be published again) and `unreadable`.
 
     Safe beside a running flow and safe to repeat: a record keeps its position, and commits are idempotent. What was
     replayed is gone from the list, so it needs no point.

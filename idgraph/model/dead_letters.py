@@ -54,7 +54,7 @@ COMMIT_REASONS = (
 """Their reasons."""
 
 PARTIAL = frozenset({DeadLetterReason.TOO_LARGE, DeadLetterReason.CORRUPT_SOURCE})
-"""Dead letters that hold only a part of their record: the file must be retried."""
+"""Dead letters that hold only a part of their record: the file must be published again."""
 
 
 class DeadLetter(NamedTuple):

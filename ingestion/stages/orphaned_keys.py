@@ -139,7 +139,7 @@ class OrphanedKeys:
 
     def _erase(self, fragment_ids: Collection[str], dropped: Collection[str]) -> int:
         made = self._data_keys.existing(fragment_ids)
-        # Mostly somebody came back, and old events are retried: this case takes no lock.
+        # Mostly somebody came back, and old events are replayed: this case takes no lock.
         unused = sorted(made - self._needed(made, dropped)) if made else []
         return self._data_keys.erase(unused, lambda: self._needed(unused, dropped)) if unused else 0
 

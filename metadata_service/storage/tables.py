@@ -27,7 +27,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-# PostgreSQL compares text by locale unless reported otherwise; cursors need one order everywhere.
+# PostgreSQL compares text by locale unless a collation is set; cursors need one order everywhere.
 Ordered = Text().with_variant(Text(collation="C"), "postgresql")
 Counter = BigInteger().with_variant(Integer(), "sqlite")
 

@@ -153,7 +153,7 @@ def authenticate(database: Database, plaintext: str) -> TokenRecord | None:
     """The owner of a token; None if it is unknown, revoked or expired."""
     digest = token_digest(plaintext)
     with database.read() as session:
-        # All are compared, in constant time each, so that timing reports nothing of any digest.
+        # All are compared, in constant time each, so that timing reveals nothing of any digest.
         found = None
         for row, owner, maker in session.execute(_OWNED, {"now": datetime.now(UTC)}):
             if hmac.compare_digest(row.digest, digest):

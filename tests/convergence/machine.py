@@ -59,7 +59,7 @@ class ConvergenceMachine(Edits, Deliveries, Outages, Operations):
             assert found(site, newest) == found(tidy, newest)
 
     def _compare_with_expected(self, site: Site) -> None:
-        """What plain rules report the events that count, apart from the code that both sites run."""
+        """The outcome by plain rules for the events that count, apart from the code that both sites run."""
         (stated,) = [each for each in self.snapshots[self.now].attributes if each.path == PATH]
         persons = site.persons(self.now)
         by_rules = {

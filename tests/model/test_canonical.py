@@ -26,7 +26,7 @@ values = st.recursive(
 
 
 def exact(value: Any) -> Any:
-    """A value with its numbers in a form that reports exactly which they are."""
+    """A value with its numbers in a form that distinguishes them exactly."""
     if type(value) is dict:
         return {key: exact(each) for key, each in value.items()}
     if type(value) is list:

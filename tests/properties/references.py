@@ -13,7 +13,7 @@ ORIGIN = Origin(Stamp(0, 1, "shop", "e"), SpecRef("spec", 1))
 
 
 def outcome(work: Callable[[], Any]) -> str:
-    """What came of it, in words that report 1, 1.0 and True apart."""
+    """The outcome, in words that distinguish 1, 1.0 and True."""
     try:
         return repr(work())
     except Exception as error:

@@ -51,7 +51,7 @@ class SealingKey(NotPicklable):
     """The handle of one fragment's data key. Safe for several threads.
 
     The data-key version is four bytes of a hash of the key: it needs no counter that could start again
-    after an erasure, and it reports a value of another key from an altered one.
+    after an erasure, and it distinguishes a value of another key from an altered one.
 
     The cipher is made when it is first needed and takes 4 KiB, nearly all of it OpenSSL's.
     """

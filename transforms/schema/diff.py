@@ -56,8 +56,8 @@ class AttributeTree(PolicyTree):
         self._value_keys = snapshot.defaults.value_keys
 
     def look_again(self, seconds: float) -> None:
-        """At a time since the epoch: report what events show that the snapshot does not have once a minute, as a report may be
-        lost; and on another day in UTC each attribute, by the first event that has it."""
+        """Set the time since the epoch. Attributes that the snapshot does not have are reported once a minute, as a
+        report may be lost; on another day in UTC each attribute is reported by its first event."""
         day, minute = int(seconds // 86400), int(seconds // REPORT_SECONDS)
         if minute != self._minute:
             self.report_again(is_lost=day != self._day)

@@ -111,6 +111,6 @@ def _is_sealed(fragment: StoredFragment) -> bool:
     try:
         state = FragmentState.decode(fragment.state)
     except DamagedStateError:
-        # Another loss, which is informed where the fragment is read.
+        # Another loss, which is reported where the fragment is read.
         return False
     return any(register.kind is Kind.SEALED for _, register in state.stored())

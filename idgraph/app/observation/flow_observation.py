@@ -82,8 +82,9 @@ def observed(
     is_ready: Callable[[], bool],
     on_batch: Callable[[BatchReport], None],
 ) -> Iterator[Callable[[BatchReport], None]]:
-    """Serve metrics and health while the block runs, if `[metrics] port` says so; gives what is to be informed of
-    micro-batches, which reports `on_batch`. `waiting` gives what is not taken yet of each partition. Raises ConfigError."""
+    """Serve metrics and health while the block runs, if `[metrics] port` says so; gives the callback for finished
+    micro-batches, which also calls `on_batch`. `waiting` gives the number of records of each partition that are not
+    taken yet. Raises ConfigError."""
     if settings.metrics.port is None:
         yield on_batch
         return

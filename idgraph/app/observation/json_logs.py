@@ -1,7 +1,8 @@
 """Logs as one JSON object a line, for machines: `idgraph --log-format json`.
 
-`time` (RFC 3339), `level`, `logger`, `message`, and what belongs to it: `batch` and `position` report which micro-batch and
-which event it is about. Messages hold no values of events (law 3); of an exception only its type and places are reported.
+`time` (RFC 3339), `level`, `logger`, `message`, and what belongs to it: `batch` and `position` name the micro-batch
+and the event it is about. Messages hold no values of events (law 3); of an exception only its type and places are
+reported.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ def with_payload(record: bytes, payload: bytes) -> bytes:
 def _text(content: bytes | None) -> str | None:
     if content is None:
         return None
-    # Text that begins so is marked too: no two keys are reported the same.
+    # Text that begins so is marked too: no two keys are written the same.
     if not content.startswith(_MARK):
         with suppress(UnicodeDecodeError):
             return content.decode()

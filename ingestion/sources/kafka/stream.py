@@ -215,7 +215,7 @@ class KafkaStream:
             self._lag.close()
 
     def without_secrets(self, text: str) -> str:
-        """A mistake in an option may be determined with its value."""
+        """The text without secrets: an error about an option may quote its value."""
         # The longest first: a password may begin with the user's name.
         for secret in sorted(self._settings.secrets(), key=len, reverse=True):
             text = text.replace(secret, "...")

@@ -23,7 +23,7 @@ _NATIONAL_ID_SHORTEST, _NATIONAL_ID_LONGEST = 9, 21
 
 
 class NationalNumber(NamedTuple):
-    """One country's form of a number that can be determined by its form."""
+    """One country's form of a number that can be recognised by its form."""
 
     country: str
     shape: re.Pattern[str]

@@ -68,7 +68,7 @@ class Traits:
     squashes: bool = False
     makes_longs: bool = False
     keeps_longs: bool = True
-    """Whether something that comes later may report a `Long` from another number."""
+    """Whether a later part may distinguish a `Long` from another number."""
 
     def made_by(self, function: Callable[[Any], Any], called: str) -> Callable[[Any], Any]:
         """The function of this name as the code calls it."""

@@ -213,7 +213,7 @@ class LoopCode:
 
 
 def _matched(code: Code, star: Star, key: ast.expr) -> ast.expr:
-    """The texts of the `*`, or None. Most keys can be determined by how they begin or end."""
+    """The texts of the `*`, or None. Most keys can be recognised by their beginning or end."""
     found = call(code.bind(star.match), key)
     first, last = star.literals[0], star.literals[-1]
     if last:
