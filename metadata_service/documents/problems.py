@@ -6,6 +6,7 @@ import codecs
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from idgraph.model import json_text
 from idgraph.model.errors import ConfigError, IdgraphError, SpecError
-from idgraph.model.json_text import find_places, offset_within, place_at
+from idgraph.model.json_text import JsonPosition, find_places, offset_within, place_at
 from idgraph.model.paths import pointer
 from idgraph.model.specs import IDENTIFIER_TYPE_PATTERN, NAME_PATTERN
 from idgraph.model.text import name_hint
@@ -80,7 +81,10 @@ class JsonFile:
                     for each in error.problems
                 ],
             ) from None
-        self._places = find_places(self.text)
+
+    @cached_property
+    def _spots(self) -> dict[str, JsonPosition]:
+        return find_places(self.text).spots
 
     @classmethod
     def of_text(cls, text: str) -> JsonFile:
@@ -90,9 +94,9 @@ class JsonFile:
     def locate(self, error: SpecError) -> Problem:
         """The place of a mistake: at the value, at the key of a longer value, or at the nearest above."""
         pointer = error.pointer
-        while pointer not in self._places.spots:
+        while pointer not in self._spots:
             pointer = pointer.rpartition("/")[0]
-        spot = self._places.spots[pointer]
+        spot = self._spots[pointer]
         opens = self.text[spot.value] in "{["
         offset = spot.key if opens and spot.key is not None else spot.value
         if error.offset is not None and self.text[spot.value] == '"':
