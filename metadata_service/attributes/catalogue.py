@@ -83,7 +83,7 @@ class AttributeFacets(BaseModel):
 
 def get_attribute(session: Session, path: str) -> str:
     """The latest version as JSON. Raises UnknownSubjectError."""
-    document = session.scalar(_latest().where(AttributeRow.path == path))
+    document = session.scalar(latest_documents().where(AttributeRow.path == path))
     if document is None:
         raise UnknownSubjectError("no attribute has this path")
     return document
@@ -94,7 +94,7 @@ def find_attributes(session: Session, paths: Iterable[str]) -> Iterator[Attribut
     wanted = list(paths)
     for start in range(0, len(wanted), PATHS_A_QUERY):
         some = wanted[start : start + PATHS_A_QUERY]
-        for document in session.scalars(_latest().where(AttributeRow.path.in_(some))):
+        for document in session.scalars(latest_documents().where(AttributeRow.path.in_(some))):
             yield AttributeMetadata.model_validate_json(document)
 
 
@@ -102,7 +102,7 @@ def find_within(session: Session, path: str) -> Iterator[AttributeMetadata]:
     """The latest versions of the attributes below a path."""
     # A slash is the character behind a dot.
     below = (AttributeRow.path >= f"{path}.") & (AttributeRow.path < f"{path}/")
-    for document in session.scalars(_latest().where(below)):
+    for document in session.scalars(latest_documents().where(below)):
         yield AttributeMetadata.model_validate_json(document)
 
 
@@ -238,7 +238,7 @@ def plan_attribute(
     levels = classification_levels(edit.session)
     unstated = levels.unstated(definition, definition.classification)
     check_attribute(definition.model_copy(update=unstated))
-    document = edit.session.scalar(_latest().where(AttributeRow.path == definition.path))
+    document = edit.session.scalar(latest_documents().where(AttributeRow.path == definition.path))
     precondition(document)
     stated = {field: getattr(definition, field) for field in AttributeDefinition.model_fields} | unstated
     if document is None:
@@ -293,7 +293,8 @@ def write_versions(
         edit.session.execute(update(AttributeRow), [_searchable(attribute) for attribute in changed])
 
 
-def _latest() -> Select[str]:
+def latest_documents() -> Select[str]:
+    """The documents of the latest versions, as JSON."""
     return select(AttributeVersionRow.document).join(
         AttributeRow,
         (AttributeRow.path == AttributeVersionRow.path)

@@ -18,10 +18,10 @@ from idgraph.model.attributes import AttributeMetadata, AttributeStatus
 from idgraph.model.documents import StrictDocument
 from idgraph.model.records import DiscoveryCount, DiscoveryCounts, PurgeRecord
 from idgraph.model.snapshots import DiscoveryDefaults
-from metadata_service.attributes.catalogue import PATHS_A_QUERY, AttributeFilter
+from metadata_service.attributes.catalogue import PATHS_A_QUERY, AttributeFilter, latest_documents
 from metadata_service.attributes.rules import discovery_defaults
 from metadata_service.storage.edits import Edit
-from metadata_service.storage.tables import AttributeRow, AttributeVersionRow, DiscoveryCountRow
+from metadata_service.storage.tables import AttributeRow, DiscoveryCountRow
 
 log = logging.getLogger(__name__)
 
@@ -125,10 +125,7 @@ def purge(edit: Edit, wanted: Purge) -> PurgeRecord:
 def _undecided(session: Session, wanted: Purge) -> Iterator[AttributeMetadata]:
     sources = () if wanted.source is None else (wanted.source,)
     chosen = AttributeFilter(prefix=wanted.prefix, source=sources, status=(AttributeStatus.DISCOVERED,))
-    latest = (AttributeRow.path == AttributeVersionRow.path) & (
-        AttributeRow.version == AttributeVersionRow.version
-    )
-    query = select(AttributeVersionRow.document).join(AttributeRow, latest).where(*chosen.conditions())
+    query = latest_documents().where(*chosen.conditions())
     for document in session.scalars(query.order_by(AttributeRow.path).limit(2 * MOST_PURGED)):
         attribute = AttributeMetadata.model_validate_json(document)
         if wanted.created_before is None or attribute.created < wanted.created_before:
