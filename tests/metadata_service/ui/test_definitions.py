@@ -31,7 +31,7 @@ def test_one_is_written_published_edited_and_retired(
     begun = fields(person.get(f"/ui/{plural}-new?name={name}"))
     assert json.loads(begun["text"])["name"] == name
     draft = begun | {"text": json.dumps(document), "act": "publish"}
-    assert "Say why" in person.post(place, draft, 422)
+    assert "Give a reason" in person.post(place, draft, 422)
     assert "Published version 1" in person.post(place, draft | {"reason": "first"})
     assert site.api().get(f"/v1/{plural}/{name}").json()["version"] == 1
 

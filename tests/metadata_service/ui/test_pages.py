@@ -468,7 +468,7 @@ def test_a_spec_is_published_and_two_editors_lose_nothing(site: Site) -> None:
     fields = [
         {"etag": editor_field(page, "etag"), "text": text} for page, text in zip(pages, mine, strict=True)
     ]
-    assert "Say why" in ann.post(f"{place}/publish", fields[0], 422)
+    assert "Give a reason" in ann.post(f"{place}/publish", fields[0], 422)
     published = ann.post(f"{place}/publish", fields[0] | {"reason": "her reason"})
     assert "Published shop-orders@2" in published
     assert "her reason" in published
@@ -536,7 +536,7 @@ def test_a_draft_is_not_in_force(site: Site) -> None:
     record = site.api().get("/v1/specs/shop-amplitude").json()
     assert (record["active_version"], record["latest_version"]) == (1, 2)
     fields = {"version": "2", "etag": editor_field(person.get(place), "etag"), "reason": ""}
-    assert "Say why" in person.post(f"{place}/activate", fields, 422)
+    assert "Give a reason" in person.post(f"{place}/activate", fields, 422)
     assert "Published shop-amplitude@2" in person.post(f"{place}/activate", fields | {"reason": "tested"})
     assert "Somebody" in person.post(f"{place}/activate", fields | {"reason": "late"}, 412)
     person.post(f"{place}/activate", fields | {"reason": "none such", "version": "9"}, 404)

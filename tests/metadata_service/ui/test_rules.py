@@ -72,7 +72,7 @@ def test_rules_are_previewed_published_and_taken_back(publisher: Person, whole: 
     # Another draft than the one that was previewed.
     other = ready | {"text": json.dumps(STRICT | {"hub_limit": 3}), "act": "publish"}
     assert "Nobody has seen" in publisher.post(RULES, other, 422)
-    assert "Say why" in publisher.post(RULES, ready | {"act": "publish", "reason": " "}, 422)
+    assert "Give a reason" in publisher.post(RULES, ready | {"act": "publish", "reason": " "}, 422)
     done = publisher.post(RULES, ready | {"act": "publish"})
     assert "Published version" in done
     assert "kiosks" in done
