@@ -61,7 +61,7 @@ class Repeating:
                 pause = self._step()
                 failures = 0
             except Exception as error:
-                # Whatever it is: a thread that dies in silence would do nothing ever again.
+                # Any error: a thread that dies in silence would do nothing ever again.
                 if self.stop.is_set():
                     break
                 self._failed(error)

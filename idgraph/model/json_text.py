@@ -147,7 +147,7 @@ def read(text: str, has_doubles: bool = False) -> Any:
     except RecursionError:
         raise JsonTextError([JsonProblem(0, "", "nested too deeply")], is_json=False) from None
     except (_OddError, *canonical.MalformedJSON, ValueError) as error:
-        # What Python reads and events may not have: numbers out of range, half of a surrogate pair.
+        # Values that Python reads and events may not have: numbers out of range, half of a surrogate pair.
         message = str(error) if isinstance(error, _OddError) else _unreadable(error)
         found = list(islice(_problems(text, has_doubles), MOST_PROBLEMS)) or [JsonProblem(0, "", message)]
         raise JsonTextError(found, is_json=True) from None
@@ -195,7 +195,7 @@ def _problems(text: str, has_doubles: bool) -> Iterator[JsonProblem]:
 
 
 def _fault(word: str, has_doubles: bool) -> str | None:
-    """What is wrong with a text, a number, a constant, or the beginning of an object or array."""
+    """The fault of a text, a number, a constant, or the beginning of an object or array."""
     if word.lstrip("-") in ("NaN", "Infinity"):
         return "not a JSON number: it has no NaN and no infinity"
     is_fraction = word[0] in "-0123456789" and not word.lstrip("-").isdigit()

@@ -1,4 +1,4 @@
-"""What one person asks for and another decides: requests for access, and policy changes."""
+"""Requests of one person that another decides: requests for access, and policy changes."""
 
 from __future__ import annotations
 

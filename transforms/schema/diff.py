@@ -42,7 +42,8 @@ _PLAIN = Kind.PLAIN  # to look it up in its enum is dear
 MAX_LEAVES = 10_000
 
 REPORT_SECONDS = 60.0
-"""How often a path that the snapshot does not have is reported, if events have it. Most discovered attributes are such paths."""
+"""Seconds after which a path that the snapshot does not have is reported again, if events have it. Most discovered
+attributes are such paths."""
 
 
 class AttributeTree(PolicyTree):
