@@ -14,7 +14,7 @@ from tests.jobs.steps import ended
 
 
 class ReplayReport(NamedTuple):
-    """What became of the dead letters."""
+    """The outcome of the dead letters."""
 
     replayed: int = 0
     still_dead: int = 0

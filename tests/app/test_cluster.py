@@ -1,4 +1,5 @@
-"""What a cluster cannot share is refused before anything starts; Spark's options that idgraph needs are its own."""
+"""Files that a cluster cannot share are refused before anything starts; Spark's options that idgraph needs are its
+own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a flow reports of itself, and who paused it."""
+"""A flow's report of itself, and its pauses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands say of payloads holds no value of them unless it was asked for."""
+"""Commands show no value of payloads unless it was asked for."""
 
 from __future__ import annotations
 

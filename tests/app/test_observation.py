@@ -1,4 +1,4 @@
-"""What a flow reports itself, without Spark: every count of a report is a metric, health, logs as JSON."""
+"""A flow's observation, without Spark: every count of a report is a metric; health; logs as JSON."""
 
 from __future__ import annotations
 

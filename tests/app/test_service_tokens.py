@@ -1,4 +1,4 @@
-"""Who has which token: people, the flow and the profile service have one of their own each."""
+"""Tokens: people, the flow and the profile service have one of their own each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What benchmarks say of the interpreter."""
+"""The description of the interpreter in benchmarks."""
 
 from __future__ import annotations
 

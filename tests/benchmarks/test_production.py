@@ -1,4 +1,4 @@
-"""What the production benchmark counts with: other people at the steady rate than in the backlog, CPU of a process."""
+"""The input of the production benchmark: other people at the steady rate than in the backlog, CPU of a process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the scale benchmarks feed is what they say: whole fragments, other events, a tenth for one person."""
+"""The input of the scale benchmarks is as described: whole fragments, other events, a tenth for one person."""
 
 from __future__ import annotations
 

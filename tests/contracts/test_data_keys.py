@@ -1,4 +1,4 @@
-"""What every store of wrapped data keys promises (`transforms.privacy.keys.DataKeyStore`)."""
+"""The promises of every store of wrapped data keys (`transforms.privacy.keys.DataKeyStore`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every dead-letter store promises (`idgraph.model.dead_letters.DeadLetters`)."""
+"""The promises of every dead-letter store (`idgraph.model.dead_letters.DeadLetters`)."""
 
 from __future__ import annotations
 

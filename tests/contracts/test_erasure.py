@@ -1,4 +1,4 @@
-"""What every profile store promises of erased fragments (`idgraph.model.store.ProfileStore`)."""
+"""The promises of every profile store on erased fragments (`idgraph.model.store.ProfileStore`)."""
 
 from __future__ import annotations
 

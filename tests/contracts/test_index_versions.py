@@ -1,4 +1,4 @@
-"""What the versions of every index promise (`idgraph.model.index_versions.IndexVersions`)."""
+"""The promises of the versions of every index (`idgraph.model.index_versions.IndexVersions`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every key provider promises. A new one adds a line to `PROVIDERS`."""
+"""The promises of every key provider. A new one adds a line to `PROVIDERS`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every store promises of its ledger (`idgraph.model.ledger.Ledger`)."""
+"""The promises of every store on its ledger (`idgraph.model.ledger.Ledger`)."""
 
 from __future__ import annotations
 

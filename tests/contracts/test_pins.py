@@ -1,4 +1,4 @@
-"""What every store promises of pins (`idgraph.model.pins.Pins`)."""
+"""The promises of every store on pins (`idgraph.model.pins.Pins`)."""
 
 from __future__ import annotations
 

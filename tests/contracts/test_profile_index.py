@@ -1,4 +1,4 @@
-"""What every profile index promises (`idgraph.model.index.ProfileIndex`)."""
+"""The promises of every profile index (`idgraph.model.index.ProfileIndex`)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Law 1, for long: `python -m tests.convergence --minutes 60`. What is found is reported with its seed, and the run continues;
-`--seed NUMBER` makes it small."""
+"""Law 1, for long: `python -m tests.convergence --minutes 60`. A difference is reported with its seed, and the run
+continues; `--seed NUMBER` makes it small."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a site is made of: the real implementations, by one keyring for all runs."""
+"""The parts of a site: the real implementations, by one keyring for all runs."""
 
 from __future__ import annotations
 

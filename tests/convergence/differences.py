@@ -1,4 +1,4 @@
-"""What differs between the states of two sites, for people."""
+"""The differences between the states of two sites, for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is published to the machine of law 1, and the specs and attributes that it is mapped by."""
+"""The events published to the machine of law 1, and the specs and attributes by which they are mapped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What profiles must show of two places, distinguished from the events that count by a few lines that know nothing of stamps,
+"""The expected values at two places, computed from the events that count by a few lines that know nothing of stamps,
 registers and cells: of `n`, which no spec nests, under plain policies; and of the tree `k` under `latest`."""
 
 from __future__ import annotations

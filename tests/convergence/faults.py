@@ -1,4 +1,4 @@
-"""What others do to a site's real stores: they come in between a read and its write, or are away."""
+"""Faults of a site's real stores: other writers come in between a read and its write, or servers are away."""
 
 from __future__ import annotations
 

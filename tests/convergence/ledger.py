@@ -1,4 +1,4 @@
-"""What must count, reported by plain rules and apart from all code under test."""
+"""The events that must count, by plain rules, apart from all code under test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What operators do beside flows: erase and lift, replay, seal, start again."""
+"""Acts of operators beside flows: erase and cancel, replay, seal, start again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What policy protects, reported by plain rules."""
+"""Protected values, by plain rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds of a store and its companions at rest, when all is written and all servers are there."""
+"""Invariants of a store and its companions at rest, when all is written and all servers are there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What operators do to a store with its companions, and what can be seen of it."""
+"""Acts of operators on a store with its companions, and its visible state."""
 
 from __future__ import annotations
 

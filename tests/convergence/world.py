@@ -1,4 +1,4 @@
-"""What all rules of the machine of law 1 work on: the sites, what was published, the metadata and the ledger."""
+"""The world of the machine of law 1: the sites, the published events, the metadata and the ledger."""
 
 from __future__ import annotations
 

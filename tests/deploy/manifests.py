@@ -1,4 +1,4 @@
-"""What of `deploy/` is read: its documents by the libraries in Spark, and what pods are made of."""
+"""The documents of `deploy/`, read by the libraries in Spark, and the parts of pods."""
 
 from __future__ import annotations
 

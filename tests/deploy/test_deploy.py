@@ -1,4 +1,4 @@
-"""What of `deploy/` can be checked without Docker and Kubernetes."""
+"""Checks of `deploy/` without Docker and Kubernetes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of the image can be checked without building it."""
+"""Checks of the image without building it."""
 
 from __future__ import annotations
 

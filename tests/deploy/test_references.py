@@ -1,4 +1,4 @@
-"""What the parts of `deploy/` name of each other is there, and what they ask over HTTP is served."""
+"""Names between the parts of `deploy/` exist, and their HTTP requests are served."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a built wheel has in it is enough, in a folder that has nothing else. It takes the tests' own dependencies: those of
-the lock file are 400 MB."""
+"""The content of a built wheel is enough, in a folder that has nothing else. It takes the tests' own dependencies:
+those of the lock file are 400 MB."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the documentation points at is there."""
+"""The targets of the documentation's links exist."""
 
 from __future__ import annotations
 

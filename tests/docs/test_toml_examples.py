@@ -1,4 +1,4 @@
-"""What pages show of `idgraph.toml` can be loaded."""
+"""The examples of `idgraph.toml` on pages can be loaded."""
 
 from __future__ import annotations
 

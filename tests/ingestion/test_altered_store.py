@@ -1,4 +1,4 @@
-"""What was sealed is bound to its order and its token: in a store that somebody altered it cannot be read."""
+"""A sealed value is bound to its order and its token: in a store that somebody altered it cannot be read."""
 
 from __future__ import annotations
 

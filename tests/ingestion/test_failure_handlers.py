@@ -1,4 +1,4 @@
-"""What becomes of changes that cannot be committed."""
+"""The fate of changes that cannot be committed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the Java client says of where partitions end, as a lag."""
+"""The lag, by the ends of partitions that the Java client gives."""
 
 from __future__ import annotations
 

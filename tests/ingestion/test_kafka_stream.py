@@ -1,4 +1,4 @@
-"""How much the next micro-batch may take, by what the flow's checkpoint says of the last."""
+"""The size of the next micro-batch, by the flow's checkpoint of the last one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What workers say about a micro-batch comes whole to the driver and the journal."""
+"""The workers' reports on a micro-batch come whole to the driver and the journal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What persons cost, counted: each component is given its own, and is read a fixed number of times."""
+"""The cost of persons, counted: each component is given its own, and is read a fixed number of times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which snapshot a micro-batch is begun with, and begun with again."""
+"""The snapshot with which a micro-batch is begun, and begun again."""
 
 from __future__ import annotations
 

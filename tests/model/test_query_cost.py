@@ -1,4 +1,4 @@
-"""What a search costs: ordinary ones little, and too much is refused with both numbers."""
+"""The cost of searches: ordinary ones cost little, and one above the bound is refused with both numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which spec maps an event: one answer, whatever the order of the list."""
+"""The spec that maps an event: one answer, whatever the order of the list."""
 
 from __future__ import annotations
 

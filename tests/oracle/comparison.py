@@ -1,4 +1,4 @@
-"""What the Java library and ours make of one task, side by side."""
+"""The results of the Java library and ours for one task, side by side."""
 
 from __future__ import annotations
 

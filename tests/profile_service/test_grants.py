@@ -1,4 +1,4 @@
-"""What is granted to a caller, by a model of who may see what, and on the running services."""
+"""Grants to a caller, by a model of visibility, and on the running services."""
 
 from __future__ import annotations
 

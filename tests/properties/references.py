@@ -1,4 +1,4 @@
-"""What comes of some work with native code and with their reference implementations in Python."""
+"""The results of some work with native code and with its reference implementations in Python."""
 
 from __future__ import annotations
 

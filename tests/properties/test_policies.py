@@ -156,7 +156,7 @@ def _compared(ordered: list[Register], bound: int) -> list[Register]:
 
 
 def _expected(policy: ReconciliationPolicy, values: list[Register]) -> object:
-    """What a policy shows of values that nothing takes away, reported in another way than it is computed."""
+    """The value that a policy shows if nothing is taken away, computed in another way."""
     ordered, bound = sorted(values, key=lambda each: each.origin), POLICIES[policy].bound
     if policy is ReconciliationPolicy.FIRST:
         return min(ordered, key=lambda each: (-each.stamp.priority, each.stamp)).value

@@ -1,4 +1,5 @@
-"""What one person may publish stores nothing of a protected value in the clear, and nothing that was chosen by it."""
+"""A spec that one person may publish stores nothing of a protected value in the clear, and nothing that was chosen by
+it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all clients of Amazon's services share in tests."""
+"""The common parts of all clients of Amazon's services in tests."""
 
 from __future__ import annotations
 

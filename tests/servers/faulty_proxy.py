@@ -37,7 +37,7 @@ def passed_on(send: Callable[[bytes], Answer], body: bytes) -> Answer:
 
 
 def delayed(send: Callable[[bytes], Answer], body: bytes) -> Answer:
-    """What was asked for is done, and reported late."""
+    """The request is carried out, and answered late."""
     answer = send(body)
     time.sleep(DELAY_SECONDS)
     return answer
@@ -65,12 +65,12 @@ def cut(_: Callable[[bytes], Answer], __: bytes) -> None:
 
 
 def lost_answer(send: Callable[[bytes], Answer], body: bytes) -> None:
-    """What was asked for is done, and nobody is reported."""
+    """The request is carried out, and never answered."""
     send(body)
 
 
 def half_an_answer(send: Callable[[bytes], Answer], body: bytes) -> Answer:
-    """What was asked for is done, and the connection ends in the middle of the answer."""
+    """The request is carried out, and the connection ends in the middle of the answer."""
     answer = send(body)
     return answer._replace(body=answer.body[: len(answer.body) // 2], announced=len(answer.body))
 

@@ -1,4 +1,5 @@
-"""What tests need that may not be had here: they are left out, with the reason, or fail where nothing may be missing."""
+"""Requirements of tests that may be missing here: such tests are skipped with the reason, or fail if nothing may be
+missing."""
 
 from __future__ import annotations
 

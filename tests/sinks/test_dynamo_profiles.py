@@ -1,4 +1,4 @@
-"""What is particular to the profile store in DynamoDB: sizes, links, capacity, and its tables."""
+"""Particularities of the profile store in DynamoDB: sizes, links, capacity, and its tables."""
 
 from __future__ import annotations
 

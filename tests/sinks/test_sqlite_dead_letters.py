@@ -1,4 +1,4 @@
-"""What dead letters in a file do beside what all of them promise."""
+"""Dead letters in a file, beside the promises of all stores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for every SQLite file of ours: permissions, damage, full disks, other formats."""
+"""Invariants of every SQLite file of ours: permissions, damage, full disks, other formats."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a call on an SQLite file costs goes by what it asks for, not by how much is there.
+"""The cost of a call on an SQLite file goes by its request, not by the size of the file.
 
-Counted in steps of SQLite's machine, so nothing depends on a clock. A query for which SQLite finds no better way than to
-walk a table answers as it should, and only gets slower and slower.
+Counted in steps of SQLite's machine, so nothing depends on a clock. A query for which SQLite finds no better way than
+to walk a table answers as it should, and only gets slower and slower.
 """
 
 from __future__ import annotations

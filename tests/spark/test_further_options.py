@@ -1,4 +1,4 @@
-"""What the configuration's further options hold is on no command line, and reaches Spark as it was written."""
+"""Values of the configuration's further options are on no command line, and reach Spark as they were written."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def segment() -> list[bytes]:
 
 
 def expected() -> dict[str, dict[str, Any]]:
-    """What each known customer did, distinguished from the lines themselves."""
+    """The acts of each known customer, read from the lines themselves."""
     events: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
     for line in segment():
         event = json.loads(line, parse_float=Decimal)

@@ -1,1 +1,1 @@
-"""What tests and benchmarks share: launchers of servers."""
+"""Shared by tests and benchmarks: launchers of servers."""

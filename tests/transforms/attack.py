@@ -1,4 +1,4 @@
-"""What a hostile spec and payload are."""
+"""Hostile specs and payloads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which fields of its input a spec reads."""
+"""The fields of its input that a spec reads."""
 
 from __future__ import annotations
 

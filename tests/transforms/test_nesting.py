@@ -1,4 +1,4 @@
-"""How deeply an output may be nested: known when compiled for most parts, looked at for the others."""
+"""The depth of outputs: known when compiled for most parts, looked at for the others."""
 
 from __future__ import annotations
 

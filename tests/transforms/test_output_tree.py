@@ -1,4 +1,4 @@
-"""Which paths a spec can produce: nothing that an event brings may be missed."""
+"""The paths that a spec can produce: none of an event may be missed."""
 
 from __future__ import annotations
 

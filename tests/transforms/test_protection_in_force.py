@@ -1,4 +1,4 @@
-"""Why an attribute is protected agrees with what the pipeline does."""
+"""The stated reason of an attribute's protection agrees with the pipeline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people read who wrote a spec that is wrong: what was found, what was expected, the nearest name."""
+"""Messages to people who wrote a wrong spec: the found text, the expected one, the nearest name."""
 
 from __future__ import annotations
 

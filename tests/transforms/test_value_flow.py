@@ -1,4 +1,4 @@
-"""Where a spec puts the values of an event: all that the machine puts somewhere is reported."""
+"""The places at which a spec puts the values of an event: every place of the machine is reported."""
 
 from __future__ import annotations
 

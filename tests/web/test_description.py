@@ -1,4 +1,5 @@
-"""What the services say of themselves: every reference leads somewhere, every operation can answer with a problem."""
+"""The services' descriptions of themselves: every reference leads somewhere, every operation can answer with a
+problem."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may call: tokens from the real metadata service, revoked, expired, over their rate; and outages."""
+"""Callers: tokens from the real metadata service, revoked, expired, over their rate; and outages."""
 
 from __future__ import annotations
 

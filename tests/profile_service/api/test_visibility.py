@@ -1,4 +1,5 @@
-"""What a caller may not see is absent, everywhere: a hidden attribute answers as one that does not exist."""
+"""Attributes that a caller may not see are absent, everywhere: a hidden attribute answers as one that does not
+exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How sure the detectors are, on values of real fields that were labelled by what the field means.
+"""The certainty of detectors on values of real fields that were labelled by the field's meaning.
 
 `samples/labelled.jsonl.gz` holds `[origin, path, value, kind or null]`; `samples/README.md` says where it is
 from and how it was labelled.

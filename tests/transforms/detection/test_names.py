@@ -1,4 +1,4 @@
-"""What an attribute's name reports, in whatever spelling."""
+"""Findings by an attribute's name, in whatever spelling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a value's shape reports. Numbers are published examples: of card networks for testing, of the IBAN
+"""Findings by a value's shape. Numbers are published examples: of card networks for testing, of the IBAN
 registry, of the documentation of national numbers."""
 
 from __future__ import annotations
