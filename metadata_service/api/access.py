@@ -115,7 +115,7 @@ RIGHTS = (
     _right("PUT", "/v1/specs/*", *_DRAFT),
     *(_right("POST", f"/v1/{each.path}/check", *each.checkers) for each in DOCUMENTS.values()),
     *(
-        _right("PUT", f"/v1/{each.path}{'' if each.default else '/*'}", *each.publishers)
+        _right("PUT", f"/v1/{each.path}{'/*' if each.default is None else ''}", *each.publishers)
         for each in DOCUMENTS.values()
     ),
     _right("POST", "/v1/sandboxes", *_DRAFT),

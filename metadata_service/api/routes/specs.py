@@ -27,7 +27,6 @@ from metadata_service.api.service import Acting, Actor, Paging, Reason, Service
 from metadata_service.attributes.catalogue import known_types
 from metadata_service.attributes.policy_changes import request_change
 from metadata_service.drafting.draft import SpecDraft, draft_spec
-from metadata_service.specs import catalogue as spec_edits
 from metadata_service.specs import catalogue as specs
 from metadata_service.specs.approval import (
     SpecActivation,
@@ -193,13 +192,13 @@ def put(
         raise RefusedRequestError("the name is not the one in the URL", "/name")
     if definition.status is not SpecStatus.DRAFT:
         require_right(caller, "POST", f"{router.prefix}/{name}/status")
-    spec_edits.check_new(definition, service.compile_spec)
+    specs.check_new(definition, service.compile_spec)
     if definition.status is SpecStatus.ACTIVE:
         require_cases(definition, are_allowed_to_fail=allow_failing_cases)
         _look_ahead(service, definition)
     with service.database.write(caller.name, reason) as edit:
         check_made_up(edit.session, definition)
-        version, is_new = spec_edits.put_spec(edit, definition, _of_record(precondition))
+        version, is_new = specs.put_spec(edit, definition, _of_record(precondition))
         if definition.status is SpecStatus.ACTIVE and (waiting := _activate(edit, name, version)):
             return asked(waiting)
         record = specs.get_spec(edit.session, name)
@@ -219,7 +218,7 @@ def _activate(edit: Edit, name: str, version: int) -> PolicyChangeRecord | None:
     if weakens:
         wanted = SpecActivation(name=name, version=version)
         return request_change(edit, "spec", name, in_force(edit.session, name), wanted, weakens)
-    spec_edits.put_in_force(edit, name, version)
+    specs.put_in_force(edit, name, version)
     return None
 
 
@@ -297,7 +296,7 @@ def set_status(
     checked = None
     if change.status is SpecStatus.ACTIVE:
         with service.database.read() as session:
-            stored = spec_edits.stored_version(session, name, change.version)
+            stored = specs.stored_version(session, name, change.version)
         check_spec(stored, service.compile_spec)
         require_cases(stored, are_allowed_to_fail=change.allow_failing_cases)
         _look_ahead(service, stored)
@@ -305,14 +304,14 @@ def set_status(
     with service.database.write(actor, change.reason) as edit:
         if checked is None:
             _check_leaving(edit, name, change.version)
-            spec_edits.retire_spec(edit, name, change.version, check)
+            specs.retire_spec(edit, name, change.version, check)
         else:
-            spec_edits.check_activation(edit.session, name, change.version, checked, check)
+            specs.check_activation(edit.session, name, change.version, checked, check)
             if waiting := _activate(edit, name, checked):
                 return asked(waiting)
         record = specs.get_spec(edit.session, name)
     return json_answer(record.model_dump_json())
 
 
-def _of_record(precondition: Precondition) -> spec_edits.Precondition:
+def _of_record(precondition: Precondition) -> specs.Precondition:
     return lambda known: precondition(None if known is None else known.model_dump_json())
