@@ -15,6 +15,7 @@ from typing import Any, Self
 import httpx
 
 from idgraph.client.methods import Follow, Methods, Request, T, path_of
+from idgraph.model import canonical
 from idgraph.model.backoff import Backoff
 from idgraph.model.callers import is_fresh_session
 from idgraph.model.errors import ConfigError, ProfileServiceError, first_few
@@ -212,7 +213,11 @@ def _bytes(answer: httpx.Response) -> bytes:
 
 def _content(answer: httpx.Response) -> Any:
     if answer.is_success:
-        return answer.json() if answer.content else None
+        try:
+            # Exact: a number that no float is equal to is a Decimal.
+            return canonical.decode(answer.content) if answer.content else None
+        except canonical.MalformedJSON:
+            raise ProfileServiceError("the answer of the profile service is no JSON", None) from None
     raise _refusal(answer)
 
 

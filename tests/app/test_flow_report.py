@@ -171,7 +171,7 @@ def test_the_commands(with_keys: CommandLine) -> None:
     assert with_keys("flows", "resume", name).exit_code == 0
     assert with_keys.json("flows", "show", "--json")[0]["pause"] is None
     acts = [json.loads(line) for line in (settings.directory / "audit.jsonl").read_text().splitlines()]
-    assert [each["action"] for each in acts] == ["pause flow", "pause flow", "resume flow"]
+    assert [each["action"] for each in acts] == ["keys init", "pause flow", "pause flow", "resume flow"]
     assert with_keys("audit", "verify").exit_code == 0
     # The flow's sources are files: it has no offsets.
     assert with_keys("flows").exit_code == 2
