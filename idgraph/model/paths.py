@@ -87,3 +87,15 @@ def value_at(tree: Any, keys: tuple[str, ...]) -> Any:
 def pointer(*keys: str | int) -> str:
     """Keys to a JSON pointer: `pointer("a/b", 0)` is `/a~1b/0`."""
     return "".join("/" + str(key).replace("~", "~0").replace("/", "~1") for key in keys)
+
+
+def located(location: Iterable[str | int], content: Any) -> list[str | int]:
+    """The keys of a location in an error of pydantic that are in the content: not the names of union members, nor a key
+    that is missing."""
+    keys: list[str | int] = []
+    for key in location:
+        is_index = isinstance(content, list) and isinstance(key, int) and key < len(content)
+        if is_index or (isinstance(content, dict) and key in content):
+            keys.append(key)
+            content = content[key]
+    return keys

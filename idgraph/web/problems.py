@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -26,6 +26,7 @@ from idgraph.model.errors import (
     SpecError,
     StoreError,
 )
+from idgraph.model.paths import located, pointer
 from idgraph.model.text import nearest
 from idgraph.web.refusals import (
     BadQueryError,
@@ -201,14 +202,7 @@ def _place(wrong: Mapping[str, Any], body: Any) -> dict[str, str]:
     where, *keys = wrong["loc"]
     if where != "body":
         return {"parameter": ".".join(map(str, (where, *keys)))}
-    pointer = ""
-    for key in keys:
-        # Besides keys, a location holds the names of union members: those are not in the body.
-        if (isinstance(body, Mapping) and key in body) or (
-            isinstance(body, Sequence) and isinstance(key, int) and key < len(body)
-        ):
-            body = body[key]
-        elif not (wrong["type"] == "missing" and key == keys[-1]):
-            continue
-        pointer += "/" + str(key).replace("~", "~0").replace("/", "~1")
-    return {"pointer": pointer}
+    found = located(keys, body)
+    if wrong["type"] == "missing":
+        found += keys[-1:]
+    return {"pointer": pointer(*found)}

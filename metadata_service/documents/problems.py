@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from idgraph.model import json_text
 from idgraph.model.errors import ConfigError, IdgraphError, SpecError
 from idgraph.model.json_text import JsonPosition, find_places, offset_within, place_at
-from idgraph.model.paths import pointer
+from idgraph.model.paths import located, pointer
 from idgraph.model.specs import IDENTIFIER_TYPE_PATTERN, NAME_PATTERN
 from idgraph.model.text import name_hint
 from transforms.spec.pointers import found
@@ -159,7 +159,7 @@ def model_problems(error: ValidationError, content: Any, model: type[BaseModel])
 
 
 def _problem(wrong: Mapping[str, Any], content: Any, model: type[BaseModel]) -> SpecError | None:
-    keys, context = _keys(wrong["loc"], content), wrong.get("ctx", {})
+    keys, context = located(wrong["loc"], content), wrong.get("ctx", {})
     place = pointer(*keys)
     kind = wrong["type"]
     if kind == "missing":
@@ -210,17 +210,6 @@ def _fields(model: type[BaseModel], keys: list[str | int]) -> Iterator[str]:
     for argument in getattr(model.model_fields[str(keys[0])].annotation, "__args__", ()):
         if isinstance(argument, type) and issubclass(argument, BaseModel):
             yield from argument.model_fields
-
-
-def _keys(location: tuple[str | int, ...], content: Any) -> list[str | int]:
-    """A location without the names of union members and of what is missing: those are not in the content."""
-    keys: list[str | int] = []
-    for key in location:
-        below = _value_at(content, [key])
-        if below is not None or (isinstance(content, dict) and key in content):
-            keys.append(key)
-            content = below
-    return keys
 
 
 def _value_at(content: Any, keys: list[str | int]) -> Any:

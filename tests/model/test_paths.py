@@ -46,3 +46,10 @@ def test_examples() -> None:
     assert not paths.is_within("ab", "a")
     assert not paths.is_within("a\\.b", "a")
     assert paths.is_within("anything", "")
+
+
+def test_a_location_has_keys_of_the_content_only() -> None:
+    content = {"places": ["a", None, {"kind": "x"}]}
+    assert paths.located(("places", 1, "str"), content) == ["places", 1]
+    assert paths.located(("places", 2, "Place", "kind", "path"), content) == ["places", 2, "kind"]
+    assert paths.located(("places", 3), content) == ["places"]
