@@ -107,7 +107,7 @@ class LookupResult(BaseModel):
     )
     sharing: list[ProfileDocument] | None = Field(default=None, description="Those, if they are asked for.")
     incomplete: Incomplete | None = None
-    hint: str | None = Field(default=None, description="Where no spec makes identifiers of this type.")
+    hint: str | None = Field(default=None, description="A hint, if no spec makes identifiers of this type.")
 
 
 class SearchResults(BaseModel):

@@ -9,7 +9,9 @@ from idgraph.app.commands.context import Json, stored
 from idgraph.app.exits import Exit
 from idgraph.app.terminal import print_json
 
-commands = typer.Typer(no_args_is_help=True, help="The log of protected values that were revealed over HTTP.")
+commands = typer.Typer(
+    no_args_is_help=True, help="The audit log: reveals and acts, over HTTP and by commands."
+)
 
 
 @commands.callback()

@@ -21,7 +21,7 @@ JobWho = Annotated[
 JobWhy = Annotated[str, typer.Option("--why", "--reason", help="Reason; kept with the job.")]
 Json = Annotated[bool, typer.Option("--json", help="JSON for scripts.")]
 Purpose = Annotated[
-    str, typer.Option("--purpose", help="Why protected values are revealed; kept in the audit log.")
+    str, typer.Option("--purpose", help="Purpose of revealing protected values; kept in the audit log.")
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change; change nothing.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]

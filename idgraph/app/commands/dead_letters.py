@@ -112,7 +112,7 @@ def replay(
     file: File = None,
     everything: All = False,
     who: JobWho = "",
-    why: Annotated[str, typer.Option("--why", help="Why; kept with the job.")] = "",
+    why: Annotated[str, typer.Option("--why", help="Reason; kept with the job.")] = "",
 ) -> None:
     """Replay dead letters through the stages with the current specs.
 
@@ -148,7 +148,7 @@ def drop(
     source: Source = None,
     file: File = None,
     everything: All = False,
-    why: Annotated[str, typer.Option("--why", help="Why; kept in the audit log.")] = "",
+    why: Annotated[str, typer.Option("--why", help="Reason; kept in the audit log.")] = "",
 ) -> None:
     """Remove dead letters for good. Exit code 3: a named one does not exist."""
     settings = keyed(context)

@@ -42,7 +42,9 @@ PairsFile = Annotated[
         "standard input.",
     ),
 ]
-LinkWhy = Annotated[str, typer.Option("--why", "--reason", help="Why; kept with the decision, and readable.")]
+LinkWhy = Annotated[
+    str, typer.Option("--why", "--reason", help="Reason; kept with the decision, and readable.")
+]
 
 
 class PinDecision(StrEnum):

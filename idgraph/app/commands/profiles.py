@@ -88,7 +88,9 @@ def search(
     ] = False,
     fields: Annotated[
         str | None,
-        typer.Option("--fields", help="Show these attributes alone, by commas; a line for each profile."),
+        typer.Option(
+            "--fields", help="Show only these attributes, separated by commas; one line per profile."
+        ),
     ] = None,
     reveal: Reveal = False,
     purpose: Purpose = "on the command line",
@@ -173,7 +175,7 @@ def export(
         ),
     ] = None,
     provenance: Annotated[
-        bool, typer.Option("--provenance", help="With each value's stamp and spec version.")
+        bool, typer.Option("--provenance", help="Add each value's stamp and spec version.")
     ] = False,
     fragments: Annotated[
         bool, typer.Option("--fragments", help="One line per fragment: as if no evidence joined any.")
@@ -186,14 +188,16 @@ def export(
         str | None, typer.Option("--partition", help="Parquet: a folder for each value of this attribute.")
     ] = None,
     columns: Annotated[
-        str | None, typer.Option("--columns", help="Parquet: attributes, by commas. Default: all known ones.")
+        str | None,
+        typer.Option("--columns", help="Parquet: attributes, separated by commas. Default: all known ones."),
     ] = None,
     key: Annotated[
         str | None,
         typer.Option("--key", help="Parquet: a column with the identifier of this type, such as user_id."),
     ] = None,
     segment: Annotated[
-        str | None, typer.Option("--segment", help="Only the members, who gave the consent that it needs.")
+        str | None,
+        typer.Option("--segment", help="Only members of this segment; they gave the consent that it needs."),
     ] = None,
     clearance: Annotated[
         int, typer.Option("--clearance", min=0, max=100, help="Attributes above this level are left out.")

@@ -22,7 +22,9 @@ def resolve(
     context: typer.Context,
     rebuild: Annotated[
         bool,
-        typer.Option("--rebuild", help="From scratch in Spark, without what readers and the projection use."),
+        typer.Option(
+            "--rebuild", help="Resolve from scratch in Spark, by other code than readers and the projection."
+        ),
     ] = False,
     check: Annotated[
         bool, typer.Option("--check", help="Change nothing; exit code 1 if anything differs.")
@@ -31,7 +33,7 @@ def resolve(
         bool,
         typer.Option(
             "--rules-restored",
-            help="Today's rules count though newer ones did: those were lost with a metadata database.",
+            help="Use today's rules although newer ones were in force: these were lost with a metadata database.",
         ),
     ] = False,
     output: Annotated[

@@ -60,7 +60,8 @@ def list_sandboxes(context: typer.Context, as_json: Json = False) -> None:
 
 @commands.command()
 def compare(context: typer.Context, name: Name, as_json: Json = False) -> None:
-    """Show what was edited in the sandbox or in production since the copy, and differs; where both have profiles, how many."""
+    """Show edits of the sandbox or of production since the copy, where both differ; and numbers of profiles if both have
+    any."""
     settings = settings_of(context)
     with wiring.metadata_client(settings) as client:
         _require(client, name)
@@ -86,7 +87,7 @@ def promote(
     items: Annotated[
         list[str] | None,
         typer.Argument(
-            help="KIND:NAME, as spec:shop; kinds that there is one of without a name. Default: all edits that weaken nothing.",
+            help="KIND:NAME, as spec:shop; single documents without a name. Default: all edits that weaken nothing.",
             show_default=False,
         ),
     ] = None,

@@ -25,7 +25,7 @@ VERSIONS = "versions.json"
 """Which versions of the service the files of a folder were made from."""
 
 Nevertheless = Annotated[
-    bool, typer.Option("--allow-failing-cases", help="Also where a test case of a spec fails.")
+    bool, typer.Option("--allow-failing-cases", help="Save also specs with a test case that fails.")
 ]
 Folder = Annotated[Path, typer.Argument(help="A folder with one file for each spec, and versions.json.")]
 

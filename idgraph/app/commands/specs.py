@@ -141,7 +141,8 @@ def preview_spec(
         int, typer.Option(min=1, max=20_000, help="Look at so many events, drawn at random.")
     ] = 2000,
     reveal: Annotated[
-        bool, typer.Option("--reveal", help="Count on events with whose protected values it computes.")
+        bool,
+        typer.Option("--reveal", help="Also count events if the spec computes with their protected values."),
     ] = False,
     who: JobWho = "",
     why: JobWhy = "",

@@ -14,7 +14,7 @@ from idgraph.app.terminal import print_records
 
 commands = typer.Typer(no_args_is_help=True, help="Persons who sign in to the pages of the metadata service.")
 
-Name = Annotated[str, typer.Argument(help="The name by which the person signs in, and that history has.")]
+Name = Annotated[str, typer.Argument(help="The name with which the person signs in; the history has it.")]
 
 
 @commands.command()
@@ -69,7 +69,7 @@ def disable(
     name: Name,
     enable: Annotated[bool, typer.Option("--enable", help="Let the person in again.")] = False,
 ) -> None:
-    """Let nobody in by this account any more; its sessions and keys end at once."""
+    """Disable an account; its sessions and keys end at once."""
     from metadata_service.storage.users import change_user
 
     with metadata_database(context) as database:
@@ -80,7 +80,7 @@ def disable(
 
 @commands.command()
 def reset(context: typer.Context, name: Name) -> None:
-    """Make a new password and print it once, on standard output. A lock is lifted, sessions end."""
+    """Make a new password and print it once, on standard output. It ends a lock and all sessions."""
     from metadata_service.storage.users import reset_password
 
     with metadata_database(context) as database:
@@ -91,8 +91,8 @@ def reset(context: typer.Context, name: Name) -> None:
 
 @commands.command()
 def confirm(context: typer.Context, name: Name) -> None:
-    """Say that an account made over HTTP belongs to a person of its own. Until then it counts, where a second person has
-    to agree, as who made it or reset its password."""
+    """Say that an account made over HTTP belongs to a person of its own. Until then it counts in approvals as the account
+    that made it or reset its password."""
     from metadata_service.storage.users import confirm_user
 
     with metadata_database(context) as database:
