@@ -1,8 +1,8 @@
 """Which lane plays a test: `make check` what runs in memory, `make test` all that is not `long`, `make test-long` the rest.
 
-Tests are marked by their place: `spark` by the modules themselves, `process` and `property` by what a module
-uses, `long` by the table below. A test belongs to the long lane when it needs minutes, a server's fault or many variants of
-one law; one run of each law stays in `make test`.
+Tests, modules and parameters carry their lane as a marker; `process` and `property` follow from what a module uses.
+A test belongs to the long lane when it needs minutes, a server's fault or many variants of one law; one run of each law
+stays in `make test`.
 """
 
 from __future__ import annotations
@@ -12,94 +12,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 
 TESTS = Path(__file__).parent
 EXAMPLES = "TEST_EXAMPLES"
 SHORT = 15
 """Examples of a property outside of the long lane."""
-
-LONG = (
-    "app/test_cli.py::test_a_signal_ends_the_metadata_service_cleanly[2]",
-    "app/test_cli.py::test_bench_passes_its_words_on",
-    "app/test_cli.py::test_standard_streams_that_are_closed_are_as_dev_null[--version",
-    "app/test_cli.py::test_standard_streams_that_are_closed_are_as_dev_null[map {spec}-2>&-]",
-    "app/test_cli.py::test_standard_streams_that_are_closed_are_as_dev_null[map {spec}-<&-]",
-    "app/test_cli.py::test_standard_streams_that_are_closed_are_as_dev_null[map {spec}->&-]",
-    "app/test_cli.py::test_standard_streams_that_are_closed_are_as_dev_null[search",
-    "app/test_cli.py::test_standard_streams_that_are_closed_are_as_dev_null[specs",
-    "app/test_commands_killed.py",
-    "app/test_erase_command.py::test_two_crashes_and_one_retry[data_keys-",
-    "app/test_erase_command.py::test_two_crashes_and_one_retry[letters-",
-    "app/test_erase_killed.py",
-    "app/test_person_jobs.py::test_suggestions_are_found",
-    "benchmarks/",
-    "contracts/test_erasure.py::test_a_killed_erasure_leaves_each_fragment_whole_or_erased[dynamodb-",
-    "contracts/test_profile_index.py::test_a_killed_writer_leaves_whole_documents[elasticsearch-",
-    "contracts/test_profile_store.py::test_a_killed_writer_leaves_whole_fragments[dynamodb-",
-    "contracts/test_profile_store.py::test_a_killed_writer_leaves_whole_fragments[sqlite-0.005]",
-    "contracts/test_profile_store.py::test_a_killed_writer_leaves_whole_fragments[sqlite-0.017]",
-    "contracts/test_profile_store.py::test_a_killed_writer_leaves_whole_fragments[sqlite-0.03]",
-    "crashes/",
-    "deploy/",
-    "docs/test_policies_doc.py",
-    "docs/test_protection.py",
-    "docs/test_quickstart.py",
-    "e2e/test_cluster.py",
-    "metadata_service/ui/test_browser.py::test_a_person_is_found_by_an_identifier",
-    "metadata_service/ui/test_browser.py::test_a_view_is_asked_for_and_its_end",
-    "metadata_service/ui/test_browser.py::test_an_attribute_is_merged",
-    "metadata_service/ui/test_browser.py::test_filters_are_in_the_address",
-    "metadata_service/ui/test_browser.py::test_no_page_has_a_serious_barrier[dark]",
-    "metadata_service/ui/test_browser.py::test_pages_fit_a_narrow_screen",
-    "model/test_native.py::test_they_compile",
-    "model/test_native.py::test_what_does_not_compile",
-    "profile_service/api/test_away.py::test_an_answer_is_right_or_503",
-    "profile_service/api/test_away.py::test_every_operation_is_right_or_503",
-    "profile_service/api/test_topics.py",
-    "properties/test_convergence.py::test_a_profile_that_loses",
-    "properties/test_convergence.py::test_every_disorder_ends_so_in_dynamodb",
-    "properties/test_elasticsearch_index.py",
-    "properties/test_native_collector.py",
-    "properties/test_policy_change.py",
-    "properties/test_stores.py::test_dynamodb_store_equals_memory_store",
-    "sinks/test_dynamo_client.py",
-    "sinks/test_dynamo_profiles.py::test_decisions_that_a_killed_process",
-    "sinks/test_dynamo_streams.py",
-    "sinks/test_elasticsearch_index.py",
-    "sinks/test_kms_envelope.py",
-    "sinks/test_metadata_client.py::test_waiting_is_longer_than_the_timeout",
-    "spark/test_convergence.py::test_every_event_twice",
-    "spark/test_decryption.py",
-    "spark/test_elasticsearch.py",
-    "spark/test_erasure.py",
-    "spark/test_erasure_beside_a_flow.py",
-    "spark/test_full_disk.py",
-    "spark/test_further_options.py",
-    "spark/test_held_source.py",
-    "spark/test_kafka.py",
-    "spark/test_local_disk.py",
-    "spark/test_metadata.py::test_without_the_service",
-    "spark/test_missing_files.py",
-    "spark/test_monitoring.py",
-    "spark/test_pausing.py",
-    "spark/test_policies.py",
-    "spark/test_policy_change.py",
-    "spark/test_refused_batch.py",
-    "spark/test_sandbox.py",
-    "spark/test_stopping.py",
-    "transforms/test_benchmark_specs.py",
-    "transforms/test_corpus.py",
-    "transforms/test_hostile.py",
-    "transforms/test_jolt_oracle.py",
-    "transforms/test_machine.py::test_no_reference_is_left",
-    "transforms/test_malformed_specs.py::test_mutations",
-    "web/test_generated_calls.py::test_every_answer_is_described",
-    "web/test_transport.py::test_half_a_head",
-)
-"""Beginnings of test ids, below `tests/`."""
-
-LONG_VARIANTS = ("postgresql",)
-"""Parameters: the suite's other variants are played by `make test`."""
 
 SERVED = ("dynamodb", "elasticsearch")
 """In the names and parameters of tests that start a server."""
@@ -131,6 +49,11 @@ def examples(many: int, short: int = SHORT) -> int:
     return many if is_thorough() else min(many, short)
 
 
+def long(*values: object) -> list[ParameterSet]:
+    """Parameters of a test that play in the long lane only."""
+    return [pytest.param(value, marks=pytest.mark.long) for value in values]
+
+
 def place(item: pytest.Item) -> str:
     """`folder/file.py::test[parameters]`."""
     return f"{item.path.relative_to(TESTS).as_posix()}::{item.name}"
@@ -144,10 +67,6 @@ def unit(test_id: str) -> str:
 
 def mark(item: pytest.Item) -> None:
     """Adds the marks of the lanes to a collected test."""
-    name = place(item)
-    _, _, parameters = name.partition("[")
-    if name.startswith(LONG) or any(each in parameters for each in LONG_VARIANTS):
-        item.add_marker("long")
     module = getattr(item, "module", None)
     values = vars(module) if module is not None else {}
     if (

@@ -30,6 +30,7 @@ from idgraph import native
 from idgraph.app.cli import app
 from idgraph.app.package import install_command
 from tests.app.conftest import CommandLine
+from tests.lanes import long
 from tests.retail import lines
 
 ROOT = Path(__file__).parents[2]
@@ -441,7 +442,7 @@ def test_an_address_in_use_is_reported(with_keys: CommandLine) -> None:
     assert "Address already in use" in result.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [*long(signal.SIGINT), signal.SIGTERM])
 def test_a_signal_ends_the_metadata_service_cleanly(number: signal.Signals, idgraph: CommandLine) -> None:
     command = [sys.executable, "-m", "idgraph.app.cli", "-c", f"{idgraph.folder}/idgraph.toml"]
     server = subprocess.Popen(
@@ -482,6 +483,7 @@ def test_commands_that_others_rely_on_stay() -> None:
     }
 
 
+@pytest.mark.long
 def test_bench_passes_its_words_on() -> None:
     def bench(*words: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "idgraph.app.cli", "bench", *words]
@@ -493,8 +495,10 @@ def test_bench_passes_its_words_on() -> None:
     assert (unknown.returncode, "there are throughput, latency" in unknown.stderr) == (2, True)
 
 
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-@pytest.mark.parametrize("command", ["map {spec}", "--version", "search x=1", "specs validate-no-such"])
+@pytest.mark.parametrize("closed", [*long("<&-", ">&-", "2>&-"), "<&- >&- 2>&-"])
+@pytest.mark.parametrize(
+    "command", ["map {spec}", *long("--version", "search x=1", "specs validate-no-such")]
+)
 def test_standard_streams_that_are_closed_are_as_dev_null(tmp_path: Path, closed: str, command: str) -> None:
     """Found by use: `AttributeError: 'NoneType' object has no attribute 'flush'`, and messages among the output."""
     spec = tmp_path / "spec.json"

@@ -25,6 +25,9 @@ from tests.crashes.points import Point, dying
 from tests.ingestion.renamed_orders import AFTER, BEFORE, later
 from tests.retail import EXAMPLE, UNDETECTED, Pipeline, durable_keys, persons_of, raw, records, snapshot
 
+pytestmark = pytest.mark.long
+
+
 STORE = "sinks.sqlite.profiles:SqliteProfileStore"
 INDEX = "sinks.tantivy.index:TantivyProfileIndex"
 LETTERS = "sinks.sqlite.dead_letters:SqliteDeadLetters"

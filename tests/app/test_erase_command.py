@@ -34,6 +34,7 @@ from sinks.tantivy.index import TantivyProfileIndex
 from sinks.tombstone_file import TombstoneFile
 from tests.app.conftest import CommandLine, filled_by, keep_snapshot
 from tests.canaries import places
+from tests.lanes import long
 from tests.retail import Pipeline, durable_keys, order, raw, records, snapshot
 
 MAIL, STREET, ITEM, USER = "canary.one@example.com", "4711 Canaryrow", "canary-platform", "canary-user-4711"
@@ -635,7 +636,7 @@ def cut_at(point: str, erasure: Erasure, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("first", CUT)
-@pytest.mark.parametrize("second", ["data_keys", "letters", "finish"])
+@pytest.mark.parametrize("second", [*long("data_keys", "letters"), "finish"])
 def test_two_crashes_and_one_retry(
     filled: CommandLine, monkeypatch: pytest.MonkeyPatch, first: str, second: str
 ) -> None:

@@ -29,6 +29,9 @@ from tests.app.test_erase_command import (
 )
 from transforms.privacy.protected_names import TombstoneNames
 
+pytestmark = pytest.mark.long
+
+
 __all__ = ["filled_once"]
 
 STEPS = (

@@ -393,6 +393,7 @@ def test_a_decision_over_http_is_found_by_the_next_search(privacy: Privacy) -> N
         assert resources.store.outbox() == []
 
 
+@pytest.mark.long
 def test_suggestions_are_found_decided_and_left_out_then(privacy: Privacy) -> None:
     path = "/v1/links/suggestions"
     asked = ["demographics.age", "activity.platform"]

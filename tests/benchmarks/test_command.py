@@ -7,6 +7,11 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.long
+
+
 ROOT = Path(__file__).parents[2]
 MODULES = {
     "confluent-kafka": "confluent_kafka",

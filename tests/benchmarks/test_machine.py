@@ -6,6 +6,9 @@ import pytest
 
 from benchmarks.machine import machine, profile_guided
 
+pytestmark = pytest.mark.long
+
+
 _FLAG = {"PGO_PROF_USE_FLAG": "-fprofile-use -fprofile-correction"}
 
 

@@ -8,9 +8,14 @@ import sqlite3
 from itertools import permutations
 from pathlib import Path
 
+import pytest
+
 from benchmarks.peers.order import EVENTS, write_in_order
 from benchmarks.peers.plain_spark import create, write_documents, write_rows
 from benchmarks.workload import SOURCES, events
+
+pytestmark = pytest.mark.long
+
 
 _ROWS = [
     ("p1", "city", "Ulm", 3),

@@ -6,8 +6,12 @@ import os
 import time
 from itertools import islice
 
+import pytest
+
 from benchmarks.processes import cpu_of
 from benchmarks.workload import endless, events, renamed
+
+pytestmark = pytest.mark.long
 
 
 def test_the_steady_rate_brings_no_event_of_the_shops_before_it() -> None:

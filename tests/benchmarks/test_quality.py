@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from benchmarks.identity.quality import scores
+
+pytestmark = pytest.mark.long
 
 
 def test_scores_of_pairs_and_of_b_cubed() -> None:

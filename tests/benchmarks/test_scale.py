@@ -24,6 +24,8 @@ from metadata_service.api.app import create_app
 from metadata_service.api.service import ServiceSettings
 from tests.retail import states_of
 
+pytestmark = pytest.mark.long
+
 
 def test_the_store_grows_by_whole_fragments_that_differ(tmp_path: Path) -> None:
     with pipeline(tmp_path / "shop", snapshot(protected=True)) as stages:

@@ -6,8 +6,12 @@ from collections import defaultdict
 from typing import Any
 
 import msgspec
+import pytest
 
 from benchmarks.workload import SOURCES, events, renamed
+
+pytestmark = pytest.mark.long
+
 
 SHOWN = ("traits", "user_properties", "customer")
 

@@ -13,7 +13,8 @@ from idgraph.model.errors import StoreError
 from idgraph.model.store import NEW, FragmentWrite, OutboxEntry, ProfileStore, StoredFragment, scan_all
 from idgraph.model.tombstones import NO_EPOCH, FragmentSummary, Tombstone
 from sinks.sqlite.profiles import SqliteProfileStore
-from tests.contracts.implementations import Implementation
+from tests.contracts.conftest import DURABLE
+from tests.contracts.implementations import Implementation, long_on_servers
 from tests.contracts.processes import finish, killed_after, start
 
 CARRIED = frozenset({"a:1", "mail:x"})
@@ -272,6 +273,7 @@ store.finish(ids)
 
 
 @pytest.mark.parametrize("pause", [0.0, 0.01, 0.03, 0.06])
+@pytest.mark.parametrize("durable", long_on_servers(DURABLE), ids=str, indirect=True)
 def test_a_killed_erasure_leaves_each_fragment_whole_or_erased(
     durable: Implementation[ProfileStore], tmp_path: Path, pause: float
 ) -> None:

@@ -33,7 +33,7 @@ from merge.documents import document
 from merge.fragments import FragmentState
 from sinks.elasticsearch.index import ElasticsearchProfileIndex
 from sinks.index_values import cursor_of
-from tests.contracts.implementations import PROFILE_INDEXES, Implementation
+from tests.contracts.implementations import PROFILE_INDEXES, Implementation, long_on_servers
 from tests.contracts.processes import finish, killed_after, start
 from tests.support.memory.index import MemoryProfileIndex
 
@@ -663,6 +663,7 @@ while True:
 
 
 @pytest.mark.parametrize("pause", [0.0, 0.007, 0.013, 0.02])
+@pytest.mark.parametrize("durable", long_on_servers(DURABLE), ids=str, indirect=True)
 def test_a_killed_writer_leaves_whole_documents(
     durable: Implementation[ProfileIndex], tmp_path: Path, pause: float
 ) -> None:

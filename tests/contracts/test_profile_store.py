@@ -22,8 +22,10 @@ from idgraph.model.store import (
     read_pages,
     scan_all,
 )
-from tests.contracts.implementations import Implementation
+from tests.contracts.conftest import DURABLE
+from tests.contracts.implementations import Implementation, long_on_servers
 from tests.contracts.processes import finish, killed_after, start
+from tests.lanes import long
 
 ODD_IDS = [
     "quote:'; DROP TABLE fragments; --",
@@ -406,7 +408,8 @@ while True:
 """
 
 
-@pytest.mark.parametrize("pause", [0.0, 0.005, 0.011, 0.017, 0.03])
+@pytest.mark.parametrize("pause", [0.0, 0.011, *long(0.005, 0.017, 0.03)])
+@pytest.mark.parametrize("durable", long_on_servers(DURABLE), ids=str, indirect=True)
 def test_a_killed_writer_leaves_whole_fragments(
     durable: Implementation[ProfileStore], tmp_path: Path, pause: float
 ) -> None:

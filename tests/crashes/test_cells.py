@@ -15,6 +15,9 @@ from tests.crashes.scenes import Scene
 from tests.installation import Shop
 from tests.spark.conftest import serving_shop
 
+pytestmark = pytest.mark.long
+
+
 PLAYED = (
     "rows are written, not committed, worker, low_latency",
     "a backfill beside the running stream, backfill, high_throughput",

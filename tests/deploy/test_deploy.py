@@ -21,6 +21,8 @@ from idgraph.app.java import require_java
 from idgraph.app.settings.document import load
 from tests.deploy.manifests import DEPLOY, KUBERNETES, containers, spark_jars
 
+pytestmark = pytest.mark.long
+
 
 def commands_of_idgraph(words: list[str]) -> list[list[str]]:
     """The commands of idgraph in a container's arguments, of a shell script too."""

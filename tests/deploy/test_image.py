@@ -12,6 +12,9 @@ from idgraph.app.java import JarSet
 from tests.support.kafka import KAFKA
 from tests.support.stores import DYNAMODB_LOCAL, NODE
 
+pytestmark = pytest.mark.long
+
+
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
 

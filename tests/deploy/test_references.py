@@ -19,6 +19,9 @@ from metadata_service.api.service import ServiceSettings
 from tests.app.test_observation import World, got
 from tests.deploy.manifests import DEPLOY, containers
 
+pytestmark = pytest.mark.long
+
+
 GIVEN = {"default"}
 """Service accounts that each namespace has."""
 

@@ -12,6 +12,9 @@ import pytest
 
 from idgraph import native
 
+pytestmark = pytest.mark.long
+
+
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = """
 import app, model, idgraph

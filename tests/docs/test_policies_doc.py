@@ -12,6 +12,8 @@ from idgraph.model.errors import ConfigError
 from merge.policies import POLICIES
 from tests.docs.shell_pages import DOCS, run_page, steps
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.spark
 def test_policies(tmp_path: Path) -> None:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.docs.shell_pages import run_page, steps
+
+pytestmark = pytest.mark.long
 
 
 def test_protection(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from idgraph.app.java import require_java
 from idgraph.model.errors import ConfigError
 from tests.docs.shell_pages import run_page, steps
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.spark
 def test_quickstart(tmp_path: Path) -> None:

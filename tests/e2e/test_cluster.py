@@ -27,7 +27,7 @@ from tests.spark.conftest import declare_counters, serving_shop
 from tests.support.spark import SparkCluster, spark_cluster
 from tests.undisturbed import take
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
 
 FIRST = {"segment": 240, "amplitude": 100, "orders": 60}
 PATIENCE = 400

@@ -18,6 +18,7 @@ from metadata_service.api.app import create_app
 from metadata_service.api.service import ServiceSettings
 from metadata_service.storage.database import Database, open_database
 from metadata_service.storage.tokens import Role
+from tests.lanes import long
 from tests.servers.postgresql import ServerUnavailableError, postgresql
 from tests.tokens import give_token
 
@@ -74,7 +75,7 @@ def emptied(url: str) -> str:
     return url
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", *long("postgresql")])
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """An empty database, without tables."""
     if request.param == "sqlite":

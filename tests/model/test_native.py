@@ -77,6 +77,7 @@ def built(original: Path, tmp_path: Path) -> Path:
     return copy(original, tmp_path)
 
 
+@pytest.mark.long
 def test_they_compile_without_a_warning_and_are_used(original: Path) -> None:
     assert state(original) == "in use True True"
 
@@ -95,6 +96,7 @@ def test_without_a_compiler_nothing_fails(checkout: Path) -> None:
     assert state(checkout) == "not built False False"
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("original")
 def test_what_does_not_compile_is_left_out(checkout: Path) -> None:
     (checkout / "native" / "states.c").write_text("not C\n")

@@ -14,6 +14,9 @@ from tests.contracts.implementations import PROFILE_INDEXES, Implementation
 from tests.properties.test_indexes import all_pages, documents, ids, orders, queries
 from tests.support.memory.index import MemoryProfileIndex
 
+pytestmark = pytest.mark.long
+
+
 (ELASTICSEARCH,) = [each for each in PROFILE_INDEXES if each.name == "elasticsearch"]
 
 steps = st.lists(

@@ -30,7 +30,10 @@ from transforms.schema.attribute_nodes import Leaves
 from transforms.schema.diff import AttributeTree
 from transforms.spec.mapping import MappingSpec
 
-pytestmark = pytest.mark.skipif(native.state != "in use", reason=f"native code is {native.state}")
+pytestmark = [
+    pytest.mark.skipif(native.state != "in use", reason=f"native code is {native.state}"),
+    pytest.mark.long,
+]
 
 ROOT = Path(__file__).parents[2]
 # Since 3.12 the collector waits until no C code runs.

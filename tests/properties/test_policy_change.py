@@ -30,6 +30,9 @@ from tests.sealing import sealed
 from tests.support.memory.data_keys import MemoryDataKeys
 from transforms.spec.mapping import CompiledSnapshot
 
+pytestmark = pytest.mark.long
+
+
 EVENTS = records(60)
 ARRAYS = [
     order(number, line, order_id=f"R{line}", shipping={"city": cities, "country": cities})

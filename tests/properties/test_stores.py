@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
@@ -183,6 +184,7 @@ def test_sqlite_store_equals_memory_store() -> None:
     run_state_machine_as_test(StoreMachine, settings=_SETTINGS)
 
 
+@pytest.mark.long
 def test_dynamodb_store_equals_memory_store() -> None:
     require_dynamodb()
     few = settings(_SETTINGS, max_examples=examples(3, 2), stateful_step_count=10)

@@ -41,6 +41,8 @@ from tests.servers.faulty_proxy import (
 from tests.support.processes import free_port
 from transforms.privacy.keys import WrappedKey
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def proxied(tmp_path: Path) -> Iterator[tuple[TablesLocation, deque[Fault]]]:

@@ -185,6 +185,7 @@ def test_tables_are_on_demand_protected_and_streamed(client: DynamoClient) -> No
     assert reported["DeletionProtectionEnabled"] is True
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("removed", range(3))
 def test_decisions_that_a_killed_process_was_removing_are_removed_by_the_next(
     removed: int, store: DynamoProfileStore, client: DynamoClient, monkeypatch: pytest.MonkeyPatch

@@ -36,6 +36,9 @@ from tests.projecting import project, sweep
 from tests.servers.dynamodb import place
 from tests.servers.faulty_proxy import Answer, Fault, cut, faulty_proxy
 
+pytestmark = pytest.mark.long
+
+
 POLICY = allowing("x")
 
 

@@ -49,6 +49,9 @@ from tests.support.memory.profiles import MemoryProfileStore
 from tests.support.processes import free_port
 from tests.support.stores import elasticsearch
 
+pytestmark = pytest.mark.long
+
+
 Proxied = tuple[IndexLocation, deque[Fault]]
 
 

@@ -22,6 +22,9 @@ from tests.transforms.key_canary import shown
 from transforms.privacy.keys import Secret
 from transforms.privacy.sealing import DataKeys, SealingKey
 
+pytestmark = pytest.mark.long
+
+
 if TYPE_CHECKING:
     from sinks.kms import KmsKey
 

@@ -88,6 +88,7 @@ def test_a_snapshot_that_the_service_does_not_know_is_read_and_reported(
     assert "no longer has snapshot 1 in its history" in caplog.text
 
 
+@pytest.mark.long
 def test_waiting_is_longer_than_the_timeout(url: str) -> None:
     with MetadataClient(url, TOKEN, timeout=60) as client:
         first = client.snapshot()

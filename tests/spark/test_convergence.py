@@ -56,6 +56,7 @@ def test_shuffled_on_one_worker_in_many_small_chunks(tmp_path: Path, shop: Shop,
     assert installation.profiles() == reference
 
 
+@pytest.mark.long
 def test_every_event_twice_on_two_workers_in_small_batches(
     tmp_path: Path, shop: Shop, reference: bytes
 ) -> None:

@@ -13,7 +13,7 @@ from tests.installation import Installation, Shop, retail
 from tests.servers.decryption_service import Fault, cut, decryption_service, encrypted, half, status
 from tests.spark.conftest import FIRST
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 FAULTS: list[Fault] = [status(503), status(429), cut, half]
 CANARY = "Kahuna-Wilhelmina"

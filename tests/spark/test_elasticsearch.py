@@ -24,7 +24,7 @@ from tests.retail_queries import QUERIES
 from tests.servers.elasticsearch import in_files, place_of_index, require_elasticsearch
 from transforms.schema.diff import AttributeTree
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
 
 FIRST = {"segment": 250, "amplitude": 150, "orders": 100}
 

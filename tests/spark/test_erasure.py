@@ -10,7 +10,7 @@ import pytest
 
 from tests.installation import Installation, Shop, retail
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 
 def order(number: int, mail: str) -> bytes:

@@ -11,7 +11,7 @@ import pytest
 from tests.canaries import files_below, leaks
 from tests.installation import Installation, Shop, until
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 GONE = "canary.gone@example.com"
 CANARIES = (GONE, "4711 Canaryrow Boulevard", "Canarytown-on-Sea")

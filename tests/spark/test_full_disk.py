@@ -13,7 +13,7 @@ import pytest
 from tests.installation import Installation, Shop, retail, until
 from tests.undisturbed import take
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
 
 SIZE = "16m"
 FIRST, LATER = slice(0, 150), slice(150, 700)

@@ -22,7 +22,7 @@ from tests.retail import definition
 from tests.spark.conftest import declare
 from tests.undisturbed import take
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
 
 LIMITS = {"max_rate": 0.1, "minimum": 10, "window": 1000}
 

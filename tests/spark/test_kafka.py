@@ -26,7 +26,7 @@ from tests.spark.conftest import FIRST, serving_shop
 from tests.support.processes import free_port
 from tests.undisturbed import take
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
 
 KEYS = {"segment": "userId", "amplitude": "user_id", "orders": "customer.email"}
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.spark.own_session import reported_by
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 ODD = ("a b.jsonl", "ä%41ö.jsonl", "plus+&=?#.jsonl", "deep/er/c,{d}.jsonl")
 

@@ -96,6 +96,7 @@ def test_an_edit_is_in_force_while_the_stream_runs_and_no_event_is_split(tmp_pat
     assert {version for versions in by_event.values() for version in versions} == {1, 2}
 
 
+@pytest.mark.long
 def test_without_the_service_the_last_snapshot_serves(tmp_path: Path) -> None:
     KeyringFile.create(tmp_path / "keyring.json")
     database = f"sqlite:///{tmp_path / 'metadata.db'}"

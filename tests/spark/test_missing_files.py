@@ -10,7 +10,7 @@ from tests.installation import Installation, Shop, retail
 from tests.spark.own_session import reported_by
 from tests.undisturbed import take
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 
 def test_each_file_of_a_micro_batch_that_is_gone_on_with_is_read_or_a_dead_letter(

@@ -18,7 +18,7 @@ pytest.importorskip(
     "prometheus_client", reason="prometheus_client is not installed: pip install -e .[metrics]"
 )
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 CANARIES = ["Kahuna-Wilhelmina", "kahuna.secret@example.com"]

@@ -12,7 +12,7 @@ from idgraph.app.flow_folders import FlowFolders
 from idgraph.model.flows import FlowReport, FlowState
 from tests.installation import Installation, Shop, retail, until
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
 
 
 def test_a_pause_holds_across_a_restart_and_loses_and_doubles_nothing(tmp_path: Path, shop: Shop) -> None:

@@ -19,7 +19,7 @@ from tests.installation import EXAMPLES, Installation, retail
 from tests.spark.conftest import declare_counters, serving_shop
 from tests.undisturbed import take
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 EDITS = EXAMPLES / "retail" / "edits"
 
 

@@ -19,7 +19,7 @@ from tests.installation import Installation, Shop, retail, until
 from tests.metadata_service.made_tokens import create_token
 from tests.spark.conftest import declare
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 OLD, NEW = "Zitronengelb-before", "Zitronengelb-after"
 PATH = "activity.platform"
 USER = "canary-user"

@@ -18,7 +18,7 @@ from tests.retail import definition
 from tests.spark.conftest import declare
 from tests.undisturbed import take
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 
 def test_after_the_spec_is_mended_nothing_shows_that_the_batch_was_refused(tmp_path: Path) -> None:

@@ -10,10 +10,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import pytest
+
 from idgraph.app.metadata_server import serving_here
 from idgraph.app.settings.document import load
 from idgraph.app.settings.sandbox import in_sandbox
 from tests.retail import EXAMPLE, lines
+
+pytestmark = pytest.mark.long
 
 
 def test_a_spec_is_run_in_a_sandbox_before_production(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from idgraph.model.schema_changes import SchemaChange
 from sinks.http.metadata import MetadataClient
 from tests.installation import Installation, Shop, descendants, kill_tree, retail, until
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
 
 
 def test_ctrl_c_ends_after_the_micro_batch_and_a_killed_jvm_with_one_message(

@@ -13,6 +13,9 @@ import pytest
 from tests.oracle import jolt
 from transforms import compile_spec
 
+pytestmark = pytest.mark.long
+
+
 ROOT = Path(__file__).parents[2]
 AUDIT = ROOT / "examples" / "security" / "data" / "audit"
 PRODUCTS = {

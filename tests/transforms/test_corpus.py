@@ -16,6 +16,8 @@ from tests.oracle import jolt
 from tests.oracle.comparison import difference
 from tests.oracle.corpus import EXAMPLES, SHARED, payloads, task_for
 
+pytestmark = pytest.mark.long
+
 
 @lru_cache(maxsize=1)
 def answered(folder: Path, most: int) -> list[tuple[dict[str, Any], dict[str, Any]]]:

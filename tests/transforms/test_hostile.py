@@ -12,6 +12,9 @@ from tests.transforms.forks import Ended, Forks
 from tests.transforms.hostile import ATTACKS
 from tests.transforms.hostile_functions import VALUES
 
+pytestmark = pytest.mark.long
+
+
 Run = Callable[[str, str], Ended]
 
 

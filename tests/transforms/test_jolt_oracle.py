@@ -13,6 +13,8 @@ from tests.oracle.comparison import difference
 from tests.oracle.generation import GENERATORS, task_of
 from tests.transforms.jolt_cases import cases, exact
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def oracle() -> None:

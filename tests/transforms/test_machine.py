@@ -244,6 +244,7 @@ def test_arguments() -> None:
             transform({}, none=None)
 
 
+@pytest.mark.long
 def test_no_reference_is_left() -> None:
     chosen = list(cases())
     runs = []

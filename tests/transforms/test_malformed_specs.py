@@ -48,6 +48,7 @@ def places(value: Any, above: str = "") -> set[str]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.property
 @pytest.mark.parametrize("file", [*EXAMPLES, *sorted(FOLDER.glob("*.json"))], ids=lambda file: file.stem)
 def test_mutations(file: Path) -> None:

@@ -106,6 +106,7 @@ def test_every_operation_succeeds_as_it_is_described(tmp_path: Path) -> None:
             assert 200 <= checked(asked, operation.Case(media_type=media_type, **stated)) < 300, label
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("service", [metadata, profiles])
 def test_every_answer_is_described(
     service: Callable[[Path], AbstractContextManager[Generated]], tmp_path: Path

@@ -114,6 +114,7 @@ def test_a_certificate_that_cannot_be_used_is_a_mistake_of_the_configuration(tmp
         server.serve(app, port=0, transport=Transport(tmp_path / "bad.crt"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tls", [False, True])
 def test_half_a_head_does_not_keep_a_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tls: bool

@@ -14,6 +14,7 @@ from idgraph.model.jobs import JobKind, JobState, Requester
 from idgraph.model.schema_changes import SchemaChange
 from idgraph.model.spec_use import SpecUse
 from metadata_service.storage.tokens import Role
+from tests.lanes import long
 from tests.metadata_service.made_tokens import create_token
 from tests.metadata_service.ui.chromium import axe_violations, chromium, signed_in
 from tests.metadata_service.ui.site import EVENT, Whole
@@ -128,6 +129,7 @@ def test_a_spec_of_a_new_source_is_begun_with_an_event(page: Page, whole: Whole)
     assert '"v-1"' in page.get_by_label("Sample event").input_value()
 
 
+@pytest.mark.long
 def test_an_attribute_is_merged_into_another(page: Page) -> None:
     page.goto("/ui/attributes/activity.platform")
     page.get_by_label("Path of the other attribute").fill("device.platform")
@@ -221,6 +223,7 @@ def test_undecided_attributes_are_purged_after_a_look(page: Page) -> None:
     page.get_by_text("Purged").wait_for()
 
 
+@pytest.mark.long
 def test_filters_are_in_the_address_and_the_back_button_undoes_them(page: Page) -> None:
     page.get_by_label("searchable").check()
     page.wait_for_url("**encryption=searchable**")
@@ -229,6 +232,7 @@ def test_filters_are_in_the_address_and_the_back_button_undoes_them(page: Page) 
     page.get_by_role("link", name="identity.userId").wait_for()
 
 
+@pytest.mark.long
 def test_a_person_is_found_by_an_identifier_which_stays_out_of_the_address(page: Page) -> None:
     page.get_by_role("link", name="Profiles").click()
     page.get_by_label("Search by value").fill("user_id:3474")
@@ -242,6 +246,7 @@ def test_a_person_is_found_by_an_identifier_which_stays_out_of_the_address(page:
     assert leaf.is_hidden()
 
 
+@pytest.mark.long
 def test_a_view_is_asked_for_and_its_end_reminded_of(browser: Browser, page: Page, whole: Whole) -> None:
     admin = whole.site.api()
     view = {"name": "letters", "attributes": {"mail": "identity.email"}}
@@ -269,7 +274,7 @@ def test_a_view_is_asked_for_and_its_end_reminded_of(browser: Browser, page: Pag
         assert axe_violations(own) == []
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", ["light", *long("dark")])
 def test_no_page_has_a_serious_barrier(browser: Browser, whole: Whole, theme: str) -> None:
     code = whole.site.app.state.pages.state.sessions.make_link_code(whole.site.tokens[Role.ADMIN])
     with signed_in(browser, whole.site, color_scheme=theme) as page:
@@ -316,6 +321,7 @@ def test_axe_looks_at_what_comes_late(page: Page) -> None:
     assert page.locator("#overview").get_attribute("hx-trigger") is None
 
 
+@pytest.mark.long
 def test_pages_fit_a_narrow_screen(browser: Browser, whole: Whole) -> None:
     with signed_in(browser, whole.site, viewport={"width": 320, "height": 700}) as page:
         for path in (

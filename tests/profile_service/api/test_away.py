@@ -98,6 +98,7 @@ def answered(call: Call, client: httpx.Client) -> tuple[int, Any]:
     return answer.status_code, body
 
 
+@pytest.mark.long
 def test_an_answer_is_right_or_503(parts: tuple[Served, Parts]) -> None:
     served, leaving = parts
     client = served.client("everything")
@@ -231,6 +232,7 @@ def stable(node: Any) -> Any:
     return [stable(each) for each in node] if isinstance(node, list) else node
 
 
+@pytest.mark.long
 def test_every_operation_is_right_or_503(tmp_path: Path) -> None:
     """Found by review: this was known of ten operations."""
     leaving: Parts = {}

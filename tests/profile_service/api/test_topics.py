@@ -20,6 +20,9 @@ from tests.profile_service.api.test_segments import segment, with_segments
 from tests.retail import Pipeline, attribute
 from tests.servers.kafka import Kafka, running_kafka
 
+pytestmark = pytest.mark.long
+
+
 TOPIC = "idgraph.changes"
 
 
