@@ -220,7 +220,7 @@ class Committer:
     ) -> None:
         """Drop the changes of events that a tombstone of their fragment forbids by now."""
         for fragment_id, tombstone in tombstoned.items():
-            if tombstone.until > changes[fragment_id].erasure_epoch:
+            if tombstone.refuses(changes[fragment_id].erasure_epoch):
                 del changes[fragment_id]
                 result.erased += 1
                 self._refused(fragment_id)

@@ -41,6 +41,14 @@ class Tombstone(NamedTuple):
         version of the fragment's document."""
         return cls(until, max(version + 1 if version else version, document))
 
+    def refuses(self, erasure_epoch: int) -> bool:
+        """Whether events were compared with an earlier tombstone than this one, or with none; they are compared again."""
+        return self.until > erasure_epoch
+
+    def refuses_event(self, ordinal: int | None) -> bool:
+        """Whether an event does not count; `ordinal` is None where it is no time."""
+        return self.until != NO_EPOCH and (ordinal is None or ordinal <= self.until)
+
     def covers(self, version: int) -> bool:
         """Whether a fragment of this version was erased, so that a restored backup brought it back."""
         return self.until > NO_EPOCH and version <= self.version

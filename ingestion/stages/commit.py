@@ -102,20 +102,12 @@ class CommitStage:
         """The changes of each fragment in one; and, to be committed one by one after these, parts of a fragment that
         cannot be joined."""
         changes: dict[str, FragmentState] = {}
-        several: dict[str, list[FragmentState]] = {}
+        apart: list[dict[str, FragmentState]] = []
         for fragment_id in ids:
             # Decoded here and not before: a decoded state takes many times the memory of its bytes.
             states = self._read(fragment_id, gathered.pop(fragment_id), output)
             if states:
-                changes[fragment_id] = states[0]
-                if len(states) > 1:
-                    several[fragment_id] = states
-        apart: list[dict[str, FragmentState]] = []
-        if several:
-            for fragment_id in self._drop_tombstoned(several, output):
-                del changes[fragment_id]
-            for fragment_id, states in several.items():
-                changes[fragment_id], *others = _joined(states)
+                changes[fragment_id], *others = states if len(states) == 1 else _joined(states)
                 apart += ({fragment_id: each} for each in others)
         return changes, apart
 
@@ -130,22 +122,6 @@ class CommitStage:
             output.isolated += len(unread)
             output.failed += [failure._replace(fragment_id=fragment_id) for failure in unread]
         return states
-
-    def _drop_tombstoned(self, parts: dict[str, list[FragmentState]], output: CommitOutput) -> list[str]:
-        """Drop the parts that were compared with tombstones before an erasure, if other parts of the fragment were
-        compared later: joined, both would be refused. Gives the fragments that have no part left."""
-        gone: list[str] = []
-        mixed = [name for name, states in parts.items() if len({state.erasure_epoch for state in states}) > 1]
-        for name, tombstone in self.store.tombstones(mixed).items() if mixed else ():
-            kept = [state for state in parts[name] if state.erasure_epoch >= tombstone.until]
-            output.erased += len(parts[name]) - len(kept)
-            if kept:
-                parts[name] = kept
-            else:
-                del parts[name]
-                gone.append(name)
-                self.refused.add(name)
-        return gone
 
 
 def _read(parts: Sequence[tuple[bytes, int]]) -> tuple[list[FragmentState], list[CommitFailure]]:
@@ -168,14 +144,21 @@ def _read(parts: Sequence[tuple[bytes, int]]) -> tuple[list[FragmentState], list
 
 
 def _joined(parts: Sequence[FragmentState]) -> list[FragmentState]:
-    """One state of all parts; where they cannot be joined, the parts."""
+    """The parts of a fragment's changes, joined where they can be. Parts of different erasure epochs stay apart: a
+    tombstone may refuse one and not the other."""
+    by_epoch: dict[int, list[FragmentState]] = {}
+    for part in parts:
+        by_epoch.setdefault(part.erasure_epoch, []).append(part)
+    return [state for same in by_epoch.values() for state in _joined_of_epoch(same)]
+
+
+def _joined_of_epoch(parts: list[FragmentState]) -> list[FragmentState]:
     try:
         whole = join_all(parts)
         whole.encode()
     except MemoryError:
         raise
     except Exception:
-        return list(parts)
-    # An erasure that forbids one part forbids the whole: it is later than all events of the whole.
-    whole.erasure_epoch = min(part.erasure_epoch for part in parts)
+        return parts
+    whole.erasure_epoch = parts[0].erasure_epoch
     return [whole]

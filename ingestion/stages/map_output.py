@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 from zlib import crc32
 
@@ -17,7 +17,7 @@ from idgraph.model.events import RawRecord
 from idgraph.model.fragments import Origin
 from idgraph.model.identifiers import Identifier
 from idgraph.model.stamps import SpecRef
-from idgraph.model.tombstones import NO_EPOCH
+from idgraph.model.tombstones import NO_EPOCH, Tombstone
 from ingestion.sources.files.lines import DamagedRecord
 from ingestion.stages.outcomes import MAX_REPORTED_CHANGES, ReportedChange, Uses
 from merge import codec
@@ -104,6 +104,25 @@ class MappedChunk(NamedTuple):
         self.others.setdefault(event.fragment_id, []).append(event)
         if event.leaves.to_seal:
             self.to_seal[event.fragment_id] = None
+
+    def leave_out(self, fragment_id: str, tombstone: Tombstone, is_timed: Callable[[RawRecord], bool]) -> int:
+        """Leave out the events of a fragment that its tombstone refuses; returns how many."""
+        if tombstone.until == NO_EPOCH:
+            return 0
+        plain, others = self.plain.take(fragment_id), self.others.pop(fragment_id, [])
+        self.to_seal.pop(fragment_id, None)
+        left_out = 0
+        for ordinal, state in plain:
+            if tombstone.refuses_event(ordinal):
+                left_out += 1
+            else:
+                self.plain.add(fragment_id, ordinal, state)
+        for event in others:
+            if tombstone.refuses_event(event.origin.stamp.ordinal if is_timed(event.record) else None):
+                left_out += 1
+            else:
+                self.add(event)
+        return left_out
 
 
 class Fault(NamedTuple):

@@ -14,7 +14,7 @@ from operator import attrgetter
 
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.sources import FlowConfig, SourceConfig
-from idgraph.model.tombstones import NO_EPOCH, Tombstone
+from idgraph.model.tombstones import Tombstone
 from ingestion.sources.files.lines import DamagedRecord
 from ingestion.sources.payload_formats import PayloadFormats
 from ingestion.stages.aggregate import Aggregator
@@ -135,11 +135,10 @@ class MapStage:
     def _mapped(self, chunk: list[Record], output: MapOutput, is_again: bool) -> MappedChunk:
         latest = int((self._now() + self._flow.max_future_skew_seconds) * 1000)
         mapped = self._mapper.map_chunk(chunk, latest, output)
-        self._refuse_erased(mapped, output, is_again)
+        self._leave_out_erased(mapped, output, is_again)
         return mapped
 
-    def _refuse_erased(self, mapped: MappedChunk, output: MapOutput, is_again: bool) -> None:
-        """Leave out the events that a tombstone refuses: all but later ones of a timed source."""
+    def _leave_out_erased(self, mapped: MappedChunk, output: MapOutput, is_again: bool) -> None:
         # After `latest`: an event that was taken before an erasure is then never later than its tombstone.
         tombstoned = self._tombstones(mapped.fragment_ids())
         output.erasure_epochs = {fragment_id: each.until for fragment_id, each in tombstoned.items()}
@@ -148,29 +147,8 @@ class MapStage:
         # A key that was cached before the erasure must not seal what comes after it.
         self._data_keys.forget(tombstoned)
         for fragment_id, tombstone in tombstoned.items():
-            if self._is_refused(fragment_id, tombstone, mapped, output) and is_again:
+            left_out = mapped.leave_out(fragment_id, tombstone, self._mapper.is_timed)
+            output.erased += left_out
+            if left_out and is_again:
                 # A run before may have made a key for them, and nobody asks for it any more.
                 output.refused.add(fragment_id)
-
-    def _is_refused(
-        self, fragment_id: str, tombstone: Tombstone, mapped: MappedChunk, output: MapOutput
-    ) -> bool:
-        """Leave out the events of a fragment that its tombstone refuses; returns whether there are any."""
-        if tombstone.until == NO_EPOCH:
-            return False
-        plain = mapped.plain.take(fragment_id)
-        others = mapped.others.pop(fragment_id, [])
-        mapped.to_seal.pop(fragment_id, None)
-        alive = [(when, state) for when, state in plain if when is not None and when > tombstone.until]
-        alive_others = [
-            each
-            for each in others
-            if self._mapper.is_timed(each.record) and each.origin.stamp.ordinal > tombstone.until
-        ]
-        for when, state in alive:
-            mapped.plain.add(fragment_id, when, state)
-        for each in alive_others:
-            mapped.add(each)
-        refused = len(plain) + len(others) - len(alive) - len(alive_others)
-        output.erased += refused
-        return refused > 0

@@ -220,7 +220,7 @@ def _write(
         found, version = stored.get(fragment_id, _ABSENT)
         if not found:
             version = tombstone.version
-        if version != expected or tombstone.until > erasure_epoch or (found and tombstone.covers(version)):
+        if version != expected or tombstone.refuses(erasure_epoch) or (found and tombstone.covers(version)):
             refused.add(fragment_id)
             continue
         named, unnamed = fragment_id in identifiers, fragment_id in others

@@ -190,7 +190,7 @@ def test_what_comes_after_a_lift_between_two_chunks_stays(
         yield at(14)
 
     output = later.process(given())
-    assert (output.written, output.erased) == (1, 0)
+    assert (output.written, output.erased) == (2, 0)
     expected = Pipeline(later.folder, later.key_store, now=later.now)
     expected.process([at(1), at(12), at(14)])
     assert later.export() == expected.export()

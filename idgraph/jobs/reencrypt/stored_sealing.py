@@ -106,7 +106,7 @@ class StoredSealing:
         """
         for tombstone in self._store.tombstones([fragment_id]).values():
             self._resources.data_keys.forget([fragment_id])
-            if tombstone.until > change.erasure_epoch:
+            if tombstone.refuses(change.erasure_epoch):
                 # It will be refused, and needs no key.
                 return fragment_id, change
         if self._search.types(fragment_id, change):

@@ -127,7 +127,9 @@ class SpecPreviewJob(PagedJob):
         tombstone = None if event is None else erased.get(event.fragment_id)
         if event is None or tombstone is None:
             return False
-        return not self._sides[0].is_timed(record) or event.origin.stamp.ordinal <= tombstone.until
+        return tombstone.refuses_event(
+            event.origin.stamp.ordinal if self._sides[0].is_timed(record) else None
+        )
 
     def figures(self) -> dict[str, dict[str, Any]]:
         """Each number with its share of the sample, and how far that may be from the share of all events."""
