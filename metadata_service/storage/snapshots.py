@@ -39,9 +39,8 @@ class Served(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """One attribute: the version that last changed it, its document where the snapshot has it, its line of the catalogue."""
+    """One attribute: its document where the snapshot has it, else nothing; and its line of the catalogue."""
 
-    version: int
     document: bytes
     line: bytes
 
@@ -125,7 +124,7 @@ class SnapshotCache:
                 map(shaped_key, paths.split(path))
             )
             line = KnownAttribute.of(attribute).model_dump_json(exclude_none=True).encode()
-            self._known[path] = _Known(changed, b"" if is_left_out else document.encode(), line)
+            self._known[path] = _Known(b"" if is_left_out else document.encode(), line)
             if not is_left_out:
                 self._changed = max(self._changed, changed)
         decided = select(func.max(ChangeRow.snapshot_version)).where(
