@@ -11,9 +11,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, Protocol, TypeVar
-
-from anyio import to_thread
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from idgraph.model.attributes import Catalogue
 from idgraph.model.callers import Caller, Scope
@@ -22,22 +20,25 @@ from idgraph.model.index import ProfileIndex
 from idgraph.model.queries import Query as SearchQuery
 from idgraph.model.query_cost import REQUEST_COST
 from idgraph.model.query_language import warnings
+from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.store import ProfileStore
 from idgraph.web.audit import AuditLog
 from idgraph.web.cursors import SealedCursors
 from idgraph.web.limits import charge
-from idgraph.web.openid import Identity, OpenId, is_signed_token
 from idgraph.web.refusals import BadQueryError, ForbiddenError, NotYetError
-from profile_service.api.following import Edition
-from profile_service.api.person_tokens import PREFIX
-from profile_service.api.rights import NO_RIGHTS, Rights
-from profile_service.api.views import Views
-from profile_service.history import History
-from profile_service.links import Links, PinChange
 from profile_service.reader import Profile, ProfileReader, SearchResult
 from profile_service.wanted import Wanted
 from transforms.privacy.blind_index import BlindIndex
 from transforms.privacy.sealing import DataKeys
+
+if TYPE_CHECKING:
+    from idgraph.web.openid import Identity, OpenId
+    from profile_service.api.rights import Rights
+    from profile_service.api.views import Views
+    from profile_service.history import History
+    from profile_service.links import Links, PinChange
+
+# Late imports: a command that looks somebody up needs none of these, and waits for each.
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +54,12 @@ KEYS_SECONDS = 10.0
 """So long it is not asked again whether the keyring is that of the profiles."""
 
 
+async def _in_thread(work: Callable[..., T], *arguments: Any) -> T:
+    from anyio import to_thread
+
+    return await to_thread.run_sync(work, *arguments)
+
+
 class ReadingAdapters(Protocol):
     """What profiles are read from. All are safe for several threads."""
 
@@ -64,6 +71,13 @@ class ReadingAdapters(Protocol):
     def data_keys(self) -> DataKeys: ...
     @property
     def blind_index(self) -> BlindIndex: ...
+
+
+class Edition(NamedTuple):
+    """A snapshot and its ETag, by which editions are told apart."""
+
+    etag: str
+    snapshot: MetadataSnapshot
 
 
 class Followed(Protocol):
@@ -108,7 +122,7 @@ class ProfileService:
         following: Followed,
         audit: AuditLog,
         require_keys: Callable[[], None] = lambda: None,
-        rights: Rights = NO_RIGHTS,
+        rights: Rights | None = None,
         is_local: bool = False,
         has_committed: Callable[[str], bool] | None = None,
         contact_paths: Mapping[str, Sequence[str]] | None = None,
@@ -124,7 +138,7 @@ class ProfileService:
         self.contact_paths = contact_paths or {}
         self.following = following
         self.cursors = SealedCursors(cursor_key or os.urandom(64))
-        self.rights = rights
+        self._rights = rights
         self._adapters = adapters
         self.audit = audit
         self._require_keys = require_keys
@@ -141,6 +155,15 @@ class ProfileService:
         """Streams of changes that are open, by who is charged."""
         self.is_stopping = False
         """Streams end."""
+
+    @property
+    def rights(self) -> Rights:
+        """What callers may do besides reading."""
+        if self._rights is None:
+            from profile_service.api.rights import NO_RIGHTS
+
+            self._rights = NO_RIGHTS
+        return self._rights
 
     def reader(self, caller: Caller) -> ProfileReader:
         """What this caller sees, for this thread and one request. Raises NotReadyError."""
@@ -187,7 +210,7 @@ class ProfileService:
     async def warnings(self, caller: Caller, wanted: Wanted, shown: Iterable[Profile]) -> list[str]:
         """Of paths that a look-up asks for, and no attribute has."""
         unmatched = wanted.unmatched(shown)
-        return await to_thread.run_sync(self._unknown, caller, unmatched) if unmatched else []
+        return await _in_thread(self._unknown, caller, unmatched) if unmatched else []
 
     def _unknown(self, caller: Caller, within: list[str]) -> list[str]:
         reader = self.reader(caller)
@@ -225,6 +248,8 @@ class ProfileService:
         """The views of the newest snapshot. Raises NotReadyError."""
         edition = self.following.edition()
         if self._views is None or self._views[0] != edition.etag:
+            from profile_service.api.views import Views
+
             self._views = edition.etag, Views(edition.snapshot)
         return self._views[1]
 
@@ -232,7 +257,7 @@ class ProfileService:
         """Do the work of a few look-ups. A local store needs a millisecond for one, and threads that read it at once wait for
         the interpreter at each read: there it is done on the event loop. What waits for a network is done in a thread."""
         if not self._is_local or wanted.reveal or wanted.view is not None:
-            return await to_thread.run_sync(work)
+            return await _in_thread(work)
         return work()
 
     async def wait_for(self, position: str, is_indexed: bool) -> None:
@@ -244,7 +269,7 @@ class ProfileService:
         ends = time.monotonic() + LONGEST_WAIT_SECONDS
 
         async def until(holds: Callable[[], bool]) -> None:
-            while not await to_thread.run_sync(holds):
+            while not await _in_thread(holds):
                 if time.monotonic() > ends:
                     raise NotYetError("a caller waited for a position that did not come")
                 await asyncio.sleep(POLL_SECONDS)
@@ -267,6 +292,8 @@ class ProfileService:
 
     def links(self, reader: ProfileReader) -> Links:
         """The links of the persons that a reader reads."""
+        from profile_service.links import Links
+
         return Links(self._adapters.store, reader)
 
     def decide(self, caller: Caller, links: Links, change: PinChange, reason: str) -> bool:
@@ -281,10 +308,15 @@ class ProfileService:
 
     def history(self, reader: ProfileReader) -> History:
         """Which fragment was part of which profile, under the names that a reader shows."""
+        from profile_service.history import History
+
         return History(self._adapters.store, reader.shown_name)
 
     def caller(self, token: str) -> Caller | None:
         """Whose token this is; None for one that is unknown, revoked or expired. Raises NotReadyError."""
+        from idgraph.web.openid import is_signed_token
+        from profile_service.api.person_tokens import PREFIX
+
         if token.startswith(PREFIX) and self.rights.tokens is not None:
             return self.rights.tokens.caller(token, self.following.caller_named)
         if self.openid is not None and is_signed_token(token):
@@ -301,7 +333,7 @@ class ProfileService:
     async def require_any(self, is_found: bool) -> None:
         """As `require_found`, not on the event loop."""
         if not is_found:
-            await to_thread.run_sync(self.require_found, is_found)
+            await _in_thread(self.require_found, is_found)
 
     def sealed(self, page: SearchResult, search: str) -> str | None:
         """The cursor of the following page, for callers. `search` is what they asked: with another one it says nothing."""

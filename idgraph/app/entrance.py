@@ -6,22 +6,23 @@ caller is the local operator. An error of the application in this process is rai
 
 from __future__ import annotations
 
-import hmac
 import logging
-import secrets
-from collections.abc import Callable, Collection, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from pydantic import BaseModel, ValidationError
 
 from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import provider_of
 from idgraph.model.callers import Caller, Scope
-from idgraph.model.errors import IdgraphError, ProfileIndexError
+from idgraph.model.errors import ProfileIndexError, QueryError
 from idgraph.model.identifiers import given_identifier
-from profile_service.api.following import Edition
+from profile_service import searching
 from profile_service.links import Links
-from profile_service.service import Followed, ProfileService, ReadingAdapters
+from profile_service.request_bodies import FacetBody, QueryBody, SearchBody
+from profile_service.service import Edition, Followed, ProfileService, ReadingAdapters
 from profile_service.wanted import Wanted
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from idgraph.web.openid import Identity
 
 log = logging.getLogger(__name__)
+
+B = TypeVar("B", bound=BaseModel)
 
 CONNECT_SECONDS = 1.0
 """How long a command waits for the connection to a service that the configuration names."""
@@ -56,15 +59,14 @@ class OneCaller:
         self._edition = Edition(pinned.etag, pinned.snapshot)
         self.catalogue = cache(pinned.known)
         self._caller = caller
-        self.token = secrets.token_urlsafe()
 
     def edition(self) -> Edition:
         """The snapshot."""
         return self._edition
 
-    def caller(self, token: str) -> Caller | None:
-        """The caller, by the token of this process."""
-        return self._caller if hmac.compare_digest(token, self.token) else None
+    def caller(self, token: str) -> Caller | None:  # noqa: ARG002 - a command has none
+        """Nobody."""
+        return None
 
     def caller_named(self, name: str) -> Caller | None:
         """The caller, by its name."""
@@ -83,46 +85,84 @@ class OneCaller:
         return True
 
 
-class Entrance:
-    """Profiles as a command sees them. Every method raises ProfileServiceError for a refusal of a service that runs, and in
-    this process what the service's functions raise."""
-
-    def __init__(self, service: ProfileService | None, open_client: Callable[[], ProfilesClient]) -> None:
-        """`service` is that of this process, None for one that runs elsewhere."""
-        self._service = service
-        self._open_client = open_client
-        self._client: ProfilesClient | None = None
+class Entrance(Protocol):
+    """Profiles as a command sees them: answers of routes."""
 
     def lookup(self, identifier: str, reveal: bool, purpose: str) -> dict[str, Any]:
         """An item of `POST /v1/profiles/lookup`, with provenance and the profiles that share the identifier."""
-        service = self._service
-        if service is None:
-            body = {
-                "identifiers": [identifier],
-                "provenance": True,
-                "reveal": reveal,
-                "purpose": purpose,
-                "sharing": True,
-            }
-            item: dict[str, Any] = self.call("POST", "profiles", "lookup", body=body)["items"][0]
-            return item
-        # The function behind the route: making all routes takes longer than a look-up.
-        caller, wanted = local_operator(), Wanted(None, provenance=True, reveal=reveal, purpose=purpose)
+        ...
+
+    def search(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The answer of `POST /v1/search`."""
+        ...
+
+    def count(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The answer of `POST /v1/search/count`."""
+        ...
+
+    def facets(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The answer of `POST /v1/search/facets`."""
+        ...
+
+
+class _Here:
+    """By the functions behind the routes, which raise their errors as they are."""
+
+    def __init__(self, service: ProfileService) -> None:
+        self._service = service
+        self._caller = local_operator()
+
+    def lookup(self, identifier: str, reveal: bool, purpose: str) -> dict[str, Any]:
+        wanted = Wanted(None, provenance=True, reveal=reveal, purpose=purpose)
         wanted.sharing = True
-        looked = service.lookup(caller, given_identifier(identifier), wanted)
-        service.require_found(bool(looked.profiles or looked.sharing or looked.incomplete))
+        looked = self._service.lookup(self._caller, given_identifier(identifier), wanted)
+        self._service.require_found(bool(looked.profiles or looked.sharing or looked.incomplete))
         return looked.item(identifier, wanted)
 
-    def call(self, method: str, *path: str, body: dict[str, Any] | None = None) -> Any:
-        """The answer of a route; `path` are the segments behind `/v1`."""
-        if self._client is None:
-            self._client = self._open_client()
-        return self._client.call(method, *path, body=body)
+    def search(self, body: dict[str, Any]) -> dict[str, Any]:
+        return searching.search(self._service, self._caller, _read(SearchBody, body))
 
-    def close(self) -> None:
-        """Close the client, if there is one."""
-        if self._client is not None:
-            self._client.close()
+    def count(self, body: dict[str, Any]) -> dict[str, Any]:
+        return searching.count(self._service, self._caller, _read(QueryBody, body))
+
+    def facets(self, body: dict[str, Any]) -> dict[str, Any]:
+        return searching.facets(self._service, self._caller, _read(FacetBody, body))
+
+
+class _Remote:
+    """By a service that runs. Every method raises ProfileServiceError."""
+
+    def __init__(self, client: ProfilesClient) -> None:
+        self._client = client
+
+    def lookup(self, identifier: str, reveal: bool, purpose: str) -> dict[str, Any]:
+        reading = {"provenance": True, "reveal": reveal, "purpose": purpose, "sharing": True}
+        answer = self._client.call(
+            "POST", "profiles", "lookup", body={"identifiers": [identifier], **reading}
+        )
+        item: dict[str, Any] = answer["items"][0]
+        return item
+
+    def search(self, body: dict[str, Any]) -> dict[str, Any]:
+        found: dict[str, Any] = self._client.call("POST", "search", body=body)
+        return found
+
+    def count(self, body: dict[str, Any]) -> dict[str, Any]:
+        found: dict[str, Any] = self._client.call("POST", "search", "count", body=body)
+        return found
+
+    def facets(self, body: dict[str, Any]) -> dict[str, Any]:
+        found: dict[str, Any] = self._client.call("POST", "search", "facets", body=body)
+        return found
+
+
+def _read(kind: type[B], body: dict[str, Any]) -> B:
+    """A body of a command. Raises QueryError for what a request may not have."""
+    try:
+        return kind.model_validate(body)
+    except ValidationError as error:
+        wrong = error.errors(include_url=False, include_input=False)[0]
+        raise QueryError(f"{'.'.join(map(str, wrong['loc']))}: {wrong['msg']}") from None
 
 
 @contextmanager
@@ -130,22 +170,19 @@ def entrance(settings: Settings) -> Iterator[Entrance]:
     """Opened for one command. Raises KeyProviderError, StoreError."""
     remote = _running(settings)
     if remote is not None:
-        with closing(Entrance(None, lambda: remote)) as far:
-            yield far
+        with remote:
+            yield _Remote(remote)
         return
-    with (
-        local_service(settings) as (service, token),
-        closing(Entrance(service, partial(_client_of, service, token))) as here,
-    ):
-        yield here
+    with local_service(settings) as service:
+        yield _Here(service)
 
 
 @contextmanager
-def local_service(settings: Settings) -> Iterator[tuple[ProfileService, str]]:
-    """The profile service of one command, in this process, and the token of its one caller. Raises KeyProviderError, StoreError."""
+def local_service(settings: Settings) -> Iterator[ProfileService]:
+    """The profile service of one command, in this process. Raises KeyProviderError, StoreError."""
     with wiring.opened_to_read(settings) as resources:
         only = OneCaller(wiring.snapshot_to_read_by(settings), local_operator())
-        yield service_of(settings, resources, only), only.token
+        yield service_of(settings, resources, only)
 
 
 def service_of(settings: Settings, resources: ReadResources, only: OneCaller) -> ProfileService:
@@ -165,7 +202,7 @@ def service_of(settings: Settings, resources: ReadResources, only: OneCaller) ->
 @contextmanager
 def own_links(settings: Settings) -> Iterator[tuple[ProfileService, Links]]:
     """The service of one command, with the links of all persons. Raises KeyProviderError, StoreError."""
-    with local_service(settings) as (service, _):
+    with local_service(settings) as service:
         yield service, service.links(service.reader(local_operator()))
 
 
@@ -201,17 +238,3 @@ def _running(settings: Settings) -> ProfilesClient | None:
     client.close()
     log.warning("the profile service at %s does not answer; the command reads the stores itself", url)
     return None
-
-
-def _client_of(service: ProfileService, token: str) -> ProfilesClient:
-    from idgraph.client import ProfilesClient
-    from idgraph.client.in_process import InProcess
-    from profile_service.api.app import create_app
-
-    app = create_app(service)
-    for kind in [
-        each for each in app.exception_handlers if isinstance(each, type) and issubclass(each, IdgraphError)
-    ]:
-        # They reach the command as they are.
-        del app.exception_handlers[kind]
-    return ProfilesClient("http://localhost", token, transport=InProcess(app), warn=lambda _: None)

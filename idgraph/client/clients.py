@@ -40,12 +40,10 @@ class _Calls(Methods):
         ca_file: Path | None = None,
         allow_plain_http: bool = False,
         connect_seconds: float | None = None,
-        transport: httpx.BaseTransport | None = None,
         warn: Callable[[str], None] = log.warning,
     ) -> None:
         """`ca_file`: trusted authorities as PEM, instead of the system's. `connect_seconds`: somebody waits for the answer, so
-        that a service which is not reached by then, or does not answer in time, is not tried again. `transport`: another way
-        than a socket. `warn` is given the warnings of searches and of `fields`. Raises ConfigError for a `ca_file` that cannot
+        that a service which is not reached by then, or does not answer in time, is not tried again. `warn` is given the warnings of searches and of `fields`. Raises ConfigError for a `ca_file` that cannot
         be used, and for plain HTTP beyond this machine, unless it is allowed."""
         self._token = token
         self._is_waited_for = connect_seconds is not None
@@ -55,7 +53,6 @@ class _Calls(Methods):
         self._open(
             base_url=url,
             headers={"Authorization": f"Bearer {token}"},
-            transport=transport,
             timeout=httpx.Timeout(timeout_seconds, connect=connect_seconds or timeout_seconds),
             **client_options(url, ca_file),
         )

@@ -5,48 +5,22 @@ from __future__ import annotations
 from typing import Annotated, Any, cast
 
 from fastapi import Depends, Query, Request
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 
 from idgraph.model.callers import Caller, Scope
 from idgraph.web.refusals import ForbiddenError
+from profile_service.request_bodies import MOST_FIELDS, ReadingBody
 from profile_service.service import ProfileService
 from profile_service.wanted import Wanted
-
-MOST_FIELDS = 100
-LONGEST_PURPOSE = 200
-
-
-class ReadingBody(BaseModel):
-    """What an answer shows of profiles."""
-
-    fields_: list[str] | None = Field(
-        default=None, alias="fields", max_length=MOST_FIELDS, description="Attribute paths. Default: all."
-    )
-    provenance: bool = Field(default=False, description="With source, event, spec and stamp of each value.")
-    reveal: bool = Field(
-        default=False, description="Open protected values, if the caller may; needs `purpose`."
-    )
-    purpose: str | None = Field(
-        default=None, max_length=LONGEST_PURPOSE, description="Why; kept in the audit log."
-    )
-    view: str | None = Field(
-        default=None, max_length=100, description="Name of a view, in place of `fields`."
-    )
-    show_identifiers: bool = Field(default=True, description="Without, `identifiers` of a profile is empty.")
-
-    def wanted(self, service: ProfileService, caller: Caller) -> Wanted:
-        """Raises ForbiddenError, which is recorded for a reveal, BadQueryError."""
-        view = None if self.view is None else service.views()[self.view]
-        wanted = Wanted(self.fields_, self.provenance, self.reveal, self.purpose, view, self.show_identifiers)
-        service.require_rights(caller, wanted)
-        return wanted
 
 
 def _parts(stated: list[str]) -> list[str]:
     return [each for some in stated for each in some.split(",") if each]
 
 
-class _ReadingParams(ReadingBody):
+class ReadingParams(ReadingBody):
+    """The same as query parameters."""
+
     fields_: Annotated[list[str] | None, BeforeValidator(_parts)] = Field(
         default=None,
         alias="fields",
@@ -83,7 +57,7 @@ Operator = Annotated[Caller, scoped(Scope.OPERATE)]
 
 
 async def _wanted(
-    service: Service, caller: ActingCaller, reading: Annotated[_ReadingParams, Query()]
+    service: Service, caller: ActingCaller, reading: Annotated[ReadingParams, Query()]
 ) -> Wanted:
     return reading.wanted(service, caller)
 

@@ -10,12 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from idgraph.model import canonical
 from idgraph.model.documents import StrictDocument
 from idgraph.web.conditional import json_answer
-from profile_service.api.dependencies import LONGEST_PURPOSE, ReadingBody
+from profile_service.request_bodies import LONGEST_PURPOSE
 
 Item = TypeVar("Item")
-
-MOST_LOOKED_UP = 100
-LONGEST_QUERY = 10_000
 
 
 class Items(BaseModel, Generic[Item]):
@@ -323,73 +320,6 @@ class MoveDocument(BaseModel):
         default=None, description="The one that the profile entered, left, or changed in."
     )
     profile: str
-
-
-class IdentifiersBody(StrictDocument):
-    """Identifiers, each `type:value`."""
-
-    identifiers: list[Annotated[str, Field(max_length=4096)]] = Field(max_length=MOST_LOOKED_UP)
-
-
-class LookupBody(IdentifiersBody, ReadingBody):
-    """Identifiers, and what is asked of each."""
-
-    sharing: bool = Field(
-        default=False, description="Show the profiles that share an identifier which belongs to none of them."
-    )
-
-
-class Words(BaseModel):
-    """A query in the search language."""
-
-    q: str | None = Field(
-        default=None,
-        max_length=LONGEST_QUERY,
-        description="Such as `demographics.age>=30 OR guitar`. Default: all profiles.",
-    )
-
-
-class QueryBody(StrictDocument, Words):
-    """A query: `q`, or `query` in JSON (a list of conditions that must all hold)."""
-
-    words: list[str] | None = Field(
-        default=None, max_length=1000, description="In place of `q`: clauses that must all hold, each whole."
-    )
-    query: list[Any] | None = Field(
-        default=None,
-        description='Conditions such as {"term": {"path": "activity.platform", "value": "ios"}}; also prefix, range, words, '
-        "exists, all, any, not.",
-    )
-
-
-class SearchParams(Words):
-    """Which page of which search."""
-
-    sort: str | None = Field(
-        default=None, max_length=1025, description="Attribute path; `-PATH` for the largest first."
-    )
-    limit: int = Field(default=20, ge=1, le=1000)
-    cursor: str | None = Field(default=None, max_length=10_000, description="`next` of the page before.")
-
-
-class SearchBody(QueryBody, SearchParams, ReadingBody):
-    """A search."""
-
-    search: str | None = Field(
-        default=None, max_length=10_000, description="`search` of an earlier answer, in place of `q`."
-    )
-
-
-class FacetBody(QueryBody):
-    """Facets of a search."""
-
-    paths: list[str] = Field(min_length=1, max_length=20)
-    limit: int = Field(default=10, ge=1, le=1000)
-
-
-def warned(body: dict[str, Any], warnings: list[str]) -> dict[str, Any]:
-    """An answer with its warnings, if there are any."""
-    return body | {"warnings": warnings} if warnings else body
 
 
 def answer(body: Any, if_none_match: str | None = None, status: int = 200) -> Response:

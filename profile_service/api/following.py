@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from idgraph.model.attributes import Catalogue
 from idgraph.model.callers import (
@@ -21,6 +21,7 @@ from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.repeating import Outage, Repeating
 from idgraph.web.openid import Identity
 from idgraph.web.refusals import NotReadyError
+from profile_service.service import Edition
 
 LONG_POLL_SECONDS = 10.0
 CALLERS_SECONDS = 1.0
@@ -36,13 +37,6 @@ class MetadataSource(Protocol):
     def snapshot(self, etag: str | None, wait: float) -> tuple[MetadataSnapshot, str] | None: ...
     def catalogue(self, etag: str | None, wait: float) -> tuple[Catalogue, str] | None: ...
     def callers(self) -> CallerList: ...
-
-
-class Edition(NamedTuple):
-    """A snapshot and its ETag, by which editions are told apart."""
-
-    etag: str
-    snapshot: MetadataSnapshot
 
 
 class SignedCaller(Caller):

@@ -112,17 +112,17 @@ def search(
     query = {"words": words or []}
     page: dict[str, Any] | None = None
     with entrance(keyed(context)) as here:
-        counted_answer = here.call("POST", "search", "count", body=query)
+        counted_answer = here.count(query)
         summary: dict[str, Any] = {"total": counted_answer["count"]}
         said = counted_answer.get("warnings", [])
         if facet:
             body = query | {"paths": facet, "limit": limit or 10}
-            answer = here.call("POST", "search", "facets", body=body)
+            answer = here.facets(body)
             summary["facets"], said = answer["facets"], answer.get("warnings", [])
         elif not count:
             reading = {"provenance": True, "reveal": reveal, "purpose": purpose, "fields": wanted or None}
             body = query | reading | {"limit": limit or 5, "cursor": cursor, "sort": sort}
-            page = here.call("POST", "search", body=body)
+            page = here.search(body)
             summary |= {"profiles": len(page["items"]), "cursor": page["next"]}
             said = page["warnings"]
     summary["warnings"] = said

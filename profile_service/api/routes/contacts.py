@@ -14,9 +14,10 @@ from idgraph.model.errors import QueryError
 from idgraph.model.identifiers import Identifier
 from idgraph.model.queries import MOST_EDITS, All, AnyOf, Condition, FullText, Query, Term
 from idgraph.web.refusals import RefusedRequestError
-from profile_service.api.dependencies import MOST_FIELDS, ActingCaller, Service
+from profile_service.api.dependencies import ActingCaller, Service
 from profile_service.api.documents import Items, ProfileDocument, answer
 from profile_service.reader import Profile, ProfileReader
+from profile_service.request_bodies import MOST_FIELDS
 from profile_service.wanted import Wanted
 
 router = APIRouter(prefix="/v1/contacts", tags=["search"])

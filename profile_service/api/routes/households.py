@@ -17,7 +17,7 @@ from idgraph.web.conditional import IfNoneMatch
 from idgraph.web.refusals import RefusedRequestError, UnknownSubjectError
 from merge.identity.persons import Person
 from profile_service.api.dependencies import Officer, Service, WantedParts, scoped
-from profile_service.api.documents import ConsentDocument, FoundProfile, Items, answer, warned
+from profile_service.api.documents import ConsentDocument, FoundProfile, Items, answer
 from profile_service.api.households import Acting, Household, Households, Share
 from profile_service.api.person_tokens import ActingPerson
 from profile_service.api.rights import required
@@ -26,6 +26,7 @@ from profile_service.api.routes.profiles import AskedIdentifier, the_profile
 from profile_service.consents import consents_of
 from profile_service.link_documents import time_text
 from profile_service.reader import Profile, ProfileReader
+from profile_service.searching import warned
 from profile_service.service import ProfileService
 from profile_service.visibility import HIGHEST
 from profile_service.wanted import MASKED, Wanted

@@ -18,13 +18,14 @@ from idgraph.web.refusals import PreconditionError, RefusedRequestError, Unknown
 from merge.identity.evidence import Pair
 from merge.identity.persons import Person
 from merge.identity.resolve import Decision, Violation
-from profile_service.api.dependencies import LONGEST_PURPOSE, Service, scoped
+from profile_service.api.dependencies import Service, scoped
 from profile_service.api.documents import DecidedPin, LinkDocument, Reasoned, answer
 from profile_service.api.rights import own_job, required, start_job
 from profile_service.api.routes.profiles import shown_links
 from profile_service.link_documents import pin_document
 from profile_service.links import Links, PinChange, RefusedGroup, StoredIdentifier
 from profile_service.reader import ProfileLeaf, ProfileReader
+from profile_service.request_bodies import LONGEST_PURPOSE
 from profile_service.service import ProfileService
 
 MOST_PINS = 50

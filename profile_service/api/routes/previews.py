@@ -14,9 +14,10 @@ from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.jobs import JobKind, JobRecord
 from idgraph.model.specs import SpecDefinition
 from idgraph.web.refusals import ForbiddenError, RefusedRequestError, UnknownSubjectError
-from profile_service.api.dependencies import LONGEST_PURPOSE, Service, scoped
+from profile_service.api.dependencies import Service, scoped
 from profile_service.api.documents import answer
 from profile_service.api.rights import own_job, required, start_job
+from profile_service.request_bodies import LONGEST_PURPOSE
 from profile_service.service import ProfileService
 from profile_service.visibility import HIGHEST
 from profile_service.wanted import Wanted

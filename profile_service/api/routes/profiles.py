@@ -23,16 +23,16 @@ from profile_service.api.documents import (
     ExplanationDocument,
     FoundProfile,
     Items,
-    LookupBody,
     LookupResults,
     ProfileHistory,
     answer,
-    warned,
 )
 from profile_service.consents import consents_by_fragment
 from profile_service.link_documents import link_document, periods_document, pin_document
 from profile_service.links import Explanation, Links, ShownLink, StoredIdentifier
 from profile_service.reader import Profile, ProfileReader, provenance_of
+from profile_service.request_bodies import LookupBody
+from profile_service.searching import warned
 from profile_service.service import Looked, ProfileService
 from profile_service.wanted import MASKED, Wanted
 

@@ -15,7 +15,6 @@ from idgraph.web.cursors import ListPage
 from idgraph.web.refusals import UnknownSubjectError
 from profile_service.api.dependencies import AFTER_COMMIT, AFTER_INDEX, ActingCaller, Service, WantedParts
 from profile_service.api.documents import (
-    IdentifiersBody,
     Items,
     MemberCount,
     Membership,
@@ -24,6 +23,7 @@ from profile_service.api.documents import (
     ViewSummary,
     answer,
 )
+from profile_service.request_bodies import IdentifiersBody
 
 router = APIRouter(prefix="/v1/segments", tags=["segments"])
 views = APIRouter(prefix="/v1/views", tags=["views"])
