@@ -11,14 +11,14 @@ from pydantic import Field
 
 from idgraph.jobs.erase.dead_letter_search import FoundDeadLetter
 from idgraph.jobs.job import PagedJob, Plan
-from idgraph.jobs.kind import JobContext, JobType
+from idgraph.jobs.kind import JobContext
 from idgraph.model import canonical
 from idgraph.model.callers import Scope
 from idgraph.model.dead_letters import DeadLetters
 from idgraph.model.documents import StrictDocument
 from idgraph.model.errors import DamagedStateError, QueryError, StoreError
 from idgraph.model.identifiers import Identifier, given_identifier
-from idgraph.model.jobs import JobKind, Point, Progress
+from idgraph.model.jobs import JobKind, JobType, Point, Progress
 from profile_service.access_document import access_parts
 from profile_service.history import History
 from profile_service.links import Links
@@ -71,7 +71,7 @@ class AccessRequest(PagedJob):
 
     def _parts(self) -> Iterator[Part]:
         context, person, resources = self._context, self._person, self._context.resources()
-        reader, hashed = context.reader(), resources.blind_index.identifier
+        reader, hashed = context.reader, resources.blind_index.identifier
         links, history = Links(resources.store, reader), History(resources.store, reader.shown_name)
         yield from access_parts(reader, links, history, person, hashed)
         log = context.households()
@@ -121,7 +121,7 @@ def the_person(reader: ProfileReader, identifier: Identifier) -> Person | None:
 
 
 def _prepare(parameters: AccessParameters, context: JobContext) -> AccessRequest | None:
-    person = the_person(context.reader(), given_identifier(parameters.identifier))
+    person = the_person(context.reader, given_identifier(parameters.identifier))
     return None if person is None else AccessRequest(person, context)
 
 

@@ -12,11 +12,11 @@ from pydantic import Field, ValidationError
 
 from idgraph.jobs.archive import archive_files, archive_path, bytes_an_event
 from idgraph.jobs.job import Job, Plan, Run
-from idgraph.jobs.kind import BesideFlow, JobContext, JobType
+from idgraph.jobs.kind import BesideFlow, JobContext
 from idgraph.jobs.reencrypt.policy_change import protection_of, sealed_by
 from idgraph.model.documents import StrictDocument
 from idgraph.model.errors import ConfigError, JobStoppedError
-from idgraph.model.jobs import JobKind, Point
+from idgraph.model.jobs import JobKind, JobType, Point
 from idgraph.model.sources import FileSource, SourceConfig, file_sources, is_glob
 from ingestion.sources.files.lines import size_of
 from ingestion.sources.files.taken import folder_of, path_below

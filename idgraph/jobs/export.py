@@ -12,11 +12,11 @@ from pydantic import Field, model_validator
 
 from idgraph.files import part_of, sync_folder
 from idgraph.jobs.job import Job, Plan, Run
-from idgraph.jobs.kind import START, JobContext, JobType, without
+from idgraph.jobs.kind import JobContext, without
 from idgraph.model import canonical
 from idgraph.model.documents import StrictDocument
 from idgraph.model.errors import ConfigError, ProfileIndexError, QueryError, StoreError
-from idgraph.model.jobs import JobKind, JobRecord, Point, Progress, download_of
+from idgraph.model.jobs import START, JobKind, JobRecord, JobType, Point, Progress, download_of
 from idgraph.model.queries import Query
 from idgraph.model.query_language import attribute_hint
 from idgraph.model.text import escape_control_chars
@@ -90,7 +90,7 @@ class DownloadedExport(Export):
 
     def __init__(self, parameters: ExportParameters, context: JobContext) -> None:
         """Raises QueryError."""
-        reader, index = context.reader(), context.resources().index
+        reader, index = context.reader, context.resources().index
         segment, self._table = parameters.segment, None
         total, self._profiles_found = expected(index), reader.scan()
         if segment is not None:
@@ -114,7 +114,7 @@ class DownloadedExport(Export):
             if earlier.target == self.target:
                 downloads.remove(earlier.id)
         erased = store.all_tombstones()
-        rules = restrictions(context.pinned().snapshot)
+        rules = restrictions(context.pinned.snapshot)
         with downloads.writing(run.id, None, context.download_hours, rules) as put:
             for content in self._contents(run):
                 put(content)

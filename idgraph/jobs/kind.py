@@ -1,20 +1,15 @@
-"""What is known of a kind of job: its parameters, who may start it, how it is prepared, and what its record shows.
-
-`idgraph.jobs.table` has all kinds. The command line, the profile service, the pages and the documentation read it.
-"""
+"""What jobs are prepared with, and parts of their descriptions."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 from pydantic import Field
 
-from idgraph.jobs.job import Job
 from idgraph.model.documents import StrictDocument
 
 if TYPE_CHECKING:
@@ -22,7 +17,6 @@ if TYPE_CHECKING:
     from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch
     from idgraph.jobs.erase.erasure import Erasure
     from idgraph.jobs.job import JobRunner
-    from idgraph.model.callers import Scope
     from idgraph.model.households import HouseholdLog
     from idgraph.model.identity_rules import IdentityRules
     from idgraph.model.index_versions import IndexVersions
@@ -41,24 +35,15 @@ if TYPE_CHECKING:
     from transforms.privacy.keys import DataKeyStore, RotatingKeyProvider
     from transforms.spec.operation_moves import Place
 
-P = TypeVar("P", bound=StrictDocument)
-J = TypeVar("J", bound=Job)
-
-START = "POST /v1/jobs"
-"""The request that starts most kinds."""
-
 Rate = Annotated[int | None, Field(ge=1, le=1_000_000, description="Most units per second.")]
 
 
 class BesideFlow(Protocol):
     """A flow of one source of files, beside the others, with a checkpoint of its own."""
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def state(self) -> Path:
-        """Its folder."""
-        ...
+    name: str
+    state: Path
+    """Its folder."""
 
     def newest(self) -> PinnedSnapshot | None:
         """The newest snapshot, or what it saw last."""
@@ -84,27 +69,21 @@ class JobContext(Protocol):
     """What a job is prepared with. The composition root opens each part when it is first asked for, and closes it when the
     job has ended. The parts raise ConfigError, KeyProviderError, MetadataError and StoreError."""
 
-    @property
-    def origin(self) -> Requester: ...
-    @property
-    def clearance(self) -> int:
-        """Whoever started it sees the attributes up to this level."""
-        ...
-
-    @property
-    def again(self) -> bool:
-        """Whether it begins again what an earlier run left."""
-        ...
-
-    @property
-    def directory(self) -> Path:
-        """Where this installation writes."""
-        ...
-
-    @property
-    def stop(self) -> threading.Event:
-        """Set when the job is to stop, for one that cannot end at a page."""
-        ...
+    origin: Requester
+    clearance: int
+    """Whoever started it sees the attributes up to this level."""
+    again: bool
+    """Whether it begins again what an earlier run left."""
+    directory: Path
+    """Where this installation writes."""
+    stop: threading.Event
+    """Set when the job is to stop, for one that cannot end at a page."""
+    download_hours: float
+    """How long a document is kept for its download."""
+    backup_days: int | None
+    """How long backups of data keys are kept; None where nobody said."""
+    spread_from: float
+    """The number of fragments from which work over all of them is spread over Spark's tasks."""
 
     @property
     def plan(self) -> WorkerPlan: ...
@@ -113,23 +92,8 @@ class JobContext(Protocol):
     @property
     def downloads(self) -> Downloads: ...
     @property
-    def download_hours(self) -> float:
-        """How long a document is kept for its download."""
-        ...
-
-    @property
-    def backup_days(self) -> int | None:
-        """How long backups of data keys are kept; None where nobody said."""
-        ...
-
-    @property
     def sandboxes(self) -> list[str]:
         """Names of the sandboxes, which have copies of persons."""
-        ...
-
-    @property
-    def spread_from(self) -> float:
-        """The number of fragments from which work over all of them is spread over Spark's tasks."""
         ...
 
     @property
@@ -143,10 +107,12 @@ class JobContext(Protocol):
         """The keyring and the data keys, once it is known to be theirs."""
         ...
 
+    @property
     def reader(self) -> ProfileReader:
         """Reads what `clearance` sees, under the pinned snapshot."""
         ...
 
+    @property
     def pinned(self) -> PinnedSnapshot:
         """The newest snapshot, or if there is none at all one under which every value is protected."""
         ...
@@ -196,36 +162,6 @@ class JobContext(Protocol):
     def report(self, text: str) -> None:
         """Say something about the work to whoever started it, if they listen."""
         ...
-
-
-def _as_recorded(record: JobRecord) -> Mapping[str, Any]:
-    return record.what
-
-
-def _by_command_only(_record: JobRecord, _who: str) -> Mapping[str, Any] | None:
-    return None
-
-
-@dataclass(frozen=True)
-class JobType(Generic[P, J]):
-    """A kind of job. `prepare` returns the job, ready to run; None if there is nothing to do."""
-
-    does: str
-    """One line, for the documentation."""
-    command: str
-    """What starts it on the command line."""
-    parameters: type[P]
-    prepare: Callable[[P, JobContext], J | None]
-    request: str = ""
-    """What starts it over HTTP; empty where only the command does."""
-    scope: Scope | None = None
-    """Of callers who may start it over HTTP; None: everybody may, with what they see."""
-    preview: Callable[[P, JobContext], Mapping[str, Any] | None] | None = None
-    """What a job of these parameters would do, as JSON data; changes nothing. None if there is nothing to do."""
-    shown: Callable[[JobRecord], Mapping[str, Any]] = _as_recorded
-    """What callers see of its parameters."""
-    resumed: Callable[[JobRecord, str], Mapping[str, Any] | None] = _by_command_only
-    """The parameters by which a caller of this name resumes a job over HTTP; None where only its command does."""
 
 
 def rate_of(parameters: StrictDocument) -> int | None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from idgraph.jobs import rules_preview
-from idgraph.jobs.kind import JobContext, JobType
+from idgraph.jobs.kind import JobContext
 from idgraph.jobs.rules_preview import RulesPreview, RulesPreviewParameters
-from idgraph.jobs.spec_preview import preparation
-from idgraph.jobs.spec_preview.job import SpecPreviewJob
-from idgraph.jobs.spec_preview.preparation import SpecPreviewParameters
+from idgraph.jobs.spec_preview.job import SpecPreviewJob, SpecPreviewParameters
 from idgraph.model.callers import Scope
 from idgraph.model.documents import StrictDocument
+from idgraph.model.jobs import JobType
 
 
 class PreviewParameters(StrictDocument):
@@ -22,7 +21,7 @@ class PreviewParameters(StrictDocument):
 def _prepare(parameters: PreviewParameters, context: JobContext) -> RulesPreview | SpecPreviewJob | None:
     if parameters.rules is not None:
         return rules_preview.prepare(parameters.rules, context)
-    return None if parameters.spec is None else preparation.prepare(parameters.spec, context)
+    return None if parameters.spec is None else SpecPreviewJob(parameters.spec, context)
 
 
 PREVIEW = JobType(

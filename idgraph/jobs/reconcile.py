@@ -12,12 +12,12 @@ from enum import StrEnum
 from itertools import islice
 
 from idgraph.jobs.job import PagedJob, Plan
-from idgraph.jobs.kind import START, JobContext, JobType, Rate, page_of
+from idgraph.jobs.kind import JobContext, Rate, page_of
 from idgraph.model.callers import Scope
 from idgraph.model.documents import StrictDocument
 from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.index import IndexDocument, Indexed, ProfileIndex, SearchPage, search_pages
-from idgraph.model.jobs import JobKind, Point, Progress
+from idgraph.model.jobs import START, JobKind, JobType, Point, Progress
 from idgraph.model.queries import Query
 from idgraph.model.store import ProfileStore, StoredFragment, scan_pages
 from idgraph.projection.documents import IndexPolicy, documents_of

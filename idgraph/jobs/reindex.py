@@ -15,11 +15,11 @@ import logging
 from collections.abc import Callable, Iterator
 
 from idgraph.jobs.job import PagedJob, Plan
-from idgraph.jobs.kind import START, JobContext, JobType, Rate, page_of
+from idgraph.jobs.kind import JobContext, Rate, page_of
 from idgraph.model.callers import Scope
 from idgraph.model.documents import StrictDocument
 from idgraph.model.index_versions import IndexVersions
-from idgraph.model.jobs import JobKind, Point, Progress
+from idgraph.model.jobs import START, JobKind, JobType, Point, Progress
 from idgraph.model.store import ProfileStore, scan_pages
 from idgraph.projection.documents import IndexPolicy, documents_of, put
 from merge.identity.persons import Named, Persons

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from idgraph.jobs.job import PagedJob, Plan
-from idgraph.jobs.kind import JobContext, JobType
+from idgraph.jobs.kind import JobContext
 from idgraph.jobs.reencrypt.stored_sealing import StoredSealing
 from idgraph.model.batch_size import BatchSize
 from idgraph.model.callers import Scope
@@ -18,7 +18,7 @@ from idgraph.model.dead_letters import FRAGMENT, PARTIAL, DeadLetter, DeadLetter
 from idgraph.model.documents import StrictDocument
 from idgraph.model.errors import DamagedStateError, KeyProviderError, ProfileIndexError, SealError, StoreError
 from idgraph.model.events import RawRecord
-from idgraph.model.jobs import JobKind, Point, Progress
+from idgraph.model.jobs import JobKind, JobType, Point, Progress
 from idgraph.model.schema_changes import SchemaChange
 from idgraph.model.snapshots import MetadataSnapshot
 from ingestion.spark.workers import WorkerPlan, WorkerResources

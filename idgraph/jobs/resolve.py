@@ -9,9 +9,9 @@ from pathlib import Path
 
 from idgraph.jobs.export_file import write_export
 from idgraph.jobs.job import Job, Plan, Run
-from idgraph.jobs.kind import JobContext, JobType
+from idgraph.jobs.kind import JobContext
 from idgraph.model.documents import StrictDocument
-from idgraph.model.jobs import SHOWN, JobKind, Point, Progress
+from idgraph.model.jobs import SHOWN, JobKind, JobType, Point, Progress
 from ingestion.stages.resolve import ResolvedProfile, profile_of, unreadable
 from merge.identity.persons import Persons
 from merge.identity.rules import Rules
@@ -50,7 +50,7 @@ class ResolveAll(Job):
         self._context = context
         resources = context.resources(notes=False)
         self._store, self._index = resources.store, resources.index
-        self._snapshot = context.pinned().snapshot
+        self._snapshot = context.pinned.snapshot
         self._show = StoredNames(self._snapshot, resources.blind_index).identifier
         self._checks = parameters.check
 

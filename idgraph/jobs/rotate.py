@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from idgraph.jobs.job import PagedJob, Plan
-from idgraph.jobs.kind import JobContext, JobType, Rate, page_of
+from idgraph.jobs.kind import JobContext, Rate, page_of
 from idgraph.model.documents import StrictDocument
 from idgraph.model.errors import ClosedVersionError, KeyInUseError, KeyProviderError
-from idgraph.model.jobs import SHOWN, JobKind, Point, Progress
+from idgraph.model.jobs import SHOWN, JobKind, JobType, Point, Progress
 from transforms.privacy.keys import DataKeyStore, KeyStatus, RotatingKeyProvider, WrappedKey
 from transforms.privacy.sealing import context
 

@@ -328,7 +328,7 @@ def prepare(parameters: RulesPreviewParameters, context: JobContext) -> RulesPre
     """The preview of these rules. Raises RefusedRequestError for wrong ones."""
     rules, sample = parameters.rules, parameters.sample
     context.check(rules)
-    resources, snapshot = context.resources(notes=False), context.pinned().snapshot
+    resources, snapshot = context.resources(notes=False), context.pinned.snapshot
     notes = list(unseen(snapshot.identity_rules, rules))
     for note in notes:
         context.report(note)

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic import Field
 
 from idgraph.jobs.job import PagedJob, Plan
-from idgraph.jobs.kind import JobContext, JobType
+from idgraph.jobs.kind import JobContext
 from idgraph.model import canonical
 from idgraph.model.callers import Scope
 from idgraph.model.documents import StrictDocument
 from idgraph.model.errors import ConfigError
-from idgraph.model.jobs import JobKind, Point, Progress
+from idgraph.model.jobs import JobKind, JobType, Point, Progress
 
 if TYPE_CHECKING:
     from splink import Linker
@@ -197,7 +197,7 @@ def _prepare(parameters: SuggestParameters, context: JobContext) -> SuggestionJo
         ]
         context.keep({"items": items})
 
-    records = compared_values(context.reader(), parameters.attributes)
+    records = compared_values(context.reader, parameters.attributes)
     total = context.resources().store.count()
     asked = parameters.attributes, parameters.blocking, parameters.least_weight
     return SuggestionJob(total, records, *asked, keep)

@@ -9,7 +9,6 @@ from idgraph.jobs.access import ACCESS
 from idgraph.jobs.backfill import BACKFILL
 from idgraph.jobs.erase.persons import ERASE
 from idgraph.jobs.export import EXPORT
-from idgraph.jobs.kind import JobType
 from idgraph.jobs.preview import PREVIEW
 from idgraph.jobs.reconcile import RECONCILE
 from idgraph.jobs.reencrypt.policy_change import REENCRYPT
@@ -18,7 +17,7 @@ from idgraph.jobs.replay import REPLAY
 from idgraph.jobs.resolve import RESOLVE
 from idgraph.jobs.rotate import ROTATE
 from idgraph.jobs.suggestions import SUGGEST
-from idgraph.model.jobs import JobKind
+from idgraph.model.jobs import JobKind, JobType
 
 JOBS: Mapping[JobKind, JobType[Any, Any]] = {
     JobKind.REINDEX: REINDEX,

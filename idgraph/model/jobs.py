@@ -7,14 +7,23 @@ cancelled resumes there: `state` goes from RUNNING to one of the others, and by 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from idgraph.model.callers import Scope
+from idgraph.model.documents import StrictDocument
+
+P = TypeVar("P", bound=StrictDocument)
+J = TypeVar("J")
 
 Point = Mapping[str, Any]
 """The place at which a job resumes, as JSON data; empty for its beginning."""
+
+START = "POST /v1/jobs"
+"""The request that starts most kinds."""
 
 SHOWN = 5
 """The number of examples in a note that may mean more."""
@@ -125,6 +134,37 @@ class JobRecord:
     progress: Progress
     private: bytes = b""
     is_cancel_requested: bool = False
+
+
+def _as_recorded(record: JobRecord) -> Mapping[str, Any]:
+    return record.what
+
+
+def _by_command_only(_record: JobRecord, _who: str) -> Mapping[str, Any] | None:
+    return None
+
+
+@dataclass(frozen=True)
+class JobType(Generic[P, J]):
+    """What is known of a kind of job with parameters P. `idgraph.jobs.table` has all kinds."""
+
+    does: str
+    """One line, for the documentation."""
+    command: str
+    """What starts it on the command line."""
+    parameters: type[P]
+    prepare: Callable[[P, Any], J | None]
+    """Returns the job, ready to run with what a `JobContext` opens; None if there is nothing to do."""
+    request: str = ""
+    """What starts it over HTTP; empty where only the command does."""
+    scope: Scope | None = None
+    """Of callers who may start it over HTTP; None: everybody may, with what they see."""
+    preview: Callable[[P, Any], Mapping[str, Any] | None] | None = None
+    """What a job of these parameters would do, as JSON data; changes nothing. None if there is nothing to do."""
+    shown: Callable[[JobRecord], Mapping[str, Any]] = _as_recorded
+    """What callers see of its parameters."""
+    resumed: Callable[[JobRecord, str], Mapping[str, Any] | None] = _by_command_only
+    """The parameters by which a caller of this name resumes a job over HTTP; None where only its command does."""
 
 
 class JobIdentity(NamedTuple):

@@ -5,32 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
-from pydantic import BaseModel
-
 from idgraph.model.callers import Caller, Scope
-from idgraph.model.jobs import JobKind, JobRecord, JobState, Requester
+from idgraph.model.jobs import START, JobKind, JobRecord, JobState, JobType, Requester
 from profile_service.link_documents import time_text
 from profile_service.reader import ProfileReader
 
-START = "POST /v1/jobs"
-"""The request that starts most kinds."""
 RESUMED = (JobState.INTERRUPTED, JobState.FAILED, JobState.CANCELLED)
-
-
-class StartedType(Protocol):
-    """A kind of job: its parameters, the `request` that starts it and the scope that this needs, and functions of its records:
-    the parameters that are `shown`, and those by which a caller of a name resumes it."""
-
-    @property
-    def parameters(self) -> type[BaseModel]: ...
-    @property
-    def request(self) -> str: ...
-    @property
-    def scope(self) -> Scope | None: ...
-    @property
-    def shown(self) -> Callable[[JobRecord], Mapping[str, Any]]: ...
-    @property
-    def resumed(self) -> Callable[[JobRecord, str], Mapping[str, Any] | None]: ...
 
 
 class JobDownload(Protocol):
@@ -50,7 +30,7 @@ class Jobs(Protocol):
     """Starts, shows and cancels jobs. A start returns None where there is nothing to do, and raises AlreadyRunningError."""
 
     @property
-    def kinds(self) -> Mapping[JobKind, StartedType]: ...
+    def kinds(self) -> Mapping[JobKind, JobType[Any, Any]]: ...
     def start(
         self, kind: JobKind, parameters: Mapping[str, Any], origin: Requester, clearance: int = 100
     ) -> JobRecord | None: ...

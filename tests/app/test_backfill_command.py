@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from idgraph.app import wiring
-from idgraph.app.jobs.context import job_context
+from idgraph.app.jobs.context import LocalJobContext
 from idgraph.app.settings.document import Settings
 from idgraph.jobs.backfill import Archive, BackfillParameters, find_archive, prepare
 from idgraph.model.errors import ConfigError, JobStoppedError
@@ -30,7 +30,7 @@ ADA = Requester("ada")
 
 
 def archive_of(settings: Settings, source: str, path: Path) -> Archive:
-    with job_context(settings, ADA) as context:
+    with LocalJobContext(settings, ADA) as context:
         return find_archive(context, source, path)
 
 
@@ -189,7 +189,7 @@ def test_as_json_logs_it_says_nothing_else(with_keys: CommandLine, archive: Path
 
 
 def test_a_backfill_runs_once(with_keys: CommandLine, archive: Path) -> None:
-    with job_context(with_keys.settings(), ADA) as context:
+    with LocalJobContext(with_keys.settings(), ADA) as context:
         job = prepare(BackfillParameters(source="orders", archive=archive), context)
         assert job is not None
         with context.runner.started(job, ADA) as run:
@@ -234,7 +234,7 @@ class Batches:
         on_batch: Callable[[BatchReport], None] = lambda _: None,
     ) -> Progress:
         self.batches, self.query = batches, query
-        with job_context(self.settings, ADA) as context:
+        with LocalJobContext(self.settings, ADA) as context:
             job = prepare(self.parameters, context, on_batch=on_batch)
             assert job is not None
             return context.runner.run(job, ADA)

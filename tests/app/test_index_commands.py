@@ -14,7 +14,7 @@ from tantivy import FieldType, Query
 
 from idgraph.app import wiring
 from idgraph.app.flow_runner import _report_of_another_store
-from idgraph.app.jobs.context import job_context
+from idgraph.app.jobs.context import LocalJobContext
 from idgraph.jobs.reindex import REINDEX, ReindexParameters
 from idgraph.model import queries
 from idgraph.model.index import IndexDocument
@@ -160,7 +160,7 @@ def listed(idgraph: CommandLine) -> list[dict[str, object]]:
 
 def test_one_at_a_time(filled: CommandLine) -> None:
     ada = Requester("ada")
-    with job_context(filled.settings(), ada) as context:
+    with LocalJobContext(filled.settings(), ada) as context:
         job = REINDEX.prepare(ReindexParameters(rate=10), context)
         assert job is not None
         with context.runner.started(job, ada) as run:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from idgraph.app import wiring
-from idgraph.app.jobs.context import job_context
+from idgraph.app.jobs.context import LocalJobContext
 from idgraph.files import write_atomically
-from idgraph.jobs.spec_preview.preparation import SpecPreviewParameters, prepare
+from idgraph.jobs.spec_preview.job import SpecPreviewJob, SpecPreviewParameters
 from idgraph.model.events import RawRecord
 from idgraph.model.jobs import Progress, Requester
 from idgraph.model.spec_use import SpecUse
@@ -291,8 +291,8 @@ def test_the_health_of_specs_is_listed(served: CommandLine) -> None:
 def test_it_can_be_stopped_between_pages(with_keys: CommandLine) -> None:
     give(with_keys, [order(1, 1)])
     settings = with_keys.settings()
-    with job_context(settings, Requester("ada")) as context:
-        job = prepare(SpecPreviewParameters(definition=definition("orders")), context)
+    with LocalJobContext(settings, Requester("ada")) as context:
+        job = SpecPreviewJob(SpecPreviewParameters(definition=definition("orders")), context)
         job.plan({})
         pages = sum(1 for _ in job.pages(Progress(), {}))
     assert pages >= 2

@@ -28,7 +28,7 @@ def access_request(
 
     Profile, consents, fragments, links, history and dead letters, with provenance. Exit code 3: nothing is stored.
     """
-    from idgraph.app.jobs.context import job_context
+    from idgraph.app.jobs.context import LocalJobContext
     from idgraph.jobs.access import ACCESS, AccessParameters
     from idgraph.jobs.export_file import require_place, write_export
 
@@ -45,7 +45,7 @@ def access_request(
             write_export(output, [content])
 
     origin = origin_of(who, why)
-    with job_context(settings, origin, deliver=write) as here:
+    with LocalJobContext(settings, origin, deliver=write) as here:
         job = ACCESS.prepare(AccessParameters.model_construct(identifier=identifier), here)
         if job is None:
             raise NotFoundError("nothing is stored under it")

@@ -40,7 +40,7 @@ def backfill(
     The same command resumes it. Exit code 0: all files are done; 3: there is no file; 4: too many events became
     dead letters, or `flow.on_failure` stopped it; 130: stopped or cancelled.
     """
-    from idgraph.app.jobs.context import job_context
+    from idgraph.app.jobs.context import LocalJobContext
     from idgraph.app.jobs.view import Estimate, line, showing
     from idgraph.jobs.backfill import BackfillParameters, prepare
 
@@ -50,7 +50,7 @@ def backfill(
     runs: list[Run] = []
     with (
         stopping_on_signals() as stop,
-        job_context(settings_of(context), origin, again, stop=stop) as here,
+        LocalJobContext(settings_of(context), origin, again, stop=stop) as here,
         ExitStack() as shown,
     ):
 

@@ -119,12 +119,12 @@ def replay(
     Those that pass leave the list; the others stay with their new reason. Exit code 1: some stay; 3: a named one
     does not exist.
     """
-    from idgraph.app.jobs.context import job_context
+    from idgraph.app.jobs.context import LocalJobContext
     from idgraph.app.jobs.view import run_shown
     from idgraph.jobs.replay import ReplayParameters, prepare
 
     origin = origin_of(who, why)
-    with job_context(keyed(context), origin, report=_report) as here:
+    with LocalJobContext(keyed(context), origin, report=_report) as here:
         here.snapshot_for("a replay")
         letters = here.resources().dead_letters
         chosen, missing = _chosen(letters, ids, _filter(reason, source, file), everything)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from idgraph.jobs.erase.dead_letter_search import FoundDeadLetter
     from idgraph.jobs.erase.erasure import Erased, Preview
     from idgraph.model.tombstones import FragmentSummary
-    from profile_service.reader import ProfileReader
 
 
 def erase(
@@ -57,15 +56,16 @@ def erase(
     Events up to now (plus the allowed clock skew) are refused afterwards. Exit code 3: nothing is stored, or there is
     no erasure to cancel. Source files stay unchanged.
     """
-    from idgraph.app.jobs.context import job_context
+    from idgraph.app.jobs.context import LocalJobContext
     from idgraph.jobs.erase.erasure import ErasureJob
+    from idgraph.jobs.erase.persons import named_persons
 
     given = [*(identifiers or []), *(fragments or [])]
     _refuse_what_cannot_be(again, cancel, dry_run, receipt, given)
     for each in fragments or []:
         given_identifier(each)
     origin = origin_of(who, why)
-    with job_context(keyed(context), origin) as here:
+    with LocalJobContext(keyed(context), origin) as here:
         erasure = here.erasure()
         if again:
             job = ErasureJob("again", [], erasure.names, erasure.again)
@@ -74,10 +74,14 @@ def erase(
             _show(done, as_json)
             _report_kept(done)
             return
-        reader = here.reader()
-        forms = {text: reader.stored_forms(given_identifier(text)) for text in identifiers or ()}
-        asked = {form: text for text, several in forms.items() for form in several}
-        ids = sorted({*(fragments or ()), *_fragments(reader, forms)})
+        found, asked, shared = named_persons(here.reader, identifiers or ())
+        for text, number in shared.items():
+            print(
+                f"{escape_control_chars(text)} is shared by {counted(number, 'profile')} and belongs to none: "
+                "name each person by an identifier of their own",
+                file=sys.stderr,
+            )
+        ids = sorted({*(fragments or ()), *found})
         if not (asked or ids):
             raise QueryError("name whom to erase: TYPE:VALUE, or --fragment ID")
         if cancel:
@@ -184,21 +188,6 @@ def _refuse_what_cannot_be(
             raise typer.BadParameter(
                 f"{what} is for an erasure, and not for {'--again' if again else '--cancel'}"
             )
-
-
-def _fragments(reader: ProfileReader, named: dict[str, set[str]]) -> Iterator[str]:
-    """The fragments of the persons of these identifiers, given by the text of the command line with their stored forms."""
-    for text, forms in named.items():
-        found = reader.owning(forms)
-        if found.sharing:
-            print(
-                f"{escape_control_chars(text)} is shared by {counted(len(found.sharing), 'profile')} and belongs to none: "
-                "name each person by an identifier of their own",
-                file=sys.stderr,
-            )
-        yield from (each.stored.id for person in found.persons for each in person.members)
-        # Whose they are nobody can say; they carry the identifier.
-        yield from found.unreadable
 
 
 def _show(counts: Erased, as_json: bool, to_people: bool = False) -> None:

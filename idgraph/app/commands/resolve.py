@@ -52,7 +52,7 @@ def resolve(
     joins all fragments from scratch. Profiles on their way into the index are no difference. Exit code 1: with --check
     something differs, or the index has not taken it.
     """
-    from idgraph.app.jobs.context import job_context
+    from idgraph.app.jobs.context import LocalJobContext
     from idgraph.app.jobs.view import run_shown
     from idgraph.jobs.export_file import require_export
     from idgraph.jobs.resolve import ResolveAll, ResolveParameters
@@ -63,7 +63,7 @@ def resolve(
         require_export(output, BEGINNING)
     wiring.prepare_directory(settings)
     origin = origin_of(who, why)
-    with job_context(settings, origin) as here:
+    with LocalJobContext(settings, origin) as here:
         job = ResolveAll(ResolveParameters(check=check, rebuild=rebuild, output=output), here)
         done = run_shown(here.runner, job, origin)
         _show_report(done, check, as_json)

@@ -38,7 +38,7 @@ def seal(
 
     If it is interrupted, run it again to resume. Exit code 1: something stays in the clear, as the message says.
     """
-    from idgraph.app.jobs.context import job_context
+    from idgraph.app.jobs.context import LocalJobContext
     from idgraph.app.jobs.view import run_shown
     from idgraph.jobs.kind import page_of
     from idgraph.jobs.reencrypt.policy_change import SealParameters, is_complete, prepare
@@ -56,7 +56,7 @@ def seal(
             readable.append(_line(name, kinds))
 
     origin = origin_of(who, why)
-    with job_context(settings, origin) as here:
+    with LocalJobContext(settings, origin) as here:
         job = prepare(SealParameters(rate=rate), here, list_readable, notes=not dry_run)
         if dry_run:
             done = Progress()

@@ -156,7 +156,7 @@ def preview_spec(
     """
     from idgraph.app.jobs.context import run_job
     from idgraph.jobs.preview import PREVIEW, PreviewParameters
-    from idgraph.jobs.spec_preview.preparation import SpecPreviewParameters, spec_preview_document
+    from idgraph.jobs.spec_preview.job import SpecPreviewParameters
     from metadata_service.documents.reading import read_definition
 
     stated = SpecPreviewParameters(definition=read_definition(file), sample=sample, reveal=reveal)
@@ -164,9 +164,9 @@ def preview_spec(
     found, _ = run_job(settings_of(context), PREVIEW, parameters, origin_of(who, why))
     job = cast("SpecPreviewJob", found)
     if as_json:
-        print_json(spec_preview_document(job))
+        print_json(job.document())
     else:
-        _print_preview(spec_preview_document(job))
+        _print_preview(job.document())
     if job.effect.is_harmful:
         raise typer.Exit(Exit.FAILED)
 

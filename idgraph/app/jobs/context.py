@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, suppress
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import ensure_keyring, provider_of
@@ -23,12 +24,12 @@ if TYPE_CHECKING:
     from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch
     from idgraph.jobs.erase.erasure import Erasure
     from idgraph.jobs.job import Job, JobRunner
-    from idgraph.jobs.kind import BesideFlow, JobType
+    from idgraph.jobs.kind import BesideFlow
     from idgraph.model.documents import StrictDocument
     from idgraph.model.households import HouseholdLog
     from idgraph.model.identity_rules import IdentityRules
     from idgraph.model.index_versions import IndexVersions
-    from idgraph.model.jobs import JobKind, Progress, Requester
+    from idgraph.model.jobs import JobKind, JobType, Progress, Requester
     from idgraph.model.schema_changes import SchemaChange
     from idgraph.model.snapshots import MetadataSnapshot
     from idgraph.model.sources import FileSource, SourceConfig
@@ -50,47 +51,33 @@ HIGHEST = 100
 """The clearance that sees everything."""
 
 
+@dataclass(eq=False)
 class LocalJobContext:
-    """`JobContext` of this machine's configuration. What it opens is closed with its stack."""
+    """`JobContext` of this machine's configuration, for a command. A context manager: leaving it closes what it opened."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        stack: ExitStack,
-        origin: Requester,
-        *,
-        clearance: int = HIGHEST,
-        again: bool = False,
-        current: Callable[[], PinnedSnapshot] | None = None,
-        report: Callable[[str], None] = lambda _: None,
-        deliver: Callable[[bytes, Sequence[str]], None] = lambda _document, _fragments: None,
-        is_command: bool = False,
-        stop: threading.Event | None = None,
-    ) -> None:
-        """`is_command` as of `wiring.job_runner`. `current` returns the newest snapshot at any time, for whoever follows the
-        metadata already."""
-        self.settings = settings
-        self.origin = origin
-        self.clearance = clearance
-        self.again = again
-        self.report = report
-        self.deliver = deliver
-        self.stop = stop or threading.Event()
-        self._stack = stack
-        self._is_command = is_command
-        self._current = current
+    settings: Settings
+    origin: Requester
+    again: bool = False
+    report: Callable[[str], None] = lambda _: None
+    deliver: Callable[[bytes, Sequence[str]], None] = lambda _document, _fragments: None
+    stop: threading.Event = field(default_factory=threading.Event)
+    clearance: int = HIGHEST
+    current: Callable[[], PinnedSnapshot] | None = None
+    """The newest snapshot at any time, as a service follows it. A command asks for it."""
+
+    def __post_init__(self) -> None:
+        self.directory = self.settings.directory
+        self.download_hours = self.settings.profiles.download_hours
+        self.backup_days = self.settings.keys.backup_days
+        self.spread_from: float = self.settings.spark.preview_from
+        self._stack = ExitStack()
         self._resources: WorkerResources | None = None
-        self._reader: ProfileReader | None = None
-        self._pinned: PinnedSnapshot | None = None
-        self.spread_from: float = settings.spark.preview_from
 
-    @property
-    def directory(self) -> Path:
-        return self.settings.directory
+    def __enter__(self) -> Self:
+        return self
 
-    @property
-    def download_hours(self) -> float:
-        return self.settings.profiles.download_hours
+    def __exit__(self, *error: Any) -> None:
+        self._stack.__exit__(*error)
 
     @cached_property
     def plan(self) -> WorkerPlan:
@@ -98,15 +85,11 @@ class LocalJobContext:
 
     @cached_property
     def runner(self) -> JobRunner:
-        return self._stack.enter_context(wiring.job_runner(self.settings, self._is_command))
+        return self._stack.enter_context(wiring.job_runner(self.settings, is_command=self.current is None))
 
     @cached_property
     def downloads(self) -> Downloads:
         return wiring.downloads(self.settings)
-
-    @property
-    def backup_days(self) -> int | None:
-        return self.settings.keys.backup_days
 
     @cached_property
     def sandboxes(self) -> list[str]:
@@ -128,15 +111,14 @@ class LocalJobContext:
     def keys(self) -> tuple[RotatingKeyProvider, DataKeyStore]:
         return self._stack.enter_context(wiring.opened_keys(self.settings, own=True))
 
+    @cached_property
     def reader(self) -> ProfileReader:
-        if self._reader is None:
-            self._reader = wiring.profile_reader(self.settings, self.resources(), self.pinned())
-        return self._reader.with_clearance(self.clearance)
+        found = wiring.profile_reader(self.settings, self.resources(), self.pinned)
+        return found.with_clearance(self.clearance)
 
+    @cached_property
     def pinned(self) -> PinnedSnapshot:
-        if self._pinned is None:
-            self._pinned = self._newest or wiring.snapshot_to_read_by(self.settings)
-        return self._pinned
+        return self._newest or wiring.snapshot_to_read_by(self.settings)
 
     def snapshot_for(self, work: str) -> MetadataSnapshot:
         if self._newest is None:
@@ -145,13 +127,13 @@ class LocalJobContext:
 
     @cached_property
     def _newest(self) -> PinnedSnapshot | None:
-        return wiring.newest_snapshot(self.settings) if self._current is None else self._current()
+        return wiring.newest_snapshot(self.settings) if self.current is None else self.current()
 
     def policies(self, kind: JobKind) -> IndexPolicies:
         from idgraph.app.jobs.index_upkeep import followed_snapshot
         from idgraph.projection.documents import IndexPolicies
 
-        if (current := self._current) is not None:
+        if (current := self.current) is not None:
             return IndexPolicies(lambda: current().snapshot)
         return IndexPolicies(self._stack.enter_context(followed_snapshot(self.settings, str(kind))))
 
@@ -161,14 +143,14 @@ class LocalJobContext:
         return self._stack.enter_context(opened_versions(self.settings))
 
     def dead_letter_search(self) -> DeadLetterSearch:
-        return wiring.dead_letter_search(self.settings, self.resources(), self.pinned())
+        return wiring.dead_letter_search(self.settings, self.resources(), self.pinned)
 
     def households(self) -> HouseholdLog:
         return self._stack.enter_context(closing(wiring.household_log(self.settings)))
 
     def erasure(self) -> Erasure:
         # By what a service follows, or by what is newest when it is needed.
-        pinned = None if self._current is None else self.pinned()
+        pinned = None if self.current is None else self.pinned
         return wiring.erasure(self.settings, self.resources(), pinned)
 
     def source(self, name: str) -> SourceConfig:
@@ -260,29 +242,6 @@ class LocalBesideFlow:
         flow_runner.run_flow(self._settings, stop, intake, on_batch, on_start, sealed_by)
 
 
-@contextmanager
-def job_context(
-    settings: Settings,
-    origin: Requester,
-    again: bool = False,
-    report: Callable[[str], None] = lambda _: None,
-    deliver: Callable[[bytes, Sequence[str]], None] = lambda _document, _fragments: None,
-    stop: threading.Event | None = None,
-) -> Iterator[LocalJobContext]:
-    """The context of a command."""
-    with ExitStack() as stack:
-        yield LocalJobContext(
-            settings,
-            stack,
-            origin,
-            again=again,
-            report=report,
-            deliver=deliver,
-            is_command=True,
-            stop=stop,
-        )
-
-
 def run_job(
     settings: Settings,
     kind: JobType[P, J],
@@ -292,7 +251,7 @@ def run_job(
     report: Callable[[str], None] = lambda _: None,
 ) -> tuple[J, Progress]:
     """Run a job of a command to its end, and show how far it is. Raises what its parts and the job raise."""
-    with job_context(settings, origin, again, report) as context:
+    with LocalJobContext(settings, origin, again, report) as context:
         job = kind.prepare(parameters, context)
         if job is None:
             raise NotFoundError("nothing is stored under it")

@@ -7,7 +7,7 @@ import math
 import shutil
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from queue import Queue
 from typing import TYPE_CHECKING, Any
@@ -81,8 +81,7 @@ class JobThreads:
 
         def run() -> None:
             try:
-                with ExitStack() as stack:
-                    context = self._context(stack, origin, clearance)
+                with self._context(origin, clearance) as context:
                     job = type_of.prepare(stated, context)
                     if job is None:
                         begun.put(None)
@@ -115,9 +114,8 @@ class JobThreads:
         look = self.kinds[kind].preview
         if look is None:
             raise ValueError(f"a {kind} has no preview")
-        with ExitStack() as stack:
-            stated = self.kinds[kind].parameters.model_validate(dict(parameters))
-            return look(stated, self._context(stack, origin, clearance))
+        with self._context(origin, clearance) as context:
+            return look(self.kinds[kind].parameters.model_validate(dict(parameters)), context)
 
     def records(self) -> list[JobRecord]:
         """All jobs of the installation, whoever started them, the newest first."""
@@ -163,32 +161,34 @@ class JobThreads:
     def _receipt_file(self, job_id: str) -> Path:
         return self._settings.directory / "receipts" / f"{job_id}.json"
 
-    def _context(self, stack: ExitStack, origin: Requester, clearance: int) -> _ServedJobContext:
+    def _context(self, origin: Requester, clearance: int) -> _ServedJobContext:
         return _ServedJobContext(
-            self, self._settings, stack, origin, clearance=clearance, current=self._pinned, stop=self._stop
+            self._settings, origin, stop=self._stop, clearance=clearance, current=self._pinned, jobs=self
         )
 
 
+@dataclass(eq=False, kw_only=True)
 class _ServedJobContext(LocalJobContext):
     """Of a job whose requester asks the service for what it made."""
 
-    def __init__(self, jobs: JobThreads, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
-        self.job_id = ""
-        """Once it has begun."""
+    jobs: JobThreads
+    job_id: str = ""
+    """Once it has begun."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self.spread_from = math.inf
         self.deliver = self._keep_document
-        self._jobs = jobs
 
     def _keep_document(self, document: bytes, fragments: Sequence[str]) -> None:
         self.downloads.keep(self.job_id, document, fragments, self.download_hours)
 
     def keep(self, found: Mapping[str, Any], is_durable: bool = False) -> None:
-        self._jobs.keep_result(self.job_id, found, is_durable)
+        self.jobs.keep_result(self.job_id, found, is_durable)
 
     def protected_places(self, definition: SpecDefinition) -> Collection[Place]:
         try:
-            return self._jobs.protected_places(definition)
+            return self.jobs.protected_places(definition)
         except MetadataError as error:
             raise NotReadyError(
                 f"the values that earlier versions protected are not known: {error}"

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
 
 from idgraph.jobs.erase.erasure import Erased, ErasureJob
 from idgraph.jobs.erase.receipt import complete_from, receipt
-from idgraph.jobs.kind import JobContext, JobType
+from idgraph.jobs.kind import JobContext
 from idgraph.model import canonical, paths
 from idgraph.model.callers import Scope
 from idgraph.model.documents import StrictDocument
 from idgraph.model.errors import DamagedStateError, KeyProviderError, ProfileIndexError, QueryError
 from idgraph.model.identifiers import Identifier, given_identifier
+from idgraph.model.jobs import JobType
 from idgraph.model.queries import Exists, Query
 from idgraph.model.tombstones import NO_EPOCH
 from merge.identity.persons import Person
@@ -37,7 +38,7 @@ class PersonErasure:
 
     def __init__(self, context: JobContext, ids: Iterable[str], asked: Mapping[str, str]) -> None:
         """`ids` are the persons' fragments; `asked` are stored forms of the given identifiers, each with its text."""
-        reader, erasure = context.reader(), context.erasure()
+        reader, erasure = context.reader, context.erasure()
         self._context = context
         self._store = context.resources().store
         self._index = context.resources().index
@@ -128,19 +129,35 @@ def _elements(value: Any) -> list[Any]:
     return [each for each in found if isinstance(each, str | int | float) and not isinstance(each, bool)]
 
 
-def _found(parameters: EraseParameters, context: JobContext) -> PersonErasure | None:
-    """None where nothing is stored. Raises QueryError where several profiles share an identifier."""
-    reader = context.reader()
-    asked: dict[str, str] = {}
-    ids: set[str] = set()
-    for each in map(given_identifier, parameters.identifiers):
-        forms = reader.stored_forms(each)
-        asked |= dict.fromkeys(forms, str(each))
+class NamedPersons(NamedTuple):
+    """The fragments of the persons of some identifiers; the identifiers' stored forms, each with its text; and texts of
+    identifiers that several profiles share, with the number of these."""
+
+    ids: set[str]
+    asked: dict[str, str]
+    shared: dict[str, int]
+
+
+def named_persons(reader: ProfileReader, identifiers: Iterable[str]) -> NamedPersons:
+    """The persons of these identifiers. Raises QueryError for what is none."""
+    named = NamedPersons(set(), {}, {})
+    for text in identifiers:
+        forms = reader.stored_forms(given_identifier(text))
+        named.asked.update(dict.fromkeys(forms, text))
         found = reader.owning(forms)
         if found.sharing:
-            raise QueryError("several profiles share an identifier: name each person by one of their own")
-        ids.update(member.stored.id for person in found.persons for member in person.members)
-        ids.update(found.unreadable)
+            named.shared[text] = len(found.sharing)
+        named.ids.update(member.stored.id for person in found.persons for member in person.members)
+        # Whose they are nobody can say; they carry the identifier.
+        named.ids.update(found.unreadable)
+    return named
+
+
+def _found(parameters: EraseParameters, context: JobContext) -> PersonErasure | None:
+    """None where nothing is stored. Raises QueryError where several profiles share an identifier."""
+    ids, asked, shared = named_persons(context.reader, parameters.identifiers)
+    if shared:
+        raise QueryError("several profiles share an identifier: name each person by one of their own")
     erasure = PersonErasure(context, ids, asked)
     return None if erasure.is_empty else erasure
 

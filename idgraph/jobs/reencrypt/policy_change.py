@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 
 from idgraph.jobs.job import JobRunner, Pace, PagedJob, Plan, Run
-from idgraph.jobs.kind import START, JobContext, JobType, Rate, page_of, without
+from idgraph.jobs.kind import JobContext, Rate, page_of, without
 from idgraph.jobs.reencrypt.stored_sealing import PAGE, StoredSealing
 from idgraph.model import canonical, paths
 from idgraph.model.attributes import AttributeMetadata, AttributeStatus
@@ -24,7 +24,7 @@ from idgraph.model.callers import Scope
 from idgraph.model.classification import Classification, EncryptionLevel
 from idgraph.model.documents import StrictDocument
 from idgraph.model.errors import AlreadyRunningError, IdgraphError, JobStoppedError
-from idgraph.model.jobs import JobKind, JobState, Point, Progress, Requester
+from idgraph.model.jobs import START, JobKind, JobState, JobType, Point, Progress, Requester
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.store import ProfileStore
 from idgraph.repeating import Repeating, message_of

@@ -2,41 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from pathlib import Path
-from typing import Any, NamedTuple
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import Field
 
 from idgraph.jobs.job import PagedJob, Plan
-from idgraph.jobs.spec_preview.effect import Effect, share_error
+from idgraph.jobs.kind import JobContext
+from idgraph.jobs.spec_preview.effect import MOST_PATHS, Effect, share_error
 from idgraph.jobs.spec_preview.persons import EventPair, PersonEffect, compare_persons
 from idgraph.jobs.spec_preview.protected import HiddenPlaces, ProtectedValues
-from idgraph.jobs.spec_preview.sample import Decrypt, EventSample
+from idgraph.jobs.spec_preview.sample import EventSample, files_of
 from idgraph.jobs.spec_preview.stand_ins import StandIns
 from idgraph.jobs.spec_preview.tried import TriedEvent, TriedSnapshot
+from idgraph.model.documents import StrictDocument
+from idgraph.model.errors import ConfigError
 from idgraph.model.events import RawRecord
 from idgraph.model.jobs import JobKind, Point, Progress
+from idgraph.model.snapshots import MetadataSnapshot, pattern_matches
+from idgraph.model.sources import FileSource
+from idgraph.model.specs import SpecDefinition, SpecDocument, SpecStatus
 from idgraph.model.tombstones import Tombstone
-from ingestion.sources.files.lines import FileNames
-from ingestion.sources.payload_formats import PayloadFormats
+from ingestion.sources.files.lines import DamagedRecord, FileNames
+from ingestion.stages.decrypt import Decryption
 from ingestion.stages.map_output import MappedEvent
-from merge.identity.persons import PersonStore
 from merge.identity.rules import Rules
+from transforms.privacy.protected_names import StoredNames
 from transforms.schema.attribute_nodes import Leaves
-from transforms.spec.operation_moves import Place
 
 PAGE = 200
 TARGET = "specs"
 """One preview of a spec runs at a time, beside one of identity rules."""
 
 
-class Inputs(NamedTuple):
-    """What reading the files takes."""
+SAMPLE, MOST_EVENTS = 2000, 20_000
 
-    names: FileNames
-    decrypt: Decrypt
-    formats: PayloadFormats
-    max_event_bytes: int
-    closed: tuple[Path, ...]
+
+class SpecPreviewParameters(StrictDocument):
+    """A mapping spec to compare with the one in force of its name, over so many events, drawn at random. `reveal`: the events
+    are mapped as they are, else with stand-ins for protected values."""
+
+    definition: SpecDefinition
+    sample: int = Field(default=SAMPLE, ge=1, le=MOST_EVENTS)
+    reveal: bool = False
 
 
 class SpecPreviewJob(PagedJob):
@@ -45,43 +55,83 @@ class SpecPreviewJob(PagedJob):
     kind = JobKind.PREVIEW
     target = TARGET
 
-    def __init__(
-        self,
-        what: Mapping[str, Any],
-        sample: EventSample,
-        inputs: Inputs,
-        sides: tuple[TriedSnapshot, TriedSnapshot],
-        store: PersonStore,
-        names: tuple[Callable[[str], str], Callable[[str], str]],
-        tombstones: Callable[[Iterable[str]], Mapping[str, Tombstone]],
-        size: int,
-        stand_ins: StandIns | None,
-        once: Collection[Place] = (),
-        keep: Callable[[SpecPreviewJob], None] = lambda _job: None,
-    ) -> None:
-        """`what` are its parameters, with the name of the `spec`. `sides` are the snapshot in force and the one with the new version.
-        With `stand_ins` the events are mapped with these for protected values; None where numbers may say something of them.
-        `once` are places of the input that an earlier version protected. `keep` is called after each page."""
-        self.what = {**what, "sample": size}
-        self.sample = sample
-        self.effect = Effect(withholds=stand_ins is not None)
-        self._stand_ins = stand_ins
-        self._once = once
+    def __init__(self, parameters: SpecPreviewParameters, context: JobContext) -> None:
+        """Raises SpecError for a spec that would be refused, MetadataError where nobody knows what its earlier versions
+        protected, ConfigError where there is nothing to read."""
+        definition = parameters.definition
+        context.check(definition)
+        self._once = context.protected_places(definition)
+        """Places of the input that an earlier version protected."""
+        resources, snapshot = context.resources(notes=False), context.pinned.snapshot
+        now = next((each for each in snapshot.specs if each.name == definition.name), None)
+        stated = dict(definition) | {"status": SpecStatus.ACTIVE}
+        version = 1 if now is None else now.version + 1
+        draft = SpecDocument(**stated, version=version, created=datetime.now(UTC))
+        others = tuple(each for each in snapshot.specs if each.name != definition.name)
+        changed = snapshot.model_copy(update={"specs": (*others, draft)})
+        self.what = {
+            "spec": definition.name,
+            "definition": definition.digest(),
+            "version_in_force": now and now.version,
+            "sample": parameters.sample,
+        }
+        self._context = context
+        self._store = resources.store
+        self._tombstones = resources.tombstones
+        self._size = parameters.sample
+        self._sides = self._side(snapshot), self._side(changed)
+        before, after = (StoredNames(each, resources.blind_index) for each in (snapshot, changed))
+        self._names = before.identifier, after.identifier
+        self.sample = EventSample(self._files(draft, now), self._matches, parameters.sample)
+        self.effect = Effect(withholds=not parameters.reveal)
+        rules = Rules(snapshot.identity_rules)
+        hashed = resources.blind_index.hashed
+        self._stand_ins = None if parameters.reveal else StandIns(hashed, rules.identifier)
+        """None where numbers may say something of protected values."""
         self.persons: PersonEffect | None = None
         """None until the persons were compared."""
-        self._inputs = inputs
-        self._sides = sides
-        self._store = store
-        self._names = names
-        self._tombstones = tombstones
-        self._size = size
-        self._keep = keep
+        self._routes: dict[tuple[str, str], bool] = {}
+
+    def _side(self, snapshot: MetadataSnapshot) -> TriedSnapshot:
+        here, plan = self._context.resources(), self._context.plan
+        latest = int((time.time() + plan.flow.max_future_skew_seconds) * 1000)
+        tools = here.data_keys, here.blind_index, here.formats
+        return TriedSnapshot(snapshot, plan.sources, *tools, latest, plan.flow.earliest_ordinal)
+
+    def _files(self, draft: SpecDocument, now: SpecDocument | None) -> dict[str, FileSource]:
+        def is_meant(name: str) -> bool:
+            return any(pattern_matches(each.source, name) for each in (now, draft) if each is not None)
+
+        sources = self._context.plan.sources
+        files = files_of(sources.values(), is_meant)
+        if not files:
+            known = ", ".join(sources) or "none"
+            raise ConfigError(
+                f"no configured source in files has events of {draft.source}, and a preview reads the source's own "
+                f"files (configured: {known}); `idgraph map` tries the spec on records of a file"
+            )
+        return files
+
+    def _matches(self, source: str, event_type: str) -> bool:
+        route = source, event_type
+        if route not in self._routes:
+            found = [each.snapshot.spec_for(*route) for each in self._sides]
+            is_ours = any(each is not None and each.name == self.what["spec"] for each in found)
+            if len(self._routes) > MOST_PATHS:
+                self._routes.clear()
+            self._routes[route] = is_ours
+        return self._routes[route]
+
+    def _decrypt(self, records: Iterable[RawRecord | DamagedRecord]) -> Iterable[RawRecord | DamagedRecord]:
+        return Decryption(self._context.plan.sources, self._context.resources().decryptors).run(records)
 
     def plan(self, point: Point) -> Plan:  # noqa: ARG002
         return Plan(f"the preview of {self.what['spec']}", self._size, "event")
 
     def pages(self, progress: Progress, point: Point) -> Iterator[Point]:  # noqa: ARG002
-        for _ in self.sample.read(*self._inputs):
+        here, plan = self._context.resources(), self._context.plan
+        tools = FileNames(here.blind_index), self._decrypt, here.formats
+        for _ in self.sample.read(*tools, plan.flow.max_event_bytes, plan.closed):
             yield {}
         records = self.sample.records()
         progress.total = len(records)
@@ -90,11 +140,11 @@ class SpecPreviewJob(PagedJob):
             shown += self._page(records[start : start + PAGE])
             progress.done = min(start + PAGE, len(records))
             progress.counts = self.effect.counts.copy()
-            self._keep(self)
+            self._context.keep(self.document())
             yield {}
         rules = Rules(self._sides[0].snapshot.identity_rules)
         self.persons = compare_persons(self._store, rules, self._names, shown)
-        self._keep(self)
+        self._context.keep(self.document())
 
     def _page(self, records: list[RawRecord]) -> Iterator[EventPair]:
         before, after = self._sides
@@ -130,6 +180,46 @@ class SpecPreviewJob(PagedJob):
         return tombstone.refuses_event(
             event.origin.stamp.ordinal if self._sides[0].is_timed(record) else None
         )
+
+    def document(self) -> dict[str, Any]:
+        """The result as JSON shows it. `figures`: each a number, its share of the events (of the persons) looked at, and how far
+        that share may be from the one of all, with 95 % confidence; 0 where all was read."""
+        effect, persons, sample = self.effect, self.persons, self.sample
+        changes = [each.document(path) for path, each in effect.attributes.items() if each.counts]
+        order = ["exposes", "sensitive", "removed", "retyped", "added", "changed"]
+        changes.sort(key=lambda each: (order.index(each["change"]), -each["events"], each["path"]))
+        return {
+            **{name: self.what[name] for name in ("spec", "definition", "version_in_force")},
+            "sources": sorted(sample.sources),
+            "files": sample.files,
+            "files_read": sample.files_read,
+            "events": sample.events,
+            "looked_at": effect.counts["events"],
+            "is_exact": sample.is_whole,
+            "unreadable": sample.unreadable,
+            "erased": effect.counts["erased"],
+            "withheld": {"events": effect.counts["withheld"], "places": sorted(effect.computed)},
+            "figures": self.figures(),
+            "attributes": {
+                **effect.paths(),
+                "changes": changes,
+                "is_complete": not effect.counts["unnamed_paths"],
+            },
+            "identifiers_opened": dict(effect.opened_types),
+            "errors": [
+                {**error._asdict(), "events": number, "positions": effect.error_positions[error]}
+                for error, number in effect.errors.most_common()
+            ],
+            "persons": None
+            if persons is None
+            else {"merged": list(persons.merged_examples), "split": list(persons.split_examples)}
+            | (
+                {}
+                if persons.known is None
+                else {"of_events": persons.known.persons, "known_by": persons.known.by}
+            ),
+            "examples": effect.examples,
+        }
 
     def figures(self) -> dict[str, dict[str, Any]]:
         """Each number with its share of the sample, and how far that may be from the share of all events."""

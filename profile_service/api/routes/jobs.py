@@ -11,16 +11,14 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field, create_model
 
 from idgraph.model.callers import Caller
-from idgraph.model.jobs import JobKind, JobRecord, JobState, download_of
+from idgraph.model.jobs import START, JobKind, JobRecord, JobState, JobType, download_of
 from idgraph.web.cursors import from_cursor, to_cursor
 from idgraph.web.refusals import ClashError, ForbiddenError, UnknownSubjectError
 from profile_service.api.dependencies import ActingCaller, Service
 from profile_service.api.documents import Reasoned, answer
 from profile_service.api.jobs import (
-    START,
     JobDownload,
     Jobs,
-    StartedType,
     described,
     may_start,
     resumption,
@@ -73,7 +71,7 @@ class JobPage(BaseModel):
     may_start: list[str]
 
 
-def starting(kinds: Mapping[JobKind, StartedType]) -> APIRouter:
+def starting(kinds: Mapping[JobKind, JobType[Any, Any]]) -> APIRouter:
     """The route that starts a job: its body is one of these kinds, with its parameters."""
     literal: Any = Literal
     bodies = tuple(
