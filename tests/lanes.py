@@ -29,8 +29,8 @@ TOGETHER = (
     ("spark/",),
     (
         "contracts/",
-        "ingestion/test_reconciling.py",
-        "ingestion/test_reindexing.py",
+        "jobs/test_reconcile.py",
+        "jobs/test_reindex.py",
         "properties/test_stores.py",
         "sinks/test_dynamo",
         "sinks/test_elasticsearch",

@@ -10,7 +10,7 @@ from idgraph.model.dead_letters import DeadLetter
 from idgraph.model.schema_changes import SchemaChange
 from idgraph.model.snapshots import MetadataSnapshot
 from ingestion.spark.workers import WorkerPlan, WorkerResources
-from tests.jobs.steps import ended
+from tests.support.steps import ended
 
 
 class ReplayReport(NamedTuple):

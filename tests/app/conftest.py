@@ -23,7 +23,7 @@ from idgraph.app.settings.document import Settings, load
 from idgraph.files import write_atomically
 from idgraph.model.snapshots import MetadataSnapshot
 from tests.retail import EXAMPLE, Pipeline, attribute, durable_keys, order, records, snapshot
-from tests.specs_compiled_once import each_spec_is_compiled_once  # noqa: F401 - a fixture
+from tests.support.fixtures import each_spec_is_compiled_once  # noqa: F401 - a fixture
 from transforms.schema.data_types import DATA_TYPES
 
 

@@ -22,8 +22,8 @@ from idgraph.model.snapshots import MetadataSnapshot
 from tests.app.conftest import CommandLine
 from tests.app.processes import program
 from tests.crashes.points import Point, dying
-from tests.ingestion.renamed_orders import AFTER, BEFORE, later
 from tests.retail import EXAMPLE, UNDETECTED, Pipeline, durable_keys, persons_of, raw, records, snapshot
+from tests.support.renamed_orders import AFTER, BEFORE, later
 
 pytestmark = pytest.mark.long
 

@@ -30,9 +30,9 @@ from profile_service.api.rights import Rights
 from profile_service.api.routes import dead_letters
 from profile_service.service import ProfileService
 from tests.app.conftest import CommandLine
-from tests.ingestion.patience import eventually
 from tests.profile_service.api.conftest import Metadata, caller, problem, with_levels
 from tests.retail import Pipeline, durable_keys, raw, snapshot
+from tests.support.patience import eventually
 
 PATH = "/v1/dead-letters"
 

@@ -20,7 +20,7 @@ from idgraph.model.errors import FlowStoppedError, SourceUnavailableError, Store
 from idgraph.model.flows import FlowPause, FlowReport, FlowState
 from ingestion.stages.outcomes import BatchReport, StageReport
 from tests.app.conftest import CommandLine
-from tests.ingestion.patience import eventually
+from tests.support.patience import eventually
 
 SNAPSHOTS: Any = SimpleNamespace(
     current=lambda: SimpleNamespace(snapshot=SimpleNamespace(version=7)), age=lambda: math.inf

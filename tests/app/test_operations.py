@@ -29,9 +29,9 @@ from profile_service.api.rights import Rights
 from profile_service.service import ProfileService
 from tests.app.conftest import CommandLine
 from tests.app.test_erase_command import USER, filled_once  # noqa: F401 - a fixture
-from tests.ingestion.patience import eventually
 from tests.profile_service.api.conftest import LEVELS, Metadata, caller, problem, with_levels
 from tests.retail import attribute
+from tests.support.patience import eventually
 
 WHO = f"user_id:{USER}"
 

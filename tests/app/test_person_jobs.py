@@ -46,9 +46,9 @@ from tests.app.test_erase_command import (
     segment,
 )
 from tests.canaries import places
-from tests.ingestion.patience import eventually
 from tests.profile_service.api.conftest import Metadata, caller, problem
 from tests.retail import CREATED, Pipeline, definition, durable_keys, raw, records, snapshot
+from tests.support.patience import eventually
 
 WHO = f"user_id:{USER}"
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from idgraph.model.store import ProfileStore
-from tests.contracts.implementations import PROFILE_STORES, Implementation
+from tests.contracts.implementations import PROFILE_STORES, Implementation, T
 
 DURABLE = [each for each in PROFILE_STORES if each.durable]
+
+
+def long_on_servers(implementations: Iterable[Implementation[T]]) -> list[Implementation[T] | ParameterSet]:
+    """Parameters of a test; those whose data a server holds play in the long lane only."""
+    return [each if each.in_files else pytest.param(each, marks=pytest.mark.long) for each in implementations]
 
 
 @pytest.fixture(params=PROFILE_STORES, ids=str)

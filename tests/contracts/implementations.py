@@ -7,14 +7,11 @@ with the same folder must find what was written, if `durable`.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
-
-import pytest
-from _pytest.mark import ParameterSet
 
 from idgraph.model.dead_letters import DeadLetters
 from idgraph.model.index import ProfileIndex
@@ -67,11 +64,6 @@ class Implementation(Generic[T]):
         self.require()
         with closing(self.open(folder)) as opened:
             yield opened
-
-
-def long_on_servers(implementations: Iterable[Implementation[T]]) -> list[Implementation[T] | ParameterSet]:
-    """Parameters of a test; those whose data a server holds play in the long lane only."""
-    return [each if each.in_files else pytest.param(each, marks=pytest.mark.long) for each in implementations]
 
 
 def reversed_name(fragment_id: str) -> bytes:

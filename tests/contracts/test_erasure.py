@@ -13,8 +13,8 @@ from idgraph.model.errors import StoreError
 from idgraph.model.store import NEW, FragmentWrite, OutboxEntry, ProfileStore, StoredFragment, scan_all
 from idgraph.model.tombstones import NO_EPOCH, FragmentSummary, Tombstone
 from sinks.sqlite.profiles import SqliteProfileStore
-from tests.contracts.conftest import DURABLE
-from tests.contracts.implementations import Implementation, long_on_servers
+from tests.contracts.conftest import DURABLE, long_on_servers
+from tests.contracts.implementations import Implementation
 from tests.contracts.processes import finish, killed_after, start
 
 CARRIED = frozenset({"a:1", "mail:x"})

@@ -33,7 +33,8 @@ from merge.documents import document
 from merge.fragments import FragmentState
 from sinks.elasticsearch.index import ElasticsearchProfileIndex
 from sinks.index_values import cursor_of
-from tests.contracts.implementations import PROFILE_INDEXES, Implementation, long_on_servers
+from tests.contracts.conftest import long_on_servers
+from tests.contracts.implementations import PROFILE_INDEXES, Implementation
 from tests.contracts.processes import finish, killed_after, start
 from tests.support.memory.index import MemoryProfileIndex
 

@@ -22,8 +22,8 @@ from idgraph.model.store import (
     read_pages,
     scan_all,
 )
-from tests.contracts.conftest import DURABLE
-from tests.contracts.implementations import Implementation, long_on_servers
+from tests.contracts.conftest import DURABLE, long_on_servers
+from tests.contracts.implementations import Implementation
 from tests.contracts.processes import finish, killed_after, start
 from tests.lanes import long
 

@@ -12,8 +12,8 @@ from idgraph.model.stamps import ORDINAL_MAX
 from idgraph.model.store import FragmentWrite
 from merge.fragments import FragmentState
 from profile_service.reader import UNREADABLE
-from tests.ingestion.stored_orders import stored_orders
 from tests.retail import Pipeline, attribute, attributes, snapshot
+from tests.support.stored_orders import stored_orders
 
 EMAIL = "identity.email"
 

@@ -23,8 +23,8 @@ from merge.commit import CommitFailure
 from merge.fragments import FragmentState
 from sinks.sqlite.profiles import SqliteProfileStore
 from sinks.tombstone_file import TombstoneFile
-from tests.ingestion.test_persons import Installation
 from tests.ingestion.test_tombstones import at, may
+from tests.merge.identity.test_persons import Installation
 from tests.replaying import replay
 from tests.retail import NOW, UNDETECTED, Pipeline, attributes, durable_keys, order, snapshot, states_of
 from tests.sealing import sealing_of, steps

@@ -19,13 +19,13 @@ from ingestion.stages.orphaned_keys import KeyGuard
 from merge.commit import CommitFailure
 from merge.fragments import FragmentState
 from sinks.sqlite.dead_letters import SqliteDeadLetters
-from tests.ingestion.renamed_orders import AFTER, BEFORE, PLAIN, hashed, later
-from tests.ingestion.stored_orders import beside
-from tests.ingestion.test_renaming_races import ordinal_of
+from tests.jobs.reencrypt.test_renaming_races import ordinal_of
 from tests.replaying import ReplayReport, replay
 from tests.retail import Pipeline, order, states_of
 from tests.sealing import sealed
 from tests.support.memory.profiles import MemoryProfileStore
+from tests.support.renamed_orders import AFTER, BEFORE, PLAIN, hashed, later
+from tests.support.stored_orders import beside
 
 
 class Store(MemoryProfileStore):

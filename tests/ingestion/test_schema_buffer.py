@@ -20,8 +20,8 @@ from ingestion.metadata import schema_buffer
 from ingestion.metadata.schema_buffer import SchemaBuffer, SchemaSender
 from ingestion.metadata.schema_journal import SchemaJournal
 from tests.ingestion.conftest import Service, client_of
-from tests.ingestion.patience import eventually
 from tests.retail import snapshot
+from tests.support.patience import eventually
 
 NEVER = 3600.0
 

@@ -18,8 +18,8 @@ from idgraph.snapshot_file import kept_snapshot
 from ingestion.metadata import follower as snapshots
 from ingestion.metadata.follower import SnapshotFollower
 from tests.ingestion.conftest import Service, client_of, running
-from tests.ingestion.patience import eventually
 from tests.retail import attribute, definition, snapshot
+from tests.support.patience import eventually
 
 
 @pytest.fixture(autouse=True)

@@ -13,8 +13,8 @@ from ingestion.metadata.spec_usage import SpecUsage
 from ingestion.spark.tasks import _map_report
 from ingestion.stages.outcomes import StageReport, Uses
 from ingestion.stages.usage import SAMPLE
-from tests.ingestion.patience import eventually
 from tests.retail import Pipeline, order, records, snapshot, spec
+from tests.support.patience import eventually
 
 
 def reported(pipeline: Pipeline, given: Sequence[RawRecord]) -> StageReport:

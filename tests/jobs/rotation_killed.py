@@ -14,7 +14,7 @@ from idgraph.jobs.rotate import Rotation, retire
 from sinks.keyring.provider import KeyringFile
 from sinks.sqlite.data_keys import SqliteDataKeys
 from sinks.sqlite.database import SqliteFile
-from tests.jobs.steps import ended
+from tests.support.steps import ended
 
 
 def main() -> None:

@@ -18,8 +18,8 @@ from sinks.keyring.provider import KeyringFile
 from sinks.sqlite.data_keys import SqliteDataKeys
 from tests.contracts.processes import finish, start
 from tests.jobs import rotation_killed
-from tests.jobs.steps import ended, steps
 from tests.support.memory.data_keys import MemoryDataKeys
+from tests.support.steps import ended, steps
 from tests.transforms.forks import Forks
 from transforms.privacy.keys import DataKeyStore, WrappedKey
 from transforms.privacy.sealing import DataKeys
@@ -407,7 +407,7 @@ from pathlib import Path
 from sinks.keyring.provider import KeyringFile
 from sinks.sqlite.data_keys import SqliteDataKeys
 from idgraph.jobs.rotate import Rotation
-from tests.jobs.steps import ended
+from tests.support.steps import ended
 
 folder = Path(sys.argv[1])
 provider, store = KeyringFile(folder / "keyring.json"), SqliteDataKeys(folder / "data-keys.db")

@@ -16,7 +16,7 @@ from idgraph.model.jobs import Progress
 from merge.identity.persons import Person, Persons
 from merge.identity.rules import Rules
 from merge.resolution import shown
-from tests.ingestion.test_persons import CASES, Installation, usable
+from tests.merge.identity.test_persons import CASES, Installation, usable
 
 STRICT = {"least_strength": 2}
 """By these nothing joins."""

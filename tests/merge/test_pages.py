@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from idgraph.model.batch_size import MOST_BYTES, UNWEIGHED, BatchSize
 from idgraph.model.store import read_pages, scan_all, scan_pages
-from tests.ingestion.weighed_stores import HEAVY, WeighedStore
+from tests.support.weighed_stores import HEAVY, WeighedStore
 
 
 def test_pages_of_heavy_fragments_are_small() -> None:

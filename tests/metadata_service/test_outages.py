@@ -14,8 +14,8 @@ from sqlalchemy import event, text
 
 from idgraph.model.errors import ConfigError, StoreError
 from metadata_service.storage.database import Database, open_database
-from tests.ingestion.patience import eventually
 from tests.metadata_service.conftest import Running
+from tests.support.patience import eventually
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.web.openid import ClaimRule, Identity
 from profile_service.api.following import Following
 from profile_service.visibility import AuthorizationLevels, Visibility
-from tests.ingestion.patience import eventually
 from tests.lanes import examples
 from tests.profile_service.api.conftest import (
     Metadata,
@@ -31,6 +30,7 @@ from tests.profile_service.api.conftest import (
     with_levels,
 )
 from tests.retail import Pipeline, records, snapshot
+from tests.support.patience import eventually
 
 PATHS = ["a", "a.b", "a.b.c", "a.d", "ab", "e"]
 AGE = "demographics.age"

@@ -31,10 +31,10 @@ from sinks.dynamodb.streams import DynamoStream
 from sinks.tantivy.index import TantivyProfileIndex
 from tests.contracts.implementations import hashed_name
 from tests.contracts.processes import killed_after
-from tests.ingestion.indexed_stores import allowing, write
 from tests.projecting import project, sweep
 from tests.servers.dynamodb import place
 from tests.servers.faulty_proxy import Answer, Fault, cut, faulty_proxy
+from tests.support.indexed_stores import allowing, write
 
 pytestmark = pytest.mark.long
 

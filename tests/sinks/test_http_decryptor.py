@@ -15,7 +15,6 @@ import pytest
 
 from idgraph.model.errors import ConfigError
 from sinks.http.decryptor import DecryptionService, HttpDecryptor
-from tests.ingestion.patience import eventually
 from tests.servers.decryption_service import (
     Fault,
     Service,
@@ -27,6 +26,7 @@ from tests.servers.decryption_service import (
     half,
     status,
 )
+from tests.support.patience import eventually
 from tests.support.processes import free_port
 
 CANARY = b'{"name": "Canary Holly"}'

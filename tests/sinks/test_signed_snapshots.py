@@ -26,8 +26,8 @@ from metadata_service.api.service import ServiceSettings
 from metadata_service.storage.tokens import Role
 from sinks.http.metadata import MetadataClient
 from sinks.http.snapshot import fetch_snapshot
-from tests.ingestion.patience import eventually
 from tests.metadata_service.made_tokens import create_token
+from tests.support.patience import eventually
 
 
 def attribute(path: str, **policy: str) -> AttributeDefinition:

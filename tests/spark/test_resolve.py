@@ -24,9 +24,9 @@ from idgraph.model.store import Assignment
 from idgraph.projection.projection import Projection
 from merge.identity.rules import Rules
 from sinks.keyring.provider import KeyringFile
-from tests.ingestion.test_persons import CASES, expected, usable
-from tests.ingestion.test_persons import Installation as Scenario
 from tests.installation import Installation, Shop
+from tests.merge.identity.test_persons import CASES, expected, usable
+from tests.merge.identity.test_persons import Installation as Scenario
 from tests.retail import Pipeline, durable_keys, records, snapshot
 
 MOST_NAMESPACES = 190

@@ -12,9 +12,9 @@ from idgraph.files import write_atomically
 from idgraph.model.identity_rules import IdentityRules
 from merge.identity.rules import Rules
 from sinks.keyring.provider import KeyringFile
-from tests.ingestion.test_persons import Installation as Scenario
 from tests.installation import Installation, Shop
 from tests.jobs.test_rules_preview import CROWD, OTHERWISE, crowd
+from tests.merge.identity.test_persons import Installation as Scenario
 from tests.retail import snapshot
 
 

@@ -36,10 +36,10 @@ from profile_service.service import ProfileService
 from sinks.http.metadata import MetadataClient
 from sinks.sqlite.dead_letters import SqliteDeadLetters
 from sinks.sqlite.households import SqliteHouseholdLog
-from tests.ingestion.patience import eventually
 from tests.metadata_service.made_tokens import create_token
 from tests.metadata_service.ui.scripted_jobs import ScriptedJobs
 from tests.retail import Pipeline, raw, records
+from tests.support.patience import eventually
 
 EVENT: dict[str, Any] = {
     "messageId": "m-1",

@@ -11,9 +11,9 @@ import pytest
 
 from idgraph.model.jobs import JobKind, JobState
 from metadata_service.storage.tokens import Role
-from tests.ingestion.patience import eventually
 from tests.metadata_service.ui.site import Person, Whole
 from tests.retail import order, raw
+from tests.support.patience import eventually
 
 LIST = "/ui/dead-letters"
 SCRIPT = "<script>alert(1)</script>"

@@ -11,10 +11,10 @@ import pytest
 
 from idgraph.model.callers import Scope
 from metadata_service.ui.link_picture import MOST_NODES, link_picture
-from tests.ingestion.patience import eventually
 from tests.metadata_service.ui.site import EVENT, Whole
 from tests.metadata_service.ui.test_profiles import reader
 from tests.retail import raw
+from tests.support.patience import eventually
 
 ANN, BEN, MAIL = "user_id:88001", "user_id:88002", "email:zoe@example.com"
 EXPLAIN = f"/ui/profiles/{ANN}/explain?with={MAIL}"

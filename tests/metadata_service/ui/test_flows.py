@@ -17,10 +17,10 @@ from idgraph.app.settings.document import load
 from idgraph.model.flows import FlowMoment, FlowState
 from metadata_service.storage.tokens import Role
 from tests.app.test_flow_report import KAFKA, SNAPSHOTS, batch
-from tests.ingestion.patience import eventually
 from tests.metadata_service.ui.site import EVENT, Person, Whole
 from tests.metadata_service.ui.test_dead_letters import text
 from tests.retail import raw
+from tests.support.patience import eventually
 
 LIST = "/ui/flows"
 SCRIPT = "<script>alert(1)</script>"

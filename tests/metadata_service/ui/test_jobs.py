@@ -10,10 +10,10 @@ from idgraph.model.jobs import JobState
 from metadata_service.storage.tokens import Role
 from metadata_service.ui.frame import in_words
 from metadata_service.ui.jobs import subject
-from tests.ingestion.patience import eventually
 from tests.metadata_service.made_tokens import create_token
 from tests.metadata_service.ui.scripted_jobs import CONTENT
 from tests.metadata_service.ui.site import Person, Whole
+from tests.support.patience import eventually
 
 SCRIPT = '<script>alert(1)</script>"onload=alert(1)'
 

@@ -14,11 +14,11 @@ from metadata_service.api.app import create_app
 from metadata_service.api.service import ServiceSettings
 from metadata_service.storage.tokens import Role
 from metadata_service.ui.page import ProfileSource
-from tests.ingestion.patience import eventually
 from tests.metadata_service.made_tokens import create_token
 from tests.metadata_service.ui.site import Site, Whole
 from tests.metadata_service.ui.test_governing import asked
 from tests.retail import raw
+from tests.support.patience import eventually
 
 ALL = "/ui/?beside=true"
 SCRIPT = '<script>alert(1)</script>"onload=alert(1)'

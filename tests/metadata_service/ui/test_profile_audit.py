@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from idgraph.model.callers import Scope
 from metadata_service.storage.tokens import Role
-from tests.ingestion.patience import eventually
 from tests.metadata_service.made_tokens import create_token
 from tests.metadata_service.ui.site import Person, Whole
 from tests.metadata_service.ui.test_profiles import PERSON, person_key, reader
+from tests.support.patience import eventually
 
 AUDIT = "/ui/audit/profiles"
 

@@ -19,10 +19,10 @@ from idgraph.web.refusals import UnknownSubjectError
 from metadata_service.storage.tokens import Role, revoke_token
 from metadata_service.ui import frame
 from metadata_service.ui.page import ProfileSource
-from tests.ingestion.patience import eventually
 from tests.metadata_service.made_tokens import create_token
 from tests.metadata_service.ui.site import EVENT, Person, Whole, two_fragments
 from tests.retail import raw
+from tests.support.patience import eventually
 
 SCRIPT = '<script>alert(1)</script>"onload=alert(1)'
 REFUSED = {httpx.codes.FORBIDDEN, httpx.codes.SERVICE_UNAVAILABLE}

@@ -12,11 +12,11 @@ import pytest
 from idgraph.model.callers import Scope
 from metadata_service.ui.review import compared
 from profile_service.api.routes import links
-from tests.ingestion.patience import eventually
 from tests.metadata_service.ui.site import EVENT, Whole
 from tests.metadata_service.ui.test_deciding import ANN, BEN, RULES, form, shared
 from tests.metadata_service.ui.test_profiles import reader
 from tests.retail import raw
+from tests.support.patience import eventually
 
 __all__ = ["shared"]
 

@@ -9,10 +9,10 @@ import re
 import pytest
 
 from metadata_service.storage.tokens import Role, list_tokens
-from tests.ingestion.patience import eventually
 from tests.metadata_service.made_tokens import create_token
 from tests.metadata_service.ui.site import Person, Site, Whole
 from tests.metadata_service.ui.test_deciding import form
+from tests.support.patience import eventually
 
 RULES = "/ui/rules"
 STRICT = {"namespaces": {"user_id": {"unique": True}, "email": {"max": 1}}, "hub_limit": 2}

@@ -22,11 +22,11 @@ from metadata_service.storage.database import Database
 from profile_service.api.following import Following
 from sinks.http.metadata import MetadataClient
 from sinks.http.openid import HttpIssuer
-from tests.ingestion.patience import eventually
 from tests.metadata_service.made_tokens import create_token
 from tests.profile_service.api.conftest import served_here
 from tests.retail import Pipeline, records, snapshot
 from tests.support.issuer import CLIENT, SECRET, LocalIssuer, local_issuer
+from tests.support.patience import eventually
 
 AUDIENCE = "https://idgraph.example"
 RULES = (

@@ -29,12 +29,12 @@ from profile_service.api.following import Following
 from profile_service.api.rights import Rights
 from profile_service.service import ProfileService
 from sinks.http.metadata import MetadataClient
-from tests.ingestion.patience import eventually
 from tests.metadata_service.made_tokens import create_token
 from tests.metadata_service.ui.chromium import axe_violations, chromium, signed_in
 from tests.metadata_service.ui.site import Person, Site, filled
 from tests.retail import EXAMPLE, Pipeline, durable_keys, order
 from tests.servers.requirement import required
+from tests.support.patience import eventually
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

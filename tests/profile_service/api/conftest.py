@@ -22,8 +22,8 @@ from idgraph.web.server import serving
 from profile_service.api.app import create_app
 from profile_service.api.following import Following
 from profile_service.service import ProfileService
-from tests.ingestion.patience import eventually
 from tests.retail import Pipeline, attribute, raw, records, snapshot
+from tests.support.patience import eventually
 
 LEVELS = {"demographics.age": 30, "identity.userId": 60, "activity.search": 40}
 CLEARANCES = {"everything": 100, "half": 50, "none": 0}

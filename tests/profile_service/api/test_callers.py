@@ -28,10 +28,10 @@ from profile_service.api.app import create_app
 from profile_service.api.following import Following
 from profile_service.service import ProfileService
 from sinks.http.metadata import MetadataClient
-from tests.ingestion.patience import eventually
 from tests.metadata_service.made_tokens import create_token
 from tests.profile_service.api.conftest import Served, problem
 from tests.retail import Pipeline, records
+from tests.support.patience import eventually
 
 SECONDS = 30
 

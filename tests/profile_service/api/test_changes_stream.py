@@ -12,10 +12,10 @@ import httpx
 import pytest
 
 from idgraph.model.queries import Exists, Not
-from tests.ingestion.patience import eventually
 from tests.profile_service.api.conftest import Served, caller, identified, problem, served_here, with_levels
 from tests.profile_service.api.test_segments import segment, with_segments
 from tests.retail import Pipeline
+from tests.support.patience import eventually
 
 STREAM = {"Accept": "text/event-stream"}
 

@@ -14,11 +14,11 @@ import pytest
 from idgraph.model.backoff import Backoff
 from idgraph.model.queries import Exists
 from profile_service.api.webhooks import Webhook, Webhooks
-from tests.ingestion.patience import eventually
 from tests.profile_service.api.conftest import Served, caller, identified, served_here
 from tests.profile_service.api.test_segments import segment, with_segments
 from tests.retail import Pipeline, attribute
 from tests.servers.kafka import Kafka, running_kafka
+from tests.support.patience import eventually
 
 pytestmark = pytest.mark.long
 

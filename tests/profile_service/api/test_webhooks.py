@@ -21,10 +21,10 @@ from idgraph.model.errors import ConfigError
 from idgraph.model.ledger import Crossing, Delivery
 from profile_service.api.webhooks import Webhook, Webhooks
 from sinks.http.webhook import WebhookSender
-from tests.ingestion.patience import eventually
 from tests.profile_service.api.conftest import Served, caller, identified, served_here
 from tests.profile_service.api.test_segments import segment, with_segments
 from tests.retail import Pipeline
+from tests.support.patience import eventually
 
 SECRET = base64.b64encode(b"a secret of more than twenty-four bytes")
 

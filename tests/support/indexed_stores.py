@@ -31,10 +31,10 @@ from tests.contracts.implementations import (
     hashed_name,
     reversed_name,
 )
-from tests.jobs.steps import stepped
 from tests.projecting import project, sweep
 from tests.servers.elasticsearch import place_of_index
 from tests.support.memory.profiles import MemoryProfileStore
+from tests.support.steps import stepped
 
 KINDS = INDEX_VERSIONS
 

@@ -36,7 +36,6 @@ from ingestion.spark.sent_snapshots import BatchPins
 from sinks.sqlite.jobs import SqliteJobLog
 from sinks.sqlite.profiles import SqliteProfileStore
 from tests.contracts.processes import start
-from tests.ingestion.patience import eventually
 from tests.retail import (
     UNDETECTED,
     Pipeline,
@@ -49,6 +48,7 @@ from tests.retail import (
 )
 from tests.support.memory.data_keys import MemoryDataKeys
 from tests.support.memory.profiles import MemoryProfileStore
+from tests.support.patience import eventually
 from transforms.privacy.keys import DataKeyStore
 from transforms.spec.mapping import CompiledSnapshot
 
@@ -189,7 +189,7 @@ def test_a_stop_ends_it_and_the_next_run_does_the_rest(
 PROGRAM = """
 import sys, threading
 from pathlib import Path
-from tests.jobs.test_policy_change import opened
+from tests.jobs.reencrypt.test_policy_change import opened
 with opened(Path(sys.argv[1])).sealing(share=0.0001):
     threading.Event().wait()
 """

@@ -14,7 +14,7 @@ from idgraph.model.queries import Query
 from idgraph.model.store import OutboxEntry
 from idgraph.projection.projection import Projection
 from idgraph.projection.stream_following import FollowProgress, StreamFollowing
-from tests.ingestion.indexed_stores import allowing, write
+from tests.support.indexed_stores import allowing, write
 from tests.support.memory.index import MemoryProfileIndex
 from tests.support.memory.profiles import MemoryProfileStore
 

@@ -27,13 +27,13 @@ from sinks.sqlite.profiles import SqliteProfileStore
 from sinks.tantivy.index import TantivyProfileIndex
 from tests.contracts.implementations import hashed_name
 from tests.contracts.processes import killed_after
-from tests.ingestion.indexed_stores import write
-from tests.ingestion.patience import eventually
-from tests.ingestion.weighed_stores import HEAVY, WeighedStore
 from tests.merge.test_commit import state
 from tests.projecting import project, sweep
+from tests.support.indexed_stores import write
 from tests.support.memory.index import MemoryProfileIndex
 from tests.support.memory.profiles import MemoryProfileStore
+from tests.support.patience import eventually
+from tests.support.weighed_stores import HEAVY, WeighedStore
 
 EVERYTHING = IndexRules(lambda _path: True)
 
@@ -340,7 +340,7 @@ def test_an_erasure_waits_for_a_projection_that_has_read_the_fragment(tmp_path: 
 _SWEEP = """
 import sys
 from pathlib import Path
-from tests.ingestion.test_projection import Files
+from tests.projection.test_projection import Files
 with Files(Path(sys.argv[1])) as swept:
     while True:
         swept.write(int(sys.argv[2]))

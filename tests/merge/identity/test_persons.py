@@ -51,10 +51,7 @@ ALWAYS_RETRACTING = [
     for source in ("web", "crm")
 ]
 
-CASES = [
-    json.loads(line)
-    for line in (Path(__file__).parents[1] / "merge" / "identity" / "cases.jsonl").read_text().splitlines()
-]
+CASES = [json.loads(line) for line in (Path(__file__).parent / "cases.jsonl").read_text().splitlines()]
 
 
 def segment(name: str, *conditions: Condition, version: int = 1) -> Segment:

@@ -17,10 +17,10 @@ from idgraph.model.store import FragmentWrite
 from idgraph.projection.documents import IndexPolicies, documents_of, fingerprint
 from merge.identity.persons import Persons
 from merge.identity.rules import Rules
-from tests.ingestion.indexed_stores import KINDS, IndexedStore, Rebuilt, allowing, empty_store, indexed_store
-from tests.ingestion.weighed_stores import HEAVY, WeighedStore
 from tests.projecting import sweep
 from tests.retail import attribute, attributes, snapshot
+from tests.support.indexed_stores import KINDS, IndexedStore, Rebuilt, allowing, empty_store, indexed_store
+from tests.support.weighed_stores import HEAVY, WeighedStore
 
 
 @pytest.fixture(params=KINDS, ids=str)

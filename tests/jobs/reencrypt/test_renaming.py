@@ -20,12 +20,12 @@ from merge import codec
 from merge.fragments import FragmentState
 from sinks.sqlite.dead_letters import SqliteDeadLetters
 from sinks.tombstone_file import TombstoneFile
-from tests.ingestion.renamed_orders import AFTER, BEFORE, OTHER, PLAIN, hashed, later
-from tests.ingestion.stored_orders import beside, from_the_start, states, stored_orders
 from tests.replaying import replay
 from tests.retail import NOW, UNDETECTED, Pipeline, attribute, attributes, order, raw, records, snapshot, spec
 from tests.sealing import previewed, sealed
 from tests.support.memory.profiles import MemoryProfileStore
+from tests.support.renamed_orders import AFTER, BEFORE, OTHER, PLAIN, hashed, later
+from tests.support.stored_orders import beside, from_the_start, states, stored_orders
 from transforms.privacy.protected_names import TombstoneNames
 
 

@@ -22,7 +22,7 @@ from merge.identity import persons, resolve
 from merge.identity.persons import Persons
 from merge.identity.resolve import Decision
 from profile_service.links import Links
-from tests.ingestion.test_persons import Installation
+from tests.merge.identity.test_persons import Installation
 from tests.retail import Pipeline
 
 RULES = {"namespaces": {"user": {"priority": 1, "unique": True}, "device": {"owner": "first"}}}

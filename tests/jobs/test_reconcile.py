@@ -12,8 +12,8 @@ import pytest
 from idgraph.model.batch_size import MOST_BYTES
 from idgraph.model.index import IndexDocument
 from idgraph.model.store import FragmentWrite
-from tests.ingestion.indexed_stores import KINDS, Compared, IndexedStore, allowing, indexed_store
-from tests.ingestion.weighed_stores import HEAVY, WeighedStore
+from tests.support.indexed_stores import KINDS, Compared, IndexedStore, allowing, indexed_store
+from tests.support.weighed_stores import HEAVY, WeighedStore
 
 
 @pytest.fixture(params=KINDS, ids=str)

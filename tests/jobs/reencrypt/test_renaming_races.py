@@ -19,14 +19,14 @@ from idgraph.model.snapshots import MetadataSnapshot
 from ingestion.stages.dead_letters import DeadLetterWriter
 from merge.commit import CommitFailure
 from sinks.tombstone_file import TombstoneFile
-from tests.ingestion.renamed_orders import AFTER, BEFORE, OTHER, PLAIN, hashed, later
-from tests.ingestion.stored_orders import AwayIndex, Meddled, beside, from_the_start, states, stored_orders
 from tests.replaying import replay
 from tests.retail import Pipeline, order, states_of
 from tests.sealing import sealed, sealing_of, steps
 from tests.support.memory.data_keys import MemoryDataKeys
 from tests.support.memory.index import MemoryProfileIndex
 from tests.support.memory.profiles import MemoryProfileStore
+from tests.support.renamed_orders import AFTER, BEFORE, OTHER, PLAIN, hashed, later
+from tests.support.stored_orders import AwayIndex, Meddled, beside, from_the_start, states, stored_orders
 from transforms.privacy.keys import WrappedKey
 
 UNMAPPED = order(1, 9, created_at="no time")

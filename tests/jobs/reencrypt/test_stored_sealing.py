@@ -18,12 +18,12 @@ from idgraph.model.store import FragmentWrite
 from ingestion.stages.dead_letters import DeadLetterWriter
 from sinks.sqlite.profiles import SqliteProfileStore
 from sinks.tantivy.index import TantivyProfileIndex
-from tests.ingestion.stored_orders import AwayIndex, Meddled, beside, from_the_start, states, stored_orders
 from tests.replaying import replay
 from tests.retail import UNDETECTED, Pipeline, attribute, attributes, order, records, snapshot
 from tests.sealing import Sealed, previewed, sealed, sealing_of, steps
 from tests.support.memory.data_keys import MemoryDataKeys
 from tests.support.memory.profiles import MemoryProfileStore
+from tests.support.stored_orders import AwayIndex, Meddled, beside, from_the_start, states, stored_orders
 from transforms.privacy.protected_names import TombstoneNames
 from transforms.spec.mapping import CompiledSnapshot
 
