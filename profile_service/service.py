@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
 import os
@@ -11,6 +10,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from idgraph.model.attributes import Catalogue
@@ -23,7 +23,6 @@ from idgraph.model.query_language import warnings
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.store import ProfileStore
 from idgraph.web.audit import AuditLog
-from idgraph.web.cursors import SealedCursors
 from idgraph.web.limits import charge
 from idgraph.web.refusals import BadQueryError, ForbiddenError, NotYetError
 from profile_service.reader import Profile, ProfileReader, SearchResult
@@ -32,6 +31,7 @@ from transforms.privacy.blind_index import BlindIndex
 from transforms.privacy.sealing import DataKeys
 
 if TYPE_CHECKING:
+    from idgraph.web.cursors import SealedCursors
     from idgraph.web.openid import Identity, OpenId
     from profile_service.api.rights import Rights
     from profile_service.api.views import Views
@@ -137,7 +137,7 @@ class ProfileService:
         self._has_committed = has_committed
         self.contact_paths = contact_paths or {}
         self.following = following
-        self.cursors = SealedCursors(cursor_key or os.urandom(64))
+        self._cursor_key = cursor_key or os.urandom(64)
         self._rights = rights
         self._adapters = adapters
         self.audit = audit
@@ -155,6 +155,13 @@ class ProfileService:
         """Streams of changes that are open, by who is charged."""
         self.is_stopping = False
         """Streams end."""
+
+    @cached_property
+    def cursors(self) -> SealedCursors:
+        """Cursors as callers get them."""
+        from idgraph.web.cursors import SealedCursors
+
+        return SealedCursors(self._cursor_key)
 
     @property
     def rights(self) -> Rights:
@@ -266,6 +273,8 @@ class ProfileService:
         has_committed = self._has_committed
         if has_committed is None:
             raise BadQueryError("this service does not know the progress of the flow")
+        import asyncio
+
         ends = time.monotonic() + LONGEST_WAIT_SECONDS
 
         async def until(holds: Callable[[], bool]) -> None:

@@ -19,9 +19,6 @@ from idgraph.app.adapters.key_providers import provider_of
 from idgraph.model.callers import Caller, Scope
 from idgraph.model.errors import ProfileIndexError, QueryError
 from idgraph.model.identifiers import given_identifier
-from profile_service import searching
-from profile_service.links import Links
-from profile_service.request_bodies import FacetBody, QueryBody, SearchBody
 from profile_service.service import Edition, Followed, ProfileService, ReadingAdapters
 from profile_service.wanted import Wanted
 
@@ -31,6 +28,7 @@ if TYPE_CHECKING:
     from idgraph.client import ProfilesClient
     from idgraph.snapshot_file import PinnedSnapshot
     from idgraph.web.openid import Identity
+    from profile_service.links import Links
 
 log = logging.getLogger(__name__)
 
@@ -120,13 +118,22 @@ class _Here:
         return looked.item(identifier, wanted)
 
     def search(self, body: dict[str, Any]) -> dict[str, Any]:
-        return searching.search(self._service, self._caller, _read(SearchBody, body))
+        from profile_service.request_bodies import SearchBody
+        from profile_service.searching import search
+
+        return search(self._service, self._caller, _read(SearchBody, body))
 
     def count(self, body: dict[str, Any]) -> dict[str, Any]:
-        return searching.count(self._service, self._caller, _read(QueryBody, body))
+        from profile_service.request_bodies import QueryBody
+        from profile_service.searching import count
+
+        return count(self._service, self._caller, _read(QueryBody, body))
 
     def facets(self, body: dict[str, Any]) -> dict[str, Any]:
-        return searching.facets(self._service, self._caller, _read(FacetBody, body))
+        from profile_service.request_bodies import FacetBody
+        from profile_service.searching import facets
+
+        return facets(self._service, self._caller, _read(FacetBody, body))
 
 
 class _Remote:

@@ -77,6 +77,12 @@ class MetadataSnapshot(FrozenDocument):
         description="Left out where nobody changed the default rules.",
     )
     identity_rules_version: int = Field(default=0, ge=0, description="0: nobody changed the default rules.")
+    id_copies: dict[str, dict[str, tuple[str, ...]]] = Field(
+        default={},
+        exclude_if=lambda copies: not copies,
+        description="By name of a spec and path of an id that it reads, the attributes that may have the id's value too. A spec "
+        "that is not named is followed by whoever needs to know.",
+    )
     views: tuple[ViewDocument, ...] = Field(default=(), exclude_if=lambda views: not views)
     segments: tuple[SegmentDocument, ...] = Field(default=(), exclude_if=lambda segments: not segments)
 

@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from idgraph.model import paths
+from idgraph.model import canonical, paths
 from idgraph.model.attributes import AttributeMetadata, KnownAttribute
 from idgraph.model.snapshots import DiscoveryDefaults
 from metadata_service.attributes.redaction import last_removal
@@ -21,6 +21,7 @@ from metadata_service.specs.catalogue import active_specs
 from metadata_service.storage.database import Database, Revision, has_revision, revision_from, revision_in
 from metadata_service.storage.history import is_gapless
 from metadata_service.storage.tables import AttributeRow, AttributeVersionRow, ChangeRow
+from transforms.privacy.protected_names import id_copies
 from transforms.schema.detection import shaped_key
 
 
@@ -138,9 +139,12 @@ class SnapshotCache:
                 yield document
 
     def _body(self, session: Session, revision: Revision) -> bytes:
-        return b'{"version":%d,"specs":[%b],"attributes":[%b],"defaults":%b,"levels":%b%b}' % (
+        specs = list(active_specs(session))
+        copies = {spec.name: found for spec in specs if (found := id_copies(spec))}
+        return b'{"version":%d,"specs":[%b],"id_copies":%b,"attributes":[%b],"defaults":%b,"levels":%b%b}' % (
             revision.version,
-            b",".join(spec.model_dump_json(exclude={"cases"}).encode() for spec in active_specs(session)),
+            b",".join(spec.model_dump_json(exclude={"cases"}).encode() for spec in specs),
+            canonical.encode(copies),
             b",".join(self._documents()),
             self._defaults.model_dump_json().encode(),
             classification_levels(session).model_dump_json().encode(),

@@ -46,13 +46,13 @@ class ProtectedNames:
 
     @cached_property
     def _beside(self) -> dict[tuple[str, str], tuple[str, ...]]:
-        """By spec and place of an id of its events, the attributes that may have the same value. Late: to follow the values of a
-        spec needs all operations, and only the ids of events need it."""
+        """By spec and place of an id of its events, the attributes that may have the same value. The metadata service says it;
+        where it does not, to follow the values of a spec needs all operations, and only the ids of events need it."""
+        stated = self._snapshot.id_copies
         return {
-            (spec.name, own): _beside(spec, own)
+            (spec.name, own): found
             for spec in self._snapshot.specs
-            for own in (spec.id, spec.retracts)
-            if own
+            for own, found in (stated.get(spec.name) or id_copies(spec)).items()
         }
 
     @cached_property
@@ -126,9 +126,11 @@ class ProtectedNames:
         return proposal is not None and self._levels.policy(proposal.classification).is_protected
 
 
-def _beside(spec: SpecDefinition, path: str) -> tuple[str, ...]:
-    """The attributes that may have the value of an id, too. At a key that is not known, the attribute above."""
-    return _stored_beside(canonical.encode(spec.operations), paths.split(path))
+def id_copies(spec: SpecDefinition) -> dict[str, tuple[str, ...]]:
+    """By path of an id that a spec reads, the attributes that may have its value, too. At a key that is not known, the
+    attribute above."""
+    operations = canonical.encode(spec.operations)
+    return {own: _stored_beside(operations, paths.split(own)) for own in (spec.id, spec.retracts) if own}
 
 
 @lru_cache(maxsize=1024)
