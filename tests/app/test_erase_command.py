@@ -504,7 +504,7 @@ def test_two_that_erase_or_lift_come_one_after_the_other(
         thread = Thread(target=work)
         with keeper.alone():
             thread.start()
-            while thread.is_alive() and "waiting for the end of it" not in caplog.text:
+            while thread.is_alive() and "waiting for its end" not in caplog.text:
                 thread.join(0.01)
             assert thread.is_alive()
             assert resources.store.all_tombstones() == before
