@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
+from idgraph.model.jobs import moment_text
 from idgraph.model.pins import PinRecord
 from profile_service.history import ProfileMove, ProfilePeriod
 from profile_service.links import Explanation, ShownLink
@@ -77,4 +77,4 @@ def periods_document(fragment: str, periods: Sequence[ProfilePeriod]) -> dict[st
 
 def time_text(at_ms: int) -> str:
     """A moment in epoch milliseconds as RFC 3339 has it, in UTC."""
-    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    return moment_text(at_ms, "milliseconds")

@@ -13,30 +13,17 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from idgraph.files import part_of, replacing
 from idgraph.model.errors import SealError, StoreError
+from idgraph.model.jobs import Download
 from idgraph.model.tombstones import TombstoneNames
 from transforms.privacy.record_sealing import DeadLetterSealer
 
 PART_BYTES = 1 << 20
 
 log = logging.getLogger(__name__)
-
-
-class Download(NamedTuple):
-    """A document. `rules` is what it was kept with; `expires_ms` is in epoch milliseconds."""
-
-    parts: Callable[[], Iterator[bytes]]
-    """Reads it from its file. Raises SealError."""
-    expires_ms: int
-    rules: str
-
-    @property
-    def content(self) -> bytes:
-        """All of it."""
-        return b"".join(self.parts())
 
 
 class Downloads:

@@ -8,7 +8,7 @@ the weight, in bits. Weights are never closed transitively: of A-B and B-C nothi
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import Field
@@ -56,25 +56,16 @@ class SuggestParameters(StrictDocument):
 
 
 class SuggestionJob(PagedJob):
-    """Compares all profiles: `records` gives the values of each under its id. Parameters as of `suggest`; `keep` gets the
-    suggestions before the job ends."""
+    """Compares all profiles by what its requester sees of them."""
 
     kind = JobKind.SUGGEST
 
-    def __init__(
-        self,
-        total: int,
-        records: Iterable[tuple[str, Record]],
-        compared: Sequence[str],
-        blocking: Sequence[Sequence[str]],
-        least_weight: float,
-        keep: Callable[[list[Suggestion]], None],
-    ) -> None:
-        self.what = {"attributes": list(compared)}
-        self._total = total
-        self._records = records
-        self._asked = compared, blocking, least_weight
-        self._keep = keep
+    def __init__(self, parameters: SuggestParameters, context: JobContext) -> None:
+        self.what = {"attributes": parameters.attributes}
+        self._asked = parameters.attributes, parameters.blocking, parameters.least_weight
+        self._total = context.resources().store.count()
+        self._records = compared_values(context.reader, parameters.attributes)
+        self._keep = context.keep
 
     def plan(self, _point: Point) -> Plan:
         return Plan("the suggestions", self._total)
@@ -86,7 +77,11 @@ class SuggestionJob(PagedJob):
             progress.done += 1
             if progress.done % PAGE == 0:
                 yield {}
-        self._keep(suggest(found, *self._asked))
+        items = [
+            {"pair": [each.one, each.other], "weight": each.weight, "parts": dict(each.parts)}
+            for each in suggest(found, *self._asked)
+        ]
+        self._keep({"items": items})
         yield {}
 
 
@@ -189,25 +184,11 @@ def _text(value: object) -> str:
     return value.strip().lower() if isinstance(value, str) else canonical.encode(value).decode()
 
 
-def _prepare(parameters: SuggestParameters, context: JobContext) -> SuggestionJob:
-    def keep(found: list[Suggestion]) -> None:
-        items = [
-            {"pair": [each.one, each.other], "weight": each.weight, "parts": dict(each.parts)}
-            for each in found
-        ]
-        context.keep({"items": items})
-
-    records = compared_values(context.reader, parameters.attributes)
-    total = context.resources().store.count()
-    asked = parameters.attributes, parameters.blocking, parameters.least_weight
-    return SuggestionJob(total, records, *asked, keep)
-
-
 SUGGEST = JobType(
     "finds profiles that may be one person",
     "idgraph suggest find",
     SuggestParameters,
-    _prepare,
+    SuggestionJob,
     request="POST /v1/links/suggestions",
     scope=Scope.LINKS,
 )

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -62,6 +63,11 @@ class Requester(NamedTuple):
 
     who: str
     why: str = ""
+
+
+def moment_text(at_ms: int, precision: str = "seconds") -> str:
+    """A moment in epoch milliseconds as RFC 3339 has it, in UTC."""
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec=precision)
 
 
 def download_of(who: str) -> str:
@@ -135,6 +141,24 @@ class JobRecord:
     private: bytes = b""
     is_cancel_requested: bool = False
 
+    def document(self, precision: str) -> dict[str, Any]:
+        """JSON data without fields that can name persons, its moments in UTC with this precision."""
+        progress = self.progress
+        return {
+            "id": self.id,
+            "kind": str(self.kind),
+            "state": str(self.state),
+            "who": self.origin.who,
+            "why": self.origin.why,
+            "what": dict(self.what),
+            "started": moment_text(self.started, precision),
+            "updated": moment_text(self.updated, precision),
+            "done": progress.done,
+            "total": progress.total,
+            "unit": progress.unit,
+            "counts": dict(sorted(progress.counts.items())),
+        }
+
 
 def _as_recorded(record: JobRecord) -> Mapping[str, Any]:
     return record.what
@@ -165,6 +189,20 @@ class JobType(Generic[P, J]):
     """What callers see of its parameters."""
     resumed: Callable[[JobRecord, str], Mapping[str, Any] | None] = _by_command_only
     """The parameters by which a caller of this name resumes a job over HTTP; None where only its command does."""
+
+
+class Download(NamedTuple):
+    """A document that a job left. `rules` is what it was kept with; `expires_ms` is in epoch milliseconds."""
+
+    parts: Callable[[], Iterator[bytes]]
+    """Reads it from its file. Raises SealError."""
+    expires_ms: int
+    rules: str
+
+    @property
+    def content(self) -> bytes:
+        """All of it."""
+        return b"".join(self.parts())
 
 
 class JobIdentity(NamedTuple):

@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from idgraph.model.callers import Caller, Scope
-from idgraph.model.jobs import START, JobKind, JobRecord, JobState, JobType, Requester
-from profile_service.link_documents import time_text
+from idgraph.model.jobs import START, Download, JobKind, JobRecord, JobState, JobType, Requester
 from profile_service.reader import ProfileReader
 
 RESUMED = (JobState.INTERRUPTED, JobState.FAILED, JobState.CANCELLED)
-
-
-class JobDownload(Protocol):
-    """A document that a job left: its parts, when it expires in epoch milliseconds, and the rules by which it was made."""
-
-    @property
-    def content(self) -> bytes: ...
-    @property
-    def parts(self) -> Callable[[], Iterator[bytes]]: ...
-    @property
-    def expires_ms(self) -> int: ...
-    @property
-    def rules(self) -> str: ...
 
 
 class Jobs(Protocol):
@@ -38,7 +24,7 @@ class Jobs(Protocol):
     def record(self, job_id: str) -> JobRecord | None: ...
     def private(self, record: JobRecord) -> Mapping[str, Any]: ...
     def cancel(self, job_id: str) -> bool: ...
-    def download(self, job_id: str) -> JobDownload | None: ...
+    def download(self, job_id: str) -> Download | None: ...
     def result(self, job_id: str) -> Mapping[str, Any] | None:
         """What a job found, as JSON data; None before that."""
         ...
@@ -80,23 +66,13 @@ def described(jobs: Jobs, caller: Caller, record: JobRecord, reader: ProfileRead
     acts = ["cancel"] if is_running and not record.is_cancel_requested else []
     acts += ["resume"] if resumption(jobs, caller, record) is not None else []
     known = jobs.kinds.get(record.kind)
-    return {
-        "id": record.id,
-        "kind": str(record.kind),
-        "state": str(record.state),
+    return record.document("milliseconds") | {
         "is_ending": is_running and record.is_cancel_requested,
-        "who": record.origin.who,
-        "why": record.origin.why,
         "what": {
             name: value
             for name, value in (record.what if known is None else known.shown(record)).items()
             if reader.shown_text(str(value)) == str(value)
         },
-        "started": time_text(record.started),
-        "updated": time_text(record.updated),
-        "done": progress.done,
-        "total": progress.total,
-        "unit": progress.unit,
         "per_second": rate,
         "seconds_left": max(0, progress.total - progress.done) / rate if is_running and rate else None,
         "counts": {

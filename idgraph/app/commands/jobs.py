@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,7 +12,7 @@ from idgraph.app.commands.context import Json, note, stored
 from idgraph.app.exits import Exit
 from idgraph.app.terminal import print_json, print_table, report_cut
 from idgraph.model.errors import NotFoundError
-from idgraph.model.jobs import JobKind
+from idgraph.model.jobs import JobKind, moment_text
 from idgraph.model.text import escape_control_chars
 
 if TYPE_CHECKING:
@@ -84,32 +83,13 @@ def cancel(context: typer.Context, job_id: JobId) -> None:
 
 def described(job: JobRecord) -> dict[str, Any]:
     """The JSON object of a job, without fields that can name persons."""
-    progress = job.progress
-    return {
-        "id": job.id,
-        "kind": str(job.kind),
-        "state": str(job.state),
-        "who": job.origin.who,
-        "why": job.origin.why,
-        "what": dict(job.what),
-        "started": _moment(job.started),
-        "updated": _moment(job.updated),
-        "done": progress.done,
-        "total": progress.total,
-        "unit": progress.unit,
-        "counts": dict(sorted(progress.counts.items())),
-        "cancel_requested": job.is_cancel_requested,
-    }
+    return job.document("seconds") | {"cancel_requested": job.is_cancel_requested}
 
 
 def _row(job: JobRecord) -> list[str]:
     done = f"{job.progress.done:,} of {job.progress.total:,} {job.progress.unit}s"
     state = "ending" if job.is_cancel_requested and job.state == "running" else str(job.state)
-    return [job.id, str(job.kind), state, done, _moment(job.started), job.origin.who, job.origin.why]
-
-
-def _moment(milliseconds: int) -> str:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds")
+    return [job.id, str(job.kind), state, done, moment_text(job.started), job.origin.who, job.origin.why]
 
 
 def _text(value: Any) -> str:

@@ -12,6 +12,8 @@ from pathlib import Path
 from queue import Queue
 from typing import TYPE_CHECKING, Any
 
+from cachetools import FIFOCache
+
 from idgraph.app import wiring
 from idgraph.app.jobs.context import HIGHEST, LocalJobContext
 from idgraph.jobs.erase.receipt import write_receipt
@@ -25,7 +27,7 @@ from idgraph.web.refusals import NotReadyError
 
 if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings
-    from idgraph.jobs.downloads import Download
+    from idgraph.model.jobs import Download
     from idgraph.model.specs import SpecDefinition
     from idgraph.snapshot_file import PinnedSnapshot
     from transforms.spec.operation_moves import Place
@@ -49,7 +51,7 @@ class JobThreads:
         self.protected_places = protected_places
         self._settings = settings
         self._pinned = pinned
-        self._results: dict[str, Mapping[str, Any]] = {}
+        self._results: FIFOCache[str, Mapping[str, Any]] = FIFOCache(MOST_RESULTS)
         self._downloads = wiring.downloads(settings)
         self._stop = threading.Event()
         self._lock = threading.Lock()
@@ -154,9 +156,8 @@ class JobThreads:
             file.parent.mkdir(mode=0o700, exist_ok=True)
             write_receipt(file, found)
             return
-        while len(self._results) >= MOST_RESULTS and job_id not in self._results:
-            del self._results[next(iter(self._results))]
-        self._results[job_id] = found
+        with self._lock:
+            self._results[job_id] = found
 
     def _receipt_file(self, job_id: str) -> Path:
         return self._settings.directory / "receipts" / f"{job_id}.json"

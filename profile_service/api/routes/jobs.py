@@ -11,13 +11,12 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field, create_model
 
 from idgraph.model.callers import Caller
-from idgraph.model.jobs import START, JobKind, JobRecord, JobState, JobType, download_of
+from idgraph.model.jobs import START, Download, JobKind, JobRecord, JobState, JobType, download_of
 from idgraph.web.cursors import from_cursor, to_cursor
 from idgraph.web.refusals import ClashError, ForbiddenError, UnknownSubjectError
 from profile_service.api.dependencies import ActingCaller, Service
 from profile_service.api.documents import Reasoned, answer
 from profile_service.api.jobs import (
-    JobDownload,
     Jobs,
     described,
     may_start,
@@ -220,7 +219,7 @@ def _seen(caller: Caller, jobs: Jobs, job: str) -> JobRecord:
     return record
 
 
-def _own_download(caller: Caller, jobs: Jobs, record: JobRecord) -> JobDownload | None:
+def _own_download(caller: Caller, jobs: Jobs, record: JobRecord) -> Download | None:
     is_own = record.kind is JobKind.EXPORT and record.target == download_of(caller.name)
     return jobs.download(record.id) if is_own and record.state is JobState.DONE else None
 

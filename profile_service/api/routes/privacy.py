@@ -150,13 +150,8 @@ def _started(
 
 
 def _document(service: ProfileService, job: JobRecord) -> dict[str, Any]:
-    document: dict[str, Any] = {
-        "id": job.id,
-        "state": str(job.state),
-        "started": time_text(job.started),
-        "updated": time_text(job.updated),
-        "counts": dict(sorted(job.progress.counts.items())),
-    }
+    shown = ("id", "state", "started", "updated", "counts")
+    document = {name: value for name, value in job.document("milliseconds").items() if name in shown}
     found = required(service.rights.jobs).download(job.id)
     if job.kind is JobKind.ACCESS:
         return document if found is None else {**document, "expires": time_text(found.expires_ms)}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from idgraph.jobs.rules_preview import RulesPreviewParameters, comparison, preview_document
 from idgraph.jobs.table import JOBS
 from idgraph.model.errors import AlreadyRunningError
-from idgraph.model.jobs import JobKind, JobRecord, JobState, Progress, Requester, download_of
+from idgraph.model.jobs import Download, JobKind, JobRecord, JobState, Progress, Requester, download_of
 from idgraph.model.snapshots import MetadataSnapshot
 from profile_service.visibility import restrictions
 from tests.retail import Pipeline
@@ -19,18 +19,6 @@ CONTENT = b'{"id":"user_id:3474"}\n'
 DOCUMENT = b'{"profile":{"id":"user_id:3474"}}'
 RECEIPT = {"hash": "sha256:7f2c", "complete_from": "2024-05-02", "counts": {"fragments": 2}}
 AT_ONCE = {JobKind.ACCESS, JobKind.ERASE, JobKind.PREVIEW, JobKind.SUGGEST}
-
-
-class ScriptedDownload(NamedTuple):
-    """A document in memory."""
-
-    content: bytes
-    expires_ms: int
-    rules: str
-
-    @property
-    def parts(self) -> Callable[[], Iterator[bytes]]:
-        return lambda: iter([self.content])
 
 
 class ScriptedJobs:
@@ -140,11 +128,11 @@ class ScriptedJobs:
             self._jobs[job_id] = replace(record, is_cancel_requested=True)
         return record.state is JobState.RUNNING
 
-    def download(self, job_id: str) -> ScriptedDownload | None:
+    def download(self, job_id: str) -> Download | None:
         expires = int(time.time() * 1000) + 3_600_000
         match self._jobs[job_id].kind:
             case JobKind.ACCESS:
-                return ScriptedDownload(DOCUMENT, expires, "")
+                return Download(lambda: iter([DOCUMENT]), expires, "")
             case JobKind.ERASE:
                 return None
-        return ScriptedDownload(CONTENT, expires, restrictions(self._snapshot()))
+        return Download(lambda: iter([CONTENT]), expires, restrictions(self._snapshot()))
