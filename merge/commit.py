@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
@@ -26,9 +27,14 @@ LARGEST_STATE = 16 << 20
 """Bytes of a fragment's state. A fragment is joined, written and projected whole at each change: one without a bound
 would take the memory of the process that commits it and others."""
 
-GuardedWrite = Callable[[Mapping[str, FragmentState], Callable[[set[str]], set[str]]], set[str]]
-"""Runs a write of changes of fragments that were erased once, and names the fragments it must leave out. Returns
-these and the fragments that the write refused."""
+Guard = Callable[[Mapping[str, FragmentState]], AbstractContextManager[set[str]]]
+"""Changes of fragments that were erased once, to those of them that must not be written. No key that sealed the others
+is erased within the context."""
+
+
+def unguarded(_: Mapping[str, FragmentState]) -> AbstractContextManager[set[str]]:
+    """All may be written, and no key is held."""
+    return nullcontext(set())
 
 
 class CommitFailure(NamedTuple):
@@ -81,15 +87,15 @@ class Committer:
         store: FragmentStore,
         backoff: Backoff | None = None,
         sleep: Callable[[float], None] = time.sleep,
-        guarded: GuardedWrite | None = None,
+        guard: Guard = unguarded,
         gives_up: bool = False,
         refused: Callable[[str], object] = lambda _: None,
     ) -> None:
-        """`guarded` runs the writes of fragments that have a tombstone; without it they are like all others.
+        """`guard` is held by each write of fragments that were erased once.
         With `gives_up` a fragment that keeps changing has failed like one that cannot be written. `refused` is reported
         the id of each fragment whose change a tombstone refuses, at once: also when the commit then fails."""
         self._store = store
-        self._guarded = guarded
+        self._guard = guard
         self._refused = refused
         self._gives_up = gives_up
         self._backoff = backoff or Backoff()
@@ -146,74 +152,54 @@ class Committer:
 
     def _try(self, part: _Part) -> tuple[CommitResult, dict[str, FragmentState]]:
         """Try once; gives what became of the changes, and those that another writer was faster at."""
-        result, pending = CommitResult(), dict(part.changes)
+        result, changes = CommitResult(), dict(part.changes)
         # Tombstones also of those that are there: one that came back has another key than what is still on its way may
         # be sealed by.
-        stored, tombstoned = self._store.read_with_tombstones(list(pending))
-        self._drop_tombstoned(pending, tombstoned, result)
-        writes: list[FragmentWrite] = []
-        failed: dict[str, CommitFailure] = {}
-        erased_once: dict[str, FragmentState] = {}
-        result.stored_bytes = sum(len(each.state) for each in stored.values())
-        for fragment_id, change in pending.items():
-            present = stored.get(fragment_id)
-            joined = _joined(fragment_id, change, present)
-            if joined is None:
-                result.unchanged += 1
-            elif isinstance(joined, CommitFailure):
-                failed[fragment_id] = joined
-            else:
-                data, new, dropped = joined
-                version = _version(present, tombstoned.get(fragment_id))
-                writes.append(
-                    _new_write(
-                        FragmentWrite, (fragment_id, version, data, new, change.erasure_epoch, dropped)
-                    )
-                )
-                result.stored_bytes += len(data) if present is None else len(data) - len(present.state)
-                if change.erasure_epoch != NO_EPOCH or fragment_id in tombstoned:
-                    erased_once[fragment_id] = change
+        stored, tombstoned = self._store.read_with_tombstones(list(changes))
+        self._drop_tombstoned(changes, tombstoned, result)
+        writes, failed = _merged(changes, stored, tombstoned, result)
         if failed:
             alive = {name: failure.change for name, failure in failed.items()}
             self._drop_tombstoned(alive, self._store.read_with_tombstones(list(failed))[1], result)
             result.failed |= {name: failed[name] for name in alive}
-        unstorable: dict[str, str] = {}
-        not_written = self._write(writes, erased_once, unstorable)
-        for name, reason in unstorable.items():
-            result.failed |= _failed({name: pending[name]}, DeadLetterReason.REFUSED_BY_STORE, reason)
-        result.versions = {
-            write.id: write.expected_version + 1 for write in writes if write.id not in not_written
+        erased_once = {
+            write.id: changes[write.id]
+            for write in writes
+            if write.id in tombstoned or write.erasure_epoch != NO_EPOCH
         }
+        not_written: set[str] = set()
+        if erased_once:
+            with self._guard(erased_once) as unreadable:
+                readable = [
+                    write for write in writes if write.id in erased_once and write.id not in unreadable
+                ]
+                not_written = unreadable | self._put(readable, changes, result)
+            writes = [write for write in writes if write.id not in erased_once]
+        not_written |= self._put(writes, changes, result)
         result.written = len(result.versions)
-        return result, {name: pending[name] for name in not_written - unstorable.keys()}
+        return result, {name: changes[name] for name in not_written}
 
-    def _write(
-        self,
-        writes: list[FragmentWrite],
-        erased_once: Mapping[str, FragmentState],
-        unstorable: dict[str, str],
+    def _put(
+        self, writes: list[FragmentWrite], changes: Mapping[str, FragmentState], result: CommitResult
     ) -> set[str]:
-        """Gives those that are not written; `unstorable` gets those that can never be, and why."""
-        if self._guarded is None or not erased_once:
-            return self._put(writes, unstorable)
-
-        def write(left_out: set[str]) -> set[str]:
-            some = [each for each in writes if each.id in erased_once and each.id not in left_out]
-            return self._put(some, unstorable)
-
-        others = [each for each in writes if each.id not in erased_once]
-        written_with_key = {each.id: erased_once[each.id] for each in writes if each.id in erased_once}
-        refused = self._guarded(written_with_key, write) if written_with_key else set()
-        return refused | self._put(others, unstorable)
-
-    def _put(self, writes: list[FragmentWrite], unstorable: dict[str, str]) -> set[str]:
+        """Write, and note what became of it; gives those that another writer was faster at."""
+        if not writes:
+            return set()
+        unstorable: frozenset[str] = frozenset()
         try:
-            return self._store.write(writes) if writes else set()
+            refused = self._store.write(writes)
         except UnstorableError as error:
             if not error.ids:
                 raise
-            unstorable.update(dict.fromkeys(error.ids, str(error)))
-            return {*error.ids, *error.refused}
+            unstorable, refused = error.ids, {*error.refused} - error.ids
+            found = {name: changes[name] for name in unstorable}
+            result.failed |= _failed(found, DeadLetterReason.REFUSED_BY_STORE, str(error))
+        result.versions |= {
+            write.id: write.expected_version + 1
+            for write in writes
+            if write.id not in refused and write.id not in unstorable
+        }
+        return refused
 
     def _drop_tombstoned(
         self, changes: dict[str, FragmentState], tombstoned: Mapping[str, Tombstone], result: CommitResult
@@ -224,6 +210,33 @@ class Committer:
                 del changes[fragment_id]
                 result.erased += 1
                 self._refused(fragment_id)
+
+
+def _merged(
+    changes: Mapping[str, FragmentState],
+    stored: Mapping[str, StoredFragment],
+    tombstoned: Mapping[str, Tombstone],
+    result: CommitResult,
+) -> tuple[list[FragmentWrite], dict[str, CommitFailure]]:
+    """The writes of changes that change something, and the failures of those that cannot be merged."""
+    writes: list[FragmentWrite] = []
+    failed: dict[str, CommitFailure] = {}
+    result.stored_bytes = sum(len(each.state) for each in stored.values())
+    for fragment_id, change in changes.items():
+        present = stored.get(fragment_id)
+        joined = _joined(fragment_id, change, present)
+        if joined is None:
+            result.unchanged += 1
+        elif isinstance(joined, CommitFailure):
+            failed[fragment_id] = joined
+        else:
+            data, new, dropped = joined
+            version = _version(present, tombstoned.get(fragment_id))
+            writes.append(
+                _new_write(FragmentWrite, (fragment_id, version, data, new, change.erasure_epoch, dropped))
+            )
+            result.stored_bytes += len(data) if present is None else len(data) - len(present.state)
+    return writes, failed
 
 
 def _version(present: StoredFragment | None, tombstone: Tombstone | None) -> int:

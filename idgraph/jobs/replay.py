@@ -216,7 +216,8 @@ class Replay(PagedJob):
             self._send_changes(StageReport(changes=output.reported_changes()).schema_changes())
         dead_letters = [*output.dead_letters, *self._writer.of_failures(failed, self._version, self._batch)]
         # The new dead letters first: a crash in between leaves two letters of a record, never none.
-        self._guard.set_aside(failed, lambda: self._dead_letters.put(dead_letters))
+        with self._guard.setting_aside(failed):
+            self._dead_letters.put(dead_letters)
         self._erased_keys += self._orphaned_keys.erase(refused)
         self._progress.counts["still_dead"] += len(dead_letters)
         self._progress.counts["replayed"] += output.events - len(output.dead_letters)

@@ -12,7 +12,7 @@ from zlib import crc32
 import pyarrow as pa
 
 from idgraph.model.backoff import Backoff
-from idgraph.model.dead_letters import DeadLetter, DeadLetterReason
+from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.kafka import kafka_sources
 from idgraph.model.sources import file_sources
 from ingestion.sources.files.lines import FileNames, FileRecords
@@ -222,12 +222,8 @@ def _commit(
     output = stage.run(fragments)
     kept = to_set_aside(plan.flow.on_failure, output.failed)
     dead_letters = DeadLetterWriter(tools.sealer).of_failures(kept, compiled(order).version, order.attempt)
-    left: list[DeadLetter] = []
-
-    def put() -> None:
-        left[:] = task_dead_letters.left(dead_letters)
-
-    tools.key_guard().set_aside(kept, put)
+    with tools.key_guard().setting_aside(kept):
+        left = task_dead_letters.left(dead_letters)
     dead = dict(Counter(str(failure.reason) for failure in kept))
     report = StageReport(
         dead_letters=left,

@@ -21,7 +21,7 @@ from idgraph.model.errors import StoreError
 from idgraph.model.store import ProfileStore
 from ingestion.stages.map_output import EncodedChange
 from ingestion.stages.orphaned_keys import KeyGuard
-from merge.commit import CommitFailure, CommitResult, Committer
+from merge.commit import CommitFailure, CommitResult, Committer, unguarded
 from merge.fragments import FragmentState, join_all
 
 GATHERED_BYTES = 128 << 20
@@ -59,9 +59,9 @@ class CommitStage:
     committer: Committer = field(init=False)
 
     def __post_init__(self) -> None:
-        guarded = self.guard.write if self.guard else None
+        guard = self.guard.hold if self.guard else unguarded
         self.committer = Committer(
-            self.store, self.backoff, guarded=guarded, gives_up=self.gives_up, refused=self.refused.add
+            self.store, self.backoff, guard=guard, gives_up=self.gives_up, refused=self.refused.add
         )
 
     def run(self, fragments: Iterable[EncodedChange]) -> CommitOutput:

@@ -8,7 +8,8 @@ a later event of the batch may have just been sealed by the same key.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from idgraph.model.dead_letters import COMMIT_REASONS, FRAGMENT, DeadLetters
 from idgraph.model.errors import ConflictError, KeyProviderError
@@ -26,50 +27,37 @@ class KeyGuard:
         self._store = store
         self._data_keys = data_keys
 
-    def write(self, changes: Mapping[str, FragmentState], write: Callable[[set[str]], set[str]]) -> set[str]:
-        """Call `write` with the fragments that it must leave out: a value of their changes was sealed by an erased key and
-        could never be read. Returns these and the ids that `write` returned."""
-
-        stale: set[str] = set()
-
-        def work(keys: dict[str, SealingKey]) -> set[str]:
-            # The store may run it twice.
-            stale.clear()
-            stale.update(name for name, change in changes.items() if not _is_openable(change, keys.get(name)))
-            return stale | write(stale)
-
-        left = self._data_keys.hold(list(changes), work)
+    @contextmanager
+    def hold(self, changes: Mapping[str, FragmentState]) -> Iterator[set[str]]:
+        """The fragments whose changes must not be written: an erased key sealed a value of theirs, which could never be
+        read. No key of the others is erased within the context."""
+        with self._data_keys.hold(list(changes)) as keys:
+            stale = {name for name, change in changes.items() if not _is_openable(change, keys.get(name))}
+            yield stale
         # A retry seals them by present keys.
         self._data_keys.forget(stale)
-        return left
 
-    def set_aside(self, failures: Sequence[CommitFailure], put: Callable[[], object]) -> None:
-        """Call `put`, which puts the dead letters of these failures: from then on they keep their keys (`OrphanedKeys`).
-
-        Raises ConflictError, and puts none, when a key that sealed one is erased: a retry seals it again.
-        """
+    @contextmanager
+    def setting_aside(self, failures: Sequence[CommitFailure]) -> Iterator[None]:
+        """The dead letters of these failures are put within the context: from then on they keep their keys
+        (`OrphanedKeys`). Raises ConflictError at its begin when a key that sealed one is erased: a retry seals it again."""
         if not failures:
-            put()
+            yield
             return
-        stale: set[str] = set()
-
-        def work(keys: dict[str, SealingKey]) -> None:
-            stale.clear()
-            stale.update(each.fragment_id for each in failures if _is_lost(each, keys.get(each.fragment_id)))
+        with self._data_keys.hold(sorted({each.fragment_id for each in failures})) as keys:
+            stale = {each.fragment_id for each in failures if _is_lost(each, keys.get(each.fragment_id))}
             if not stale:
-                put()
-
-        self._data_keys.hold(sorted({each.fragment_id for each in failures}), work)
-        if stale:
-            self._data_keys.forget(stale)
-            raise ConflictError(
-                f"{len(stale)} fragment(s) that are to be set aside were sealed by a key that is erased; nothing is "
-                "lost, retry them"
-            )
+                yield
+                return
+        self._data_keys.forget(stale)
+        raise ConflictError(
+            f"{len(stale)} fragment(s) that are to be set aside were sealed by a key that is erased; nothing is "
+            "lost, retry them"
+        )
 
     def erase_unused(self, fragment_ids: Sequence[str]) -> int:
         """Erase the data keys of those of these fragments that are not stored; returns how many keys that were. Each
-        fragment must have a tombstone, so that `write` finds the values that such a key sealed."""
+        fragment must have a tombstone, so that `hold` finds the values that such a key sealed."""
         return self._data_keys.erase(fragment_ids, lambda: self._store.read(fragment_ids).keys())
 
 

@@ -13,8 +13,9 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
 from idgraph.model.errors import ClosedVersionError
 from sinks.aws_connection import Retry
@@ -24,8 +25,6 @@ from sinks.dynamodb.fragments import raise_refused
 from sinks.dynamodb.leases import FREE, DynamoLeases, now_ms
 from sinks.dynamodb.schema import DATA_KEYS, KEY_VERSIONS
 from transforms.privacy.keys import WrappedKey
-
-T = TypeVar("T")
 
 REPLICAS = 16
 """Copies of each version's item: two transactions that look at the same one are in each other's way."""
@@ -118,9 +117,10 @@ class DynamoDataKeys:
         """Nothing is in a file of ours; see `delete` for backups."""
         self._client.check_open()
 
-    def hold(self, fragment_ids: Sequence[str], work: Callable[[dict[str, WrappedKey]], T]) -> T:
+    @contextmanager
+    def hold(self, fragment_ids: Sequence[str]) -> Iterator[dict[str, WrappedKey]]:
         with self._leases.held(sorted({*fragment_ids})):
-            return work(self.get(fragment_ids))
+            yield self.get(fragment_ids)
 
     def close(self) -> None:
         self._client.close()

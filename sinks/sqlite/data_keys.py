@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TypeVar
 
 from idgraph.model.errors import ClosedVersionError, StoreError
 from sinks.sqlite.database import SqliteFile, among
 from sinks.sqlite.schema import Schema
 from transforms.privacy.keys import WrappedKey
-
-T = TypeVar("T")
 
 _SCHEMA = Schema(
     application_id=0x6964676B,
@@ -121,9 +119,8 @@ class SqliteDataKeys:
     def compact(self) -> None:
         self._file.rewrite()
 
-    def hold(self, fragment_ids: Sequence[str], work: Callable[[dict[str, WrappedKey]], T]) -> T:
-        # As the only writer, though nothing is written here.
-        return self._file.write(lambda connection: work(_get(connection, fragment_ids)))
+    def hold(self, fragment_ids: Sequence[str]) -> AbstractContextManager[dict[str, WrappedKey]]:
+        return self._file.without_writers(lambda connection: _get(connection, fragment_ids))
 
     def close(self) -> None:
         self._file.close()

@@ -88,6 +88,19 @@ class SqliteFile:
         """
         return self._run(_writing, work)
 
+    @contextmanager
+    def without_writers(self, work: Callable[[sqlite3.Connection], T]) -> Iterator[T]:
+        """The result of `work`, which only reads. Nobody writes to the file within the context."""
+        try:
+            with ExitStack() as stack:
+                yield self._run(
+                    lambda connection: _kept(stack, _writing(connection)),
+                    work,
+                    lambda: _kept(stack, self._connections.lend()),
+                )
+        except sqlite3.Error as error:
+            raise self._explained(error) from None
+
     def write_unflushed(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """As `write`, for what may be had again: a power cut soon after it may take it back. A crash of the process
         does not, nor a power cut after the next `write`."""

@@ -69,14 +69,11 @@ def test_what_is_kept_is_not_deleted(keys: DataKeyStore) -> None:
 
 def test_held_keys_are_given_and_what_fails_lets_them_go(keys: DataKeyStore) -> None:
     keys.put_absent({"a:1": KEY})
-    assert keys.hold(["a:1", "a:2"], lambda held: held) == {"a:1": KEY}
-    with pytest.raises(StoreError, match="away"):
-        keys.hold(["a:1"], _fail)
+    with keys.hold(["a:1", "a:2"]) as held:
+        assert held == {"a:1": KEY}
+    with pytest.raises(StoreError, match="away"), keys.hold(["a:1"]):
+        raise StoreError("away")
     assert keys.delete(["a:1"]) == 1
-
-
-def _fail(_: object) -> None:
-    raise StoreError("away")
 
 
 def test_no_key_goes_while_it_is_held(keys: DataKeyStore) -> None:
@@ -85,13 +82,14 @@ def test_no_key_goes_while_it_is_held(keys: DataKeyStore) -> None:
     written: list[str] = []
     begun = threading.Event()
 
-    def work(held: dict[str, WrappedKey]) -> None:
-        begun.set()
-        time.sleep(0.1)
-        written.extend(held)
+    def work() -> None:
+        with keys.hold(["a:1"]) as held:
+            begun.set()
+            time.sleep(0.1)
+            written.extend(held)
 
     with ThreadPoolExecutor(1) as pool:
-        holder = pool.submit(keys.hold, ["a:1"], work)
+        holder = pool.submit(work)
         assert begun.wait(60)
         assert keys.delete(["a:1"], lambda: list(written)) == 0
         holder.result()

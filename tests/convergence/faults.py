@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from enum import IntEnum
 from typing import Any, TypeVar
 
@@ -120,10 +121,10 @@ class Faults:
             _refuse(self.keys_away, StoreError)
             return calls.lossy(lambda some: delete(some, kept))(ids)
 
-        def met_hold(ids: Sequence[str], work: Callable[[dict[str, WrappedKey]], T]) -> T:
+        def met_hold(ids: Sequence[str]) -> AbstractContextManager[dict[str, WrappedKey]]:
             # While the keys are held everybody else waits for them.
             self.meet()
-            return calls.lossy(lambda some: hold(some, work), halves=False)(ids)
+            return calls.lossy_context(hold(ids))
 
         def lossy_put(made: Mapping[str, WrappedKey]) -> dict[str, WrappedKey]:
             return calls.lossy(lambda some: put_absent(dict(some)))([*made.items()])
@@ -169,12 +170,12 @@ class _Calls:
         self.answers: list[Answer] = []
         self._is_inside = False
 
-    def lossy(self, do: Callable[[Sequence[Any]], T], halves: bool = True) -> Callable[[Sequence[Any]], T]:
-        """Fails, maybe, when all or, where it may be, half of what is asked is done."""
+    def lossy(self, do: Callable[[Sequence[Any]], T]) -> Callable[[Sequence[Any]], T]:
+        """Fails, maybe, when all or half of what is asked is done."""
 
         def call(given: Sequence[Any]) -> T:
             answer = self._answer()
-            if answer is Answer.HALF_DONE and halves:
+            if answer is Answer.HALF_DONE:
                 self._run(do, given[: len(given) // 2])
             elif answer is not Answer.NOTHING_DONE:
                 done = self._run(do, given)
@@ -183,6 +184,21 @@ class _Calls:
             raise StoreError("is away")
 
         return call
+
+    @contextmanager
+    def lossy_context(self, context: AbstractContextManager[T]) -> Iterator[T]:
+        """Fails, maybe, at its begin or its end."""
+        answer = self._answer()
+        if answer is Answer.NOTHING_DONE:
+            raise StoreError("is away")
+        was_inside, self._is_inside = self._is_inside, True
+        try:
+            with context as value:
+                yield value
+        finally:
+            self._is_inside = was_inside
+        if answer is not Answer.GIVEN:
+            raise StoreError("is away")
 
     def unanswered(self, read: Callable[[Any], T]) -> Callable[[Any], T]:
         """Fails, maybe."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -157,7 +156,8 @@ class FlowSite:
         for changes in runs(self.way, outputs, share):
             failed = stage.run(changes).failed
             dead_letters = DeadLetterWriter(self._sealer).of_failures(failed, version, BATCH)
-            guard.set_aside(failed, partial(self.dead_letters.put, dead_letters))
+            with guard.setting_aside(failed):
+                self.dead_letters.put(dead_letters)
         refused = stage.refused.union(*(output.refused for output in outputs))
         OrphanedKeys(self.store, self.flow_keys, self.dead_letters).erase(refused)
 

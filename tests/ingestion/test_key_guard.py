@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -315,14 +316,13 @@ def in_the_clear() -> MetadataSnapshot:
 def test_only_fragments_with_a_tombstone_are_guarded(pipeline: Pipeline) -> None:
     guarded: list[Mapping[str, FragmentState]] = []
     stage = pipeline.commit_stage()
-    write = stage.committer._guarded
-    assert write is not None
+    hold = stage.committer._guard
 
-    def watched(changes: Mapping[str, FragmentState], then: Callable[[set[str]], set[str]]) -> set[str]:
+    def watched(changes: Mapping[str, FragmentState]) -> AbstractContextManager[set[str]]:
         guarded.append(changes)
-        return write(changes, then)
+        return hold(changes)
 
-    stage.committer._guarded = watched
+    stage.committer._guard = watched
     name = cut_short(pipeline)
     assert pipeline.store.tombstones([name]) == {name: Tombstone(may(9), 2)}
     stage.run(pipeline.map(at(12), order(2)).encoded())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 
 import pytest
@@ -79,8 +79,8 @@ def put(pipeline: Pipeline, name: str, change: FragmentState) -> None:
     failure = CommitFailure(name, DeadLetterReason.REFUSED_BY_STORE, "", change)
     resources = pipeline.resources()
     dead_letters = DeadLetterWriter(pipeline.sealer).of_failures([failure], 1, pipeline.batch)
-    with closing(resources.dead_letters) as dead:
-        resources.key_guard().set_aside([failure], lambda: dead.put(dead_letters))
+    with closing(resources.dead_letters) as dead, resources.key_guard().setting_aside([failure]):
+        dead.put(dead_letters)
 
 
 def replayed(pipeline: Pipeline) -> ReplayReport:
@@ -111,15 +111,15 @@ def is_whole(pipeline: Pipeline) -> bool:
 def meddle(monkeypatch: pytest.MonkeyPatch, between: Callable[[], object]) -> list[bool]:
     """Once, before dead letters of fragments are put, something happens. Gives a list that then has an element."""
     done: list[bool] = []
-    plain = KeyGuard.set_aside
+    plain = KeyGuard.setting_aside
 
-    def call(guard: KeyGuard, failures: Sequence[CommitFailure], put: Callable[[], object]) -> None:
+    def call(guard: KeyGuard, failures: Sequence[CommitFailure]) -> AbstractContextManager[None]:
         if failures and not done:
             done.append(True)
             between()
-        plain(guard, failures, put)
+        return plain(guard, failures)
 
-    monkeypatch.setattr(KeyGuard, "set_aside", call)
+    monkeypatch.setattr(KeyGuard, "setting_aside", call)
     return done
 
 

@@ -133,7 +133,7 @@ def given_late(pipeline: Pipeline, before: MetadataSnapshot, event: RawRecord, o
     fragment's old name, the batch is retried, as a flow does."""
     stage = pipeline.commit_stage()
     stage.committer = Committer(
-        pipeline.store, Backoff(1, 0.0), guarded=KeyGuard(pipeline.store, pipeline.data_keys).write
+        pipeline.store, Backoff(1, 0.0), guard=KeyGuard(pipeline.store, pipeline.data_keys).hold
     )
     try:
         stage.run(output.encoded())

@@ -193,7 +193,8 @@ def test_a_lease_whose_release_was_not_answered_was_not_lost(
     losing("batch_execute_statement", monkeypatch)
     keys = key_store()
     for _ in range(2):
-        assert keys.hold(["a:1", "a:2"], lambda held: held) == KEYS, "and is free for the next one"
+        with keys.hold(["a:1", "a:2"]) as held:
+            assert held == KEYS, "and is free for the next one"
     assert keys.delete(["a:1", "a:2"]) == 1
     assert keys.get(["a:1"]) == {}
 
@@ -214,13 +215,17 @@ def test_a_lease_that_somebody_took_over_and_gave_back_is_reported_as_lost(
             else other.replace({fragment: (KEYS[fragment], new)})
         )
 
+    def hold() -> None:
+        with other.hold([fragment]):
+            pass
+
     meanwhile: dict[str, Callable[[], object]] = {
-        "hold": lambda: other.hold([fragment], len),
+        "hold": hold,
         "put": put,
         "delete": lambda: other.delete([fragment]),
     }
-    with pytest.raises(StoreError, match="held for too long"):
-        mine.hold([fragment], lambda _: meanwhile[what]())
+    with pytest.raises(StoreError, match="held for too long"), mine.hold([fragment]):
+        meanwhile[what]()
 
 
 class RefusingOne:

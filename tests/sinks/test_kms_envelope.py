@@ -20,7 +20,7 @@ from tests.servers.kms import Kms, running_kms
 from tests.support.memory.data_keys import MemoryDataKeys
 from tests.transforms.key_canary import shown
 from transforms.privacy.keys import Secret
-from transforms.privacy.sealing import DataKeys, SealingKey
+from transforms.privacy.sealing import DataKeys
 
 pytestmark = pytest.mark.long
 
@@ -92,17 +92,12 @@ def test_who_holds_data_keys_has_asked_before(kms: Kms, path: Path, key: KmsKey)
     keys.fetch(["f"], create=True)
     other = DataKeys(opened(path, key), keys._store)
     kms.asked.clear()
-    asked: list[str] = []
-
-    def work(found: dict[str, SealingKey]) -> bool:
-        asked.extend(kms.asked)
-        return "f" in found
-
-    assert other.hold(["f"], work)
-    assert asked == ["key-1"]
+    with other.hold(["f"]) as held:
+        assert kms.asked == ["key-1"]
+        assert "f" in held
     kms.asked.clear()
-    assert other.hold([], lambda _: True)
-    assert kms.asked == []
+    with other.hold([]):
+        assert kms.asked == []
 
 
 def test_threads_ask_once(kms: Kms, path: Path, key: KmsKey) -> None:

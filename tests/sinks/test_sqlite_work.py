@@ -90,12 +90,17 @@ def data_keys(path: Path, count: int) -> dict[str, Callable[[], object]]:
     keys = SqliteDataKeys(path)
     key, other = WrappedKey(1, b"k"), WrappedKey(2, b"l")
     keys.put_absent({f"{n:05}": key if n >= FEW // 2 else other for n in range(count)})
+
+    def hold() -> None:
+        with keys.hold(FIFTH):
+            pass
+
     return {
         "get": lambda: keys.get(FIFTH),
         "put absent": lambda: keys.put_absent(dict.fromkeys(FIFTH, key)),
         "replace": lambda: keys.replace(dict.fromkeys(FIFTH, (other, other))),
         "a page of a version": lambda: keys.wrapped_by(1, "", 10),
-        "hold": lambda: keys.hold(FIFTH, lambda _: None),
+        "hold": hold,
         "delete": lambda: keys.delete(["00100"]),
     }
 

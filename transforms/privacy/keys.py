@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from enum import StrEnum
-from typing import NamedTuple, NoReturn, Protocol, Self, TypeVar
+from typing import NamedTuple, NoReturn, Protocol, Self
 
 
 class NotPicklable:
@@ -53,9 +54,6 @@ class Secret(NotPicklable):
     def reveal(self) -> bytes:
         """The bytes themselves."""
         return self._content
-
-
-T = TypeVar("T")
 
 
 class WrappedKey(NamedTuple):
@@ -188,9 +186,8 @@ class DataKeyStore(Protocol):
         else writes: for the end of an erasure, not for each key."""
         ...
 
-    def hold(self, fragment_ids: Sequence[str], work: Callable[[dict[str, WrappedKey]], T]) -> T:
-        """Run `work` with the keys that exist, none of which changes before it returns. `work` may run again, as with
-        `kept`."""
+    def hold(self, fragment_ids: Sequence[str]) -> AbstractContextManager[dict[str, WrappedKey]]:
+        """The keys that exist, none of which changes within the context. This store must not be used there."""
         ...
 
     def close(self) -> None: ...

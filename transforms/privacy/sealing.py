@@ -27,8 +27,8 @@ from binascii import Error as Base64Error
 from binascii import a2b_base64, b2a_base64
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from typing import Any, TypeVar
+from contextlib import contextmanager, suppress
+from typing import Any
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESSIV
@@ -172,9 +172,6 @@ class UnusableKey(SealingKey):
         return kind(reason)
 
 
-T = TypeVar("T")
-
-
 class DataKeys(NotPicklable):
     """The data keys of fragments, unwrapped and cached. Safe for several threads; one per process.
 
@@ -252,13 +249,15 @@ class DataKeys(NotPicklable):
         """As `DataKeyStore.compact`. Raises StoreError."""
         self._store.compact()
 
-    def hold(self, fragment_ids: Sequence[str], work: Callable[[dict[str, SealingKey]], T]) -> T:
-        """Run `work` with the keys that the store has, none of which changes or is erased before it returns,
-        in any process. `work` must not use this object, and may run again. Raises StoreError."""
+    @contextmanager
+    def hold(self, fragment_ids: Sequence[str]) -> Iterator[dict[str, SealingKey]]:
+        """The keys that the store has, none of which changes or is erased within the context, in any process. This
+        object must not be used there. Raises StoreError."""
         with suppress(KeyProviderError):
             # Not while others wait for what is held. If the keys are away, each is reported as unusable.
             self._provider.prepare()
-        return self._store.hold(fragment_ids, lambda stored: work(self._unwrap_held(stored)))
+        with self._store.hold(fragment_ids) as stored:
+            yield self._unwrap_held(stored)
 
     def close(self) -> None:
         """Forget all keys and close the store."""

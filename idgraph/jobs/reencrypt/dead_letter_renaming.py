@@ -100,7 +100,8 @@ class DeadLetterRenaming:
         if made[0].id == dead_letter.id:
             return False
         try:
-            self._guard.set_aside([failure], lambda: self._dead_letters.put(made))
+            with self._guard.setting_aside([failure]):
+                self._dead_letters.put(made)
         except ConflictError:
             # By the next run.
             return False

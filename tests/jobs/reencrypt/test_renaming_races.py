@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, closing, suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -289,11 +289,11 @@ def test_a_key_that_goes_while_a_fragment_is_renamed_is_made_anew(
     hold = pipeline.key_store.hold
     taken: list[set[str]] = []
 
-    def late_hold(ids: Sequence[str], work: Callable[[dict[str, WrappedKey]], set[str]]) -> set[str]:
+    def late_hold(ids: Sequence[str]) -> AbstractContextManager[dict[str, WrappedKey]]:
         if name in ids and not taken:
             taken.append(pipeline.data_keys.existing([name]))
             pipeline.key_store.delete([name])
-        return hold(ids, work)
+        return hold(ids)
 
     monkeypatch.setattr(pipeline.key_store, "hold", late_hold)
     sealed(pipeline)

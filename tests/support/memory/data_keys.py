@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
-from typing import TypeVar
 
 from idgraph.model.errors import ClosedVersionError, StoreError
 from transforms.privacy.keys import WrappedKey
-
-T = TypeVar("T")
 
 
 class MemoryDataKeys:
@@ -71,10 +69,11 @@ class MemoryDataKeys:
         with self._lock:
             self._open()
 
-    def hold(self, fragment_ids: Sequence[str], work: Callable[[dict[str, WrappedKey]], T]) -> T:
+    @contextmanager
+    def hold(self, fragment_ids: Sequence[str]) -> Iterator[dict[str, WrappedKey]]:
         with self._lock:
             keys = self._open()
-            return work({fragment: keys[fragment] for fragment in fragment_ids if fragment in keys})
+            yield {fragment: keys[fragment] for fragment in fragment_ids if fragment in keys}
 
     def close(self) -> None:
         with self._lock:
