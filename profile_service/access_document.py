@@ -1,7 +1,8 @@
-"""What is stored of a person, for an access request: every value with its provenance, whatever a clearance hides.
+"""The stored data of a person, for an access request: every value with its provenance, whatever a clearance
+hides.
 
-Identifiers of other persons are keyed hashes. Values are of the person's fragments, whatever other identifiers their events
-showed.
+Identifiers of other persons are keyed hashes. Values are of the person's fragments, whatever other
+identifiers their events showed.
 """
 
 from __future__ import annotations

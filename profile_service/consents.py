@@ -20,10 +20,10 @@ GIVEN, WITHDRAWN = "given", "withdrawn"
 
 
 class Consent(NamedTuple):
-    """What a person decided about one purpose. Every status but `given` is a refusal; so is one that is masked.
+    """A person's decision about one purpose. Every status but `given` is a refusal; so is one that is masked.
 
-    `source` is where the person decided, the event's source if the event does not say it. `time` is as the event has it, None
-    without one. `event` and `ordinal` are of the event that decided."""
+    `source` is where the person decided, the event's source if the event does not say it. `time` is as the
+    event has it, None without one. `event` and `ordinal` are of the event that decided."""
 
     purpose: str
     status: str
@@ -62,8 +62,8 @@ def consents_of(profile: Profile) -> Iterator[Consent]:
 
 
 def consents_by_fragment(reader: ProfileReader, persons: Iterable[Person]) -> list[tuple[str, Consent]]:
-    """What the events of each fragment decided last, with the fragment's id as it is shown, by ordinal. A later decision
-    replaces one of the same fragment, of which nothing is kept."""
+    """The last decisions in the events of each fragment, with the fragment's id as it is shown, by ordinal. A
+    later decision replaces one of the same fragment, of which nothing is kept."""
     found = [
         (reader.shown_name(member.stored.id), consent)
         for person in persons

@@ -1,6 +1,7 @@
-"""Who was part of which profile, and when: the ledger with the ids of fragments that exist.
+"""Membership of profiles over time: the ledger with the ids of fragments that exist.
 
-Readers resolve profiles themselves, and follow new evidence at once; the ledger has the moment at which the projection did.
+Readers resolve profiles themselves, and follow new evidence at once; the ledger has the moment at which the
+projection did.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from idgraph.model.tombstones import NO_EPOCH, Tombstones
 
 
 class LedgerStore(Ledger, Tombstones, Protocol):
-    """What history is read from."""
+    """The store that history is read from."""
 
 
 class ProfileMove(NamedTuple):
-    """A fragment became part of another profile, at a moment in epoch milliseconds. `kind` is `merged` where it was a profile
-    of its own id before, `split` where it is one now, else `moved`. Where a profile, which all three name then, `entered` or
-    `left` a segment, or has `changed` in it, that is named too. An id is `~` and a keyed hash where the fragment is gone."""
+    """A fragment became part of another profile, at a moment in epoch milliseconds. `kind` is `merged` where
+    it was a profile of its own id before, `split` where it is one now, else `moved`. If a profile, which all
+    three name then, `entered` or `left` a segment, or has `changed` in it, the segment is named too. An id is
+    `~` and a keyed hash where the fragment is gone."""
 
     cursor: str
     at_ms: int
@@ -32,8 +34,8 @@ class ProfileMove(NamedTuple):
 
 
 class ProfilePeriod(NamedTuple):
-    """How long a fragment was part of a profile, in epoch milliseconds: from its first event on where `from_ms` is None, until
-    now where `to_ms` is None."""
+    """The time for which a fragment was part of a profile, in epoch milliseconds. A `from_ms` of None means
+    its first event, a `to_ms` of None means now."""
 
     profile: str
     from_ms: int | None

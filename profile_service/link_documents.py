@@ -61,7 +61,7 @@ def move_document(move: ProfileMove) -> dict[str, Any]:
 
 
 def periods_document(fragment: str, periods: Sequence[ProfilePeriod]) -> dict[str, Any]:
-    """Which profiles a fragment was part of, the oldest first."""
+    """The profiles that a fragment was part of, the oldest first."""
     return {
         "fragment": fragment,
         "periods": [

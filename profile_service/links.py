@@ -1,6 +1,6 @@
-"""Links of persons: the evidence of each, what the rules made of it, and the decisions of people.
+"""Links of persons: the evidence of each, the result of the rules, and the decisions of people.
 
-Identifiers are in the form in which they are compared: of protected ones only the keyed hash is known here.
+Identifiers are in the form in which they are compared: a protected one is known here only by its keyed hash.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ from profile_service.reader import ProfileReader
 
 
 class LinkStore(PersonStore, Outbox, Protocol):
-    """What links are read from, and decisions are written to."""
+    """The store that links are read from, and decisions are written to."""
 
 
 class SourceEvidence(NamedTuple):
-    """What events of one source showed of a pair: its strength by the rules, the oldest and the newest of the events."""
+    """The evidence of one source for a pair: its strength by the rules, the oldest and the newest of the
+    events."""
 
     source: str
     strength: float
@@ -55,8 +56,9 @@ class ShownLink(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """Why some identifiers are one person. `accepted` links are a tree; `refused` ones lead to other persons, or join
-    too little. `person` is who they are. `pins` are all decisions on the identifiers, those taken back too, the oldest first."""
+    """The links that make some identifiers one person. `accepted` links are a tree; `refused` ones lead to
+    other persons, or join too little. `person` is who they are. `pins` are all decisions on the identifiers,
+    those taken back too, the oldest first."""
 
     id: str
     identifiers: tuple[Identifier, ...]
@@ -219,8 +221,9 @@ class Links:
         )
 
     def refused(self, after: str, limit: int) -> tuple[list[RefusedGroup], str | None]:
-        """The groups of refused links that begin with one of up to `limit` fragments behind the fragment `after`, in the
-        store's order; and where the next ones begin, None behind the last. Pins are no violations here."""
+        """The groups of refused links that begin with one of up to `limit` fragments behind the fragment
+        `after`, in the store's order. With the fragment behind which the next ones begin, None behind the
+        last. Pins are no violations here."""
         ids = [each.id for each in self._store.scan(after, limit)]
         groups = [
             group
@@ -231,7 +234,7 @@ class Links:
         return groups, ids[-1] if len(ids) == limit else None
 
     def _groups(self, component: Component, begin: Set[str]) -> Iterator[RefusedGroup]:
-        """Those whose first fragment is one of these."""
+        """The groups whose first fragment is one of these."""
         refused = [each for each in component.violations if each.rule != Decision.NEVER]
         often = Counter(end for each in refused for end in each.pair)
         causes: dict[tuple[Identifier, str], list[Pair]] = defaultdict(list)
@@ -281,7 +284,7 @@ class Links:
     def _joining(
         self, before: Iterable[Component], after: Iterable[Component], decided: Set[Pair]
     ) -> tuple[ShownLink, ...]:
-        """The accepted links that were not before, beside those that somebody decides on."""
+        """The links that were not accepted before, without those that somebody decides on."""
         known = {pair for each in before for pair in each.accepted()} | decided
         rules = {each.pair: each.rule for component in before for each in component.violations}
         return tuple(
@@ -293,7 +296,7 @@ class Links:
         )
 
     def _digest(self, components: Iterable[Component]) -> str:
-        """Equal where identifiers, evidence, pins and rules are."""
+        """A digest that is equal exactly where identifiers, evidence, pins and rules are."""
         names: set[str] = set()
         evidence = []
         for component in components:
@@ -347,7 +350,7 @@ class Links:
         )
 
     def _untried(self, pair: Pair, spans: Mapping[Class, tuple[Origin, Origin]]) -> str:
-        """Why a link between two persons was not even tried."""
+        """The reason why a link between two persons was not even tried."""
         classes = {kind: span_of([span]) for kind, span in spans.items()}
         return "contradicts" if self._reader.rules.order(Link(pair, classes)) is None else "least_strength"
 
@@ -370,7 +373,7 @@ def _age(pin: PinRecord) -> tuple[int, str, str, str]:
 
 
 def _without(persons: Sequence[Person], others: Sequence[Person]) -> tuple[Person, ...]:
-    """Those that are not the same among the others."""
+    """The persons that are not equal to one of the others."""
     same = {_key(each) for each in others}
     return tuple(each for each in persons if _key(each) not in same)
 

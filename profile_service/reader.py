@@ -84,7 +84,7 @@ class ProfileLeaf(NamedTuple):
 
     @property
     def shown(self) -> Shown:
-        """What shows, with its origins as they may be shown."""
+        """The value that shows, with its origins as they may be shown."""
         return self.stored.named(self.name_origin)
 
     @property
@@ -190,8 +190,9 @@ class ProfileReader:
         self._persons = Persons(store, self.rules, name=self.names.identifier)
 
     def with_clearance(self, clearance: int, granted: Granted = NOTHING_GRANTED) -> ProfileReader:
-        """A reader of the same store, in the same thread, for which attributes above this clearance, and not granted, do not
-        exist: searches, sorting, facets and counts treat them as unknown paths, and identifiers taken from them as unknown."""
+        """A reader of the same store, in the same thread, for which attributes above this clearance, and not
+        granted, do not exist. Searches, sorting, facets and counts treat them as unknown paths, and
+        identifiers taken from them as unknown."""
         reader = copy.copy(self)
         reader.damaged, reader.shared = [], []
         reader.stale = reader.unreadable = 0
@@ -237,8 +238,8 @@ class ProfileReader:
         }
 
     def lookup(self, identifier: Identifier, reveal: bool = False) -> list[Profile]:
-        """The profile of an identifier, or of a fragment of this id. Of an identifier that the rules give to nobody, because
-        too many share it, some of the profiles whose events showed it."""
+        """The profile of an identifier, or of a fragment of this id. An identifier that the rules give to
+        nobody, because too many share it, has some of the profiles whose events showed it."""
         return next(self.lookup_each([identifier], reveal))
 
     def lookup_each(self, identifiers: Sequence[Identifier], reveal: bool = False) -> Iterator[list[Profile]]:
@@ -260,7 +261,7 @@ class ProfileReader:
         return self._profile(person, reveal)
 
     def owning(self, forms: Collection[str]) -> Owners:
-        """Whose an identifier is, given in its stored forms."""
+        """The owner of an identifier, given in its stored forms."""
         return self._persons.owning(forms)
 
     def owner_of_fragment(self, fragment_id: str) -> Person | None:
@@ -322,12 +323,13 @@ class ProfileReader:
         return self._found(self._index.search(segment.condition, limit, cursor, ranked), reveal)
 
     def count_members(self, segment: Segment) -> int:
-        """How many profiles a segment has."""
+        """The number of profiles in a segment."""
         self.charge(cost_of(segment.condition))
         return self._index.count(segment.condition)
 
     def count_without_consent(self, segment: Segment) -> int:
-        """How many other profiles match what a segment asks for, and have not given the consent that it needs."""
+        """The number of other profiles that match a segment's query, and have not given the consent that it
+        needs."""
         self.charge(cost_of(segment.condition))
         return self._index.count(Query((*segment.asked.clauses, Not(All(segment.condition.clauses)))))
 
@@ -357,7 +359,7 @@ class ProfileReader:
         return {path: self._index.facets(rewritten, place, limit) for path, place in places.items()}
 
     def count(self, query: Query) -> int:
-        """How many profiles match."""
+        """The number of profiles that match."""
         return self._index.count(self._rewrite(query))
 
     def found_type(self, path: str) -> DataType | None:
@@ -393,14 +395,15 @@ class ProfileReader:
         return self._attributes.policy(path)
 
     def require_open(self, path: str, use: str) -> str:
-        """What the index is asked for. Raises QueryError for a protected attribute."""
+        """The path to ask the index for. Raises QueryError for a protected attribute."""
         asked = self._asked_path(path)
         if self._attributes.policy(asked).is_protected:
             raise QueryError(f"{path} is protected and cannot be {use}")
         return asked
 
     def _asked_path(self, path: str) -> str:
-        """Instead of a hidden path one that no attribute has, below the same visible ones: it answers as an unknown one."""
+        """The path; for a hidden one a path that no attribute has, below the same visible ones: it answers as
+        an unknown one."""
         path = paths.join(paths.split(path))
         if self._visibility.sees(path):
             return path
@@ -408,8 +411,8 @@ class ProfileReader:
         return next(filter(self._visibility.sees, places), _NO_PATH)
 
     def _rewrite(self, query: Query, times: int = 1, besides: int = 0) -> Query:
-        """What the index is asked for a query, which it answers `times`: after its cost is found to be allowed, and charged.
-        Raises QueryCostError before anything is made of it."""
+        """The query to ask the index for, which it answers `times`; its cost is checked and charged first.
+        Raises QueryCostError before the query is rewritten."""
         is_anywhere = not self._visibility.is_total and any(each.path is None for each in leaves(query))
         places = self._searched() if is_anywhere else []
         self.charge(require_affordable(query, max(1, len(places)), times, besides))
@@ -435,7 +438,7 @@ class ProfileReader:
         return Term(path, self._blind_index.token(path, clause.value, read_as))
 
     def _searched(self) -> list[str]:
-        """Where words without a path are looked for, if some attributes are hidden."""
+        """The paths in which words without a path are looked for, if some attributes are hidden."""
         texts = (DataType.STRING, DataType.ARRAY)
         return [
             path
@@ -542,13 +545,13 @@ class ProfileReader:
         keys = (
             self._data_keys.fetch([each.stored.id for each in person.members], create=False) if opens else {}
         )
-        # Unreadable is what stays so.
+        # A key that its service cannot open now is no unreadable value.
         for key in keys.values():
             if isinstance(key, UnusableKey) and (away := key.service_error()):
                 raise away
         origin, is_protected = self.names.origin, self._is_protected
         for each in leaves:
-            # Protected and not sealed means: stored before policy protected it, or a count.
+            # A protected value that is not sealed was stored before policy protected it, or is a count.
             protected = each.is_sealed or is_protected(each.path)
             if protected:
                 value = _opened_value(keys, each) if reveal else MASK
@@ -559,7 +562,8 @@ class ProfileReader:
 
 
 def _anywhere(clause: FullText, places: Sequence[str]) -> Condition:
-    """Words in the indexed text hold those of hidden attributes: each word is looked for in every visible one, `places`."""
+    """The indexed text also has the words of hidden attributes: each word is looked for in every visible one,
+    `places`."""
     words = clause.words.split()
     if len(places) > MOST_SEARCHED:
         raise QueryError(
@@ -596,7 +600,8 @@ def _opened(keys: Mapping[str, Any], path: str, register: Register) -> Any:
 
 
 def provenance_of(leaf: ProfileLeaf) -> dict[str, Any]:
-    """Where a value came from. Of a value that a policy made of several: the latest event, how many values, and whether these are all."""
+    """The origin of a value. If a policy made it of several: the latest event, the number of values, and
+    whether these are all."""
     found = leaf.shown
     stamp, _ = newest = found.newest.origin
     origin = {"source": stamp.source, "priority": stamp.priority} | origin_document(newest)

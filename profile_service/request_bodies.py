@@ -18,7 +18,7 @@ LONGEST_QUERY = 10_000
 
 
 class ReadingBody(BaseModel):
-    """What an answer shows of profiles."""
+    """The part of profiles that an answer shows."""
 
     fields_: list[str] | None = Field(
         default=None, alias="fields", max_length=MOST_FIELDS, description="Attribute paths. Default: all."
@@ -81,7 +81,7 @@ class QueryBody(StrictDocument, Words):
 
 
 class SearchParams(Words):
-    """Which page of which search."""
+    """A query in the search language, the order of its results, and the page to answer."""
 
     sort: str | None = Field(
         default=None, max_length=1025, description="Attribute path; `-PATH` for the largest first."

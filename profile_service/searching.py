@@ -33,7 +33,8 @@ def _warnings(
 
 
 def _sealed_for(caller: Caller) -> str:
-    """Nobody else reads what was typed: it may name what a clearance hides."""
+    """The purpose that seals a query for its caller alone: its text may name attributes that a clearance
+    hides."""
     return f"query of {caller.name}"
 
 
@@ -71,7 +72,7 @@ def search(service: ProfileService, caller: Caller, body: SearchBody) -> dict[st
 
 
 def count(service: ProfileService, caller: Caller, body: QueryBody) -> dict[str, Any]:
-    """How many profiles match. Raises BadQueryError, QueryError and what stores raise."""
+    """The number of profiles that match. Raises BadQueryError, QueryError and what stores raise."""
     reader = service.reader(caller)
     query = _query(reader, body)
     found, said = reader.count(query), _warnings(reader, query)

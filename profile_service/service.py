@@ -61,7 +61,7 @@ async def _in_thread(work: Callable[..., T], *arguments: Any) -> T:
 
 
 class ReadingAdapters(Protocol):
-    """What profiles are read from. All are safe for several threads."""
+    """The adapters that profiles are read from. All are safe for several threads."""
 
     @property
     def store(self) -> ProfileStore: ...
@@ -165,7 +165,7 @@ class ProfileService:
 
     @property
     def rights(self) -> Rights:
-        """What callers may do besides reading."""
+        """The acts besides reading that callers may ask for."""
         if self._rights is None:
             from profile_service.api.rights import NO_RIGHTS
 
@@ -173,7 +173,8 @@ class ProfileService:
         return self._rights
 
     def reader(self, caller: Caller) -> ProfileReader:
-        """What this caller sees, for this thread and one request. Raises NotReadyError."""
+        """A reader of the data that this caller sees, for this thread and one request. Raises
+        NotReadyError."""
         edition = self.following.edition()
         if getattr(self._own, "etag", None) != edition.etag:
             adapters = self._adapters
@@ -215,7 +216,7 @@ class ProfileService:
         return looked
 
     async def warnings(self, caller: Caller, wanted: Wanted, shown: Iterable[Profile]) -> list[str]:
-        """Of paths that a look-up asks for, and no attribute has."""
+        """Warnings about paths that a look-up asks for, and no attribute has."""
         unmatched = wanted.unmatched(shown)
         return await _in_thread(self._unknown, caller, unmatched) if unmatched else []
 
@@ -238,7 +239,8 @@ class ProfileService:
     def _note_hidden_types(
         self, caller: Caller, reader: ProfileReader, identifiers: Sequence[Identifier]
     ) -> None:
-        """Say in the log, once, that a caller looks up by what is hidden: to the caller it is as if nobody had it."""
+        """Log once that a caller looks up by a hidden type: to the caller it is as if nobody had such an
+        identifier."""
         if reader.sees_all:
             return
         for kind in {each.type for each in identifiers}:
@@ -261,8 +263,9 @@ class ProfileService:
         return self._views[1]
 
     async def answer(self, wanted: Wanted, work: Callable[[], T]) -> T:
-        """Do the work of a few look-ups. A local store needs a millisecond for one, and threads that read it at once wait for
-        the interpreter at each read: there it is done on the event loop. What waits for a network is done in a thread."""
+        """Do the work of a few look-ups. A local store needs a millisecond for one, and several threads would
+        wait for the interpreter at each read: the event loop does that work. A thread does work that waits
+        for a network."""
         if not self._is_local or wanted.reveal or wanted.view is not None:
             return await _in_thread(work)
         return work()
@@ -293,7 +296,7 @@ class ProfileService:
                 if waiting is not None:
                     waiting &= present
                 elif len(present) < MOST_WAITING:
-                    # Of more it is not known which were there.
+                    # With more of them, the earlier ones are not known.
                     waiting = present
                 return waiting is not None and not waiting
 
@@ -316,13 +319,14 @@ class ProfileService:
         return self._project(change.carriers)
 
     def history(self, reader: ProfileReader) -> History:
-        """Which fragment was part of which profile, under the names that a reader shows."""
+        """The history of fragments and profiles, under the names that a reader shows."""
         from profile_service.history import History
 
         return History(self._adapters.store, reader.shown_name)
 
     def caller(self, token: str) -> Caller | None:
-        """Whose token this is; None for one that is unknown, revoked or expired. Raises NotReadyError."""
+        """The caller of this token; None for one that is unknown, revoked or expired. Raises
+        NotReadyError."""
         from idgraph.web.openid import is_signed_token
         from profile_service.api.person_tokens import PREFIX
 
@@ -334,7 +338,7 @@ class ProfileService:
         return self.following.caller(token)
 
     def require_found(self, is_found: bool) -> None:
-        """By another keyring's hashes nobody is found, which is no answer. Raises KeyProviderError."""
+        """Another keyring's hashes find nobody, which is no answer. Raises KeyProviderError."""
         if not is_found and time.monotonic() - self._keys_known > KEYS_SECONDS:
             self._require_keys()
             self._keys_known = time.monotonic()
@@ -349,7 +353,7 @@ class ProfileService:
         return None if page.cursor is None else self.cursors.seal(page.cursor, f"search {search}")
 
     def opened(self, cursor: str | None, search: str) -> str | None:
-        """What the index gave out. Raises BadQueryError."""
+        """The index's cursor of a caller's. Raises BadQueryError."""
         return None if cursor is None else self.cursors.open(cursor, f"search {search}")
 
     def record(self, caller: Caller, purpose: str, profiles: list[Profile]) -> None:
@@ -381,5 +385,5 @@ class ProfileService:
 
 
 def _charge(cost: int) -> None:
-    """What a search costs, but for the request that it came with. Raises RateError."""
+    """Charge the cost of a search, but for the request that it came with. Raises RateError."""
     charge(cost // REQUEST_COST)

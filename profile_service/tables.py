@@ -139,7 +139,7 @@ class Columns:
             yield self._batch(some)
 
     def report(self) -> Iterator[str]:
-        """What a reader of the table has to know, a line each."""
+        """Notes that a reader of the table has to know, a line each."""
         for path, number in sorted(self.other.items()):
             yield (
                 f"{path}: {number:,} {'value is' if number == 1 else 'values are'} in {REST}, since a column of type "
@@ -191,7 +191,7 @@ class Columns:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _key_of(self, profile: Profile, key: str) -> str | None:
-        """Of several the one that is the profile's id, which stays as others come; else the smallest."""
+        """The identifier that is the profile's id, which stays as others come; else the smallest."""
         found = [each for each in profile.identifiers if each.type == key]
         self.several += len(found) > 1
         return next(
@@ -244,7 +244,7 @@ def write_parquet(
             file_visitor=lambda file: Path(file.path).chmod(0o600),
         )
         if not any(folder.iterdir()):
-            # Of no profiles there is still a table.
+            # A table of no profiles is still a table.
             empty = folder / "part-0.parquet"
             parquet.write_table(schema.empty_table(), empty)
             empty.chmod(0o600)

@@ -1,4 +1,5 @@
-"""What a caller may see: an attribute whose authorization level is above the caller's clearance does not exist for them.
+"""Visibility for a caller: an attribute whose authorization level is above the caller's clearance does not
+exist for them.
 
 `PolicyTree.level` decides the level of a path; every reader asks it through `Visibility`.
 """
@@ -24,7 +25,8 @@ NOTHING_GRANTED: Granted = frozenset()
 
 
 def restrictions(snapshot: MetadataSnapshot) -> str:
-    """A hash of all that hides or protects something: what was made under another one may show what is hidden now."""
+    """A hash of all that hides or protects something: an answer made under another hash may show attributes
+    that are hidden now."""
     attributes = sorted(
         (each.path, each.authorization_level, str(each.encryption))
         for each in snapshot.attributes
@@ -75,7 +77,7 @@ def _spelled(found: re.Match[str]) -> str:
 
 
 class Visibility:
-    """What one clearance sees, with what is granted to a caller. Safe for several threads."""
+    """The attributes that one clearance sees, with those granted to a caller. Safe for several threads."""
 
     def __init__(
         self, levels: AuthorizationLevels, clearance: int, granted: Granted = NOTHING_GRANTED
@@ -113,8 +115,8 @@ class Visibility:
         return is_seen
 
     def names_hidden(self, text: str) -> bool:
-        """Whether a text, as a message of a spec's error, names an attribute or a type of identifiers that is hidden. Where
-        attributes that nobody declared are hidden, any text may name one."""
+        """Whether a text, as a message of a spec's error, names an attribute or a type of identifiers that is
+        hidden. Any text may name one if attributes that nobody declared are hidden."""
         if self._levels.default > self.clearance:
             return True
         return self._hidden is not None and self._hidden.search(_SPELLING.sub(_spelled, text)) is not None

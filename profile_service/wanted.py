@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 class Wanted:
-    """What an answer shows of a profile: all attributes, some, or a view of them, with provenance, with protected values
-    opened."""
+    """The part of a profile that an answer shows: all attributes, some, or a view; maybe with provenance,
+    maybe with protected values opened."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Wanted:
         self._purposes = {view.document.purpose} if view and view.document.purpose else set[str]()
 
     def with_purpose(self, purpose: str | None) -> Wanted:
-        """The same, of those who have consented to a purpose."""
+        """The same, limited to profiles that have consented to a purpose."""
         wanted = copy.copy(self)
         wanted._purposes = self._purposes | ({purpose} if purpose else set())
         return wanted
@@ -88,14 +88,14 @@ class Wanted:
         )
 
     def unmatched(self, shown: Iterable[Profile]) -> list[str]:
-        """Those of the paths that were asked for at or below which no profile has anything."""
+        """The requested paths at or below which no profile has a value."""
         if not self.fields:
             return []
         there = [leaf.path for profile in shown for leaf in profile.leaves]
         return [field for field in self.fields if not any(paths.is_within(each, field) for each in there)]
 
     def left_out(self, found: SearchResult, shown: list[Profile]) -> list[str]:
-        """A warning of those that were found and have not given each consent that the answer rests on."""
+        """A warning about profiles that were found and have not given each consent that the answer needs."""
         number = len(found.profiles) - len(shown)
         if not self._purposes or not number:
             return []
@@ -103,7 +103,7 @@ class Wanted:
         return [f"left out for want of consent to {purposes}: {number} of this page"]
 
     def document(self, profile: Profile) -> dict[str, Any]:
-        """What `read` gave, as JSON has it."""
+        """The result of `read` as JSON data."""
         body = profile.canonical(self.provenance)
         if self.provenance and self.reveal:
             body["protected"] = [leaf.path for leaf in profile.leaves if leaf.protected]
@@ -112,7 +112,8 @@ class Wanted:
         return body if self.view is None else self.view.of(body)
 
     def _consented(self, found: list[Profile], reader: ProfileReader) -> Iterator[Profile]:
-        """Those who gave each consent that the answer rests on, with what may be shown of it."""
+        """The profiles that gave each consent that the answer needs, with the consents as they may be
+        shown."""
         if not self._purposes:
             yield from found
             return

@@ -1,4 +1,4 @@
-"""Dead letters as routes see them: which are meant, and what of a record its reader may see."""
+"""Dead letters as routes see them: the selection, and the part of a record that its reader may see."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class ShownRecord(NamedTuple):
 
 
 class ShownEvent(NamedTuple):
-    """An event as its reader may see it: its type, the spec in force that maps it, and the same as of a dead letter; `dead_letter`
-    is the id of its own, where it was set aside, and `reason` why. Its `identifiers` are for nobody to see: they lead to the
-    profile that it is part of."""
+    """An event as its reader may see it: its type, the spec in force that maps it, and the fields of a
+    `ShownRecord`. If it was set aside, `dead_letter` is the id of its dead letter, and `reason` says why. Its
+    `identifiers` are shown to nobody: they lead to the profile that it is part of."""
 
     type: str | None
     spec: str | None
@@ -64,7 +64,7 @@ class DeadLetterDesk(NewestDeadLetters, Protocol):
 
 
 class DeadLetterFilter(StrictDocument):
-    """Which dead letters are meant; a field that is left out means all."""
+    """A selection of dead letters; a field that is left out selects all."""
 
     reason: DeadLetterReason | None = None
     source: str | None = Field(default=None, max_length=200)
@@ -80,7 +80,7 @@ class DeadLetterFilter(StrictDocument):
     until: AwareDatetime | None = Field(default=None, description="Set aside before this time.")
 
     def takes(self, each: DeadLetter) -> bool:
-        """Whether a dead letter is meant."""
+        """Whether the filter selects a dead letter."""
         own = each.spec or ""
         return (
             self.reason in (None, each.reason)
@@ -93,7 +93,7 @@ class DeadLetterFilter(StrictDocument):
         )
 
     def all_of(self, desk: NewestDeadLetters) -> Iterator[DeadLetter]:
-        """All dead letters that are meant, the newest first, without their payloads."""
+        """All selected dead letters, the newest first, without their payloads."""
         before: tuple[int, str] | None = None
         while found := desk.newest(MOST_SCANNED, before):
             yield from filter(self.takes, found)

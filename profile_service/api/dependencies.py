@@ -1,4 +1,4 @@
-"""What routes get: the service, its caller, and how profiles are read."""
+"""Dependencies of routes: the service, its caller, and the reading of profiles."""
 
 from __future__ import annotations
 

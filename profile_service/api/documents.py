@@ -22,7 +22,7 @@ class Items(BaseModel, Generic[Item]):
 
 
 class Reasoned(StrictDocument):
-    """Why something is done."""
+    """The reason of an act."""
 
     reason: str = Field(
         min_length=1, max_length=LONGEST_PURPOSE, description="Kept with the act, and in the audit log."
@@ -81,7 +81,7 @@ Warnings = Annotated[
 
 
 class Incomplete(BaseModel):
-    """What an answer lacks by a fault; only a caller from whom nothing is hidden gets it."""
+    """The parts that a fault keeps out of an answer; only a caller from whom nothing is hidden gets them."""
 
     stale: int = Field(default=0, description="Profiles under an identifier that is protected by now.")
     unreadable: int = Field(default=0, description="Protected values that could not be opened.")
@@ -150,14 +150,14 @@ class Membership(BaseModel):
 
 
 class CountResult(BaseModel):
-    """How many profiles match."""
+    """The number of profiles that match."""
 
     count: int
     warnings: Warnings | None = None
 
 
 class MemberCount(BaseModel):
-    """How many members a segment has."""
+    """The number of members of a segment."""
 
     count: int
     without_consent: int | None = Field(
@@ -189,7 +189,7 @@ class EventDocument(BaseModel):
 
 
 class EvidenceDocument(BaseModel):
-    """What events of one source showed of a pair."""
+    """The evidence of one source for a pair."""
 
     source: str
     strength: float
@@ -244,8 +244,8 @@ class DecidedPin(BaseModel):
 
 
 class ExplanationDocument(BaseModel):
-    """Why some identifiers are one person: the accepted links are a forest. Refused ones lead to other persons. And
-    where each value came from."""
+    """The links that make some identifiers one person: the accepted ones are a forest. Refused ones lead to
+    other persons. With the origin of each value."""
 
     id: str
     identifiers: list[str]
@@ -260,7 +260,7 @@ class ExplanationDocument(BaseModel):
 
 
 class PeriodDocument(BaseModel):
-    """How long a fragment was part of a profile. Null: from its first event on, or until now."""
+    """The time for which a fragment was part of a profile. Null: from its first event on, or until now."""
 
     model_config = ConfigDict(populate_by_name=True)
 
@@ -288,7 +288,7 @@ class ConsentDocument(BaseModel):
 
 
 class FragmentConsent(ConsentDocument):
-    """What a fragment's events decided last; a later decision replaced those before it."""
+    """The last decision in a fragment's events; a later decision replaced those before it."""
 
     fragment: str
 

@@ -40,7 +40,7 @@ class MetadataSource(Protocol):
 
 
 class SignedCaller(Caller):
-    """Who calls by a token of an issuer; `identity` is issuer and subject."""
+    """A caller with a token of an issuer; `identity` is issuer and subject."""
 
     identity: str
 
@@ -84,14 +84,16 @@ class Following:
         return self._catalogue[0]
 
     def caller(self, token: str) -> Caller | None:
-        """Whose token this is; None for one that is unknown, revoked or expired. Raises NotReadyError."""
+        """The caller of this token; None for one that is unknown, revoked or expired. Raises
+        NotReadyError."""
         if self._callers is None:
             raise NotReadyError("the metadata service has not answered yet")
         # Digests are looked up, not tokens: timing says nothing that leads to a token.
         return self._live(token_digest(token))
 
     def admitted(self, found: Identity) -> SignedCaller | None:
-        """Whoever an issuer says calls; None for an account that is disabled. Raises NotReadyError."""
+        """The caller whom an issuer vouches for; None for an account that is disabled. Raises
+        NotReadyError."""
         if self._callers is None:
             raise NotReadyError("the metadata service has not answered yet")
         known = self._people.get(token_digest(found.key))
@@ -99,7 +101,7 @@ class Following:
             return None
         bound = (known and known.bound) or _UNBOUND
         return SignedCaller(
-            # Somebody new has no name of ours yet, and takes none of anybody.
+            # A new person has no name of ours yet, and must not take another person's.
             name=known.name if known is not None else f"sso:{found.subject}",
             digest="",
             expires=found.expires,
@@ -111,7 +113,8 @@ class Following:
         )
 
     def still(self, caller: Caller) -> Caller | None:
-        """A caller by what holds now, for what takes longer than a request; None for one who may call no more."""
+        """The caller with the present rights, for work that takes longer than a request; None for one who may
+        call no more."""
         if isinstance(caller, SignedCaller):
             known = self._people.get(token_digest(caller.identity))
             is_out = caller.is_expired(datetime.now(UTC)) or (known is not None and known.is_disabled)

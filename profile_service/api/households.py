@@ -1,10 +1,12 @@
-"""Households: persons who linked themselves, and what each shares with whom, for which purpose and until when.
+"""Households: persons who linked themselves, and what each shares with whom, for which purpose and until
+when.
 
-All of it is a log that is only appended to; a household is what its entries add up to. Nobody is asked for by name: who invites
-gets a code to hand on. A person is known by the id of a fragment, which resolves to the profile that the fragment is part of.
+All of it is a log that is only appended to; a household is the sum of its entries. Nobody is asked for by
+name: who invites gets a code to hand on. A person is known by the id of a fragment, which resolves to the
+profile that the fragment is part of.
 
-Persons merge and split. While they are one, each acts for the memberships of all. What was given (a share, an invitation) counts
-as long as the giver and the member are one profile; what was ended stays ended.
+Persons merge and split. While they are one, each acts for the memberships of all. A share or an invitation
+counts as long as the giver and the member are one profile; an ended one stays ended.
 """
 
 from __future__ import annotations
@@ -55,7 +57,8 @@ class Share(StrictDocument):
 
 @dataclass
 class Household:
-    """What the entries of a household add up to. `members` and `shares` are by member; shares with the entry that gave them."""
+    """The sum of the entries of a household. `members` and `shares` are by member; shares with the entry that
+    gave them."""
 
     id: str
     members: dict[str, HouseholdEntry] = field(default_factory=dict)
@@ -92,12 +95,12 @@ class Household:
         return member is not None and (member.key == given.key or who.are_one(given.person, member.key))
 
     def shares_of(self, who: Acting) -> list[Share]:
-        """What a person shares."""
+        """The shares of a person."""
         found = [each for member in self.mine(who) for each in self.shares.get(member, ())]
         return [share for given, share in found if self.counts(given, who)]
 
     def shared_with(self, who: Acting, now_ms: int) -> Iterator[tuple[HouseholdEntry, Share]]:
-        """What others share with a person now."""
+        """The shares of others with a person now."""
         mine = self.mine(who)
         for member, shares in self.shares.items():
             for given, share in shares if member not in mine else ():
@@ -106,8 +109,8 @@ class Household:
 
 
 class Households:
-    """What persons do; each act is a person's own. Every method raises StoreError, and UnknownSubjectError for a household that
-    the person is no member of."""
+    """The acts of persons in households; each act is a person's own. Every method raises StoreError, and
+    UnknownSubjectError for a household that the person is no member of."""
 
     def __init__(
         self, log: HouseholdLog, key: Callable[[str], str], clock: Callable[[], float] = time.time
@@ -121,7 +124,7 @@ class Households:
         return int(self._clock() * 1000)
 
     def of(self, who: Acting) -> list[Household]:
-        """Those that a person is a member of."""
+        """The households that a person is a member of."""
         found = (Household.of(each, self._log.read(each)) for each in self._log.of(who.keys))
         return [each for each in found if each.mine(who)]
 

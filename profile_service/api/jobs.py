@@ -26,13 +26,13 @@ class Jobs(Protocol):
     def cancel(self, job_id: str) -> bool: ...
     def download(self, job_id: str) -> Download | None: ...
     def result(self, job_id: str) -> Mapping[str, Any] | None:
-        """What a job found, as JSON data; None before that."""
+        """The result of a job, as JSON data; None before its end."""
         ...
 
     def preview(
         self, kind: JobKind, parameters: Mapping[str, Any], origin: Requester, clearance: int = 100
     ) -> Mapping[str, Any] | None:
-        """What a job would do; changes nothing."""
+        """The effects that a job would have; changes nothing."""
         ...
 
 
@@ -42,7 +42,7 @@ def sees(caller: Caller, record: JobRecord) -> bool:
 
 
 def may_start(jobs: Jobs, caller: Caller) -> list[JobKind]:
-    """What this caller may start by `POST /v1/jobs`."""
+    """The kinds that this caller may start by `POST /v1/jobs`."""
     return [
         kind
         for kind, each in jobs.kinds.items()

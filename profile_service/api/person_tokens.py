@@ -29,7 +29,8 @@ class ActingPerson(Caller):
 
 
 def charged_name(caller: Caller) -> str:
-    """Whose rate a call counts for: a person has one, with whatever keys, sessions or tokens."""
+    """The name whose rate limit a call counts for: a person has one limit for all keys, sessions and
+    tokens."""
     if isinstance(caller, ActingPerson):
         return f"{caller.name.rpartition(' for ')[0]} for {caller.person}"
     # The keys of a person are `PERSON/KEY`.
@@ -50,7 +51,8 @@ class PersonTokens:
         return f"{PREFIX}{content.decode()}.{self._mac(content)}", end * 1000
 
     def caller(self, token: str, issuer_of: Callable[[str], Caller | None]) -> ActingPerson | None:
-        """Whose token this is; None for one that is not ours, over, or whose issuer may not issue any more."""
+        """The caller of this token; None for one that is not ours or expired, or whose issuer may not issue
+        any more."""
         content, _, mac = token.removeprefix(PREFIX).encode().partition(b".")
         if not hmac.compare_digest(mac, self._mac(content).encode()):
             return None

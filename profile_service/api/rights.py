@@ -1,4 +1,5 @@
-"""What the service needs to serve a person's rights: a source of consents, jobs, and callers with the scope for them."""
+"""Parts of the service for a person's rights: a source of consents, jobs, and callers with the scope for
+them."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ class ConsentInput:
     """The source that takes consents which are recorded over HTTP."""
 
     def __init__(self, source: str = "", event_type: str = "", publish: Publish | None = None) -> None:
-        """Without `publish` there is none."""
+        """Without `publish`, the service records no consents."""
         self._source = source
         self._event_type = event_type
         self._publish = publish
@@ -36,8 +37,8 @@ class ConsentInput:
         return spec is not None and identifier.type in [each.type for each in spec.identifiers]
 
     def publisher(self, identifier: Identifier, snapshot: MetadataSnapshot) -> Publish:
-        """What publishes events of this identifier; it raises PublishError and ConfigError. Raises RefusedRequestError where no
-        event of it would become part of a profile."""
+        """The function that publishes events of this identifier; it raises PublishError and ConfigError.
+        Raises RefusedRequestError where no event of it would become part of a profile."""
         if self._publish is None:
             hint = "name a source in `[profiles] consent_source`"
             raise RefusedRequestError("this service records no consents", hint=hint)

@@ -1,6 +1,7 @@
 """Views under one snapshot: compiled once each, when first asked for.
 
-What a caller may not see is taken away before a view looks at a profile: to its expressions it never existed.
+Attributes that a caller may not see are removed before a view looks at a profile: its expressions never meet
+them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class View(NamedTuple):
-    """A view that can be applied. `sources` are the paths at or below which all stands that it looks at. `parts` gives one
+    """A view that can be applied. `sources` are the paths at or below which it reads. `parts` gives one
     shape for each attribute of the view."""
 
     document: ViewDocument

@@ -1,8 +1,9 @@
-"""Webhooks and topics: the feed of changes, or of a segment, is sent to a receiver, in order, each until the receiver takes
-it.
+"""Webhooks and topics: the feed of changes, or of a segment, is sent to a receiver, in order, each until the
+receiver takes it.
 
-A thread follows the feed. Its place is in a file, and moves on when a delivery was taken: after a crash in between, the
-delivery comes again under the same id. One process delivers; others on the same folder wait for its lock.
+A thread follows the feed. Its place is in a file, and moves on when a delivery was taken. After a crash in
+between, the delivery comes again under the same id. One process delivers; others on the same folder wait for
+its lock.
 """
 
 from __future__ import annotations
@@ -132,7 +133,7 @@ class _Deliveries:
             end = history.end(cursor)
             found = history.page(cursor, 100, webhook.segment, reader.sees_all)
             if not found:
-                # So that what is not for it is not read again for ever.
+                # Entries that are not for it are not read again for ever.
                 if end != cursor and (
                     not file.exists() or file.stat().st_mtime < time.time() - PLACE_SECONDS
                 ):

@@ -45,7 +45,8 @@ class AuditPage(BaseModel):
 
 
 class AuditCheck(BaseModel):
-    """How many entries are whole, the hash of the last of them, and the line of the first that was altered."""
+    """The number of whole entries, the hash of the last of them, and the line of the first that was
+    altered."""
 
     entries: int
     head: str

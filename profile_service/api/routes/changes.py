@@ -45,7 +45,7 @@ router = APIRouter(prefix="/v1/changes", tags=["changes"])
 
 
 class _Stream(StreamingResponse):
-    """Counts for its caller until it ends, however it does."""
+    """A stream, which counts for its caller until it ends for any reason."""
 
     def __init__(self, events: AsyncIterator[bytes], open_streams: Counter[str], name: str) -> None:
         super().__init__(events, headers={"Cache-Control": "no-store"}, media_type=EVENT_STREAM)
@@ -57,7 +57,7 @@ class _Stream(StreamingResponse):
             await super().__call__(scope, receive, send)
         finally:
             self._open[self._name] -= 1
-            self._open += Counter()  # Without those that have none.
+            self._open += Counter()  # Names without an open stream go.
 
 
 @router.get(
@@ -103,7 +103,7 @@ def _page(
     items: list[dict[str, Any]] = []
 
     def sealed(place: str, salt: bytes) -> str:
-        # Its length would say of what hidden segment the last entry is.
+        # Its length would reveal the hidden segment of the last entry.
         padded = place.ljust(_LONGEST_PLACE if len(place) > _LONGEST_POSITION else _LONGEST_POSITION)
         return service.cursors.seal(padded, KIND, salt)
 
@@ -112,7 +112,7 @@ def _page(
         history = service.history(reader)
         end = history.end(begin)
         found = history.page(begin, size, segment, reader.sees_all)
-        # So that what is not shown is read only once.
+        # Hidden entries are read only once.
         begin = begin if found else end
         for each in found:
             begin = each.cursor
@@ -122,14 +122,14 @@ def _page(
                     return items, sealed(begin, os.urandom(8))
         if items or len(found) < size:
             break
-    # That `next` moved would say that something hidden happened.
+    # A `next` that moved would reveal that something hidden happened.
     return items, sealed(begin, os.urandom(8))
 
 
 async def _events(
     service: ProfileService, request: Request, caller: Caller, cursor: str, segment: str | None
 ) -> AsyncIterator[bytes]:
-    """What comes behind a cursor, until the caller leaves, may not read any more, or the service stops."""
+    """The entries behind a cursor, until the caller leaves, may not read any more, or the service stops."""
     quiet_since = time.monotonic()
     while not service.is_stopping and not await request.is_disconnected():
         present = service.following.still(caller)

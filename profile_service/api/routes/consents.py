@@ -29,8 +29,8 @@ router = APIRouter(prefix="/v1/profiles/{identifier}/consents", tags=["consents"
 
 
 class ConsentDecision(StrictDocument):
-    """What a person decides. The latest `time` counts, and nothing is kept in force by a clock that was ahead. A retry
-    with the same `time` is the same event."""
+    """A person's decision. The latest `time` counts, and nothing is kept in force by a clock that was ahead.
+    A retry with the same `time` is the same event."""
 
     status: Literal["given", "withdrawn"]
     source: str = Field(min_length=1, max_length=200, description="The channel in which the person decided.")
@@ -72,7 +72,7 @@ def record_decision(
     profile = the_profile(service, caller.model_copy(update={"clearance": HIGHEST}), identifier, MASKED)
     known, moment = consent_of(profile, purpose), int(time.timestamp() * 1000)
     is_now = body.time is None or (body.status == WITHDRAWN and time > now - CLOCK_SKEW)
-    # What counts was decided until now: a clock that was ahead must not keep it in force.
+    # Only decisions up to now count: a clock that was ahead must not keep one in force.
     if is_now and known and known.ordinal >= now.timestamp() * 1000 and known.status != body.status:
         moment = max(moment, known.ordinal + 1)
     consent = {"status": body.status, "source": body.source, "time": time.isoformat(timespec="milliseconds")}

@@ -1,4 +1,4 @@
-"""Contact search: customers by what they say of themselves, with typing errors, the most similar first."""
+"""Contact search: customers by their own statements, with typing errors, the most similar first."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Text = Annotated[str | None, Field(default=None, max_length=300)]
 
 
 class ContactBody(StrictDocument):
-    """What a customer says of themselves; at least one of the four."""
+    """A customer's own statements; at least one of the four."""
 
     name: Text
     phone: Text
@@ -98,7 +98,7 @@ def find_contacts(
     try:
         return _found(reader, asked, places, MOST_EDITS)[:limit]
     except QueryError:
-        # Of an index that finds no mistyped words.
+        # This index finds no mistyped words.
         return _found(reader, asked, places, 0)[:limit]
 
 
@@ -150,7 +150,8 @@ def _condition(reader: ProfileReader, paths: Sequence[str], value: str, most_edi
 
 
 def _similarity(profile: Profile, paths: Sequence[str], value: str) -> float:
-    """Of the value to what is visible of it; 1 for what was found and is not: it was compared as a whole."""
+    """The similarity to the visible values; 1 for a hidden one that was found, as it was compared as a
+    whole."""
     visible = [str(text) for text in _texts(profile, paths)]
     return max((_ratio(value, text) for text in [*visible, " ".join(visible)] if text), default=1.0)
 

@@ -85,14 +85,14 @@ class DeadLetterDetails(DeadLetterSummary):
 
 
 class DeadLetterListing(DeadLetterFilter):
-    """Which page of which dead letters."""
+    """A filter of dead letters, and a page of those that match."""
 
     cursor: str | None = Field(default=None, max_length=1000, description="`next` of the page before.")
     limit: int = Field(default=50, ge=1, le=500)
 
 
 class DeadLetterChoice(StrictDocument):
-    """Some dead letters by their ids, or all that a filter means. An empty filter means all."""
+    """Some dead letters by their ids, or all that a filter selects. An empty filter selects all."""
 
     ids: list[Annotated[str, Field(max_length=100)]] | None = Field(
         default=None, min_length=1, max_length=MOST_CHOSEN
@@ -105,13 +105,13 @@ class ReasonedChoice(DeadLetterChoice, Reasoned):
 
 
 class Dropped(BaseModel):
-    """What was dropped."""
+    """The number of dropped dead letters."""
 
     dropped: int
 
 
 class ReplayPreview(BaseModel):
-    """What a replay would take up."""
+    """The number of dead letters that a replay would take up."""
 
     count: int
     reasons: dict[str, int]
@@ -150,7 +150,7 @@ def list_(service: Service, caller: Operator, listing: Annotated[DeadLetterListi
 
 @router.get("/{dead_letter}", response_model=DeadLetterDetails)
 def get(dead_letter: str, service: Service, caller: Operator) -> Response:
-    """One dead letter. Nobody sees by it what policy protects, or what is above the clearance."""
+    """One dead letter. It shows nothing that policy protects or that is above the clearance."""
     desk = _desk(service)
     found = desk.get(dead_letter)
     if found is None:

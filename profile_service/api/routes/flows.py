@@ -109,7 +109,7 @@ sources_router = APIRouter(prefix="/v1/sources", tags=["flows"])
 
 
 class SourceNames(BaseModel):
-    """What the sources of the configuration are called in their events."""
+    """The names of the configured sources in their events."""
 
     items: list[str]
     are_all: bool = Field(description="False where events of a source bring the name of their own source.")

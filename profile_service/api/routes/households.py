@@ -37,7 +37,7 @@ router = APIRouter(prefix="/v1/me", tags=["households"])
 
 
 class PersonTokenBody(StrictDocument):
-    """Whom to give a token: a person whom the caller has authenticated."""
+    """The receiver of a token: a person whom the caller has authenticated."""
 
     identifier: str = Field(max_length=4096, description="`type:value`.")
     minutes: int = Field(default=15, ge=1, le=60)
@@ -51,7 +51,7 @@ class PersonTokenDocument(BaseModel):
 
 
 class MemberName(StrictDocument):
-    """How the other members know the person."""
+    """The name by which the other members know the person."""
 
     name: str = Field(min_length=1, max_length=100)
 
@@ -85,7 +85,7 @@ class SharesBody(StrictDocument):
 
 
 class SharedDocument(BaseModel):
-    """What another member shares with the person: the attributes as they are now."""
+    """A share of another member with the person: the attributes as they are now."""
 
     member: str
     attribute: str
@@ -163,7 +163,8 @@ class _Me:
                 }
 
     def _values(self, giver: HouseholdEntry, share: Share) -> dict[str, Any] | None:
-        """What the giver has by now; protected values are opened if the issuer of the token may open them, and recorded."""
+        """The giver's present values; protected ones are opened if the issuer of the token may open them, and
+        recorded."""
         person = self.reader.owner_of_fragment(giver.person)
         if person is None or person.id == self.owner.id:
             return None
@@ -237,7 +238,7 @@ def get_consents(me: Me) -> Response:
 def put_consent(purpose: Purpose, body: ConsentDecision, me: Me) -> Response:
     """Record the person's own decision about a purpose."""
     takes, snapshot = me.service.rights.consents.takes, me.service.following.edition().snapshot
-    # What events showed with the fragment of the token, so that the decision goes with it when profiles split.
+    # Identifiers from events of the token's fragment, so that the decision goes with it when profiles split.
     carriers = me.owner.carriers(me.reader.stored_forms(Identifier.parse(me.acting.person)))
     for name in (name for each in carriers for name in (each.stored.id, *sorted(each.state.names()))):
         identifier = Identifier.parse(me.reader.names.identifier(name))

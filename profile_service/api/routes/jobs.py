@@ -174,8 +174,8 @@ def resume(job: str, body: Reasoned, service: Service, caller: ActingCaller, job
     },
 )
 def download(job: str, service: Service, caller: ActingCaller, jobs: Here) -> Response:
-    """The file of an export, for whoever started it. 404: it is not done, it expired, or a person was erased since. 409: what
-    callers may see has changed since; export again."""
+    """The file of an export, for whoever started it. 404: it is not done, it expired, or a person was erased
+    since. 409: the rights of callers have changed since; export again."""
     record = _seen(caller, jobs, job)
     found = _own_download(caller, jobs, record)
     if found is None:

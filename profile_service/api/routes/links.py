@@ -82,7 +82,8 @@ class RefusedDocument(BaseModel):
 
 
 class LinkChange(BaseModel):
-    """What decisions change, as far as the caller may know of it. `pins` is empty where there is nothing to take back."""
+    """The effects of decisions, as far as the caller may know of them. `pins` is empty where there is nothing
+    to take back."""
 
     pins: list[DecidedPin]
     profiles: list[ChangedProfile]
@@ -99,9 +100,9 @@ class LinkChange(BaseModel):
 
 
 class RefusedGroupDocument(BaseModel):
-    """Links that were refused for one cause: one rule, and one identifier that all of them would join. `owner` is the
-    profile that has the identifier now, by the `accepted` links, null where it is nobody's; `rivals` are its
-    identifiers of the types that were refused. Of the refused ones there are at most 100."""
+    """Links that were refused for one cause: one rule, and one identifier that all of them would join.
+    `owner` is the profile that has the identifier now, by the `accepted` links, null where it is nobody's;
+    `rivals` are its identifiers of the types that were refused. At most 100 refused links are listed."""
 
     identifier: str
     rule: str
@@ -112,7 +113,7 @@ class RefusedGroupDocument(BaseModel):
 
 
 class RefusedGroups(BaseModel):
-    """A page of groups. It can be empty while `next` leads on: of most profiles nothing is refused."""
+    """A page of groups. It can be empty while `next` leads on: most profiles have no refused link."""
 
     items: list[RefusedGroupDocument]
     next: str | None
@@ -120,7 +121,8 @@ class RefusedGroups(BaseModel):
 
 
 class SuggestionsBody(StrictDocument):
-    """Which attributes to compare, of profiles that agree on all of one entry of `blocking` (default: on one attribute)."""
+    """The attributes to compare, of profiles that agree on all of one entry of `blocking` (default: on one
+    attribute)."""
 
     attributes: list[Annotated[str, Field(max_length=1024)]] = Field(min_length=2, max_length=20)
     blocking: list[list[str]] = Field(default=[], max_length=20)
@@ -244,7 +246,7 @@ def undecided(
     decided = links.decided(name for each in found[place:end] for name in each["pair"])
     while place < end and len(items) < limit:
         ends = [given_identifier(name) for name in found[place]["pair"]]
-        # Whoever was erased since is in the list of the job, and nowhere else.
+        # A person who was erased since is in the list of the job, and nowhere else.
         if Pair.of(*ends) not in decided and all(
             reader.sees_type(end.type) and links.stored(end) for end in ends
         ):
@@ -343,5 +345,5 @@ def _values(old: dict[str, ProfileLeaf], new: dict[str, ProfileLeaf]) -> Iterato
 
 
 def _content(leaf: ProfileLeaf) -> Any:
-    """What is compared: of a protected value the sealed ones, in which each event's is another one."""
+    """The value to compare; for a protected one its sealed parts, which differ by event."""
     return [part.value for part in leaf.stored.parts] if leaf.protected else leaf.value

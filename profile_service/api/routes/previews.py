@@ -37,10 +37,11 @@ class PreviewBody(StrictDocument):
 
 
 class PreviewDocument(BaseModel):
-    """A job, and what it found. Of identity rules: counts of profiles, merges, splits, violations and changed
-    attributes, with examples; `errors` has the same keys where the numbers are estimates. Of a spec: `figures` are
-    numbers of events and persons, each with its share of those looked at and how far that may be from the share of all;
-    0 where all were read. Errors are at 95 % confidence. Protected identifiers are keyed hashes."""
+    """A job, and what it found. A preview of identity rules has counts of profiles, merges, splits,
+    violations and changed attributes, with examples; `errors` has the same keys where the numbers are
+    estimates. A preview of a spec has `figures`: numbers of events and persons, each with its share of the
+    sample, and the error of that share, 0 where all were read. Errors are at 95 % confidence. Protected
+    identifiers are keyed hashes."""
 
     id: str
     state: str = Field(description="`running`, `done`, `failed`, `cancelled` or `interrupted`.")

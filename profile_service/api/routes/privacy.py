@@ -43,8 +43,9 @@ class PersonJobDocument(BaseModel):
 
 
 class ErasurePreview(BaseModel):
-    """What an erasure would remove, by place. `possible_dead_letters` stay: they may be another person's. So do
-    `fragments_elsewhere`: fragments of other profiles whose events showed an identifier of the person."""
+    """The data that an erasure would remove, by place. `possible_dead_letters` stay: they may be another
+    person's. So do `fragments_elsewhere`: fragments of other profiles whose events showed an identifier of
+    the person."""
 
     counts: dict[str, int]
     complete_from: str | None = Field(
@@ -53,7 +54,7 @@ class ErasurePreview(BaseModel):
 
 
 class AccessBody(Reasoned):
-    """Whose data is asked for, and why."""
+    """The person whose data is asked for, and the reason."""
 
     identifier: str = Field(max_length=4096, description="`type:value`.")
 
@@ -65,7 +66,7 @@ class PersonsBody(StrictDocument):
 
 
 class ErasureBody(PersonsBody, Reasoned):
-    """Whom to erase, and why."""
+    """The persons to erase, and the reason."""
 
 
 def _unbound(caller: Officer) -> Caller:

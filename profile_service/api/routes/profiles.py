@@ -150,9 +150,9 @@ def explain(
         Query(alias="with", max_length=4096, description="Another identifier, `type:value`: with `path`."),
     ] = None,
 ) -> Response:
-    """Why the identifiers of a profile are one person: the evidence of each link, and the links that the rules refused,
-    as far as the caller may know of both identifiers. Several, where profiles share the identifier and it belongs to
-    nobody."""
+    """The reasons why the identifiers of a profile are one person: each link's evidence, and refused links,
+    as far as the caller may know of both identifiers. Several, where profiles share the identifier and it
+    belongs to nobody."""
     reader = service.reader(caller)
     links = service.links(reader)
     found = links.explain(identifier) if reader.sees_type(identifier.type) else []

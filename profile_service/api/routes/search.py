@@ -45,13 +45,13 @@ def post(body: SearchBody, service: Service, caller: ActingCaller) -> Response:
 
 @router.get("/count", response_model=CountResult, dependencies=[AFTER_INDEX])
 def get_count(service: Service, caller: ActingCaller, asked: Annotated[Words, Query()]) -> Response:
-    """How many profiles match."""
+    """The number of profiles that match."""
     return answer(searching.count(service, caller, QueryBody(q=asked.q)))
 
 
 @router.post("/count", response_model=CountResult, dependencies=[AFTER_INDEX])
 def post_count(body: QueryBody, service: Service, caller: ActingCaller) -> Response:
-    """How many profiles match."""
+    """The number of profiles that match."""
     return answer(searching.count(service, caller, body))
 
 

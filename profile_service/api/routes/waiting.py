@@ -1,4 +1,4 @@
-"""What waits for a decision of the caller, counted up to a bound."""
+"""Requests and changes that wait for a decision of the caller, counted up to a bound."""
 
 from __future__ import annotations
 
