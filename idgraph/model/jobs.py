@@ -12,12 +12,13 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
-from idgraph.model.callers import Scope
-from idgraph.model.documents import StrictDocument
+if TYPE_CHECKING:
+    from idgraph.model.callers import Scope
+    from idgraph.model.documents import StrictDocument
 
-P = TypeVar("P", bound=StrictDocument)
+P = TypeVar("P", bound="StrictDocument")
 J = TypeVar("J")
 
 Point = Mapping[str, Any]
