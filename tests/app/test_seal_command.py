@@ -21,7 +21,7 @@ from tests.app.conftest import CommandLine
 from tests.app.processes import on_a_terminal, program
 from tests.canaries import places
 from tests.index_words import versions_with
-from tests.ingestion.test_map_stage import WHOLE, event, passing
+from tests.ingestion.stages.test_map_stage import WHOLE, event, passing
 from tests.retail import UNDETECTED, Pipeline, attribute, attributes, durable_keys, order, records, snapshot
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ from idgraph.app.settings.document import load
 from idgraph.model.kafka import REFUSED, KafkaSource
 from idgraph.model.specs import SpecDefinition, SpecDocument
 from ingestion.sources.kafka.records import source_of_topic
-from tests.ingestion.test_kafka_stages import CHANGED, pipeline, record
+from tests.ingestion.sources.test_kafka_stages import CHANGED, pipeline, record
 from tests.retail import CREATED
 
 TEXT = (Path(__file__).parents[2] / "docs" / "kafka.md").read_text(encoding="utf-8")

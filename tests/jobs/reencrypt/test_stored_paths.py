@@ -12,7 +12,7 @@ from idgraph.model.errors import EventError
 from idgraph.model.fragments import Kind, Origin, Register
 from idgraph.model.snapshots import DetectionMode, DiscoveryDefaults
 from merge.fragments import FragmentState
-from tests.ingestion.test_map_stage import WHOLE, event, passing
+from tests.ingestion.stages.test_map_stage import WHOLE, event, passing
 from tests.retail import UNDETECTED, Pipeline, attribute, attributes, snapshot
 from tests.sealing import previewed, sealed
 from transforms.spec.mapping import CompiledSnapshot

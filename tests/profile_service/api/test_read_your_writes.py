@@ -10,7 +10,7 @@ import pytest
 from idgraph.app.flow_progress import committed
 from idgraph.app.settings.document import load
 from idgraph.model.errors import QueryError
-from tests.ingestion.test_taken_files import checkpoint
+from tests.ingestion.sources.test_taken_files import checkpoint
 from tests.profile_service.api.conftest import caller, identified, problem, served_here
 from tests.retail import Pipeline
 

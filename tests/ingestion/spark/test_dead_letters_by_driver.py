@@ -28,7 +28,7 @@ from ingestion.stages.dead_letters import BatchAttempt
 from ingestion.stages.orphaned_keys import OrphanedKeys
 from ingestion.stages.outcomes import BatchReport, StageReport
 from sinks.sqlite.dead_letters import SqliteDeadLetters
-from tests.ingestion.test_tombstones import at, may
+from tests.ingestion.stages.test_tombstones import at, may
 from tests.retail import NOW, Pipeline, snapshot
 
 

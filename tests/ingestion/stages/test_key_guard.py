@@ -24,7 +24,7 @@ from merge.commit import CommitFailure
 from merge.fragments import FragmentState
 from sinks.sqlite.profiles import SqliteProfileStore
 from sinks.tombstone_file import TombstoneFile
-from tests.ingestion.test_tombstones import at, may
+from tests.ingestion.stages.test_tombstones import at, may
 from tests.merge.identity.test_persons import Installation
 from tests.replaying import replay
 from tests.retail import NOW, UNDETECTED, Pipeline, attributes, durable_keys, order, snapshot, states_of

@@ -305,7 +305,7 @@ def in_threads(folder: Path) -> None:
 PROGRAM = """
 import sys
 from pathlib import Path
-from tests.ingestion.test_commit_stage import close, half, open_pipeline
+from tests.ingestion.stages.test_commit_stage import close, half, open_pipeline
 pipeline = open_pipeline(Path(sys.argv[1]))
 half(pipeline, int(sys.argv[2]))
 close(pipeline)

@@ -37,8 +37,8 @@ from merge.policies.lists import Union
 from merge.policies.policy import Kept
 from sinks.tantivy.index import TantivyProfileIndex
 from tests.contracts.implementations import hashed_name
-from tests.ingestion.test_commit_stage import EVERYTHING, one
-from tests.ingestion.test_tasks import Worker
+from tests.ingestion.spark.test_tasks import Worker
+from tests.ingestion.stages.test_commit_stage import EVERYTHING, one
 from tests.projecting import sweep
 from tests.replaying import replay
 from tests.retail import Pipeline, attribute, snapshot, spec
