@@ -61,10 +61,10 @@ from transforms.schema.data_types import DATA_TYPES, declared_types
 from transforms.schema.policy_tree import PolicyTree
 
 MASK = {"$protected": True}
-"""What stands in place of a protected value. No plain leaf can look like it: leaves are never objects."""
+"""The mask in place of a protected value. No plain leaf can look like it: leaves are never objects."""
 
 UNREADABLE = {"$protected": "unreadable"}
-"""What a revealed profile shows where the key is gone or the value was altered."""
+"""The mask in a revealed profile of a value whose key is gone, or that was altered."""
 
 MOST_SEARCHED = 1000
 """Attributes that words without a path are searched in, for a caller from whom some attributes are hidden."""
@@ -172,12 +172,13 @@ class ProfileReader:
         self.damaged: list[str] = []
         """Ids of fragments that were left out because their stored state cannot be read."""
         self.stale = 0
-        """How many profiles were given whose id is stored in the clear, though policy protects it by now. Until it is
-        sealed, what is stored under today's name is another profile of the same id."""
+        """The number of returned profiles whose id is stored in the clear, though policy protects it by now.
+        Until it is sealed, the state stored under today's name is another profile of the same id."""
         self.unreadable = 0
-        """How many protected values were to be revealed and could not be opened."""
+        """The number of protected values that were to be revealed and could not be opened."""
         self.shared: list[Identifier] = []
-        """Identifiers that were looked up and belong to no profile, as the rules have it: what was given shares them."""
+        """Identifiers that were looked up and belong to no profile, by the rules: the returned profiles share
+        them."""
         self._declared_types = declared_types(snapshot)
         self._catalogue = catalogue or cache(lambda: Catalogue.of(snapshot.attributes))
         self._levels = AuthorizationLevels(snapshot, self._attributes)

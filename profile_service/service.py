@@ -148,9 +148,9 @@ class ProfileService:
         self._views: tuple[str, Views] | None = None
         self._noted: set[tuple[str, str]] = set()
         self.uses: dict[str, list[str]] = defaultdict(list)
-        """By segment, what uses it."""
+        """The uses of a segment, by segment."""
         self.openid: OpenId | None = None
-        """Whose tokens are taken besides our own."""
+        """The issuer whose tokens are accepted besides our own."""
         self.streams: Counter[str] = Counter()
         """Streams of changes that are open, by who is charged."""
         self.is_stopping = False

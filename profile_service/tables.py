@@ -34,7 +34,7 @@ ID, IDENTIFIERS, REST = "_id", "_identifiers", "_rest"
 PROTECTED = {b"idgraph.protected": b"true"}
 """Metadata of the field of an attribute that policy protects."""
 ROWS = 10_000
-"""Of a record batch."""
+"""Rows of a record batch."""
 MOST_PARTITIONS = 1000
 MOST_EXACT = 2**53
 """Up to this one a double has every integer."""
@@ -42,7 +42,7 @@ MOST_EXACT = 2**53
 _IDENTIFIERS = pa.list_(pa.struct([("type", pa.string()), ("value", pa.string())]))
 _INT64 = range(-(2**63), 2**63)
 _LONGEST_NAME_BYTES = 255
-"""Of a folder, in every common file system."""
+"""The limit for a folder's name in every common file system."""
 
 
 def _integer(value: Any) -> int | None:
@@ -108,9 +108,9 @@ class Columns:
         self.key = key
         self.types = {path: types[path] for path in wanted}
         self.other: Counter[str] = Counter()
-        """By attribute, how many values its column could not hold."""
+        """By attribute, the number of values that its column could not hold."""
         self.several = 0
-        """How many profiles have several identifiers of the key."""
+        """The number of profiles that have several identifiers of the key."""
         self.schema = pa.schema(
             [
                 pa.field(ID, pa.string(), nullable=False),

@@ -47,9 +47,9 @@ class AuthorizationLevels:
         self.of_sealed = tree.level_of_sealed
         """The level of an attribute whose value is sealed."""
         self.own = tree.levels
-        """Those that are declared, but 0."""
+        """The declared levels above 0."""
         self.default = snapshot.defaults.authorization_level
-        """That of attributes that nobody declared."""
+        """The level of attributes that nobody declared."""
         self.highest = tree.highest_level
         """The highest level that an attribute has."""
         self.highest_sealed = max(tree.highest_level, tree.sealing_level)

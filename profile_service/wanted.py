@@ -36,7 +36,7 @@ class Wanted:
         if fields is not None and view is not None:
             raise BadQueryError("`view` selects the attributes; leave `fields` out")
         self.fields = fields
-        """What was asked for by path; None for all, or for a view."""
+        """The requested paths; None for all, or for a view."""
         self._fields = fields if view is None else view.sources
         self.provenance = provenance
         self.reveal = reveal

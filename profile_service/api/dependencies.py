@@ -81,6 +81,6 @@ def _after(is_indexed: bool) -> Any:
 
 
 AFTER_COMMIT, AFTER_INDEX = _after(is_indexed=False), _after(is_indexed=True)
-"""Of routes that take `wait_for`."""
+"""Dependencies of routes that take `wait_for`."""
 
 WantedParts = Annotated[Wanted, Depends(_wanted)]

@@ -25,7 +25,7 @@ from profile_service.service import Edition
 
 LONG_POLL_SECONDS = 10.0
 CALLERS_SECONDS = 1.0
-"""How soon a new token works, and a revoked one no longer does."""
+"""Seconds until a new token works, and until a revoked one stops working."""
 CATALOGUE_SECONDS = 1.0
 """Between two readings of the catalogue, which is read whole."""
 _UNBOUND = CallerRights(clearance=100, may_reveal=True, scopes=frozenset(Scope))

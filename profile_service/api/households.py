@@ -27,7 +27,7 @@ from idgraph.web.refusals import ClashError, RefusedRequestError, UnknownSubject
 INVITATION_HOURS = 7 * 24
 MOST_MEMBERS = 20
 MOST_HOUSEHOLDS = 20
-"""Of one person."""
+"""The most households of one person."""
 NO_HOUSEHOLD = "this person has no such household or invitation"
 
 
