@@ -1,4 +1,4 @@
-"""Persons to documents of the index, by the policy of now: what the projection, a rebuild and a repair share."""
+"""Persons to documents of the index, by the present policy, for the projection, a rebuild and a repair."""
 
 from __future__ import annotations
 
@@ -79,7 +79,8 @@ class Documents(NamedTuple):
 
 
 def documents_of(persons: Iterable[Person], rules: IndexRules) -> Documents:
-    """What the index may know of each person. Raises StoreError for a state of a later idgraph."""
+    """A document for each person, with what the index may know. Raises StoreError for a state of a later
+    idgraph."""
     found = Documents([], {})
     for person in persons:
         try:
@@ -95,7 +96,7 @@ def documents_of(persons: Iterable[Person], rules: IndexRules) -> Documents:
 
 
 class DocumentTaker(Protocol):
-    """What documents are put into: an index, or a version of one that is being made."""
+    """A receiver of documents: an index, or a version of one that is being made."""
 
     def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]: ...
 

@@ -1,12 +1,13 @@
-"""The projection: the one way from committed fragments to documents of the index, and the only writer of the index.
+"""The projection: the one way from committed fragments to documents of the index, and the only writer of the
+index.
 
-A commit leaves an entry in the outbox in its own transaction; so does an erasure. The projection reads these fragments,
-puts their documents, erases the documents of fragments that are gone, and then settles the entries. Whatever stops it in
-between leaves the entries, and projecting again changes nothing.
+A commit leaves an entry in the outbox in its own transaction; so does an erasure. The projection reads these
+fragments, puts their documents, erases the documents of fragments that are gone, and then settles the
+entries. A crash in between leaves the entries, and projecting again changes nothing.
 
-It reads the store within `index.writing()`: nobody can erase or replace a fragment's document between the read and the
-commit of the put. Where an index lets several write at once, versions decide. One commit has many slices, since a commit
-costs as much for ten documents as for a thousand; entries are settled behind it.
+It reads the store within `index.writing()`: nobody can erase or replace a fragment's document between the
+read and the commit of the put. If an index lets several write at once, versions decide. One commit has many
+slices, since a commit costs as much for ten documents as for a thousand; entries are settled behind it.
 """
 
 from __future__ import annotations
@@ -55,17 +56,18 @@ RETRY = Backoff(base=1.0, cap=60.0, least=1.0)
 """Pauses until a refused document is put again."""
 
 SHOWN = 5
-"""How many refused documents are named where more are meant."""
+"""The most refused documents that one message names."""
 
 FOLLOW_SECONDS = 0.5
 """After new identity rules, so long of each pass is for finding fragments whose profile changes: commits wait meanwhile."""
 
 MOST_REMEMBERED = 10_000
-"""Refused documents that wait for their retry. Of more, the others are put again by each sweep."""
+"""Refused documents that wait for their retry. Beyond that number, each sweep puts the others again."""
 
 
 _NOT_ANY_MORE = "hub no more"
-"""The mark that takes the place of one that does not hold any more, as of a hub's once fewer fragments carry it."""
+"""The mark that takes the place of one that does not hold any more, as a hub's does once fewer fragments
+carry it."""
 
 
 def overtaken_mark(version: int) -> str:
@@ -81,9 +83,10 @@ def rules_mark(rules: IndexRules) -> str:
 
 @dataclass(slots=True)
 class Projected:
-    """`projected` fragments are in the index as they are stored, or gone from both; of the latter the index had `erased`
-    documents. `refused` has by id why the index has not taken the others, without any value; `postponed` are those that it
-    refused before, or that wait for whoever has newer identity rules. `is_whole` says whether the time was enough for all."""
+    """`projected` fragments are in the index as they are stored, or gone from both; of the latter the index
+    had `erased` documents. `refused` has by id the reason why the index has not taken the others, without any
+    value; `postponed` are those that it refused before, or that wait for a process that has newer identity
+    rules. `is_whole` says whether the time was enough for all."""
 
     projected: int = 0
     erased: int = 0
@@ -92,11 +95,11 @@ class Projected:
     is_whole: bool = True
 
     def left(self) -> int:
-        """How many the index has not taken."""
+        """The number of fragments that the index has not taken."""
         return len(self.refused) + self.postponed
 
     def add(self, other: Projected) -> None:
-        """Add what became of other fragments."""
+        """Add the result for other fragments."""
         self.projected += other.projected
         self.erased += other.erased
         self.postponed += other.postponed
@@ -104,8 +107,8 @@ class Projected:
 
 
 def segments_mark(rules: IndexRules) -> str:
-    """The mark of the store that says that all profiles were looked through after these segments came, and after what policy
-    says of the attributes that they ask for."""
+    """The mark of the store that says that all profiles were evaluated for these segments, by these policies
+    of the attributes that they ask for."""
     paths = sorted({each.path or "" for segment in rules.segments for each in leaves(segment.condition)})
     policies = [[path, rules.is_indexable(path), repr(rules.policies.get(path))] for path in paths if path]
     names = [[each.name, each.version] for each in rules.segments]
@@ -113,8 +116,8 @@ def segments_mark(rules: IndexRules) -> str:
 
 
 class _Evaluated(NamedTuple):
-    """Which of the segments a profile is in, by its document of this version, and which of them report its changes; of
-    a profile that is gone, none."""
+    """The segments that a profile is in, by its document of this version, and those that report its changes.
+    A profile that is gone has none."""
 
     version: int
     inside: Mapping[str, bool]
@@ -165,8 +168,8 @@ class Projection:
         return total
 
     def many(self) -> AbstractContextManager[Callable[[], bool]]:
-        """Several calls, each of which commits. Nobody else writes to the index meanwhile; what it yields says whether
-        another waits. Raises as `project` does."""
+        """Several calls, each of which commits. Nobody else writes to the index meanwhile; the function that
+        it yields returns whether another waits. Raises as `project` does."""
         return self._index.writing(stays_open=True)
 
     def sweep(self, seconds: float = math.inf) -> Projected:
@@ -176,7 +179,7 @@ class Projection:
         Raises as `project` does.
         """
         started = time.monotonic()
-        # What `project` was refused has no time yet.
+        # Documents that `project` was refused have no time of retry yet.
         waiting = self._refused if started < self._retry_at < math.inf else {}
         total, after = Projected(is_whole=False), ""
         while not total.is_whole and time.monotonic() < started + seconds:
@@ -202,7 +205,7 @@ class Projection:
                 not total.is_whole or self._is_late or (self._follow_rules() and self._follow_segments())
             )
             if total.is_whole and (self._has_split or not is_followed):
-                # Entries before the place where the sweep is.
+                # Entries before the sweep's present place.
                 total.is_whole, self._has_split, after = False, False, ""
                 total.postponed = 0
         self._plan_retry(waiting is not self._refused)
@@ -236,8 +239,8 @@ class Projection:
 
     @contextmanager
     def _committed(self) -> Iterator[dict[str, int]]:
-        """One commit of the index. Versions by id that the block adds are settled behind it: an entry of a later version
-        stays, and all do where others follow newer identity rules than these."""
+        """One commit of the index. The block adds versions by id, which are settled behind it. An entry of a
+        later version stays, and all do where others follow newer identity rules."""
         settled: dict[str, int] = {}
         self._hubs.clear()
         self._evaluated.clear()
@@ -251,7 +254,7 @@ class Projection:
             yield settled
         self._cross()
         if self._store.remembers(mark):
-            # What was assigned by older rules has new entries, for whoever has the newer ones.
+            # Fragments that older rules assigned have new entries, for a process that has the newer rules.
             return
         remaining = starmap(OutboxEntry, settled.items())
         while some := list(islice(remaining, AT_ONCE)):
@@ -298,7 +301,7 @@ class Projection:
         if missing:
             gone = self._gone(missing)
             self._leave(dict.fromkeys(missing, 0) | gone)
-            # By version: one that comes back is of a later one.
+            # By version: a fragment that comes back has a later one.
             done.erased = self._index.erase(gone)
             settled |= gone
         projected |= settled
@@ -369,7 +372,7 @@ class Projection:
             while page := self._store.scan(self._evaluated_to, self._size.present):
                 found = persons.named([each.id for each in page], resolves_all=False).persons
                 self._evaluated.clear()
-                # The others are in the outbox: what has not joined would count in their version.
+                # The others are in the outbox: members that have not joined would count in their version.
                 settled = (
                     each
                     for each in found
@@ -437,8 +440,8 @@ class Projection:
                 self._hubs.add(mark)
 
     def _unsplit(self, not_hubs: Iterable[str]) -> None:
-        """Forget that an identifier was a hub, so that all it joins is projected once it is one again; and project that once
-        more, should it be one by now."""
+        """Forget that an identifier was a hub, so that all its fragments are projected once it is one again.
+        Project them once more, should it be one by now."""
         for identifier in not_hubs:
             if self.forget_hub(identifier):
                 self._store.enqueue(self._store.find(identifier))
@@ -455,7 +458,8 @@ class Projection:
         return True
 
     def _hub_mark(self, identifier: str, version: int) -> str:
-        """That an identifier was found to be a hub by these rules: by others it may have joined since."""
+        """The mark that an identifier is a hub by the rules of this version: by others it may have joined
+        since."""
         return f"hub {version} {self._store.name(identifier).hex()}"
 
     def _persons(self, rules: IndexRules) -> Persons:
@@ -466,11 +470,13 @@ class Projection:
     def _assigned(
         self, persons: Sequence[Person], members: dict[str, StoredFragment], asked: Set[str], has_lost: bool
     ) -> tuple[list[Person], set[str]]:
-        """Record which fragments belong to which profile now, and erase documents of profiles that are part of another
-        one. Returns the persons in their new epochs, without those that another projection was faster at; and the
-        fragments that stay in the outbox: of these persons, and those whose own document nobody has looked for here.
+        """Record which fragments belong to which profile now, and erase documents of profiles that are part
+        of another one. Returns the persons in their new epochs, without those that another projection
+        assigned first. Also returns the fragments that stay in the outbox: those of these persons, and those
+        whose own document nobody has looked for here.
 
-        An assignment leaves an entry in the outbox, so that a crash before the index's commit leaves no document behind."""
+        An assignment leaves an entry in the outbox, so that a crash before the index's commit leaves no
+        document behind."""
         wanted = {each.stored.id: person.id for person in persons for each in person.members}
         moved = {name for name, profile in wanted.items() if members[name].projected_into != profile}
         overtaken: set[str] = set()
@@ -510,12 +516,12 @@ class Projection:
         self._refused.update(islice(refused.items(), max(0, MOST_REMEMBERED - len(self._refused))))
 
     def _gone(self, ids: Sequence[str]) -> dict[str, int]:
-        """Up to which version the documents of fragments that are gone must go: that of the tombstone, else, as after the
-        loss of the store, what the index has."""
+        """The version up to which the documents of fragments that are gone must go. It is the tombstone's,
+        else, as after the loss of the store, the index's."""
         versions = {name: each.version for name, each in self._store.tombstones(ids).items()}
         if without := [each for each in ids if each not in versions]:
             present = self._index.versions(without)
-            # One that came meanwhile may have been projected by another.
+            # A fragment that came meanwhile may have been projected by another process.
             there = self._store.read(list(present))
             versions |= {name: each for name, each in present.items() if name not in there}
         return versions

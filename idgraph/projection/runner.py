@@ -22,7 +22,7 @@ MOST_FAILURES = 3
 FINISH_SECONDS = 0.1
 """Between looks whether all is projected."""
 END_SECONDS = 60.0
-"""How long the end of a flow waits for what is left."""
+"""The longest wait at the end of a flow for the rest of the outbox."""
 SWEEP_SECONDS = 5.0
 """A sweep that takes longer is broken off and begun again: between two the end of the flow is noticed."""
 TOGETHER_SECONDS = 30.0
@@ -31,8 +31,8 @@ IDLE_SECONDS = 0.5
 or as soon as another process waits for the index."""
 MANY = 10_000
 REST_SECONDS = 2.0
-"""After a sweep of so many fragments, which a flow at its limit leaves: few large commits cost the index a third of many
-small ones, and fragments that change again meanwhile are projected once."""
+"""The rest after a sweep of so many fragments, which a flow at its limit leaves. Few large commits cost the
+index a third of many small ones, and fragments that change again meanwhile are projected once."""
 _COUNTED = 10_000
 
 
@@ -57,14 +57,14 @@ class ProjectionRunner:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Project what is left, for a while, and log what remains."""
+        """Project the rest of the outbox, up to a bound of time, and log that entries remain."""
         self._repeating.stop.set()
         self._wake.set()
         if not self._repeating.close(SWEEP_SECONDS + self._end_seconds):
             log.warning("the index takes long; the next run projects the rest of the outbox")
 
     def wake(self) -> None:
-        """Something was committed. For any thread; returns at once."""
+        """Report a commit. For any thread; returns at once."""
         with self._lock:
             self._woken = self._woken or time.monotonic()
         self._wake.set()
@@ -81,7 +81,7 @@ class ProjectionRunner:
                 )
 
     def lag_seconds(self) -> float:
-        """Since when something is committed and not projected; 0 while nothing is. For any thread."""
+        """The time for which a commit has waited for its projection; 0 while none waits. For any thread."""
         with self._lock:
             since = self._behind or self._woken
         return 0.0 if since is None else time.monotonic() - since

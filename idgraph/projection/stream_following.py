@@ -1,7 +1,7 @@
 """The projection by the store's own stream, in place of the flows: for a store that many flows write to.
 
-The stream only gives ids early. Every entry waits in the outbox until it is projected, so a missed change is found by the
-next sweep, and nothing is kept of how far the stream was read.
+The stream only gives ids early. Every entry waits in the outbox until it is projected, so the next sweep
+finds a missed change. The place in the stream is kept nowhere.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ RETRY_SECONDS = 5.0
 SWEEP_SECONDS = 30.0
 """Between sweeps of the outbox."""
 LONGEST_SWEEP_SECONDS = 5.0
-"""How long a sweep lasts while there is something to read: flows fill the outbox meanwhile."""
+"""The longest sweep while there is something to read: flows fill the outbox meanwhile."""
 
 
 @dataclass(slots=True)
 class FollowProgress:
-    """Counts since the start. `refused` profiles wait in the outbox, `trimmed` counts how often the stream had
-    dropped changes that were not read yet, `waiting` is how many the index refused in the last sweep."""
+    """Counts since the start. `refused` profiles wait in the outbox. `trimmed` counts the times that the
+    stream had dropped changes that were not read yet. `waiting` is the number of documents that the index
+    refused in the last sweep."""
 
     reported: int = 0
     indexed: int = 0
@@ -58,8 +59,8 @@ class StreamFollowing:
     _swept: float = field(default=-math.inf, init=False)
 
     def run(self, stop: threading.Event) -> Iterator[FollowProgress]:
-        """Gives the progress after each look at the stream; the same object again and again. Ends when `stop` is set.
-        Waits for an index or a store that is away."""
+        """Yields the progress after each look at the stream; the same object again and again. Ends when
+        `stop` is set. Waits for an index or a store that is away."""
         progress = FollowProgress()
         while not stop.is_set():
             try:
@@ -79,7 +80,8 @@ class StreamFollowing:
                 stop.wait(self.poll_seconds)
 
     def is_drained(self, progress: FollowProgress) -> bool:
-        """Whether nothing waits for the index but what it refuses. Sweeps the outbox when something does."""
+        """Whether nothing waits for the index but documents that it refuses. Sweeps the outbox when something
+        does."""
         if self.projection.waiting(progress.waiting + 1) > progress.waiting:
             self._sweep(progress)
             return False
