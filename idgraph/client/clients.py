@@ -29,7 +29,7 @@ _RETRIED = (429, 503)
 
 
 class _Calls(Methods):
-    """The requests of both clients, and what their answers mean."""
+    """The requests of both clients, and the meaning of their answers."""
 
     def __init__(
         self,
@@ -42,9 +42,10 @@ class _Calls(Methods):
         connect_seconds: float | None = None,
         warn: Callable[[str], None] = log.warning,
     ) -> None:
-        """`ca_file`: trusted authorities as PEM, instead of the system's. `connect_seconds`: somebody waits for the answer, so
-        that a service which is not reached by then, or does not answer in time, is not tried again. `warn` is given the warnings of searches and of `fields`. Raises ConfigError for a `ca_file` that cannot
-        be used, and for plain HTTP beyond this machine, unless it is allowed."""
+        """`ca_file`: trusted authorities as PEM, instead of the system's. With `connect_seconds` somebody
+        waits for the answer: a service that is not reached by then, or does not answer in time, is not tried
+        again. `warn` is given the warnings of searches and of `fields`. Raises ConfigError for a `ca_file`
+        that cannot be used, and for plain HTTP beyond this machine, unless it is allowed."""
         self._token = token
         self._is_waited_for = connect_seconds is not None
         self._warn = warn
@@ -66,7 +67,7 @@ class _Calls(Methods):
         raise NotImplementedError
 
     def _pause(self, request: Request, tried: int, error: httpx.TransportError) -> float:
-        """As `_pause` of no answer."""
+        """As `_pause` without an answer."""
         if self._is_waited_for:
             raise _silent(error) from None
         return _pause(request, tried, error)
@@ -103,7 +104,7 @@ class ProfilesClient(_Calls):
         return content
 
     def is_reached(self) -> bool:
-        """Whether the service answers, to whomever."""
+        """Whether the service answers, whoever asks."""
         try:
             self._http.get("/health/live")
         except httpx.TransportError:

@@ -1,4 +1,4 @@
-"""The requests of both clients: what is sent, and what its answer means."""
+"""The requests of both clients, and the meaning of their answers."""
 
 from __future__ import annotations
 
@@ -37,10 +37,11 @@ class Request(NamedTuple):
     params: dict[str, Any] | None = None
     if_match: str | None = None
     is_repeatable: bool = True
-    """Whether twice is as once, so that a request of which nobody knows whether it arrived may be sent again."""
+    """Whether sending twice has the effect of once, so that a request that may have arrived may be sent
+    again."""
 
     def options(self) -> dict[str, Any]:
-        """As httpx takes it."""
+        """The request as httpx takes it."""
         headers = {} if self.if_match is None else {"If-Match": self.if_match}
         return {
             "method": self.method,
@@ -59,7 +60,7 @@ Asked = tuple[Request, Callable[[Any], T]]
 
 
 class Reading(TypedDict, total=False):
-    """How profiles are read. With `purpose` protected values are revealed."""
+    """The parts of profiles to read. With `purpose` protected values are revealed."""
 
     fields: Sequence[str] | None
     view: str | None
@@ -69,8 +70,8 @@ class Reading(TypedDict, total=False):
 
 
 def _signature(make: Callable[..., Any]) -> inspect.Signature:
-    """As a caller sees it, in a notebook's help too: without the client, each of `Reading` by its name, and with what comes
-    back in place of the request."""
+    """The signature as a caller sees it, in a notebook's help too. It has no client, each parameter of
+    `Reading` by its name, and the answer in place of the request."""
     own = inspect.signature(make)
     _, *parameters = own.parameters.values()
     if parameters and parameters[-1].kind is inspect.Parameter.VAR_KEYWORD:
@@ -197,8 +198,9 @@ class Methods:
 
     @Method
     def lookup(self, identifier: str, **reading: Unpack[Reading]) -> Asked[Profile | None]:
-        """The profile of an identifier, `type:value`; None where nobody has it. Of one that several share, and that the rules
-        give to none of them, raises ProfileServiceError with the status 409. With `purpose` protected values are revealed."""
+        """The profile of an identifier, `type:value`; None where nobody has it. Raises ProfileServiceError
+        with the status 409 for one that several share, and that the rules give to none of them. With
+        `purpose` protected values are revealed."""
 
         def profile(answer: Any) -> Profile | None:
             self.report(answer)
@@ -226,7 +228,7 @@ class Methods:
             )
 
         def profiles(answer: Any) -> tuple[list[Profile | None], Request | None]:
-            # Of the first batch: those of the others are the same.
+            # The warnings of the first batch: the other batches have the same.
             for report in reports:
                 report(answer)
             return [item["profile"] for item in answer["items"]], following()
@@ -255,8 +257,8 @@ class Methods:
 
     @Paged
     def changes(self, cursor: str = "", segment: str | None = None) -> Pages[dict[str, Any]]:
-        """Merges, splits, crossings of segments and changes in them behind a cursor, until now, or those of one segment; each
-        has the cursor to continue with."""
+        """Merges, splits, crossings of segments and changes in them behind a cursor, until now, or those of
+        one segment. Each has the cursor to continue with."""
         params = {"cursor": cursor, "limit": 1000} | ({} if segment is None else {"segment": segment})
         request, follow = by_cursor(Request("GET", "/v1/changes", params=params), "params")
         # `next` continues also behind the last change.
@@ -264,7 +266,7 @@ class Methods:
 
     @Method
     def count(self, query: str | list[Any] = "") -> Asked[int]:
-        """How many profiles match."""
+        """The number of profiles that match."""
 
         def number(answer: Any) -> int:
             self.report(answer)
