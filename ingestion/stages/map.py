@@ -158,12 +158,7 @@ class EventMapper:
             leaves = self._snapshot.attributes.leaves(mapped.output, Origin(mapped.stamp, spec_ref))
             self._snapshot.attributes.refuse_value_keys(leaves, lambda: spec.is_value_of(event))
             stage = "encrypt"
-            place_of, stated = self._snapshot.protected_names.place_of, spec.document
-            names = self._protector.names(mapped, place_of(stated, stated.id), leaves, spec.naming)
-            retracts = spec.retracted(mapped.output)
-            if retracts:
-                places = (place_of(stated, each) for each in (stated.id, stated.retracts))
-                retracts = self._protector.event_id(retracts, *places)
+            names = self._protector.names(mapped, spec, leaves)
         except EventError as error:
             reason, detail = DeadLetterReason(error.reason), error.message
         except TransformError as error:
@@ -185,7 +180,7 @@ class EventMapper:
                 leaves,
                 spec.scope,
                 evidence=_options(spec),
-                retracts=retracts,
+                retracts=names.retracts,
             )
         self._dead_letters.add(output, record, stage, reason, detail, spec_ref)
         if leaves is not None:

@@ -94,36 +94,36 @@ class MapStage:
         """One output for every `combine_events` records or `OUTPUT_BYTES` of them, in order; several where one fails.
         Raises StoreError when the key store is away, KeyServiceError and SchemaRegistryError when the key service or
         the schema registry is: the batch is retried."""
-        return self._outputs(records, self._is_again)
-
-    def _outputs(self, records: Iterable[Record], is_again: bool) -> Iterator[MapOutput]:
         output, taken = MapOutput(), list[Record]()
         for chunk in chunked(records, self._flow.combine_events):
             part = MapOutput(events=len(chunk), sources=Counter(map(_SOURCE, chunk)))
-            mapped = self._mapped(chunk, part, is_again)
+            mapped = self._mapper.map_chunk(chunk, self._latest_ordinal(), part)
+            # Behind the latest ordinal: an event that was taken before an erasure is never later than its tombstone.
+            self._leave_out_erased(mapped, part)
             self._usage.look_at(chunk, part)
             if output.has_other_epochs(part):
                 # A later tombstone refuses earlier events: joined to later ones they would take these with them.
-                yield from self._finished(output, taken, is_again)
+                yield from self._finished(output, taken)
                 output, taken = MapOutput(), []
             output.add(part)
             taken += chunk
             self._aggregator.add(self._protector.seal(mapped, output), output)
             if output.events >= self._flow.combine_events or output.bytes >= OUTPUT_BYTES:
-                yield from self._finished(output, taken, is_again)
+                yield from self._finished(output, taken)
                 output, taken = MapOutput(), []
         if taken:
-            yield from self._finished(output, taken, is_again)
+            yield from self._finished(output, taken)
 
-    def _finished(self, output: MapOutput, taken: list[Record], is_again: bool) -> Iterator[MapOutput]:
+    def _finished(self, output: MapOutput, taken: list[Record]) -> Iterator[MapOutput]:
         """The output of these records; with a fault, the outputs of each half of them in its place."""
         self._aggregator.finish(output)
-        if output.faults and (len(taken) > 1 or not is_again):
-            # The output is dropped, and its schema changes with it.
+        if output.faults and (len(taken) > 1 or not self._is_again):
+            # The output is dropped, and its schema changes with it. Its keys are made: `_leave_out_erased` notes them.
             self._attributes.report_again(is_lost=True)
+            self._is_again = True
             half = len(taken) // 2
             for some in (taken[:half], taken[half:]):
-                yield from self._outputs(some, is_again=True)
+                yield from self.run(some)
             return
         for fault in output.faults.values():
             record = taken[0].record if isinstance(taken[0], DamagedRecord) else taken[0]
@@ -132,14 +132,10 @@ class MapStage:
             self._dead_letters.add(output, record, "combine", reason, fault.error, fault.spec)
         yield output
 
-    def _mapped(self, chunk: list[Record], output: MapOutput, is_again: bool) -> MappedChunk:
-        latest = int((self._now() + self._flow.max_future_skew_seconds) * 1000)
-        mapped = self._mapper.map_chunk(chunk, latest, output)
-        self._leave_out_erased(mapped, output, is_again)
-        return mapped
+    def _latest_ordinal(self) -> int:
+        return int((self._now() + self._flow.max_future_skew_seconds) * 1000)
 
-    def _leave_out_erased(self, mapped: MappedChunk, output: MapOutput, is_again: bool) -> None:
-        # After `latest`: an event that was taken before an erasure is then never later than its tombstone.
+    def _leave_out_erased(self, mapped: MappedChunk, output: MapOutput) -> None:
         tombstoned = self._tombstones(mapped.fragment_ids())
         output.erasure_epochs = {fragment_id: each.until for fragment_id, each in tombstoned.items()}
         if not tombstoned:
@@ -149,6 +145,6 @@ class MapStage:
         for fragment_id, tombstone in tombstoned.items():
             left_out = mapped.leave_out(fragment_id, tombstone, self._mapper.is_timed)
             output.erased += left_out
-            if left_out and is_again:
+            if left_out and self._is_again:
                 # A run before may have made a key for them, and nobody asks for it any more.
                 output.refused.add(fragment_id)

@@ -23,7 +23,7 @@ from transforms.privacy.blind_index import BlindIndex
 from transforms.privacy.sealing import DataKeys, SealingKey, UnusableKey
 from transforms.privacy.stored_values import RegisterSealer
 from transforms.schema.attribute_nodes import Leaves
-from transforms.spec.mapping import CompiledSnapshot, MappedPayload
+from transforms.spec.mapping import CompiledSnapshot, MappedPayload, MappingSpec
 
 _SURELY_SHORT = MOST_BYTES // 4
 """A character has at most four bytes."""
@@ -58,11 +58,12 @@ class ProtectedChunk(NamedTuple):
 
 
 class EventNames(NamedTuple):
-    """The stored names and order of an event."""
+    """The stored names and order of an event. `retracts` as of `MappedEvent`."""
 
     fragment_id: str
     identifiers: tuple[Identifier, ...]
     stamp: Stamp
+    retracts: str | None
 
 
 class _Hashes(dict[Identifier, Identifier]):
@@ -124,13 +125,10 @@ class Protector:
         normal = tuple([self._normalised[each] for each in identifiers])
         return self._protect(normal if None not in normal else _unblocked(normal))  # type: ignore[arg-type]
 
-    def names(
-        self, mapped: MappedPayload, id_place: str | None, leaves: Leaves, naming: Container[str]
-    ) -> EventNames:
-        """The protected names of an event, whose id was read from `id_place`. `leaves` take over the protected stamp.
-        Identifiers of the types `naming` can name the fragment. Raises EventError for a primary identifier that no store
-        takes, or where the rules block all that can name it."""
-        identifiers = self.identifiers(mapped.identifiers) or self._renamed(mapped.identifiers, naming)
+    def names(self, mapped: MappedPayload, spec: MappingSpec, leaves: Leaves) -> EventNames:
+        """The protected names of an event that a spec mapped. `leaves` take over the protected stamp. Raises EventError
+        for a primary identifier that no store takes, or where the rules block all that can name it."""
+        identifiers = self.identifiers(mapped.identifiers) or self._renamed(mapped.identifiers, spec.naming)
         fragment_id = str(identifiers[0])
         if len(fragment_id) > _SURELY_SHORT and len(fragment_id.encode(errors="surrogatepass")) > MOST_BYTES:
             raise EventError(
@@ -138,14 +136,19 @@ class Protector:
                 f"the primary identifier has more than the {MOST_BYTES:,} bytes that every store takes",
             )
         stamp = mapped.stamp
-        event_id = self.event_id(stamp.event_id, id_place)
+        place = self._names.place_of(spec.document, spec.document.id)
+        event_id = self._event_id(stamp.event_id, place)
         if event_id != stamp.event_id:
             stamp = stamp._replace(event_id=event_id)
             for path, register in leaves.plain.items():
                 leaves.plain[path] = register._replace(origin=register.origin._replace(stamp=stamp))
-        return EventNames(fragment_id, identifiers, stamp)
+        retracts = spec.retracted(mapped.output)
+        if retracts:
+            other = self._names.place_of(spec.document, spec.document.retracts)
+            retracts = self._event_id(retracts, place, other)
+        return EventNames(fragment_id, identifiers, stamp, retracts)
 
-    def event_id(self, event_id: str, *places: str | None) -> str:
+    def _event_id(self, event_id: str, *places: str | None) -> str:
         """An event's id as it is stored: hashed if it is protected at one of the places that it is read from. A stamp is
         stored as it is, beside the values: an id that is a sealed attribute must not be."""
         if any(self._names.protects_event_id(each, event_id) for each in places):
