@@ -27,8 +27,8 @@ EPILOG = (
 )
 
 YOUNG_OBJECTS = 50_000
-"""After so many new ones Python looks for garbage. Much of what is read is small tuples, and hardly a cycle: at Python's
-default a third of the projection's CPU went into looking."""
+"""New objects after which Python looks for garbage. Most objects that are read are small tuples, and hardly
+any is in a cycle. At Python's default a third of the projection's CPU went into looking."""
 
 COMMANDS = {
     "demo": "demo:demo",
@@ -108,7 +108,7 @@ def root(
     ] = False,
 ) -> None:
     """Options of every command."""
-    # Who sits at a terminal knows what time it is; a file, and what gathers logs, must hold it.
+    # Users at a terminal know the time; files and log collectors must hold it.
     is_seen = sys.stderr is not None and sys.stderr.isatty()
     logging.basicConfig(
         level=logging.WARNING,
@@ -183,7 +183,7 @@ def __getattr__(name: str) -> Any:
 
 def main() -> None:
     """The entry point of `idgraph`."""
-    # No model here has one; looking for them reads the metadata of all that is installed.
+    # No model here has a plugin; looking for them reads the metadata of all installed packages.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")
     gc.set_threshold(YOUNG_OBJECTS)
     open_closed_streams()

@@ -80,7 +80,7 @@ class LocalDeadLetterDesk:
         self._sources: dict[str, SourceConfig] = sources
         self.event_sources = EventSources.of(sources.values())
         self._readers = {name: envelope_reader(config, formats) for name, config in sources.items()}
-        # The tree of attributes is of one thread.
+        # The tree of attributes belongs to one thread.
         self._lock = threading.Lock()
         self._compiled: tuple[str, CompiledSnapshot] | None = None
 
@@ -137,8 +137,8 @@ class LocalDeadLetterDesk:
         return found
 
     def _set_aside(self, source: str) -> dict[bytes, DeadLetter]:
-        """Dead letters of a source among the newest, by their records: a record that is read from the end of a file has no
-        position of its own."""
+        """Dead letters of a source among the newest, by their records. A record that is read from the end of
+        a file has no position of its own."""
         found: dict[bytes, DeadLetter] = {}
         for each in self.newest(MOST_SET_ASIDE):
             letter = self.get(each.id) if each.source == source else None

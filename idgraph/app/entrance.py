@@ -1,7 +1,8 @@
 """The way of commands to profiles: that of everybody else, through the profile service.
 
-It is one that runs, if `[profiles] url` names it and it answers; else the same application in this process, whose only
-caller is the local operator. An error of the application in this process is raised as it is.
+It is a running service, if `[profiles] url` names one and it answers. Else it is the same application in this
+process, whose only caller is the local operator. An error of the application in this process is raised as it
+is.
 """
 
 from __future__ import annotations
@@ -35,11 +36,12 @@ log = logging.getLogger(__name__)
 B = TypeVar("B", bound=BaseModel)
 
 CONNECT_SECONDS = 1.0
-"""How long a command waits for the connection to a service that the configuration names."""
+"""The longest wait of a command for the connection to a service that the configuration names."""
 
 
 def local_operator() -> Caller:
-    """Whoever may read the stores' files and keys sees everything and may do everything; the audit log has the name."""
+    """The person who may read the stores' files and keys sees everything and may do everything; the audit log
+    has the name."""
     return Caller(
         name=wiring.operator_name(),
         digest="",
@@ -164,7 +166,7 @@ class _Remote:
 
 
 def _read(kind: type[B], body: dict[str, Any]) -> B:
-    """A body of a command. Raises QueryError for what a request may not have."""
+    """A body of a command. Raises QueryError for parts that a request may not have."""
     try:
         return kind.model_validate(body)
     except ValidationError as error:
@@ -193,7 +195,7 @@ def local_service(settings: Settings) -> Iterator[ProfileService]:
 
 
 def service_of(settings: Settings, resources: ReadResources, only: OneCaller) -> ProfileService:
-    """The profile service over what is open here."""
+    """The profile service over the stores and index that are open here."""
     provider = provider_of(settings)
     return ProfileService(
         resources,

@@ -78,7 +78,7 @@ def error_handler() -> Iterator[None]:
 
 
 def _discard_output() -> None:
-    # What is still in the buffer would fail again when the interpreter ends.
+    # The rest of the buffer would fail again when the interpreter ends.
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

@@ -31,7 +31,7 @@ class FlowFolders:
             raise StoreError(f"{self._folder}: {error.strerror}") from None
 
     def report_file(self, name: str) -> Path:
-        """Where a flow's report is."""
+        """The file of a flow's report."""
         return self._folder / name / _REPORT
 
     def report(self, name: str) -> FlowReport | None:

@@ -1,4 +1,5 @@
-"""How far the configured flow has come, by its checkpoint: exact, since a micro-batch is done when all of it is committed."""
+"""Progress of the configured flow, by its checkpoint: exact, since a micro-batch is done when all of it is
+committed."""
 
 from __future__ import annotations
 
@@ -51,11 +52,12 @@ def _state(flow: str, topic: str, partition: int, offset: int, end: int | None) 
 _KAFKA = re.compile(r"kafka:(?P<topic>[^/]+)/(?P<partition>\d{1,9})/(?P<offset>\d{1,18})")
 _FILE = re.compile(r"file:(?P<file>[^/]+/[^/#]+)(?:#\d+)?")
 MOST_BATCHES = 100
-"""Spark keeps what so many micro-batches took."""
+"""Spark keeps the input of so many micro-batches."""
 
 
 def committed(settings: Settings) -> Callable[[str], bool]:
-    """Whether the flow has committed the event at a position. What it returns raises QueryError for a text that is no position, and where there is no checkpoint here."""
+    """A function that returns whether the flow has committed the event at a position. It raises QueryError
+    for a text that is no position, and where there is no checkpoint here."""
     checkpoint = settings.flow_state() / "checkpoint"
     files: dict[int, frozenset[str]] = {}
 

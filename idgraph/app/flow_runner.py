@@ -45,7 +45,7 @@ from sinks.http.metadata import MetadataClient
 
 
 def require_shared(settings: Settings) -> None:
-    """Raises ConfigError for what executors on other machines could not reach or share."""
+    """Raises ConfigError for resources that executors on other machines could not reach or share."""
     if is_local(settings.flow.master):
         return
     cluster = f"[flow] master {settings.flow.master} is a cluster"
@@ -79,12 +79,13 @@ def run_flow(
     on_start: Callable[[], None] = lambda: None,
     sealed_by: str | None = None,
 ) -> None:
-    """Run until `stop` is set, or with `until_done` until what is there at the start is done. `on_start` is called before
-    Spark is started, once nothing else runs this flow. `sealed_by` is the protection of what the flow has stored before
-    it first runs; without one, all that is stored is looked through.
+    """Run until `stop` is set, or with `until_done` until the input that is there at the start is done.
+    `on_start` is called before Spark is started, once nothing else runs this flow. `sealed_by` is the
+    protection of what the flow has stored before it first runs; without one, all that is stored is looked
+    through.
 
-    Raises ConfigError for what must be repaired before anything runs, UnauthorizedError and MetadataError
-    when there is no snapshot to start with, and whatever stopped the flow.
+    Raises ConfigError for a fault that must be repaired before anything runs, and UnauthorizedError or
+    MetadataError when there is no snapshot to start with. Also raises the error that stopped the flow.
     """
     jars = _prepared(settings, stop)
     running: list[Flow] = []
@@ -133,7 +134,7 @@ def _held(settings: Settings) -> HeldSources:
 
 
 def _require_no_wait(settings: Settings, held: HeldSources) -> None:
-    """Raises FlowStoppedError where sources wait: what is there is not done."""
+    """Raises FlowStoppedError where sources wait: their input is not done."""
     known = settings.sources_by_name()
     waiting = [f"source {hold.source} waits: {hold.why}" for hold in held.holds() if hold.source in known]
     if waiting:
@@ -280,7 +281,7 @@ def _following_policy(
 
 @contextmanager
 def _reporting_of_interruption(stop: threading.Event) -> Iterator[None]:
-    """Around what starts Java: asked to end with the flow, it says that it cannot be started."""
+    """Around the start of Java: asked to end with the flow, it says that it cannot be started."""
     try:
         yield
     except (ConfigError, FlowStoppedError):
@@ -303,8 +304,8 @@ def _report_of_another_store(resources: WorkerResources) -> None:
 
 
 def _make_folders(settings: Settings) -> None:
-    """A source's folder may come later than the flow, so it is made; one that is made may be a mistake in its
-    name, so it is reported. Raises ConfigError for one that would read what the flow itself writes."""
+    """A source's folder may come later than the flow, so it is made. Its name may be a mistake, so a folder
+    that is made is reported. Raises ConfigError for one that would read files of the flow itself."""
     for source in file_sources(settings.sources_by_name()).values():
         folder = folder_of(source)
         for place in (settings.directory, settings.keyring_file()):
@@ -323,7 +324,7 @@ def _make_folders(settings: Settings) -> None:
 
 
 def _is_read_below(folder: Path, place: Path) -> bool:
-    """Whether a place lies below a folder, and not in what is hidden, which Spark leaves out."""
+    """Whether a path lies below a folder, and not in hidden folders, which Spark leaves out."""
     below = path_below(folder, place)
     return below is not None and not any(part.startswith((".", "_")) for part in below.parts)
 

@@ -1,4 +1,5 @@
-"""Identity rules, and what to try them on: identity events, pins, or a source's records with their mapping spec."""
+"""Identity rules, and data to try them on: identity events, pins, or a source's records with their mapping
+spec."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ from transforms.spec.mapping import MappedPayload, MappingSpec
 
 
 class Trial(NamedTuple):
-    """What rules are tried on. `mistakes` are lines that could not be read, in words."""
+    """The data that rules are tried on. `mistakes` are lines that could not be read, in words."""
 
     events: list[SeenEvent]
     pins: list[PinDocument]
@@ -91,8 +92,8 @@ def read_events(rules: Rules, file: Path | None) -> Trial:
 
 
 def read_records(rules: Rules, file: Path | None, spec: Path, source: FileSource | None) -> Trial:
-    """What a spec shows of a source's records, one a line. Without the source's configuration a line is a payload, whose
-    number stands in for an id and an ordinal."""
+    """The identity events that a spec makes of a source's records, one a line. Without the source's
+    configuration a line is a payload, whose number stands in for an id and an ordinal."""
     definition = read_definition(spec)
     mapper = _RecordMapper(SpecDocument(**dict(definition), version=1, created=datetime.now(UTC)), source)
     found: dict[tuple[str, str], SeenEvent] = {}

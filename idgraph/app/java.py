@@ -57,7 +57,8 @@ def require_java() -> str:
 
 
 def class_archives() -> Path:
-    """Where the archives of Spark's classes are: in the user's cache, since all installations share them."""
+    """The folder of the archives of Spark's classes: in the user's cache, since all installations share
+    them."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "idgraph" / "java"
 
 
@@ -79,7 +80,7 @@ FETCH_SECONDS = 600
 
 
 class Artifact(NamedTuple):
-    """One module of Maven Central; `alone` without what it depends on."""
+    """One module of Maven Central; `alone` without its dependencies."""
 
     group: str
     name: str
@@ -96,7 +97,7 @@ class JarSet(NamedTuple):
 
 
 def cache_folder() -> Path:
-    """Where fetched jars stay: in the user's cache, since all installations share them."""
+    """The folder of fetched jars: in the user's cache, since all installations share them."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "idgraph" / "servers"
 
 
@@ -141,7 +142,7 @@ def _fetch(wanted: JarSet, digests: dict[str, str], folder: Path) -> None:
     # Beside its place, so that it comes there by rename: whole or not at all.
     unfinished = f"fetching-{wanted.name}-"
     for left in folder.parent.glob(f"{unfinished}*"):
-        # Of one that was killed: nobody else fetches this set now.
+        # A killed process left it: nobody else fetches this set now.
         shutil.rmtree(left, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=unfinished) as scratch:
         fetched = Path(scratch) / "jars"

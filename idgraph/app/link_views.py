@@ -111,7 +111,7 @@ def print_moves(moves: Iterable[ProfileMove]) -> None:
 
 
 def print_periods(identifier: str, found: Mapping[str, Sequence[ProfilePeriod]], as_json: bool) -> None:
-    """Print which profiles the fragments of an identifier were part of, and when."""
+    """Print the profiles that the fragments of an identifier were part of, with times."""
     if as_json:
         fragments = [periods_document(*each) for each in found.items()]
         print_json({"identifier": identifier, "fragments": fragments})

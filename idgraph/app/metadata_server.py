@@ -30,7 +30,8 @@ from metadata_service.ui.page import SIGN_IN, ProfileSource
 
 FIRST_ADMIN = "first-admin"
 HIGHEST = 100
-"""Whoever has the first admin's token has the keyring beside it; protected values are not revealed to it all the same."""
+"""Clearance of the first admin's token. Its owner has the keyring beside it; all the same, it does not reveal
+protected values."""
 
 
 def serve_here(settings: Settings, host: str | None, port: int | None) -> None:
@@ -70,7 +71,8 @@ def sign_in_link(app: FastAPI, url: str, settings: Settings) -> str | None:
 
 
 def verify_history(settings: Settings) -> AuditReport | None:
-    """Check the history of the metadata service, and that it has what the flow saw last; None where it is not here."""
+    """Check the history of the metadata service, and that it has the state that the flow saw last; None where
+    it is not here."""
     if not (settings.metadata.database or (settings.directory / "metadata.db").exists()):
         return None
     with opened_metadata_database(settings) as database, database.read() as session:
@@ -87,7 +89,7 @@ def application(settings: Settings) -> FastAPI:
     wiring.prepare_directory(settings)
     profiles, metadata = settings.profiles, settings.metadata
     key = service_key(settings)
-    # Whoever works in this directory need not believe the first answer.
+    # Processes in this directory need not trust the first answer.
     write_atomically(settings.directory / "metadata.pub", key.public.encode())
     host = "127.0.0.1" if profiles.host in ("0.0.0.0", "::") else profiles.host  # noqa: S104 - compared, not listened on
     url = profiles.url or f"http{'s' if profiles.certificate_file else ''}://{host}:{profiles.port}"
@@ -113,10 +115,11 @@ def application(settings: Settings) -> FastAPI:
 
 
 def _make_tokens(settings: Settings, database: Database) -> None:
-    """The first admin's, in a database that never had a token; and the flow's and the profile service's where they run on
-    this machine, whenever there is neither file nor token. Elsewhere: `idgraph tokens add`.
+    """Make the first admin's token in a database that never had a token. Make the flow's and the profile
+    service's where they run on this machine and have neither file nor token. Elsewhere: `idgraph tokens add`.
 
-    Files come before the commit: a crash in between leaves tokens that no database knows, which the next start replaces.
+    Files come before the commit: a crash in between leaves tokens that no database knows, which the next
+    start replaces.
     """
     with database.write(wiring.local_user(), "made by the start of the service") as edit:
         is_new = not has_tokens(edit)

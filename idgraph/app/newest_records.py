@@ -22,9 +22,9 @@ from ingestion.stages.decrypt import Decryption
 
 MOST_FILES = 5
 MOST_BYTES = 4 << 20
-"""Of each file."""
+"""Bytes that are read from the end of each file."""
 MOST_DECRYPTED, DECRYPT_SECONDS = 20, 2.0
-"""A page asks every three seconds: a service that hangs is given up at the first record."""
+"""Bounds for a page that asks every three seconds: a service that hangs is abandoned at the first record."""
 
 
 def newest_records(settings: Settings, source: SourceConfig, most: int) -> list[RawRecord]:

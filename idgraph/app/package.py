@@ -70,7 +70,7 @@ def _of_distribution(found: Distribution) -> Iterator[tuple[Path, str]]:
 
 
 def _dependencies() -> list[Distribution]:
-    """Everything installed that idgraph asks for, its extras included, and what that asks for in turn."""
+    """All installed dependencies of idgraph, its extras included, and their dependencies in turn."""
     found: dict[str, Distribution] = {}
     waiting = ["idgraph"]
     while waiting:
@@ -82,15 +82,15 @@ def _dependencies() -> list[Distribution]:
             try:
                 found[name] = distribution(name)
             except PackageNotFoundError:
-                # For another system, or of an extra that is not installed.
+                # A requirement for another system, or of an extra that is not installed.
                 continue
             waiting.append(name)
     return [found[name] for name in sorted(found)]
 
 
 def install_command(*extras: str) -> str:
-    """The command that installs what these extras need into this environment. It names their packages: `idgraph[EXTRA]`
-    would ask the index for a package `idgraph`, which may be a stranger's."""
+    """The command that installs the requirements of these extras into this environment. It names their
+    packages: `idgraph[EXTRA]` would ask the index for a package `idgraph`, which may be a stranger's."""
     try:
         known = distribution("idgraph").requires or ()
     except PackageNotFoundError:

@@ -23,7 +23,7 @@ from idgraph.model.errors import ConfigError
 
 STANDARD_INPUT = Path("-")
 LARGEST_BYTES = 1 << 30
-"""Of a file that is converted, which is in memory as a whole; and of a line."""
+"""The largest converted file, which is in memory as a whole; and the longest line."""
 LOOKED_AT = 100
 """Lines at the beginning of a file, one of which at least is an object where it is JSON Lines."""
 
@@ -58,9 +58,10 @@ class EventFile(NamedTuple):
 
 
 def event_files(files: Iterable[Path], nulls: Nulls | None = None) -> Iterator[EventFile]:
-    """The events of each file; `-` is standard input. What is no pipe is looked at before the first is given, and read to its
-    end where it is converted. `nulls` is what a missing value or null says, None for the default of each format: a null of
-    JSON deletes, others keep. Raises ConfigError for a file without events, or that is damaged."""
+    """The events of each file; `-` is standard input. All files but pipes are checked before the first event
+    is yielded, and read to their end where they are converted. `nulls` is the meaning of a missing value or
+    null, None for the default of each format: a null of JSON deletes, others keep. Raises ConfigError for a
+    file without events, or that is damaged."""
     named = [("standard input" if file == STANDARD_INPUT else str(file), file) for file in files]
     for name, file in named:
         if not _is_read_once(file):
@@ -92,7 +93,7 @@ def _opened(name: str, file: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _reading(name: str) -> Iterator[None]:
-    """Raises ConfigError for what fails while a file is read."""
+    """Raises ConfigError for an error while a file is read."""
     try:
         yield
     except (OSError, EOFError, zlib.error) as error:
@@ -166,7 +167,8 @@ def _is_object(line: bytes) -> bool:
 
 
 def _json_lines(name: str, lines: Iterable[bytes], nulls: Nulls) -> Iterator[bytes]:
-    """As they are, whatever is in them: the flow judges them. Without nulls, objects are written again."""
+    """The lines as they are, whatever is in them: the flow checks them. Without nulls, objects are written
+    again."""
     with _reading(name):
         for line in lines:
             if line.isspace():
@@ -178,13 +180,13 @@ def _json_lines(name: str, lines: Iterable[bytes], nulls: Nulls) -> Iterator[byt
 
 
 def _objects(content: bytes) -> list[Any] | None:
-    """The objects of one array, or that follow each other; None for what is neither."""
+    """The objects of one array, or that follow each other; None for any other content."""
     try:
         text = content.removeprefix(codecs.BOM_UTF8).decode()
         found: list[Any] = []
         place = _behind_blanks(text, 0)
         while place < len(text):
-            # Where a value ends only the standard library says; what it is, exactly, only our own.
+            # Only the standard library says where a value ends; only our own decoder gives its exact value.
             _, end = _SCANNER.raw_decode(text, place)
             found.append(canonical.decode(text[place:end]))
             place = _behind_blanks(text, end)

@@ -25,7 +25,7 @@ _HALF_PAIR = re.compile(
 
 
 class PayloadLine(NamedTuple):
-    """One line that is not blank: its number from 1, and its value, or why it has none."""
+    """One line that is not blank: its number from 1, and its value, or the reason why it has none."""
 
     number: int
     value: Any
@@ -72,7 +72,7 @@ def _bounded(stream: BinaryIO) -> Iterator[bytes | None]:
 
 
 def unpacked(raw: BinaryIO) -> BinaryIO:
-    """A stream as it is, or what is packed in it if it begins as gzip does, whatever it is called."""
+    """A stream as it is, or its unpacked content if it begins as gzip does, whatever its name."""
     buffered = raw if isinstance(raw, BufferedReader) else BufferedReader(cast(Any, raw))
     if buffered.peek(2)[:2] == _GZIP:
         return cast(BinaryIO, gzip.GzipFile(fileobj=buffered))

@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 MOST_EXACT = 2**53
 """Up to this one a double has every integer."""
 ROWS = 10_000
-"""Of a table that are Python values at once."""
+"""Rows of a table that are Python values at once."""
 
 
 class Nulls(StrEnum):
-    """Of a missing value: `keep` what is stored, since it is no statement; or say null, which `delete`s it."""
+    """The meaning of a missing value: it says nothing and `keep`s the stored one, or says null and `delete`s
+    it."""
 
     KEEP = "keep"
     DELETE = "delete"
@@ -99,7 +100,7 @@ def rows_of_parquet(content: bytes) -> Iterator[dict[str, Any]]:
     try:
         table = parquet.read_table(pa.BufferReader(content))
     except (pa.ArrowException, OSError) as error:
-        # Its message may quote what is in the file.
+        # Its message may quote a value of the file.
         raise ConfigError(f"damaged Parquet ({type(error).__name__})") from None
     yield from rows_of_table(table)
 
@@ -157,7 +158,7 @@ def _value(value: Any, name: str) -> Any:
     if kind.__name__ in ("NAType", "NaTType"):
         return None
     if kind.__name__ == "datetime64":
-        # Of nanoseconds numpy makes an integer.
+        # numpy turns nanoseconds into an integer.
         return _value(value.astype("datetime64[us]").tolist(), name)
     for known, made in _MADE:
         if isinstance(value, known):

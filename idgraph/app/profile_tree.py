@@ -1,4 +1,4 @@
-"""A profile for people: a tree of its attributes, each with where it came from."""
+"""A profile for people: a tree of its attributes, each with its origin."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MASKED = "••••••"
 
 
 def profile_tree(profile: Mapping[str, Any]) -> Tree:
-    """A profile's document, with its provenance, as a tree that shows where each value came from."""
+    """A profile's document, with its provenance, as a tree that shows the origin of each value."""
     root = Tree(_text(profile["id"], "bold"))
     names = root.add(_text("identifiers", "bold"))
     for identifier in profile["identifiers"]:
@@ -48,7 +48,7 @@ def _origin(found: Mapping[str, Any]) -> Text:
 
 
 def _policy(found: Mapping[str, Any]) -> str:
-    """How a value was made of several, before the latest event that it is of."""
+    """The policy that made a value of several, as the text before the latest event."""
     policy, values = found.get("policy"), found.get("values", 1)
     if values == 1:
         return f"{policy}: " if policy else ""
@@ -62,5 +62,5 @@ def _short(value: Any) -> str:
 
 
 def _text(text: str, style: str = "") -> Text:
-    """Text as it is: what comes from events is neither markup nor obeyed by the terminal."""
+    """Text as it is: text from events is neither markup nor obeyed by the terminal."""
     return Text(escape_control_chars(text), style)

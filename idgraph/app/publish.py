@@ -32,10 +32,11 @@ def publisher(
     key: str | None = None,
     written: Callable[[Path], object] = lambda _: None,
 ) -> Iterator[Publish]:
-    """A function that publishes lines to a configured source and returns their number; durable when it returns. `key` is the dotted
-    path of what a record of Kafka has as its key. `written` gets each new file.
+    """A function that publishes lines to a configured source and returns their number; durable when it
+    returns. `key` is the dotted path of the value that becomes a Kafka record's key. `written` gets each new
+    file.
 
-    Raises ConfigError for a source that cannot be published to. What it gives raises PublishError.
+    Raises ConfigError for a source that cannot be published to. The function raises PublishError.
     """
     config = settings.source(source)
     if isinstance(config, FileSource):
@@ -65,14 +66,15 @@ def publish(
     null: Literal["keep", "delete"] = "keep",
     key: str | None = None,
 ) -> int:
-    """Publish a pandas data frame, an Arrow table or a list of dictionaries to a source: an event per row, a key per column,
-    and how many they were. The index of a data frame is left out.
+    """Publish a pandas data frame, an Arrow table or a list of dictionaries to a source: an event per row, a
+    key per column. Returns the number of events. The index of a data frame is left out.
 
-    A missing value (NaN, NaT, NA, None) is no statement, and keeps what is stored; with `null="delete"` it deletes that.
-    `config` is that of `idgraph.open`, `key` the dotted path of what a record of Kafka has as its key.
+    A missing value (NaN, NaT, NA, None) says nothing, and keeps the stored value; with `null="delete"` it
+    deletes that. `config` is that of `idgraph.open`, `key` the dotted path of the value that becomes a Kafka
+    record's key.
 
-    Raises ConfigError for a source that cannot be published to and for values that no event can have, before anything is
-    published, and PublishError.
+    Raises ConfigError for a source that cannot be published to and for values that no event can have, before
+    anything is published, and PublishError.
     """
     lines = list(lines_of(events, Nulls(null)))
     with publisher(load_of(config), source, key) as give:
@@ -87,8 +89,8 @@ def kafka_publisher(settings: Settings, user: str) -> KafkaPublisher:
 
 
 def _key(line: bytes, keys: tuple[str, ...]) -> bytes | None:
-    """The key of a record: text as it is, another value as JSON; none where nothing stands, or for what is no JSON,
-    which the flow judges."""
+    """The key of a record: text as it is, another value as JSON. None without a value, and for a line that is
+    no JSON, which the flow checks."""
     if not keys:
         return None
     try:

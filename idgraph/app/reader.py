@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 READ_TOGETHER = 500
 PURPOSE = "in a Python program"
 POLICY_SECONDS = 10.0
-"""How long a reader uses the policies that it has read."""
+"""The longest use of the policies that a reader has read."""
 
 
 def open(config: str | Path | None = None) -> Reader:  # noqa: A001 - as in `gzip.open`
@@ -55,10 +55,11 @@ class _Tables:
         raise NotImplementedError
 
     def to_arrow(self, columns: Sequence[str] | str | None = None, *, key: str | None = None) -> pa.Table:
-        """An Arrow table, of these attribute paths or of all known ones. The catalogue decides the types of columns, whatever
-        the values are: a value that its column cannot hold exactly is in `_rest`, and the log says how many there are.
-        Masked values are null. With `key`, a type of identifiers such as `user_id`, a column has this identifier of each
-        profile. Raises QueryError for an attribute or type that is not known."""
+        """An Arrow table, of these attribute paths or of all known ones. The catalogue decides the types of
+        columns, whatever the values are. A value that its column cannot hold exactly is in `_rest`, and the
+        log has the number of these. Masked values are null. With `key`, a type of identifiers such as
+        `user_id`, a column has this identifier of each profile. Raises QueryError for an attribute or type
+        that is not known."""
         from profile_service.tables import Columns
 
         reader, profiles = self._tabled()
@@ -115,8 +116,8 @@ class Page(Profiles):
 
 
 class Lookups(_Tables, Sequence[Profiles]):
-    """The answers of `lookup` for several identifiers, in their order. A table of them has a row for each profile that was
-    found, and in its first column, `_asked`, the identifier as it was asked for."""
+    """The answers of `lookup` for several identifiers, in their order. A table of them has a row for each
+    profile that was found. Its first column, `_asked`, has the identifier as it was asked for."""
 
     def __init__(self, asked: Sequence[str], found: Sequence[Profiles], reader: ProfileReader) -> None:
         self._asked = asked
@@ -187,8 +188,8 @@ class Reader:
     def lookup(
         self, identifier: str | Identifier, *, reveal: bool = False, purpose: str = PURPOSE
     ) -> Profiles:
-        """The profile of an identifier such as `user_id:480`; several where they share it and it belongs to nobody. Raises
-        QueryError for what is no identifier."""
+        """The profile of an identifier such as `user_id:480`; several where they share it and it belongs to
+        nobody. Raises QueryError for a text that is no identifier."""
         return self.lookup_many([identifier], reveal=reveal, purpose=purpose)[0]
 
     def lookup_many(
@@ -231,7 +232,7 @@ class Reader:
         return Page(result.profiles, reader, result.cursor)
 
     def count(self, *words: str) -> int:
-        """How many profiles match; all of them without words. Raises QueryError."""
+        """The number of profiles that match; of all profiles without words. Raises QueryError."""
         count = self.current().count(self._query(words))
         self._require_keyring(bool(count))
         return count
@@ -288,12 +289,12 @@ class Reader:
         return query
 
     def _record(self, reveal: bool, purpose: str, profiles: Iterable[Profile]) -> None:
-        """Before a program sees them. Raises StoreError."""
+        """Record reveals before a program sees the values. Raises StoreError."""
         if reveal:
             self._service.record(local_operator(), purpose, list(profiles))
 
     def _require_keyring(self, found: bool) -> None:
-        # By another keyring's hashes nobody is found, which is no answer.
+        # Another keyring's hashes find nobody, which is no answer.
         if not found:
             wiring.require_own_keyring(self._settings, self._resources, notes=False)
 

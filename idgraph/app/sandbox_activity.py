@@ -1,4 +1,4 @@
-"""What is stored in a sandbox and in production, and which flows run; no key is opened for it."""
+"""The stored data of a sandbox and of production, and the flows that run; no key is opened for it."""
 
 from __future__ import annotations
 

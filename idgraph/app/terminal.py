@@ -48,7 +48,7 @@ def report_cut(shown: int, total: int, is_least: bool = False) -> None:
 
 
 def report_warnings(file: Path, warnings: Iterable[Problem]) -> None:
-    """Say on standard error what may not be meant in a file that a person wrote."""
+    """Print on standard error the warnings about a file that a person wrote."""
     for each in warnings:
         said = f"{file}:{each.line}:{each.column}: warning: {each.text}"
         print(escape_control_chars(said), file=sys.stderr)

@@ -14,9 +14,9 @@ from transforms.spec.compiler import Trace, TracedStep
 
 
 class KeyMasks:
-    """Replaces keys in which a detector finds an address or a number of somebody by `<email 1>` and the like, and
-    keys that an operation made out of a value by `<value 1>`. The same key is always replaced by the same, so that
-    steps of one trace can be compared."""
+    """Replaces keys in which a detector finds an address or a number of somebody by `<email 1>` and the like.
+    Keys that an operation made out of a value become `<value 1>`. The same key is always replaced by the
+    same, so that steps of one trace can be compared."""
 
     def __init__(self, spec: Any = None) -> None:
         self._names: dict[str, str] = {}
@@ -24,7 +24,7 @@ class KeyMasks:
         self._is_value = self._value_keys.made_of()
 
     def begin(self, payload: Any) -> None:
-        """From here on the keys of this payload are known, and its values are looked for in others."""
+        """Note the keys of this payload; from now on its values are looked for in other keys."""
         self._is_value = self._value_keys.made_of(payload)
 
     def masked(self, value: Any) -> Any:
@@ -68,7 +68,7 @@ class Change(NamedTuple):
 
 
 def changes(before: Any, after: Any, path: str = "") -> Iterator[Change]:
-    """The leaves in which two values differ, in the order of the second; empty objects and arrays count as
+    """The leaves in which two values differ, in the order of the second. Empty objects and arrays count as
     leaves, and 1, 1.0 and true are three values."""
     if type(before) is type(after) and isinstance(before, dict | list) and (before and after):
         old, new = _parts(before), _parts(after)
@@ -130,11 +130,11 @@ _SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 
 
 class TraceView:
-    """Shows what a spec does to payloads, each step against what the step before gave."""
+    """Shows the effect of a spec on payloads, each step against the output of the step before."""
 
     def __init__(self, trace: Trace, spec: Any, place: str, reveal: bool) -> None:
-        """`place` is where the operations of `spec` stand in their file; values are hidden unless `reveal`, and keys
-        that are personal data or were made of values."""
+        """`place` is the pointer of `spec`'s operations in their file. Unless `reveal`, values are hidden,
+        and keys that are personal data or were made of values."""
         self._trace = trace
         self._place = place
         self._show = (lambda value: value) if reveal else masked
@@ -179,7 +179,7 @@ class StepView:
             yield "    nothing changed" if same else "    only the order of keys changed"
 
     def record(self) -> dict[str, Any]:
-        """For scripts: the whole value; for operations that change what they get, also leaves by path."""
+        """For scripts: the whole value; for operations that change their input, also leaves by path."""
         show = self._show
         record = {
             "pointer": self._pointer,

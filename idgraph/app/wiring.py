@@ -1,4 +1,4 @@
-"""Wiring: which adapter stands behind which protocol. Nothing else in idgraph chooses one.
+"""Wiring: the adapter behind each protocol. Nothing else in idgraph chooses one.
 
 Adapters are imported where they are opened, so that a command waits for none that it does not use.
 """
@@ -52,7 +52,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 QUICK_SECONDS = 2.0
-"""How long a command that only reads waits for the metadata service before it uses the last snapshot."""
+"""The longest wait of a command that only reads for the metadata service, before it uses the last
+snapshot."""
 
 
 def prepare_directory(settings: Settings) -> None:
@@ -88,7 +89,7 @@ def worker_plan(settings: Settings) -> WorkerPlan:
         settings.sources_by_name(),
         json.dumps(config),
         open_resources,
-        # Of other machines, where the flow's folder is not.
+        # For other machines, which do not have the flow's folder.
         dead_letters_by_driver=not is_local(settings.flow.master),
         closed=(settings.directory, settings.keyring_file()),
     )
@@ -166,8 +167,8 @@ def opened_keys(settings: Settings, own: bool = False) -> Iterator[tuple[Rotatin
 def require_own_keyring(
     settings: Settings, resources: WorkerResources | ReadResources, notes: bool = True
 ) -> None:
-    """Before anything is written or erased by the keyring's names. Raises KeyProviderError when it is another one. With
-    `notes` it is theirs from now on that are made."""
+    """Check the keyring before anything is written or erased by its names. Raises KeyProviderError when it is
+    another one. With `notes` it is noted with the profiles."""
     from idgraph.app.adapters import lost_keys
 
     provider = provider_of(settings)
@@ -191,7 +192,7 @@ def metadata_client(settings: Settings, timeout: float = 10.0) -> MetadataClient
 
 
 def flow_client(settings: Settings) -> MetadataClient:
-    """The same with the flow's own token, for what a flow does."""
+    """The same with the flow's own token, for a flow's requests."""
     return _metadata_client(settings, flow_token(settings), 10.0)
 
 
@@ -201,7 +202,7 @@ def profiles_client(settings: Settings) -> MetadataClient:
 
 
 def reading_client(settings: Settings, timeout: float = 10.0) -> MetadataClient:
-    """The same with whichever token there is, for what only reads."""
+    """The same with any token that there is, for commands that only read."""
     return _metadata_client(settings, _reading_token(settings), timeout)
 
 
@@ -251,8 +252,8 @@ def pinned_key(settings: Settings) -> PinnedKey:
 
 
 def metadata_token(settings: Settings) -> str:
-    """A person's token, from the configuration, the environment or its file. Each of these raises ConfigError when there is none,
-    UnauthorizedError for what can be none: no service is asked with it."""
+    """A person's token, from the configuration, the environment or its file. Each of these raises ConfigError
+    when there is none, UnauthorizedError for a text that cannot be a token: no service is asked with it."""
     return _token(settings, settings.metadata.token, settings.token_file(), _METADATA_TOKEN, "admin")
 
 
@@ -313,7 +314,7 @@ def _token(settings: Settings, stated: str | None, file: Path, variable: str, ro
 
 
 def local_user() -> str:
-    """Who works on this machine."""
+    """The person who works on this machine."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -321,17 +322,18 @@ def local_user() -> str:
 
 
 def operator_name() -> str:
-    """The name of whoever works on this machine, as the audit log has it: no account of the services is called so."""
+    """The name of the person who works on this machine, as the audit log has it: no account of the services
+    is called so."""
     return f"shell:{local_user()}"
 
 
 def snapshot_file(settings: Settings) -> Path:
-    """Where the flow keeps its last snapshot."""
+    """The file in which the flow keeps its last snapshot."""
     return settings.flow_state() / "snapshot.json"
 
 
 def schema_journal(settings: Settings) -> Path:
-    """Where the flow keeps schema changes that the metadata service has not taken yet."""
+    """The file in which the flow keeps schema changes that the metadata service has not taken yet."""
     return settings.flow_state() / "schema-changes.jsonl"
 
 
@@ -459,14 +461,14 @@ def audit_file(settings: Settings) -> Path:
 
 
 def audit_log(settings: Settings) -> AuditLog:
-    """What people and programs read and did."""
+    """The log of reads and acts of people and programs."""
     from idgraph.web.audit import PURPOSE, AuditLog
 
     return AuditLog(audit_file(settings), provider_of(settings).purpose_key(PURPOSE))
 
 
 def household_log(settings: Settings) -> SqliteHouseholdLog:
-    """What persons did to share attributes."""
+    """The log of acts of persons to share attributes."""
     from sinks.sqlite.households import SqliteHouseholdLog
 
     return SqliteHouseholdLog(settings.directory / "households.db")
@@ -537,12 +539,12 @@ def job_runner(settings: Settings, is_command: bool = False) -> Iterator[JobRunn
 
 
 def tombstone_file(settings: Settings) -> Path:
-    """Where tombstones stand apart from the store."""
+    """The file of tombstones apart from the store."""
     return settings.directory / "tombstones.jsonl"
 
 
 def sandbox_names(settings: Settings) -> list[str]:
-    """The sandboxes of production, which have copies of persons; of a sandbox none."""
+    """The sandboxes of production, which have copies of persons; a sandbox has none."""
     from metadata_service.sandboxes.folder import SandboxFolder
 
     place = settings.sandboxes()

@@ -1,1 +1,1 @@
-"""Which adapter stands behind which protocol."""
+"""The adapter behind each protocol."""

@@ -1,7 +1,7 @@
-"""Which index is behind the protocol: a folder in the directory, or an index in Elasticsearch.
+"""The index behind the protocol: a folder in the directory, or an index in Elasticsearch.
 
-Opened from the worker's configuration (`idgraph.app.adapters.stores.worker_config`): places, never credentials, which each
-process finds for itself.
+Opened from the worker's configuration (`idgraph.app.adapters.stores.worker_config`): places, never
+credentials, which each process finds for itself.
 """
 
 from __future__ import annotations
@@ -51,14 +51,15 @@ def open_versions(settings: Settings, names: TombstoneNames) -> IndexVersions:
 
 
 def place(config: dict[str, Any]) -> IndexLocation:
-    """Where the index is. Raises ConfigError when what talks to Elasticsearch is not installed."""
+    """The location of the index. Raises ConfigError when the client for Elasticsearch is not installed."""
     with needing("elasticsearch", "[index] kind: Elasticsearch needs its client"):
         from sinks.elasticsearch.client import IndexLocation
     return IndexLocation(**{each: config["index"][each] for each in IndexLocation._fields})
 
 
 def create(settings: Settings) -> str | None:
-    """Make the index if there is none; gives the name of a new one. Raises ProfileIndexError, ConfigError."""
+    """Make the index if there is none; returns the name of a new one. Raises ProfileIndexError,
+    ConfigError."""
     if settings.index.kind == "sqlite":
         raise ConfigError("[index] kind is sqlite: the embedded index is made when first used")
     where = place(worker_config(settings))

@@ -30,13 +30,13 @@ SPARK_KAFKA = JarSet(
     "spark-kafka-4.2.0",
     (
         Artifact("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0", alone=True),
-        # Its own version is not everywhere; without Kerberos nothing of it runs (docs/adr/0023-kafka.md).
+        # Its own version is not everywhere; without Kerberos none of its code runs (docs/adr/0023-kafka.md).
         Artifact("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.1.0-preview1", alone=True),
         Artifact("org.apache.kafka", "kafka-clients", "3.9.2", alone=True),
         Artifact("org.apache.commons", "commons-pool2", "2.13.1", alone=True),
     ),
 )
-"""Spark's Kafka connector. The rest of what it depends on is in PySpark."""
+"""Spark's Kafka connector. Its other dependencies are in PySpark."""
 
 
 def needed_jars(settings: Settings) -> Sequence[Path]:
@@ -151,7 +151,8 @@ def open_formats(config: dict[str, Any]) -> PayloadFormats:
 
 
 def require_formats(settings: Settings, formats: PayloadFormats) -> None:
-    """Raises ConfigError for a schema file that cannot be used, and when what reads it is not installed."""
+    """Raises ConfigError for a schema file that cannot be used, and when the library that reads it is not
+    installed."""
     from idgraph.model.kafka import kafka_sources
 
     for name, source in kafka_sources(settings.sources_by_name()).items():

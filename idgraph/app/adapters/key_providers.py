@@ -1,6 +1,7 @@
-"""Which key provider stands behind the protocol: a keyring file whose keys are bare, or wrapped by AWS KMS.
+"""The key provider behind the protocol: a keyring file whose keys are bare, or wrapped by AWS KMS.
 
-Opened from the worker's configuration: places, never keys or credentials, which each process finds for itself.
+Opened from the worker's configuration: places, never keys or credentials, which each process finds for
+itself.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ def keys_config(settings: Settings) -> dict[str, Any]:
 
 
 def open_provider(config: dict[str, Any]) -> KeyringFile:
-    """Raises KeyProviderError for a keyring that is missing or damaged, ConfigError when what talks to KMS is not
-    installed. KMS is asked when a key is first needed. From here on the process leaves no core file, which would hold keys."""
+    """Raises KeyProviderError for a keyring that is missing or damaged, ConfigError when the client for KMS
+    is not installed. KMS is asked when a key is first needed. From here on the process leaves no core file,
+    which would hold keys."""
     from sinks.keyring.provider import KeyringFile
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))

@@ -1,4 +1,5 @@
-"""Noticing that the data keys are gone while what they protect is still there, or that the keyring is another one."""
+"""Checks that the data keys are not lost while sealed values are stored, and that the keyring is the right
+one."""
 
 from __future__ import annotations
 
@@ -44,9 +45,9 @@ def require_data_keys(profiles: Path, keys: Path, store: FragmentStore, key_stor
 
 
 def require_own_keyring(provider: KeyProvider, store: ProfileStore, key_store: DataKeyStore) -> None:
-    """Raises KeyProviderError when the keyring opens none of some data keys, or where there are none is not the one that
-    is noted with the profiles: another installation's, or an older copy. Under it identifiers have other hashes, so that
-    a person becomes a second one and tombstones keep nobody away."""
+    """Raises KeyProviderError when the keyring opens none of some data keys, or, without data keys, is not
+    the one noted with the profiles. It is then another installation's, or an older copy. Under it identifiers
+    have other hashes, so that a person becomes a second one and tombstones keep nobody away."""
     refusals = _refusals(provider, key_store)
     if refusals is None:
         return
@@ -70,7 +71,8 @@ def adopt_keyring(provider: KeyProvider, store: ProfileStore, key_store: DataKey
 
 
 def note_keyring(provider: KeyProvider, store: StoreMarks) -> None:
-    """Note with the profiles which keyring is theirs. Durable when it returns; it gives nothing of the keyring away."""
+    """Note the keyring with its profiles. Durable when it returns; the note reveals nothing of the
+    keyring."""
     mark = _mark(provider)
     if not store.remembers(mark):
         store.remember(mark)
@@ -80,8 +82,8 @@ def note_keyring(provider: KeyProvider, store: StoreMarks) -> None:
 
 
 def _refusals(provider: KeyProvider, key_store: DataKeyStore) -> list[KeyProviderError] | None:
-    """Why the keyring opens none of the data keys that are tried, an error for each; None if it opens one. Raises
-    KeyServiceError."""
+    """An error for each data key that was tried and that the keyring does not open; None if it opens one.
+    Raises KeyServiceError."""
     refusals = []
     for name, key in key_store.some(LOOKED_AT).items():
         try:

@@ -1,8 +1,8 @@
-"""Who was erased in production, as a sandbox asks: its flow must bring nobody back.
+"""Persons who were erased in production, for a sandbox: its flow must bring nobody back.
 
-Tombstones are keyed hashes of fragments' ids, which have protected identifiers as keyed hashes themselves. So a sandbox hashes
-each identifier by production's keys too, on this machine, while it has it in the clear; what it keeps until it asks is the names
-of tombstones alone.
+Tombstones are keyed hashes of fragments' ids, which have protected identifiers as keyed hashes themselves. So
+a sandbox hashes each identifier by production's keys too, on this machine, while it has it in the clear.
+Until it asks, it keeps the names of tombstones alone.
 """
 
 from __future__ import annotations
@@ -36,17 +36,18 @@ class ErasedInProduction:
         self._known: dict[str, set[str]] = {}
 
     def names(self, identifier: Identifier) -> set[str]:
-        """Of the tombstones that refuse the events of an identifier, whether or not policy of production protects it."""
+        """The names of the tombstones that refuse the events of an identifier, whether or not policy of
+        production protects it."""
         if self._names is None or self._hashes is None:
             return set()
         return {self._names(str(each)).hex() for each in (identifier, self._hashes.hashed(identifier))}
 
     def note(self, hashed: Identifier, identifier: Identifier) -> None:
-        """The sandbox calls an identifier so until it asks for its tombstone."""
+        """Note the sandbox's name for an identifier until it asks for its tombstone."""
         self._known[str(hashed)] = self.names(identifier)
 
     def tombstones(self, ids: Iterable[str]) -> dict[str, Tombstone]:
-        """Of these fragments of the sandbox, named since it asked last."""
+        """The tombstones of these fragments of the sandbox, named since it asked last."""
         known, self._known = self._known, {}
         if self._store is None or not self._file.exists():
             return {}
@@ -73,7 +74,8 @@ class ErasedInProduction:
 
 
 class SandboxBlindIndex(BlindIndex):
-    """The sandbox's own, by whose hashes events are mapped; what it hashes is noted."""
+    """The sandbox's own blind index, by whose hashes events are mapped; each identifier that it hashes is
+    noted."""
 
     def __init__(self, provider: KeyProvider, erased: ErasedInProduction) -> None:
         super().__init__(provider)
@@ -85,5 +87,5 @@ class SandboxBlindIndex(BlindIndex):
         return found
 
     def identifier(self, identifier: Identifier) -> Identifier:
-        # Of what is stored or asked for: nobody asks for a tombstone then.
+        # A hashed one is stored or asked for: nobody asks for a tombstone then.
         return identifier if is_hashed(identifier.value) else super().hashed(identifier)

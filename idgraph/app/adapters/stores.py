@@ -1,6 +1,7 @@
-"""Which stores stand behind the protocols: SQLite files in the directory, or tables in DynamoDB.
+"""The stores behind the protocols: SQLite files in the directory, or tables in DynamoDB.
 
-Opened from the worker's configuration (`reported_of`): places, never credentials, which each process finds for itself.
+Opened from the worker's configuration (`worker_config`): places, never credentials, which each process finds
+for itself.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def charged(*stores: ProfileStore | DataKeyStore) -> Callable[[], BatchCounts]:
 
 @runtime_checkable
 class Budgeted(Protocol):
-    """A store that charges for what it is asked."""
+    """A store that charges for its requests."""
 
     def consumed(self) -> tuple[float, float]:
         """Read and write units so far."""
@@ -120,8 +121,8 @@ def holds_data_keys(directory: Path) -> bool:
 
 
 def _require_profiles(directory: Path) -> None:
-    """Raises StoreError when there is no file of profiles beside what only an earlier one can have left: a new one in its place
-    would be empty, and everybody unknown."""
+    """Raises StoreError when there is no file of profiles beside traces that only an earlier one can have
+    left. A new file in its place would be empty, and everybody unknown."""
     profiles = directory / PROFILES
     if profiles.exists():
         return
@@ -135,7 +136,7 @@ def _require_profiles(directory: Path) -> None:
         trace = "the search index holds profiles"
     else:
         return
-    # Made meanwhile by whoever started first.
+    # Another process may have made it meanwhile.
     if not profiles.exists():
         raise StoreError(
             f"{profiles} is missing, and {trace}: it was lost, or its volume is not mounted. Restore it from a backup "
@@ -145,7 +146,7 @@ def _require_profiles(directory: Path) -> None:
 
 
 def place(config: dict[str, Any]) -> TablesLocation:
-    """Where the tables are. Raises ConfigError when what talks to DynamoDB is not installed."""
+    """The location of the tables. Raises ConfigError when the client for DynamoDB is not installed."""
     with needing("dynamodb", "[store] kind: DynamoDB needs boto3"):
         from sinks.dynamodb.connection import TablesLocation
     store = config["store"]
@@ -153,7 +154,7 @@ def place(config: dict[str, Any]) -> TablesLocation:
 
 
 def create(settings: Settings) -> list[str]:
-    """Make the tables that are missing; gives the names of new ones. Raises StoreError, ConfigError."""
+    """Make the tables that are missing; returns the names of new ones. Raises StoreError, ConfigError."""
     if settings.store.kind == "sqlite":
         raise ConfigError("[store] kind is sqlite, whose files are made when first used")
     tables = place(worker_config(settings))

@@ -1,4 +1,4 @@
-"""`idgraph audit`: the log of what was revealed, and the history of what was decided."""
+"""`idgraph audit`: the log of reveals, and the history of decisions."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ def _group() -> None:
 
 @commands.command()
 def verify(context: typer.Context, as_json: Json = False) -> None:
-    """Check that no entry was altered, inserted or removed: of the log of reveals, and of the metadata service's history
-    where it is on this machine. Exit code 1: one was.
+    """Check that no entry of the log of reveals was altered, inserted or removed. The metadata service's
+    history is checked too if it is on this machine. Exit code 1: an entry was altered, inserted or removed.
 
-    Entries cut off at the end of the log cannot be seen in the file alone: note the head, and compare it with the next.
+    Entries cut off at the end of the log cannot be seen in the file alone: note the head, and compare it with
+    the next.
     """
     from idgraph.app.adapters.key_providers import ensure_keyring
     from idgraph.app.metadata_server import verify_history

@@ -68,7 +68,7 @@ def settings_of(context: typer.Context) -> Settings:
 
 
 def stored(context: typer.Context) -> Settings:
-    """The same, for a command on what is there already: not in a folder that has neither a configuration nor anything
+    """The same, for a command on stored data: not in a folder that has neither a configuration nor anything
     stored."""
     settings = settings_of(context)
     settings.require_folder()
@@ -85,8 +85,8 @@ def keyed(context: typer.Context) -> Settings:
 
 
 def note(settings: Settings, action: str, **details: Any) -> None:
-    """Record in the audit log what the local operator is about to do or to read. Raises StoreError, KeyProviderError; then it
-    may not be done."""
+    """Record in the audit log an act or a read of the local operator before it happens. Raises StoreError,
+    KeyProviderError; then it may not be done."""
     from idgraph.app import wiring
 
     wiring.audit_log(settings).append({"action": action, "caller": operator_name(), **details})

@@ -79,8 +79,8 @@ def run(
 
 
 class Reporter(Generic[Report]):
-    """Reports micro-batches. If writing a report fails (a closed pipe, a full disk), it stops the flow as a signal
-    would: a finished micro-batch must not fail because of its report."""
+    """Reports micro-batches. If writing a report fails (a closed pipe, a full disk), it stops the flow as a
+    signal would. A finished micro-batch must not fail because of its report."""
 
     def __init__(self, show_report: Callable[[Report], None], stop: threading.Event) -> None:
         self._failure: OSError | None = None
@@ -124,8 +124,8 @@ def publish(
 ) -> None:
     """Publish events to a source.
 
-    JSON Lines pass unchanged; the flow checks them. Other formats are converted, a column to a key; values of CSV stay
-    text. Of a file that holds no events nothing is published, and of the others neither.
+    JSON Lines pass unchanged; the flow checks them. Other formats are converted, a column to a key; values of
+    CSV stay text. A file that holds no events is refused before anything is published.
     """
     from idgraph.app.payload_files import STANDARD_INPUT, event_files
     from idgraph.app.publish import EVENTS_PER_FILE, publisher

@@ -48,7 +48,7 @@ LinkWhy = Annotated[
 
 
 class PinDecision(StrEnum):
-    """What can be pinned."""
+    """A decision that can be pinned."""
 
     ALWAYS = "always"
     NEVER = "never"
@@ -137,7 +137,7 @@ def violations(context: typer.Context, as_json: Json = False) -> None:
 
 
 def deciding(decision: str) -> Callable[..., None]:
-    """A command that makes a decision on the given pairs; its help is for whoever registers it."""
+    """A command that makes a decision on the given pairs; the caller that registers it adds the help."""
 
     def command(
         context: typer.Context,

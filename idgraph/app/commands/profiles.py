@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Form(StrEnum):
-    """Of an export."""
+    """Format of an export."""
 
     JSONL = "jsonl"
     PARQUET = "parquet"
@@ -43,8 +43,8 @@ def lookup(
 ) -> None:
     """Show the profile of an identifier, whichever of its systems it is from. Exit code 3: there is none.
 
-    An identifier that too many persons share belongs to nobody: then the profiles whose events showed it are shown, and a
-    line on standard error says so.
+    An identifier that too many persons share belongs to nobody. Then the profiles whose events showed it are
+    shown, and a line on standard error says so.
     """
     from idgraph.app.entrance import entrance
 
@@ -281,7 +281,7 @@ def _report_shared(kind: str) -> None:
 
 
 def _report_incomplete(found: dict[str, Any]) -> None:
-    """Report what an answer lacks by a fault. Raises Exit where a fragment is damaged."""
+    """Report the parts that a fault keeps out of an answer. Raises Exit where a fragment is damaged."""
     if stale := found.get("stale"):
         print(
             f"{counted(stale, 'profile')} stored under an identifier that is protected now; until a flow or "

@@ -1,4 +1,5 @@
-"""`idgraph specs pull`, `diff` and `push`: a folder of specs, as it is kept in git, and what is in force."""
+"""`idgraph specs pull`, `diff` and `push`: a folder of specs, as it is kept in git, and the specs in
+force."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from sinks.http.metadata import MetadataClient
 
 VERSIONS = "versions.json"
-"""Which versions of the service the files of a folder were made from."""
+"""The versions of the service that the files of a folder were made from."""
 
 Nevertheless = Annotated[
     bool, typer.Option("--allow-failing-cases", help="Save also specs with a test case that fails.")
@@ -144,9 +145,10 @@ def _report(specs: list[FolderSpec], as_json: bool) -> None:
 
 
 def pull(context: typer.Context, folder: Folder, as_json: Json = False) -> None:
-    """Write what is in force into the folder: of each spec the active version, or a draft where none is.
+    """Write the specs in force into the folder: the active version of each spec, or a draft where none is.
 
-    What was edited only here stays. Exit code 1: a spec was edited here and in the service; its file stays too.
+    Specs that were edited only here stay. Exit code 1: a spec was edited here and in the service; its file
+    stays too.
     """
     from metadata_service.documents.writing import spec_text
 
@@ -185,10 +187,11 @@ def push(
     allow_failing_cases: Nevertheless = False,
     as_json: Json = False,
 ) -> None:
-    """Save what was edited in the folder as new versions; one with status `active` is in force at once.
+    """Save edited specs of the folder as new versions; one with status `active` is in force at once.
 
-    All are checked before the first is saved, and their test cases run. Exit code 1: the service refuses one, a case fails, a
-    second person must approve it, or it has a newer version than the file is based on: nothing of that spec is lost, pull and merge.
+    All are checked before the first is saved, and their test cases run. Exit code 1: the service refuses one,
+    a case fails, a second person must approve it, or it has a newer version than the file is based on. In the
+    last case nothing is lost: pull and merge.
     """
     from idgraph.web.conditional import etag_of
     from metadata_service.documents.reading import refused_by_service

@@ -106,8 +106,8 @@ def show_spec(
 
 @commands.command("health")
 def show_health(context: typer.Context, as_json: Json = False) -> None:
-    """Show the use of each active spec by source: events (about), events set aside, last use, and the number of fields of the
-    input that it does not read. Then the sources with events that no spec maps.
+    """Show the use of each active spec by source: events (about), events set aside, last use, and the number
+    of input fields that it does not read. Then the sources with events that no spec maps.
 
     With --json: one object with `specs`, which name these fields, and `unmapped`.
     """
@@ -148,11 +148,13 @@ def preview_spec(
     why: JobWhy = "",
     as_json: Json = False,
 ) -> None:
-    """Show what a spec would make of events that the flow has read, beside what is in force; it changes nothing.
+    """Show the effect of a spec on events that the flow has read, beside the one in force; it changes
+    nothing.
 
-    It reads the source's own files again: events changed, attributes added, removed and retyped, new errors, what would be
-    written in plain text, and persons merged or split. With fewer events than --sample the numbers are exact; otherwise
-    each has its error at 95 % confidence. Exit code 1: it would expose a protected value, or make new errors.
+    It reads the source's own files again. It counts events changed, attributes added, removed and retyped,
+    new errors, values written in plain text, and persons merged or split. With fewer events than --sample the
+    numbers are exact; otherwise each has its error at 95 % confidence. Exit code 1: it would expose a
+    protected value, or make new errors.
     """
     from idgraph.app.jobs.context import run_job
     from idgraph.jobs.preview import PREVIEW, PreviewParameters

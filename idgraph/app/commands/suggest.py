@@ -21,7 +21,7 @@ commands = typer.Typer(
 )
 
 _BEGINNING = b'{"pair":'
-"""How each line of a review list begins: its keys are sorted."""
+"""The beginning of each line of a review list: its keys are sorted."""
 
 
 @commands.command("find")

@@ -1,4 +1,4 @@
-"""An example as it lies in `examples/`: configuration, specs, attributes, data, and what to show."""
+"""An example as it lies in `examples/`: configuration, specs, attributes, data, and the calls to show."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from idgraph.model.errors import ConfigError
 
 _CHECKOUT = Path(__file__).resolve().parents[3]
 EXAMPLES = (_CHECKOUT if (_CHECKOUT / "setup.py").exists() else _CHECKOUT / "idgraph") / "examples"
-"""In a wheel they are in the package."""
+"""The examples; in a wheel they are in the package."""
 EVENTS_PER_FILE = 2000
 MARKER = ".made-by-idgraph-demo"
 

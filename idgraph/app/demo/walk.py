@@ -41,7 +41,7 @@ from sinks.http.snapshot import opener
 
 
 class RunningFlow:
-    """The flow in a thread, and what it reported so far."""
+    """The flow in a thread, and its reports so far."""
 
     def __init__(self, settings: Settings) -> None:
         self.counts = StageReport()
@@ -78,7 +78,7 @@ class RunningFlow:
             self._changed.notify_all()
 
     def wait(self, seconds: float) -> None:
-        """Wait for the next report, at most so long. Raises what stopped the flow."""
+        """Wait for the next report, at most so long. Raises the error that stopped the flow."""
         with self._changed:
             self._changed.wait(seconds)
         if self.failure is not None:
@@ -89,7 +89,7 @@ class RunningFlow:
 
 EDIT_SECONDS = 60
 SEARCHABLE_SECONDS = 60
-"""How long the summary waits for the projection, which follows the flow."""
+"""The longest wait of the summary for the projection, which follows the flow."""
 
 
 def run_demo(name: str, directory: Path, stop: threading.Event) -> None:
@@ -105,7 +105,7 @@ def run_demo(name: str, directory: Path, stop: threading.Event) -> None:
 
 
 def _choose_port(config: Path) -> None:
-    # 8410 may be taken; what is written into the copy is what later commands use.
+    # 8410 may be taken; later commands use the port in the copy.
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     with socket.create_server(("127.0.0.1", 0)) as listener:

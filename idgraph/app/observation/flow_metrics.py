@@ -1,7 +1,8 @@
 """The metrics of a flow, in Prometheus' text format.
 
-Counters are the sums of what micro-batches report (`ingestion.stages.outcomes`): nothing is counted a second time. They
-are of this process and begin at 0 with it, as Prometheus expects. No label holds a value of an event.
+Counters are the sums of micro-batches' reports (`ingestion.stages.outcomes`): nothing is counted a second
+time. They are of this process and begin at 0 with it, as Prometheus expects. No label holds a value of an
+event.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ BATCH_SECONDS = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 
 class PartitionLag(NamedTuple):
-    """How many offsets of a partition are not taken yet."""
+    """The number of offsets of a partition that are not taken yet."""
 
     topic: str
     partition: int
@@ -57,7 +58,8 @@ class PartitionLag(NamedTuple):
 
 
 class Gauges(NamedTuple):
-    """The questions of each scrape. All may raise IdgraphError, and are left out then; so is what is None."""
+    """The questions of each scrape. All may raise IdgraphError, and are left out then; so are answers of
+    None."""
 
     snapshot_version: Callable[[], int]
     snapshot_age: Callable[[], float]
@@ -71,7 +73,7 @@ class Gauges(NamedTuple):
 
 
 class FlowMetrics(Collector):
-    """Of one flow in this process. Safe for several threads."""
+    """The metrics of one flow in this process. Safe for several threads."""
 
     def __init__(self, flow: str, sources: Collection[str], gauges: Gauges) -> None:
         self._flow = flow
@@ -93,7 +95,7 @@ class FlowMetrics(Collector):
         self.registry.register(self)
 
     def add(self, report: BatchReport, ended: float) -> None:
-        """A micro-batch is done; `ended` in seconds since 1970."""
+        """Add a finished micro-batch; `ended` in seconds since 1970."""
         with self._lock:
             self._total.add(report.counts)
             self._total.changes.clear()
@@ -104,7 +106,7 @@ class FlowMetrics(Collector):
         self._seconds.labels(self._flow).observe(report.seconds)
 
     def collect(self) -> Iterator[Metric]:
-        """As of now."""
+        """The present metrics."""
         yield from self._counters()
         failed = GaugeMetricFamily(
             "idgraph_scrape_failed", "1 where something could not be asked for.", labels=["flow", "what"]

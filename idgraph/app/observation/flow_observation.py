@@ -48,11 +48,11 @@ class Watch(Generic[T]):
         return self
 
     def __exit__(self, *_: object) -> None:
-        # What it asks is closed next.
+        # The resources that it asks are closed next.
         self._repeating.close(_ENDING_SECONDS)
 
     def latest(self) -> T:
-        """The last finding, before the first one `nothing`. Raises what the asking raised."""
+        """The last answer, `nothing` before the first one. Raises the error of the last question."""
         if isinstance(self._latest, IdgraphError):
             raise self._latest.with_traceback(None)
         return self._latest

@@ -1,4 +1,4 @@
-"""The report that a running flow writes of itself each second, for whoever looks at it from another process."""
+"""The report that a running flow writes of itself each second, for readers in other processes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ class FlowReporter:
         before: FlowReport | None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`waiting` gives what is not taken yet of each part of the input. `before` is the last report of an earlier run."""
+        """`waiting` returns the backlog of each part of the input. `before` is the
+        last report of an earlier run."""
         self._settings = settings
         self._snapshots = snapshots
         self._projection = projection
@@ -62,7 +63,7 @@ class FlowReporter:
         self._lock = threading.Lock()
 
     def add(self, report: BatchReport) -> None:
-        """A micro-batch is done."""
+        """Add a finished micro-batch."""
         now, counts = self._clock(), report.counts
         at_ms = int(now * 1000)
         with self._lock:
@@ -73,7 +74,7 @@ class FlowReporter:
             self._seen |= dict.fromkeys(counts.sources, at_ms)
 
     def report(self, state: FlowState, problem: str | None = None) -> FlowReport:
-        """As of now. Raises IdgraphError while there is no snapshot."""
+        """The present report. Raises IdgraphError while there is no snapshot."""
         now = self._clock()
         with self._lock:
             while self._ended and self._ended[0].at < now - WINDOW_SECONDS:

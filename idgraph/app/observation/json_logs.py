@@ -1,8 +1,8 @@
 """Logs as one JSON object a line, for machines: `idgraph --log-format json`.
 
-`time` (RFC 3339), `level`, `logger`, `message`, and what belongs to it: `batch` and `position` name the micro-batch
-and the event it is about. Messages hold no values of events (law 3); of an exception only its type and places are
-reported.
+`time` (RFC 3339), `level`, `logger`, `message`, and its fields: `batch` and `position` name the micro-batch
+and the event it is about. Messages hold no values of events (law 3); of an exception only its type and places
+are reported.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from ingestion.stages.outcomes import BatchReport
 
 BATCHES = "idgraph.batches"
-"""The logger of micro-batches and of what they set aside. Only reported as JSON: for people there are other words."""
+"""The logger of micro-batches and of the events that they set aside. Only reported as JSON: for people there
+are other words."""
 
 FIELDS = "idgraph"
-"""Where a record has what belongs to its message: `extra={FIELDS: {...}}`."""
+"""The attribute of a log record that has the fields of its message: `extra={FIELDS: {...}}`."""
 
 
 class JsonFormatter(logging.Formatter):
@@ -52,7 +53,7 @@ def is_on() -> bool:
 
 
 def say(message: str, level: int = logging.INFO) -> None:
-    """A message to who runs a command, on standard error: as it is, or as JSON."""
+    """Print a message to the user of a command, on standard error: as it is, or as JSON."""
     if is_on():
         logging.getLogger("idgraph").log(level, message)
     else:

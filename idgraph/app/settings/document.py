@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 
 DEFAULT_FILE = Path("idgraph.toml")
 ADMIN_TOKEN = "admin.token"  # noqa: S105 - a file's name
-"""In `directory`: what the first start of the metadata service makes."""
+"""The file in `directory` that the first start of the metadata service makes."""
 
 Table = TypeVar("Table", bound=BaseModel)
 
@@ -207,12 +207,12 @@ class Settings(FrozenDocument):
 
     @property
     def production(self) -> Settings | None:
-        """Those of production, in a sandbox."""
+        """The settings of production, in a sandbox."""
         return self._production
 
     @property
     def file(self) -> Path | None:
-        """Where it was read from; None where the environment and the defaults are all."""
+        """The file of the configuration; None where there are only the environment and the defaults."""
         return self._file
 
     @property
@@ -266,7 +266,7 @@ class Settings(FrozenDocument):
         return {source.name: source for source in self.sources}
 
     def event_sources(self) -> EventSources:
-        """How the sources of the configuration are called in their events."""
+        """The names of the configured sources in their events."""
         return EventSources.of(self.sources)
 
     def source(self, name: str) -> FileSource | KafkaSource:
@@ -286,8 +286,8 @@ class Settings(FrozenDocument):
         return source
 
     def require_folder(self) -> None:
-        """Raise ConfigError where there is neither a configuration nor anything stored: all that a command says there is
-        missing is somewhere else."""
+        """Raise ConfigError where there is neither a configuration nor anything stored: the data that a
+        command misses there is somewhere else."""
         if self._file is None and not self.directory.exists():
             raise ConfigError(
                 f"there is no {DEFAULT_FILE} in {Path.cwd()}, and no {self.directory.name}; go to the folder that has them, or "

@@ -20,7 +20,8 @@ from idgraph.model.text import nearest
 
 
 def depth(content: Any, keys: Sequence[str]) -> int:
-    """How many keys of a path are there; elements of arrays are counted from 0, as in `sources.1.name`."""
+    """The number of keys of a path that are there; elements of arrays are counted from 0, as in
+    `sources.1.name`."""
     for number, key in enumerate(keys):
         if isinstance(content, list) and key.isdigit() and int(key) < len(content):
             content = content[int(key)]
@@ -89,7 +90,7 @@ def _value(settings: type[BaseModel], keys: Sequence[str], text: str) -> Any:
     field = model.model_fields.get(keys[-1]) if hasattr(model, "model_fields") else None
     kinds = set() if field is None else {field.annotation, *get_args(field.annotation)}
     if kinds & {bool, int, float}:
-        # What is none is refused with its place.
+        # Any other text is refused with its place.
         with suppress(ValueError):
             return json.loads(text.lower())
         return text
@@ -135,7 +136,7 @@ def explain(
     content: Mapping[str, Any],
     environment: Mapping[str, Any],
 ) -> str:
-    """Every problem on a line: the file and line, or the environment; the key; what is wrong. Never a value."""
+    """Every problem on a line: the file and line, or the environment; the key; the mistake. Never a value."""
     lines = []
     for problem in error.errors(include_url=False, include_input=False):
         keys = [str(key) for key in problem["loc"]]

@@ -73,7 +73,7 @@ class MetricsSettings(SettingsTable):
 
 
 class WebhookSettings(SettingsTable):
-    """A receiver of who enters, leaves and changes in a segment."""
+    """A receiver of the profiles that enter, leave and change in a segment."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_\-]{0,63}$", description="Begins each delivery's id.")
     segment: str = Field(min_length=1, description="The segment.")
@@ -167,7 +167,7 @@ class ProfilesSettings(SettingsTable):
 
 
 class OidcRule(SettingsTable):
-    """Rights of whoever has a value in a claim."""
+    """Rights of persons who have a value in a claim."""
 
     claim: str = Field(min_length=1, description="Name of the claim, for instance `groups`.")
     value: str = Field(min_length=1, description="The value that it has, or has among others.")
