@@ -18,7 +18,7 @@ from idgraph.model.attributes import AttributeMetadata, AttributeStatus
 from idgraph.model.fragments import Origin
 from idgraph.model.snapshots import DetectionMode, DiscoveryDefaults, MetadataSnapshot
 from idgraph.model.stamps import SpecRef, Stamp
-from tests.transforms.detection.scores import Judge, by_both, by_name, by_value, labelled, scores
+from tests.transforms.schema.detection.scores import Judge, by_both, by_name, by_value, labelled, scores
 from transforms.schema.diff import AttributeTree
 
 SECURITY = Path(__file__).resolve().parents[1] / "examples" / "security" / "data" / "audit"

@@ -14,7 +14,7 @@ import pytest
 from idgraph.model.errors import KeyInUseError, KeyProviderError, UnknownKeyVersionError
 from sinks.keyring.provider import KeyringFile
 from tests.servers.kms import Kms, running_kms
-from tests.transforms.key_canary import shown
+from tests.support.key_canary import shown
 from transforms.privacy.keys import RotatingKeyProvider, Secret
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from sinks.keyring.provider import KeyringFile
 from sinks.sqlite.data_keys import SqliteDataKeys
 from tests.contracts.processes import finish, start
 from tests.jobs import rotation_killed
+from tests.support.forks import Forks
 from tests.support.memory.data_keys import MemoryDataKeys
 from tests.support.steps import ended, steps
-from tests.transforms.forks import Forks
 from transforms.privacy.keys import DataKeyStore, WrappedKey
 from transforms.privacy.sealing import DataKeys
 

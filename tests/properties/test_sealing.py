@@ -18,7 +18,7 @@ from idgraph.model.errors import SealError
 from idgraph.model.identifiers import Identifier
 from idgraph.model.stamps import ORDINAL_MAX, ORDINAL_MIN, Stamp
 from tests.support.memory.key_provider import FixedProvider
-from tests.transforms.siv_reference import siv_encrypt
+from tests.support.siv_reference import siv_encrypt
 from transforms.privacy.blind_index import BlindIndex, normalise
 from transforms.privacy.sealing import SealingKey
 

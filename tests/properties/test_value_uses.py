@@ -27,7 +27,7 @@ from metadata_service.storage.database import open_database
 from tests.lanes import examples
 from tests.metadata_service.conftest import sqlite_url
 from tests.retail import UNDETECTED, Pipeline, attribute, raw, snapshot, states_of
-from tests.transforms.test_value_flow import ARRAYS, MODIFIES, OPERATIONS, SHIFTS, VALUES, shift
+from tests.transforms.spec.test_value_flow import ARRAYS, MODIFIES, OPERATIONS, SHIFTS, VALUES, shift
 from transforms import compile_spec
 
 PROTECTED = ("vault", "z")

@@ -23,8 +23,8 @@ from sinks.keyring import content as keyring_content
 from sinks.keyring import file as keyring_file
 from sinks.keyring import provider as keyring_module
 from sinks.keyring.provider import KeyringFile
-from tests.transforms.key_canary import shown
-from tests.transforms.siv_reference import siv_encrypt
+from tests.support.key_canary import shown
+from tests.support.siv_reference import siv_encrypt
 from transforms.privacy.keys import Secret
 
 DATA_KEY = bytes(range(64))

@@ -17,8 +17,8 @@ from sinks.keyring import provider as keyring_secrets
 from sinks.keyring.provider import KeyringFile
 from tests.servers.faulty_proxy import Answer, broken, cut, faulty_proxy, half_an_answer
 from tests.servers.kms import Kms, running_kms
+from tests.support.key_canary import shown
 from tests.support.memory.data_keys import MemoryDataKeys
-from tests.transforms.key_canary import shown
 from transforms.privacy.keys import Secret
 from transforms.privacy.sealing import DataKeys
 

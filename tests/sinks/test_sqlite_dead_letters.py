@@ -18,7 +18,7 @@ from sinks.sqlite.database import SqliteFile
 from sinks.sqlite.dead_letters import SqliteDeadLetters
 from tests.contracts.test_dead_letters import dead_letter
 from tests.support.memory.key_provider import FixedProvider
-from tests.transforms.siv_reference import siv_encrypt
+from tests.support.siv_reference import siv_encrypt
 from transforms.privacy.dead_letter_keys import DeadLetterKeys
 from transforms.privacy.record_sealing import DeadLetterSealer
 

@@ -27,7 +27,7 @@ from ingestion.sources.payload_formats import PayloadFormats, RegistryPayloads, 
 from sinks.http.schema_registry import HttpSchemaRegistry, RegistryLocation
 from tests.retail import CREATED, UNDETECTED, Pipeline, snapshot
 from tests.servers.schema_registry import Registry, schema_registry
-from tests.transforms.payloads.misfits import fits_or_is_reported
+from tests.support.misfits import fits_or_is_reported
 from tests.transforms.payloads.protobuf_files import MONEY, ORDER, message_class
 from transforms.payloads import PayloadSchema
 

@@ -19,7 +19,7 @@ import fastavro
 
 from idgraph.model import canonical
 from idgraph.model.errors import EventError, PayloadSchemaError
-from tests.transforms.payloads.misfits import fits_or_is_reported
+from tests.support.misfits import fits_or_is_reported
 from transforms.payloads.avro import avro_decoder
 
 NODE = {

@@ -14,7 +14,7 @@ from google.protobuf import descriptor_pb2, struct_pb2
 
 from idgraph.model import canonical
 from idgraph.model.errors import EventError, PayloadSchemaError
-from tests.transforms.payloads.misfits import fits_or_is_reported
+from tests.support.misfits import fits_or_is_reported
 from tests.transforms.payloads.protobuf_files import MONEY, ORDER, field, message, message_class
 from transforms.payloads.protobuf import ProtobufFiles, descriptor_set, message_at, serialized_file
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.transforms.detection.scores import by_both, by_name, by_value, labelled, scores
+from tests.transforms.schema.detection.scores import by_both, by_name, by_value, labelled, scores
 
 REAL = [each for each in labelled() if each.origin != "published"]
 PUBLISHED = [each for each in labelled() if each.origin == "published"]

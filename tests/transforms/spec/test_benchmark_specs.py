@@ -16,7 +16,7 @@ from transforms import compile_spec
 pytestmark = pytest.mark.long
 
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 AUDIT = ROOT / "examples" / "security" / "data" / "audit"
 PRODUCTS = {
     "slack": "Slack.AuditLogs",

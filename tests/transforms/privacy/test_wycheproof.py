@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 from cryptography.exceptions import InvalidTag
 
-from tests.transforms.siv_reference import siv_encrypt
+from tests.support.siv_reference import siv_encrypt
 from transforms.privacy.sealing import SealingKey
 
 FILE = Path(__file__).with_name("wycheproof") / "aes_siv_cmac_512.json"

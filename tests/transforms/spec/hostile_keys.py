@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from idgraph.model.errors import SpecError
-from tests.transforms.attack import Attack, on
+from tests.transforms.spec.attack import Attack, on
 
 LONG = "x" * 900_000
 INTEGER = int("9" * 4_300)

@@ -17,7 +17,7 @@ import pytest
 from idgraph.model.attributes import DataType
 from idgraph.model.identifiers import HASHED_PREFIX, Identifier
 from sinks.keyring.provider import KeyringFile
-from tests.transforms.key_canary import shown
+from tests.support.key_canary import shown
 from transforms.privacy.blind_index import BlindIndex
 
 OWN_TYPES = {

@@ -14,14 +14,14 @@ from pyspark import cloudpickle
 
 from idgraph.model.errors import IdgraphError, KeyProviderError, StoreError
 from sinks.keyring.provider import KeyringFile
+from tests.support.key_canary import shown
 from tests.support.memory.data_keys import MemoryDataKeys
-from tests.transforms.key_canary import shown
 from transforms.privacy.blind_index import BlindIndex
 from transforms.privacy.keys import Secret, WrappedKey
 from transforms.privacy.sealing import DataKeys
 
 KEY = bytes(range(64))
-TESTS = Path(__file__).parents[1]
+TESTS = Path(__file__).parents[2]
 
 
 def seen_by_a_debugger(act: Callable[[], object]) -> str:

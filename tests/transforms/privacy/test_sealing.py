@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 from idgraph.model.classification import SealedValue
 from idgraph.model.errors import KeyProviderError, SealError
 from idgraph.model.stamps import Stamp
-from tests.transforms.key_canary import shown
-from tests.transforms.siv_reference import siv_encrypt
+from tests.support.key_canary import shown
+from tests.support.siv_reference import siv_encrypt
 from transforms.privacy.sealing import SealingKey, UnusableKey
 
 KEY = hashlib.sha512(b"a data key for tests").digest()

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.transforms import hostile, hostile_functions
-from tests.transforms.forks import Ended, Forks
-from tests.transforms.hostile import ATTACKS
-from tests.transforms.hostile_functions import VALUES
+from tests.support.forks import Ended, Forks
+from tests.transforms.spec import hostile, hostile_functions
+from tests.transforms.spec.hostile import ATTACKS
+from tests.transforms.spec.hostile_functions import VALUES
 
 pytestmark = pytest.mark.long
 

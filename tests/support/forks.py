@@ -1,4 +1,4 @@
-"""Runs modules' `main`, each time in a fork of one interpreter that has loaded them: `python -m tests.transforms.forks MODULE...`.
+"""Runs modules' `main`, each time in a fork of one interpreter that has loaded them: `python -m tests.support.forks MODULE...`.
 
 What is hostile needs a process that the system can end. To start an interpreter and import takes longer than most attacks.
 It reads a call a line and answers with how that ended: what `python -m MODULE ARGUMENT` would have ended with.
@@ -37,7 +37,7 @@ class Forks:
     def __init__(self, *modules: str) -> None:
         # A session of its own: with it ends also what it forked.
         self._server = subprocess.Popen(
-            [sys.executable, "-m", "tests.transforms.forks", *modules],
+            [sys.executable, "-m", "tests.support.forks", *modules],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

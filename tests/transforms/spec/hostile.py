@@ -1,4 +1,4 @@
-"""Specs and payloads that want all of a worker's time or memory: `python -m tests.transforms.hostile NAME`.
+"""Specs and payloads that want all of a worker's time or memory: `python -m tests.transforms.spec.hostile NAME`.
 
 Each runs in a process of its own whose CPU time and memory the system limits, so that one that is not
 bounded ends the process and not the machine. It prints the kind of the error, its pointer and message.
@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 from idgraph.model.errors import SpecError, TransformError
-from tests.transforms.attack import CPU_SECONDS, Attack
-from tests.transforms.hostile_keys import KEY_ATTACKS
+from tests.transforms.spec.attack import CPU_SECONDS, Attack
+from tests.transforms.spec.hostile_keys import KEY_ATTACKS
 from transforms import compile_spec
 
 MEMORY = 1 << 30

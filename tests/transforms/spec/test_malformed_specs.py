@@ -12,14 +12,14 @@ import pytest
 from idgraph.model.errors import SpecError
 from tests.lanes import examples
 from tests.transforms.jolt_cases import FOLDER
-from tests.transforms.mutations import mutations
+from tests.transforms.spec.mutations import mutations
 from transforms import compile_spec
 from transforms.spec.compiler import find_problems
 from transforms.spec.pointers import pointer
 
-EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*/specs/*.json"))
+EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("*/specs/*.json"))
 MOST = 150
-"""Mutations of one file that are tried, chosen by chance; `python -m tests.transforms.test_malformed_specs` tries all."""
+"""Mutations of one file that are tried, chosen by chance; `python -m tests.transforms.spec.test_malformed_specs` tries all."""
 
 
 def specs_of(file: Path) -> list[Any]:

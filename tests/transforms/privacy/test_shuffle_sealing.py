@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from idgraph.model.errors import SealError
 from sinks.keyring.provider import KeyringFile
-from tests.transforms.key_canary import shown
+from tests.support.key_canary import shown
 from transforms.privacy.record_sealing import ShuffleBlockKeys, ShuffleBlockSealer
 
 PARCEL = b'["fragment","canary-71@example.com"]'

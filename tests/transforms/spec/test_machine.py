@@ -23,7 +23,7 @@ from idgraph.model import canonical
 from idgraph.model.errors import SpecError, TransformError
 from tests.lanes import examples
 from tests.oracle.generation import GENERATORS, task_of
-from tests.transforms.test_generated_code import OPERATIONS, SPECS
+from tests.transforms.spec.test_generated_code import OPERATIONS, SPECS
 from transforms import compile_spec
 
 pytestmark = pytest.mark.skipif(native.built_programs is None, reason=f"the machine is {native.state}")

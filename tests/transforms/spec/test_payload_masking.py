@@ -14,7 +14,7 @@ from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.specs import SpecDocument
 from metadata_service.specs.cases import stood_in
 from tests.retail import CREATED, attribute, lines, snapshot
-from tests.transforms.test_value_flow import EVENTS, KEYS, SPECS, shift
+from tests.transforms.spec.test_value_flow import EVENTS, KEYS, SPECS, shift
 from transforms import compile_spec
 from transforms.schema.diff import AttributeTree
 from transforms.spec.mapping import MappingSpec

@@ -3,7 +3,15 @@ from __future__ import annotations
 import pytest
 
 from idgraph.model.errors import TransformError
+from transforms.spec import budget
 from transforms.spec.jolt.functions.patterns import split
+from transforms.spec.limits import DEFAULT_LIMITS
+
+
+@pytest.fixture(autouse=True)
+def all_steps_are_left() -> None:
+    """Another test's spec may have taken them: outside of a spec nobody gives them back."""
+    budget.start(DEFAULT_LIMITS)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Every operation and function with every hostile value: `python -m tests.transforms.hostile_functions VALUE`.
+"""Every operation and function with every hostile value: `python -m tests.transforms.spec.hostile_functions VALUE`.
 
 A new function is covered by being in its table, a new value by a line here. The operations without functions are there too.
 Prints what raised anything but TransformError. The system ends the process at what stalls; the last spec that it reported on
@@ -19,8 +19,8 @@ from jmespath.functions import Functions
 
 from idgraph import native
 from idgraph.model.errors import SpecError, TransformError
-from tests.transforms.attack import CPU_SECONDS
-from tests.transforms.hostile import MEMORY, nested
+from tests.transforms.spec.attack import CPU_SECONDS
+from tests.transforms.spec.hostile import MEMORY, nested
 from transforms import compile_spec
 from transforms.spec.jmespath.functions import CUSTOM_FUNCTIONS
 from transforms.spec.jolt.functions import FUNCTIONS

@@ -15,7 +15,7 @@ from idgraph.model import canonical
 from idgraph.model.specs import SpecDefinition
 from transforms import compile_spec
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 SPECS = sorted(EXAMPLES.glob("*/specs/*.json"))
 
 

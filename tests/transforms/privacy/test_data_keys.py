@@ -20,7 +20,7 @@ from transforms.privacy.keys import WrappedKey
 from transforms.privacy.sealing import DataKeys, UnusableKey
 
 PLACE = ("identity.email", Stamp(0, 1, "shop", "event-1"))
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 class CountingStore(MemoryDataKeys):

@@ -10,8 +10,8 @@ import pytest
 
 from idgraph.model.errors import SealError
 from sinks.keyring.provider import KeyringFile
-from tests.transforms.key_canary import shown
-from tests.transforms.siv_reference import siv_encrypt
+from tests.support.key_canary import shown
+from tests.support.siv_reference import siv_encrypt
 from transforms.privacy.record_sealing import DeadLetterSealer
 
 PAYLOAD = b'{"email": "canary-71@example.com'
