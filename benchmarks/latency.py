@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.product import RunningFlow, installed
 from benchmarks.workload import EXAMPLE, clear, endless
-from idgraph.app import wiring
+from idgraph.app import metadata_access, wiring
 from idgraph.app.publish import publish_lines
 from idgraph.app.settings.document import Settings
 from idgraph.model import canonical
@@ -134,7 +134,7 @@ def _watch_probes(
 
 def _discover(settings: Settings, index: Any, rounds: int) -> tuple[list[float], list[float]]:
     catalogue, searchable = [], []
-    with closing(wiring.metadata_client(settings)) as client:
+    with closing(metadata_access.metadata_client(settings)) as client:
         for number in range(rounds):
             name = f"invented{number}x{time.time_ns()}"
             path = f"activity.search.query.{name}"
@@ -158,7 +158,7 @@ def _discover(settings: Settings, index: Any, rounds: int) -> tuple[list[float],
 def _activate(settings: Settings, store: ProfileStore, rounds: int) -> list[float]:
     definition = SpecDefinition.model_validate_json((EXAMPLE / "specs" / "segment.json").read_bytes())
     waits = []
-    with closing(wiring.metadata_client(settings)) as client:
+    with closing(metadata_access.metadata_client(settings)) as client:
         for number in range(rounds):
             edited = definition.model_copy(update={"description": f"edit {number} {time.time_ns()}"})
             version = client.put_spec(edited, "benchmark").latest_version

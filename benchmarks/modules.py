@@ -16,7 +16,7 @@ from typing import Any
 
 from benchmarks.product import installed
 from benchmarks.workload import clear, events, renamed
-from idgraph.app import wiring
+from idgraph.app import metadata_access, wiring
 from idgraph.app.settings.document import Settings
 from idgraph.model.snapshots import MetadataSnapshot
 from ingestion.spark.sent_snapshots import SentSnapshot, packed
@@ -35,7 +35,7 @@ def measure(folder: Path) -> dict[str, Any]:
     """The modules, with the calls into each for one more record."""
     clear(folder)
     with installed(folder) as (_, settings):
-        with closing(wiring.metadata_client(settings)) as client:
+        with closing(metadata_access.metadata_client(settings)) as client:
             answer = client.snapshot(None, 0)
             assert answer is not None
         few, many = _calls(settings, answer.snapshot)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.workload import EXAMPLE, lay_out
-from idgraph.app import wiring
+from idgraph.app import metadata_access
 from idgraph.app.settings.document import Settings, load
 from tests.support.processes import free_port
 
@@ -63,7 +63,7 @@ def _await_service(settings: Settings) -> None:
     deadline = time.monotonic() + 60
     while True:
         try:
-            with wiring.metadata_client(settings, 1.0) as client:
+            with metadata_access.metadata_client(settings, 1.0) as client:
                 client.list_specs()
         except Exception:
             if time.monotonic() > deadline:

@@ -26,7 +26,7 @@ from benchmarks.latency import percentiles
 from benchmarks.pipeline import pipeline
 from benchmarks.scale.growing_store import GrowingStore
 from benchmarks.sealing_cost import snapshot
-from idgraph.app import profile_server, wiring
+from idgraph.app import metadata_access, profile_server, wiring
 from idgraph.app.demo.example import Example
 from idgraph.app.metadata_database import service_key
 from idgraph.app.metadata_server import serving_here
@@ -79,7 +79,7 @@ def measure(folder: Path, fragments: int, more: str = "") -> dict[str, Any]:
         figures["bare read"] = percentiles(spent)
         settings = stages.settings
     with serving_here(settings, _port(settings.metadata.url)):
-        with wiring.metadata_client(settings) as client:
+        with metadata_access.metadata_client(settings) as client:
             attributes = Example("retail").attributes()
             for definition, _, _ in read_attributes(attributes) if attributes else ():
                 client.put_attribute(definition, "benchmark")

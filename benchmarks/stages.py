@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.pipeline import Clock, Pipeline, wire, without_collector
 from benchmarks.product import installed
 from benchmarks.workload import SOURCES, clear, write_inbox
-from idgraph.app import wiring
+from idgraph.app import metadata_access, wiring
 from idgraph.app.settings.document import Settings
 from ingestion.sources.files.lines import read_records
 from transforms.spec.mapping import CompiledSnapshot
@@ -24,7 +24,7 @@ def measure(folder: Path, shops: int) -> dict[str, Any]:
     clear(folder)
     with installed(folder) as (_, settings):
         write_inbox(folder / "inbox", shops)
-        with closing(wiring.metadata_client(settings)) as client:
+        with closing(metadata_access.metadata_client(settings)) as client:
             answer = client.snapshot(None, 0)
             assert answer is not None
             compiled = CompiledSnapshot(answer.snapshot)

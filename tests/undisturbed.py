@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 
-from idgraph.app import wiring
+from idgraph.app import metadata_access, wiring
 from idgraph.app.settings.document import load
 from ingestion.spark.sent_snapshots import SentSnapshot, packed
 from ingestion.spark.shuffle_blocks import decode_reports
@@ -24,7 +24,7 @@ def take(installation: Installation, lines: Mapping[str, Iterable[bytes]]) -> St
     paths = [installation.publish(source, some).as_uri() for source, some in lines.items()]
     settings = load(installation.config)
     wiring.prepare_directory(settings)
-    pinned = wiring.newest_snapshot(settings)
+    pinned = metadata_access.newest_snapshot(settings)
     assert pinned
     snapshot = SentSnapshot(pinned.etag, SimpleNamespace(value=packed(pinned.snapshot)))
     order = BatchOrder(BatchAttempt("undisturbed/0", "1"), snapshot, is_last=True)

@@ -19,7 +19,7 @@ from benchmarks.flow_run import FlowRun, run_until_done
 from benchmarks.pipeline import Clock, Pipeline, pipeline, wire, without_collector
 from benchmarks.product import command, installed
 from benchmarks.workload import EXAMPLE, SOURCES, clear, write_inbox
-from idgraph.app import wiring
+from idgraph.app import metadata_access
 from idgraph.app.cli import YOUNG_OBJECTS
 from ingestion.sources.files.lines import read_records
 from ingestion.stages.map_output import EncodedChange
@@ -37,7 +37,7 @@ def measure(folder: Path, shops: int) -> dict[str, Any]:
     """CPU microseconds per event with links and without, and the ratios of the rates."""
     clear(folder)
     with installed(folder / "with") as (_, settings):
-        with closing(wiring.metadata_client(settings)) as client:
+        with closing(metadata_access.metadata_client(settings)) as client:
             answer = client.snapshot(None, 0)
             assert answer is not None
         snapshot = answer.snapshot

@@ -16,7 +16,7 @@ from benchmarks.pipeline import Pipeline, cpu_seconds, without_collector
 from benchmarks.product import installed
 from benchmarks.scale.growing_store import records
 from benchmarks.workload import events
-from idgraph.app import wiring
+from idgraph.app import metadata_access, wiring
 from idgraph.model.attributes import DataType
 from idgraph.model.schema_changes import SchemaChange
 from idgraph.model.snapshots import MetadataSnapshot
@@ -37,7 +37,7 @@ def measure(folder: Path) -> dict[str, Any]:
     with (
         installed(folder) as (_, settings),
         wiring.opened(settings) as tools,
-        closing(wiring.metadata_client(settings, 60.0)) as client,
+        closing(metadata_access.metadata_client(settings, 60.0)) as client,
         without_collector(),
     ):
         uncapped(client)

@@ -17,7 +17,7 @@ from benchmarks.latency import percentiles
 from benchmarks.product import installed
 from benchmarks.scale.discovered import AT_ONCE, changes, uncapped
 from benchmarks.workload import EXAMPLE
-from idgraph.app import wiring
+from idgraph.app import metadata_access
 from idgraph.app.settings.document import Settings
 from idgraph.model.attributes import AttributeDefinition, DataType
 from metadata_service.documents.reading import read_definition
@@ -48,7 +48,10 @@ PAGES = (
 
 def measure(folder: Path) -> dict[str, Any]:
     """Milliseconds of the clock by page, and what the load came to."""
-    with installed(folder) as (_, settings), closing(wiring.metadata_client(settings, 60.0)) as client:
+    with (
+        installed(folder) as (_, settings),
+        closing(metadata_access.metadata_client(settings, 60.0)) as client,
+    ):
         uncapped(client)
         for first in range(0, ATTRIBUTES, AT_ONCE):
             client.send(changes(first, AT_ONCE))
@@ -59,7 +62,7 @@ def measure(folder: Path) -> dict[str, Any]:
                 spec.model_copy(update={"name": f"spec-{number}", "event_type": f"type{number}"}), "benchmark"
             )
         with httpx.Client(base_url=settings.metadata.url, timeout=60, follow_redirects=True) as browser:
-            answer = browser.post("/ui/sign-in", data={"token": wiring.metadata_token(settings)})
+            answer = browser.post("/ui/sign-in", data={"token": metadata_access.metadata_token(settings)})
             answer.raise_for_status()
             figures: dict[str, Any] = {page: _times(browser, page, settings) for page in PAGES}
         return figures | _load(settings, client)
@@ -68,7 +71,7 @@ def measure(folder: Path) -> dict[str, Any]:
 def _times(browser: httpx.Client, page: str, settings: Settings) -> dict[str, Any]:
     headers = {}
     if page.startswith("/v1"):
-        headers["Authorization"] = f"Bearer {wiring.metadata_token(settings)}"
+        headers["Authorization"] = f"Bearer {metadata_access.metadata_token(settings)}"
     spent = []
     for _ in range(ROUNDS):
         started = time.perf_counter()
@@ -128,7 +131,7 @@ def _send(client: MetadataClient) -> tuple[int, float]:
 
 def _poll(settings: Settings, ready: threading.Barrier, ended: threading.Event) -> tuple[str, int]:
     """Follow the snapshot as a flow does; gives the last ETag and how many answers there were."""
-    headers = {"Authorization": f"Bearer {wiring.metadata_token(settings)}"}
+    headers = {"Authorization": f"Bearer {metadata_access.metadata_token(settings)}"}
     answers = 0
     with httpx.Client(base_url=settings.metadata.url, headers=headers, timeout=120) as http:
         etag = http.get("/v1/snapshot").headers["ETag"]
@@ -148,7 +151,7 @@ def _poll(settings: Settings, ready: threading.Barrier, ended: threading.Event) 
 def _edit(settings: Settings, path: str, ready: threading.Barrier, ended: threading.Event) -> list[float]:
     """Count one up in what another editor may have counted up meanwhile; gives the seconds of each edit."""
     spent: list[float] = []
-    headers = {"Authorization": f"Bearer {wiring.metadata_token(settings)}"}
+    headers = {"Authorization": f"Bearer {metadata_access.metadata_token(settings)}"}
     with httpx.Client(base_url=settings.metadata.url, headers=headers, timeout=120) as http:
         edit: Callable[[int, str], httpx.Response] = lambda number, etag: http.put(  # noqa: E731
             f"/v1/attributes/{path}",

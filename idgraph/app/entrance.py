@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from idgraph.app import wiring
+from idgraph.app import metadata_access, wiring
 from idgraph.app.adapters.key_providers import provider_of
 from idgraph.model.callers import Caller, Scope
 from idgraph.model.errors import ProfileIndexError, QueryError
@@ -190,7 +190,7 @@ def entrance(settings: Settings) -> Iterator[Entrance]:
 def local_service(settings: Settings) -> Iterator[ProfileService]:
     """The profile service of one command, in this process. Raises KeyProviderError, StoreError."""
     with wiring.opened_to_read(settings) as resources:
-        only = OneCaller(wiring.snapshot_to_read_by(settings), local_operator())
+        only = OneCaller(metadata_access.snapshot_to_read_by(settings), local_operator())
         yield service_of(settings, resources, only)
 
 
@@ -240,7 +240,7 @@ def _running(settings: Settings) -> ProfilesClient | None:
 
     url = settings.profiles.url
     client = ProfilesClient(
-        url, wiring.metadata_token(settings), connect_seconds=CONNECT_SECONDS, warn=lambda _: None
+        url, metadata_access.metadata_token(settings), connect_seconds=CONNECT_SECONDS, warn=lambda _: None
     )
     if client.is_reached():
         return client

@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 
-from idgraph.app import wiring
+from idgraph.app import metadata_access, wiring
 from idgraph.app.adapters.inputs import input_stream, needed_jars, require_formats
 from idgraph.app.adapters.key_providers import ensure_keyring
 from idgraph.app.flow_folders import FlowFolders
@@ -91,9 +91,9 @@ def run_flow(
     running: list[Flow] = []
     with ExitStack() as stack:
         stack.enter_context(_own_state(settings))
-        client = stack.enter_context(closing(wiring.flow_client(settings)))
+        client = stack.enter_context(closing(metadata_access.flow_client(settings)))
         resources = stack.enter_context(_ready(settings))
-        kept, max_age = wiring.snapshot_file(settings), settings.metadata.max_snapshot_age_seconds
+        kept, max_age = metadata_access.snapshot_file(settings), settings.metadata.max_snapshot_age_seconds
         snapshots = stack.enter_context(SnapshotFollower(client, kept, max_age))
         schema = stack.enter_context(_schema_changes(settings, client))
         projection = stack.enter_context(_projecting(settings, resources, snapshots))
@@ -192,7 +192,7 @@ def _ready(settings: Settings) -> Iterator[WorkerResources]:
 def _schema_changes(settings: Settings, client: MetadataClient) -> SchemaBuffer:
     return SchemaBuffer(
         SchemaSender(client),
-        SchemaJournal(wiring.schema_journal(settings)),
+        SchemaJournal(metadata_access.schema_journal(settings)),
         settings.metadata.max_updates,
         settings.metadata.schema_update_interval,
     )

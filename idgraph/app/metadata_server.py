@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from fastapi import FastAPI
 from sqlalchemy.exc import SQLAlchemyError
 
-from idgraph.app import wiring
+from idgraph.app import metadata_access, wiring
 from idgraph.app.metadata_database import opened_metadata_database, service_key
 from idgraph.app.observation.json_logs import say
 from idgraph.app.sandbox_activity import sandbox_activity
@@ -77,7 +77,7 @@ def verify_history(settings: Settings) -> AuditReport | None:
         return None
     with opened_metadata_database(settings) as database, database.read() as session:
         report = history.verify_history(session, service_key(settings).history)
-        kept = kept_snapshot(wiring.snapshot_file(settings))
+        kept = kept_snapshot(metadata_access.snapshot_file(settings))
         known = kept and Revision.of_etag(kept.etag)
         if report.broken_line is None and known and not has_revision(session, known):
             return report._replace(broken_line=known.version)
@@ -103,7 +103,7 @@ def application(settings: Settings) -> FastAPI:
             sandbox_activity=partial(sandbox_activity, settings),
         ),
         profile_source=source,
-        openid=wiring.single_sign_on(settings),
+        openid=metadata_access.single_sign_on(settings),
     )
     database: Database = app.state.service.database
     try:

@@ -9,7 +9,7 @@ from functools import partial
 
 from fastapi import FastAPI
 
-from idgraph.app import wiring
+from idgraph.app import metadata_access, wiring
 from idgraph.app.adapters.key_providers import ensure_keyring, provider_of
 from idgraph.app.dead_letter_desk import dead_letter_desk
 from idgraph.app.entrance import project_now
@@ -66,7 +66,7 @@ def application(settings: Settings) -> Iterator[FastAPI]:
     ensure_keyring(settings)
     with ExitStack() as stack:
         adapters = stack.enter_context(wiring.opened_to_read(settings, RETRY_SECONDS))
-        client = stack.enter_context(wiring.profiles_client(settings))
+        client = stack.enter_context(metadata_access.profiles_client(settings))
 
         def require_keys() -> None:
             wiring.require_own_keyring(settings, adapters, notes=False)
@@ -101,7 +101,7 @@ def application(settings: Settings) -> Iterator[FastAPI]:
                 provider_of(settings).purpose_key("cursors"),
                 partial(project_now, adapters, following),
             )
-            service.openid = wiring.single_sign_on(settings)
+            service.openid = metadata_access.single_sign_on(settings)
             hooks = [_webhook(stack, each) for each in settings.profiles.webhooks]
             stack.enter_context(Webhooks(service, hooks, settings.directory / "webhooks"))
             topics = [_topic(stack, settings, each) for each in settings.profiles.topics]

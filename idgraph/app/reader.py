@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, overload
 
-from idgraph.app import wiring
+from idgraph.app import metadata_access, wiring
 from idgraph.app.adapters.key_providers import ensure_keyring
 from idgraph.app.entrance import OneCaller, local_operator, service_of
 from idgraph.app.settings.document import Settings, load_of
@@ -275,7 +275,7 @@ class Reader:
                 "the reader was opened before this process was forked; call idgraph.open() in each process"
             )
         if self._reader is None or time.monotonic() - self._read_at > POLICY_SECONDS:
-            pinned = wiring.snapshot_to_read_by(self._settings)
+            pinned = metadata_access.snapshot_to_read_by(self._settings)
             self._reader = wiring.profile_reader(self._settings, self._resources, pinned)
             self._service = service_of(self._settings, self._resources, OneCaller(pinned, local_operator()))
             self._read_at = time.monotonic()

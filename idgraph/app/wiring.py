@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from idgraph.app import metadata_access
 from idgraph.app.adapters.indexes import open_index
 from idgraph.app.adapters.key_providers import keys_config, open_provider, provider_of
 from idgraph.app.adapters.stores import (
@@ -24,7 +25,7 @@ from idgraph.app.adapters.stores import (
     require_whole,
     worker_config,
 )
-from idgraph.model.errors import ConfigError, MetadataError, UnauthorizedError
+from idgraph.model.errors import ConfigError
 from idgraph.model.identifiers import Identifier
 
 if TYPE_CHECKING:
@@ -33,27 +34,19 @@ if TYPE_CHECKING:
     from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch
     from idgraph.jobs.erase.erasure import Erasure
     from idgraph.jobs.job import Job, JobRunner
-    from idgraph.model.attributes import Catalogue
     from idgraph.model.index import IndexRules, ProfileIndex
     from idgraph.model.jobs import JobLog, JobRecord
     from idgraph.model.store import ProfileStore
-    from idgraph.signatures import PinnedKey
     from idgraph.snapshot_file import PinnedSnapshot
     from idgraph.web.audit import AuditLog
-    from idgraph.web.openid import OpenId
     from ingestion.spark.workers import WorkerPlan, WorkerResources
     from profile_service.reader import ProfileReader
-    from sinks.http.metadata import MetadataClient
     from sinks.sqlite.households import SqliteHouseholdLog
     from transforms.privacy.blind_index import BlindIndex
     from transforms.privacy.keys import DataKeyStore, RotatingKeyProvider
     from transforms.privacy.sealing import DataKeys
 
 log = logging.getLogger(__name__)
-
-QUICK_SECONDS = 2.0
-"""The longest wait of a command that only reads for the metadata service, before it uses the last
-snapshot."""
 
 
 def prepare_directory(settings: Settings) -> None:
@@ -186,133 +179,6 @@ def adopt_keyring(settings: Settings) -> None:
         lost_keys.adopt_keyring(provider_of(settings), resources.store, key_store)
 
 
-def metadata_client(settings: Settings, timeout: float = 10.0) -> MetadataClient:
-    """The metadata service's client, for a person's command. Raises ConfigError when there is no token."""
-    return _metadata_client(settings, metadata_token(settings), timeout)
-
-
-def flow_client(settings: Settings) -> MetadataClient:
-    """The same with the flow's own token, for a flow's requests."""
-    return _metadata_client(settings, flow_token(settings), 10.0)
-
-
-def profiles_client(settings: Settings) -> MetadataClient:
-    """The same with the profile service's own token."""
-    return _metadata_client(settings, profiles_token(settings), 10.0)
-
-
-def reading_client(settings: Settings, timeout: float = 10.0) -> MetadataClient:
-    """The same with any token that there is, for commands that only read."""
-    return _metadata_client(settings, _reading_token(settings), timeout)
-
-
-def _metadata_client(settings: Settings, token: str, timeout: float) -> MetadataClient:
-    from sinks.http.metadata import MetadataClient
-
-    stated = settings.metadata
-    return MetadataClient(stated.url, token, timeout, stated.ca_file, pinned_key(settings))
-
-
-def single_sign_on(settings: Settings) -> OpenId | None:
-    """The issuer of `[oidc]`, if there is one. Raises ConfigError."""
-    from idgraph.model.callers import Role
-    from idgraph.web.openid import ClaimRule, OpenId, OpenIdConfig
-    from sinks.credentials import secret
-    from sinks.http.openid import HttpIssuer
-
-    stated = settings.oidc
-    if stated.issuer is None:
-        return None
-    rules = [
-        ClaimRule(
-            each.claim, each.value, Role(each.role), each.clearance, each.reveal, frozenset(each.scopes)
-        )
-        for each in stated.rules
-    ]
-    file = stated.client_secret_file
-    own = secret("IDGRAPH_OIDC_CLIENT_SECRET", None if file is None else str(file))
-    config = OpenIdConfig(
-        stated.issuer,
-        stated.client_id,
-        rules,
-        stated.audience,
-        own,
-        stated.name_claim,
-        stated.redirect_url,
-        stated.title,
-    )
-    return OpenId(config, HttpIssuer(stated.ca_file))
-
-
-def pinned_key(settings: Settings) -> PinnedKey:
-    """The metadata service's key, as it is known here."""
-    from idgraph.signatures import PinnedKey
-
-    return PinnedKey(settings.directory / "metadata.pub", settings.metadata.public_key)
-
-
-def metadata_token(settings: Settings) -> str:
-    """A person's token, from the configuration, the environment or its file. Each of these raises ConfigError
-    when there is none, UnauthorizedError for a text that cannot be a token: no service is asked with it."""
-    return _token(settings, settings.metadata.token, settings.token_file(), _METADATA_TOKEN, "admin")
-
-
-def flow_token(settings: Settings) -> str:
-    """The flow's token."""
-    return _token(settings, settings.metadata.token, settings.flow_token_file(), _METADATA_TOKEN, "pipeline")
-
-
-def _reading_token(settings: Settings) -> str:
-    of_person = settings.token_file().exists() or not settings.flow_token_file().exists()
-    return metadata_token(settings) if of_person else flow_token(settings)
-
-
-def profiles_token(settings: Settings) -> str:
-    """The token of the profile service, by which it reads the metadata and who its callers are."""
-    return _token(
-        settings,
-        settings.profiles.token,
-        settings.profiles_token_file(),
-        "IDGRAPH_PROFILES__TOKEN",
-        "service",
-    )
-
-
-_METADATA_TOKEN = "IDGRAPH_METADATA__TOKEN"  # noqa: S105 - a variable's name
-
-
-def _token(settings: Settings, stated: str | None, file: Path, variable: str, role: str) -> str:
-    place, found = variable, stated
-    if not found:
-        place = str(file)
-        try:
-            found = file.read_text(encoding="ascii")
-        except FileNotFoundError:
-            settings.require_folder()
-            raise ConfigError(
-                f"no token for the metadata service: there is no file {file}. The first start of `idgraph serve metadata` "
-                f"makes one; later `idgraph tokens add NAME --role {role} > {file}` does; or set {variable}"
-            ) from None
-        except UnicodeDecodeError:
-            found = "\0"
-        except OSError as error:
-            raise ConfigError(f"{file}: {error.strerror}") from None
-    token = found.strip()
-    if not token or not all("!" <= each <= "~" for each in token):
-        wrong = (
-            "is more than a token"
-            if token
-            else "the token is empty"
-            if place == variable
-            else "the token file is empty"
-        )
-        raise UnauthorizedError(
-            f"{place}: {wrong}; `idgraph tokens add NAME --role {role}` prints one"
-            + ("" if place == variable else f", and `> {file}` writes it there")
-        )
-    return token
-
-
 def local_user() -> str:
     """The person who works on this machine."""
     try:
@@ -325,68 +191,6 @@ def operator_name() -> str:
     """The name of the person who works on this machine, as the audit log has it: no account of the services
     is called so."""
     return f"shell:{local_user()}"
-
-
-def snapshot_file(settings: Settings) -> Path:
-    """The file in which the flow keeps its last snapshot."""
-    return settings.flow_state() / "snapshot.json"
-
-
-def schema_journal(settings: Settings) -> Path:
-    """The file in which the flow keeps schema changes that the metadata service has not taken yet."""
-    return settings.flow_state() / "schema-changes.jsonl"
-
-
-def newest_snapshot(settings: Settings) -> PinnedSnapshot | None:
-    """The service's snapshot, or when it is away the flow's last one; the first with a catalogue that is read when it is needed."""
-    from functools import cache, partial
-
-    from idgraph.snapshot_file import PinnedSnapshot, kept_snapshot
-    from sinks.http.snapshot import fetch_snapshot
-
-    try:
-        place = settings.metadata.url, _reading_token(settings)
-        found = fetch_snapshot(*place, QUICK_SECONDS, settings.metadata.ca_file, pinned_key(settings))
-        if found is None:
-            # The client says what is wrong.
-            with reading_client(settings, QUICK_SECONDS) as client:
-                answer = client.snapshot(None, 0)
-                if answer is not None:
-                    found = PinnedSnapshot(answer.etag, answer.snapshot)
-        if found is not None:
-            return found._replace(catalogue=cache(partial(_catalogue, settings)))
-    except ConfigError as error:
-        log.debug("%s", error)
-    except MetadataError as error:
-        log.warning(
-            "%s; continuing with what the flow saw last, which has no attributes that nobody declared", error
-        )
-    return kept_snapshot(snapshot_file(settings))
-
-
-def _catalogue(settings: Settings) -> Catalogue:
-    from idgraph.model.attributes import Catalogue
-    from sinks.http.snapshot import fetch_catalogue
-
-    place = settings.metadata.url, _reading_token(settings)
-    content = fetch_catalogue(*place, QUICK_SECONDS, settings.metadata.ca_file)
-    try:
-        return Catalogue.model_validate_json(content)
-    except ValueError:
-        raise MetadataError("the metadata service's answer is no catalogue") from None
-
-
-def snapshot_to_read_by(settings: Settings) -> PinnedSnapshot:
-    """The newest snapshot, or if there is none at all one under which every value is protected."""
-    from idgraph.model.attributes import EncryptionLevel
-    from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
-    from idgraph.snapshot_file import PinnedSnapshot
-
-    found = newest_snapshot(settings)
-    if found is None:
-        sealed = DiscoveryDefaults(encryption=EncryptionLevel.PROTECTED, indexable=False)
-        found = PinnedSnapshot("", MetadataSnapshot(version=0, defaults=sealed))
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,7 +227,7 @@ def profile_reader(
     """Reads profiles from the embedded adapters, by default under the newest snapshot to be had."""
     from profile_service.reader import ProfileReader
 
-    pinned = pinned or snapshot_to_read_by(settings)
+    pinned = pinned or metadata_access.snapshot_to_read_by(settings)
     tools = resources.store, resources.index, resources.data_keys, resources.blind_index
     return ProfileReader(*tools, pinned.snapshot, pinned.catalogue)
 
@@ -486,7 +290,7 @@ def erasure(settings: Settings, resources: WorkerResources, pinned: PinnedSnapsh
     from transforms.privacy.protected_names import TombstoneNames
 
     def dead_letters() -> DeadLetterSearch:
-        return dead_letter_search(settings, resources, pinned or newest_snapshot(settings))
+        return dead_letter_search(settings, resources, pinned or metadata_access.newest_snapshot(settings))
 
     def rules() -> IndexRules:
         return index_rules(settings, pinned)
@@ -506,7 +310,7 @@ def index_rules(settings: Settings, pinned: PinnedSnapshot | None = None) -> Ind
     """The rules of a projection, by default under the newest snapshot to be had."""
     from transforms.schema.diff import AttributeTree
 
-    return AttributeTree((pinned or snapshot_to_read_by(settings)).snapshot).index_rules
+    return AttributeTree((pinned or metadata_access.snapshot_to_read_by(settings)).snapshot).index_rules
 
 
 @contextmanager

@@ -16,7 +16,7 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner, Result
 
-from idgraph.app import wiring
+from idgraph.app import metadata_access, wiring
 from idgraph.app.cli import app
 from idgraph.app.metadata_server import serving_here
 from idgraph.app.settings.document import Settings, load
@@ -58,7 +58,7 @@ def one_tree_of_commands() -> Iterator[None]:
 def a_busy_service_is_not_away() -> Iterator[None]:
     """A command continues without a service that does not answer at once, as one on a busy machine may."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(wiring, "QUICK_SECONDS", 60.0)
+        patch.setattr(metadata_access, "QUICK_SECONDS", 60.0)
         yield
 
 
@@ -148,7 +148,7 @@ def keep_snapshot(settings: Settings, known: MetadataSnapshot) -> None:
     """Let a flow have seen this snapshot last."""
     kept = {"etag": '"1"', "snapshot": known.model_dump(mode="json")}
     settings.flow_state().mkdir(parents=True, exist_ok=True)
-    write_atomically(wiring.snapshot_file(settings), json.dumps(kept).encode())
+    write_atomically(metadata_access.snapshot_file(settings), json.dumps(kept).encode())
 
 
 def catalogued(shell: CommandLine, **changed: Any) -> MetadataSnapshot:
@@ -156,7 +156,7 @@ def catalogued(shell: CommandLine, **changed: Any) -> MetadataSnapshot:
     known = snapshot()
     settings = shell.settings()
     with wiring.opened_to_read(settings) as resources:
-        reader = wiring.profile_reader(settings, resources, wiring.snapshot_to_read_by(settings))
+        reader = wiring.profile_reader(settings, resources, metadata_access.snapshot_to_read_by(settings))
         stored = {
             leaf.path: DATA_TYPES[type(leaf.value)] for each in reader.scan(True) for leaf in each.leaves
         }

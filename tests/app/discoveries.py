@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from idgraph.app import wiring
+from idgraph.app import metadata_access
 from idgraph.model.attributes import DataType
 from idgraph.model.classification import Classification, Proposal, SensitiveKind
 from idgraph.model.schema_changes import SchemaChange
@@ -23,5 +23,5 @@ def discovered(path: str, proposal: Proposal | None = None) -> SchemaChange:
 
 
 def send(idgraph: CommandLine, *found: SchemaChange) -> None:
-    with wiring.metadata_client(idgraph.settings()) as client:
+    with metadata_access.metadata_client(idgraph.settings()) as client:
         client.send(list(found))

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from idgraph.app import wiring
+from idgraph.app import metadata_access, wiring
 from idgraph.files import write_atomically
 from idgraph.model.events import RawRecord
 from idgraph.model.queries import Query
@@ -108,7 +108,7 @@ def test_sealing(point: Point, with_keys: CommandLine, tmp_path_factory: pytest.
     stored(with_keys, BEFORE, [*records(40), later(6), later(7)])
     settings.flow_state().mkdir(parents=True, exist_ok=True)
     kept = {"etag": '"2"', "snapshot": AFTER.model_dump(mode="json")}
-    write_atomically(wiring.snapshot_file(settings), json.dumps(kept).encode())
+    write_atomically(metadata_access.snapshot_file(settings), json.dumps(kept).encode())
     expected = undisturbed(with_keys, tmp_path_factory.mktemp("undisturbed") / "copy", "seal")
     kill(with_keys, point, "seal")
     # What was on its way meanwhile, mapped before it was protected.

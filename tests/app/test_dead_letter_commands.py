@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from idgraph.app import wiring
+from idgraph.app import metadata_access, wiring
 from idgraph.model.dead_letters import DeadLetterReason
 from ingestion.stages.dead_letters import BatchAttempt, DeadLetterWriter
 from merge.commit import CommitFailure
@@ -263,7 +263,7 @@ def test_replay_keeps_dead_letters_whose_attributes_nobody_could_be_told_of(fill
 
 
 def test_replay_without_any_metadata_changes_nothing(filled: CommandLine) -> None:
-    wiring.snapshot_file(filled.settings()).unlink()
+    metadata_access.snapshot_file(filled.settings()).unlink()
     before = filled.json("dead-letters", "list", "--json")
     result = filled("dead-letters", "replay", "--all")
     assert result.exit_code == 5

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 
-from idgraph.app import wiring
+from idgraph.app import metadata_access
 from idgraph.files import write_atomically
 from idgraph.model import canonical, paths
 from idgraph.model.attributes import DataType, TypeConflict
@@ -91,7 +91,7 @@ def test_a_folder_for_each_value(filled: CommandLine) -> None:
 def test_a_segment_with_what_a_clearance_sees(filled: CommandLine) -> None:
     known = with_segments(snapshot(), segment("everybody"))
     kept = {"etag": '"2"', "snapshot": known.model_dump(mode="json")}
-    write_atomically(wiring.snapshot_file(filled.settings()), canonical.encode(kept))
+    write_atomically(metadata_access.snapshot_file(filled.settings()), canonical.encode(kept))
     assert lines(filled, "--segment", "everybody") == sorted(lines(filled), key=lambda each: str(each["id"]))
     below = lines(filled, "--clearance", "49")
     assert not any("email" in each["attributes"].get("identity", {}) for each in below)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 
-from idgraph.app import wiring
+from idgraph.app import metadata_access, wiring
 from idgraph.app.entrance import project_now
 from idgraph.app.jobs.threads import JobThreads
 from idgraph.app.wiring import downloads, opened_to_read
@@ -276,7 +276,7 @@ def test_paths_made_of_values_are_reported_and_redacted(
         raw({"patient": name, "diagnosis": diagnosis, "id": 1}, 1),
         raw({"patient": "other-person", "diagnosis": "nothing", "id": 2}, 2),
     ]
-    with wiring.opened(settings) as resources, wiring.metadata_client(settings) as client:
+    with wiring.opened(settings) as resources, metadata_access.metadata_client(settings) as client:
         keys = durable_keys(settings.directory)
         pipeline = Pipeline(settings.directory, keys, resources.store, resources.index, snapshot=known)
         (output,) = pipeline.map_stage().run(events)

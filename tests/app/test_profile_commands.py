@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from idgraph.app import profile_server, wiring
+from idgraph.app import metadata_access, profile_server, wiring
 from idgraph.files import write_atomically
 from idgraph.jobs.export_file import write_export
 from idgraph.model import canonical
@@ -248,7 +248,7 @@ def test_ids_that_policy_protects_since_are_reported_until_they_are_sealed(
     assert "policy protects" not in filled(*words).stderr
     known = snapshot(2, declared=[*attributes(), attribute("identity.userId", encryption="protected")])
     kept = {"etag": '"2"', "snapshot": known.model_dump(mode="json")}
-    write_atomically(wiring.snapshot_file(filled.settings()), json.dumps(kept).encode())
+    write_atomically(metadata_access.snapshot_file(filled.settings()), json.dumps(kept).encode())
     result = filled(*words)
     assert f"user_id:{SEGMENT_USER}" not in result.stdout
     assert "stored under an identifier that is protected now" in result.stderr
@@ -400,7 +400,7 @@ def test_an_erased_key_leaves_values_unreadable(filled: CommandLine) -> None:
 
 
 def test_without_any_metadata_everything_is_masked(filled: CommandLine) -> None:
-    wiring.snapshot_file(filled.settings()).unlink()
+    metadata_access.snapshot_file(filled.settings()).unlink()
     (found,) = filled.json("lookup", f"user_id:{SEGMENT_USER}", "--json")
     assert shown_of(found)["demographics"]["age"] == MASK
 

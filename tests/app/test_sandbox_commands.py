@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from idgraph.app import wiring
+from idgraph.app import metadata_access, wiring
 from idgraph.app.metadata_server import serving_here
 from idgraph.app.sandbox_activity import sandbox_activity
 from idgraph.app.settings.document import Settings
@@ -47,7 +47,7 @@ def test_a_spec_is_tried_in_a_sandbox_and_promoted(
         assert served("--sandbox", "try", "keys", "init").exit_code == 0
         saved = served("--sandbox", "try", "specs", "apply", served.folder / "edited.json")
         assert saved.exit_code == 0, saved.output
-        pinned = wiring.newest_snapshot(sandbox)
+        pinned = metadata_access.newest_snapshot(sandbox)
         assert pinned is not None
         with wiring.opened(sandbox) as resources:
             keys = durable_keys(sandbox.directory)

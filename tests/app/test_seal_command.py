@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from idgraph.app import wiring
+from idgraph.app import metadata_access, wiring
 from idgraph.files import write_atomically
 from idgraph.model.fragments import Kind
 from idgraph.model.snapshots import MetadataSnapshot
@@ -42,7 +42,7 @@ def knows(idgraph: CommandLine, known: MetadataSnapshot) -> None:
     settings = idgraph.settings()
     settings.flow_state().mkdir(parents=True, exist_ok=True)
     kept = {"etag": f'"{known.version}"', "snapshot": known.model_dump(mode="json")}
-    write_atomically(wiring.snapshot_file(settings), json.dumps(kept).encode())
+    write_atomically(metadata_access.snapshot_file(settings), json.dumps(kept).encode())
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from idgraph.app import wiring
+from idgraph.app import metadata_access, wiring
 from idgraph.app.metadata_server import serving_here
 from idgraph.model.errors import ConfigError, UnauthorizedError
 from metadata_service.storage.database import open_database
@@ -45,16 +45,19 @@ def test_a_configured_token_never_becomes_an_admin(
 def test_a_flow_does_not_work_by_the_admins_token(served: CommandLine) -> None:
     settings = served.settings()
     tokens = {
-        Role.ADMIN: wiring.metadata_token(settings),
-        Role.PIPELINE: wiring.flow_token(settings),
-        Role.SERVICE: wiring.profiles_token(settings),
+        Role.ADMIN: metadata_access.metadata_token(settings),
+        Role.PIPELINE: metadata_access.flow_token(settings),
+        Role.SERVICE: metadata_access.profiles_token(settings),
     }
     for role, token in tokens.items():
         assert role_of(served, token) is role
     admin = made(served)["first-admin"]
     assert admin.expires is not None
     assert (admin.expires - admin.created).days <= 90
-    with closing(wiring.flow_client(settings)) as client, pytest.raises(UnauthorizedError, match="pipeline"):
+    with (
+        closing(metadata_access.flow_client(settings)) as client,
+        pytest.raises(UnauthorizedError, match="pipeline"),
+    ):
         client.put_defaults(client.get_defaults())
 
 
@@ -75,11 +78,11 @@ def test_a_removed_token_of_the_flow_is_not_made_while_the_old_one_works(idgraph
         pass
     assert not file.exists()
     with pytest.raises(ConfigError, match="idgraph tokens add NAME --role pipeline"):
-        wiring.flow_token(idgraph.settings())
+        metadata_access.flow_token(idgraph.settings())
     idgraph("tokens", "revoke", "flow")
     with serving_here(idgraph.settings()):
         pass
-    assert role_of(idgraph, wiring.flow_token(idgraph.settings())) is Role.PIPELINE
+    assert role_of(idgraph, metadata_access.flow_token(idgraph.settings())) is Role.PIPELINE
 
 
 def test_a_new_database_gets_new_tokens(idgraph: CommandLine) -> None:
@@ -89,9 +92,9 @@ def test_a_new_database_gets_new_tokens(idgraph: CommandLine) -> None:
         file.write_text("of-a-database-that-is-lost")
     with serving_here(settings):
         pass
-    assert role_of(idgraph, wiring.metadata_token(settings)) is Role.ADMIN
-    assert role_of(idgraph, wiring.flow_token(settings)) is Role.PIPELINE
-    assert role_of(idgraph, wiring.profiles_token(settings)) is Role.SERVICE
+    assert role_of(idgraph, metadata_access.metadata_token(settings)) is Role.ADMIN
+    assert role_of(idgraph, metadata_access.flow_token(settings)) is Role.PIPELINE
+    assert role_of(idgraph, metadata_access.profiles_token(settings)) is Role.SERVICE
 
 
 def test_tokens_of_other_machines_are_not_made_here(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from idgraph.app import wiring
+from idgraph.app import metadata_access, wiring
 from idgraph.app.jobs.context import LocalJobContext
 from idgraph.files import write_atomically
 from idgraph.jobs.spec_preview.job import SpecPreviewJob, SpecPreviewParameters
@@ -36,7 +36,7 @@ def give(
         pipeline.process(given)
         pipeline.data_keys.close()
     kept = {"etag": '"1"', "snapshot": known.model_dump(mode="json")}
-    write_atomically(wiring.snapshot_file(settings), json.dumps(kept).encode())
+    write_atomically(metadata_access.snapshot_file(settings), json.dumps(kept).encode())
     for source in ("segment", "amplitude", "orders"):
         folder = idgraph.folder / "inbox" / source
         folder.mkdir(parents=True, exist_ok=True)
@@ -278,7 +278,7 @@ def test_the_health_of_specs_is_listed(served: CommandLine) -> None:
         SpecUse(spec="shop-orders", source="orders", events=1234, fields={"/cart/coupon": False}, **said),
         SpecUse(spec=None, source="amplitude", **said),
     ]
-    with wiring.flow_client(served.settings()) as client:
+    with metadata_access.flow_client(served.settings()) as client:
         client.send_uses(uses)
     printed = served("specs", "health").stdout
     for each in ("shop-orders@1 orders", "1,234", "shop-segment@1: not used yet", "amplitude"):

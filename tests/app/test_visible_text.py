@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from idgraph.app import wiring
+from idgraph.app import metadata_access, wiring
 from idgraph.files import write_atomically
 from idgraph.model import canonical, paths
 from idgraph.model.attributes import DataType
@@ -82,7 +82,7 @@ def hostile(with_keys: CommandLine) -> CommandLine:
         assert pipeline.process([raw(body)]) is not None
         pipeline.data_keys.close()
     write_atomically(
-        wiring.snapshot_file(settings),
+        metadata_access.snapshot_file(settings),
         json.dumps({"etag": '"1"', "snapshot": known.model_dump(mode="json")}).encode(),
     )
     return with_keys
@@ -140,7 +140,7 @@ def test_an_export_to_a_terminal_does_not_steer_it(hostile: CommandLine) -> None
 
 def test_the_catalogue_shows_what_steers(served: CommandLine) -> None:
     path = f"a.{paths.escape(HOSTILE)}"
-    with wiring.metadata_client(served.settings()) as client:
+    with metadata_access.metadata_client(served.settings()) as client:
         change = SchemaChange(path=path, data_type=DataType.STRING, source=HOSTILE, first_event=HOSTILE)
         assert client.send([change]) == []
     for words in (["search"], ["search", "--json"], ["show", path]):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from idgraph.app import wiring
+from idgraph.app import metadata_access
 from idgraph.app.cli import app
 from idgraph.app.settings.document import Settings
 from idgraph.model.errors import ConfigError
@@ -114,7 +114,7 @@ def test_a_service_without_a_token_of_its_own_never_starts(tmp_path: Path) -> No
     file.write_text("\n")
     stated = {"metadata": {"flow_token_file": str(file)}}
     with pytest.raises(Exception, match="empty"):
-        wiring.flow_token(Settings.model_validate(stated))
+        metadata_access.flow_token(Settings.model_validate(stated))
 
 
 def test_the_package_runs_as_a_module() -> None:

@@ -6,7 +6,7 @@ import json
 import subprocess
 from typing import Any
 
-from idgraph.app import wiring
+from idgraph.app import metadata_access
 from idgraph.app.settings.document import Settings
 from tests.installation import PROGRAM, RUN_SECONDS, Shop
 from tests.support.machine import MachineShape
@@ -37,7 +37,7 @@ class ProductionShape:
     def shop(self) -> Shop:
         """Its service and its keys, for other installations."""
         settings = self.settings
-        return Shop(settings.metadata.url, wiring.metadata_token(settings), settings.keyring_file())
+        return Shop(settings.metadata.url, metadata_access.metadata_token(settings), settings.keyring_file())
 
     def command(self, *words: str, code: int = 0) -> subprocess.CompletedProcess[bytes]:
         """A command beside it; asserts its exit code."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from idgraph.app import wiring
+from idgraph.app import metadata_access, wiring
 from idgraph.app.settings.document import load
 from idgraph.model.queries import Query
 from idgraph.projection.documents import documents_of
@@ -51,7 +51,7 @@ def same_index_by_the_stream(streamed: Installation, by_flow: Installation) -> N
     streamed.command("index", "follow", "--until-done")
     streamed.command("reconcile")
     settings = load(by_flow.config)
-    rules = AttributeTree(wiring.snapshot_to_read_by(settings).snapshot).index_rules
+    rules = AttributeTree(metadata_access.snapshot_to_read_by(settings).snapshot).index_rules
     with wiring.opened(settings) as theirs, wiring.opened(load(streamed.config)) as ours:
         documents = documents_of(persons_of(theirs.store), rules).documents
         assert ours.index.count(Query()) == theirs.index.count(Query()) == len(documents)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from idgraph.app import wiring
+from idgraph.app import metadata_access, wiring
 from idgraph.app.settings.document import load
 from idgraph.model.index import ProfileIndex
 from idgraph.model.queries import Query
@@ -33,7 +33,7 @@ FIRST = {"segment": 250, "amplitude": 150, "orders": 100}
 def opened(installation: Installation) -> Iterator[tuple[ProfileIndex, ProfileIndex]]:
     """The index of an installation, and an embedded one of the same profiles."""
     settings = load(installation.config)
-    rules = AttributeTree(wiring.snapshot_to_read_by(settings).snapshot).index_rules
+    rules = AttributeTree(metadata_access.snapshot_to_read_by(settings).snapshot).index_rules
     embedded = TantivyProfileIndex(installation.folder / "embedded", reversed_name)
     with wiring.opened(settings) as resources:
         persons = Persons(resources.store, Rules(rules.identity))

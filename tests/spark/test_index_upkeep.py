@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from idgraph.app import wiring
+from idgraph.app import metadata_access, wiring
 from idgraph.app.settings.document import Settings, load
 from idgraph.model.index import IndexDocument
 from idgraph.model.jobs import JobKind
@@ -105,7 +105,7 @@ def is_under_way(settings: Settings, kind: JobKind) -> bool:
 
 def assert_same(settings: Settings) -> None:
     """The index has the document of each profile and no other."""
-    rules = AttributeTree(wiring.snapshot_to_read_by(settings).snapshot).index_rules
+    rules = AttributeTree(metadata_access.snapshot_to_read_by(settings).snapshot).index_rules
     with wiring.opened(settings) as resources:
         documents = documents_of(persons_of(resources.store), rules).documents
         assert resources.index.count(Query()) == len(documents)

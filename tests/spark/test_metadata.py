@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from idgraph.app import wiring
+from idgraph.app import metadata_access
 from idgraph.app.settings.document import load
 from idgraph.model.specs import SpecDefinition
 from idgraph.snapshot_file import kept_snapshot
@@ -35,7 +35,7 @@ def exported(installation: Installation) -> dict[str, Any]:
 
 def spec_versions(installation: Installation) -> set[int]:
     """Of the snapshot that the flow has."""
-    kept = kept_snapshot(wiring.snapshot_file(load(installation.config)))
+    kept = kept_snapshot(metadata_access.snapshot_file(load(installation.config)))
     assert kept is not None
     return {spec.ref.version for spec in kept.snapshot.specs}
 

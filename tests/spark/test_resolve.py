@@ -13,7 +13,7 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from idgraph.app import wiring
+from idgraph.app import metadata_access, wiring
 from idgraph.app.cli import app
 from idgraph.app.settings.document import load
 from idgraph.files import write_atomically
@@ -145,7 +145,7 @@ def test_from_scratch_as_readers_and_the_projection(tmp_path: Path) -> None:
     wiring.prepare_directory(settings)
     known = snapshot().model_copy(update={"identity_rules": rules, "identity_rules_version": 1})
     kept = {"etag": '"1"', "snapshot": known.model_dump(mode="json")}
-    write_atomically(wiring.snapshot_file(settings), json.dumps(kept).encode())
+    write_atomically(metadata_access.snapshot_file(settings), json.dumps(kept).encode())
     with wiring.opened(settings) as resources:
         keys = durable_keys(settings.directory)
         pipeline = Pipeline(tmp_path, keys, resources.store, resources.index, snapshot=known)

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from idgraph.app import wiring
+from idgraph.app import metadata_access, wiring
 from idgraph.app.settings.document import load
 from idgraph.files import write_atomically
 from idgraph.model.identity_rules import IdentityRules
@@ -27,7 +27,7 @@ def test_spark_reports_as_this_process_does(tmp_path: Path) -> None:
     rules = IdentityRules.model_validate(CROWD)
     known = snapshot().model_copy(update={"identity_rules": rules, "identity_rules_version": 1})
     kept = {"etag": '"1"', "snapshot": known.model_dump(mode="json")}
-    write_atomically(wiring.snapshot_file(settings), json.dumps(kept).encode())
+    write_atomically(metadata_access.snapshot_file(settings), json.dumps(kept).encode())
     events, pins = crowd(600)
     with wiring.opened(settings) as resources:
         scenario = Scenario({"rules": CROWD})

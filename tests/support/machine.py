@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from idgraph.app import wiring
+from idgraph.app import metadata_access, wiring
 from idgraph.app.adapters import indexes, stores
 from idgraph.app.demo.example import Example
 from idgraph.app.metadata_server import serving_here
@@ -121,7 +121,7 @@ def _prepare(settings: Settings) -> None:
 
 def _declare(settings: Settings) -> None:
     """The example's attributes and specs, unless the service has specs."""
-    with wiring.metadata_client(settings) as client:
+    with metadata_access.metadata_client(settings) as client:
         if any(True for _ in client.list_specs()):
             return
         example = Example("retail")

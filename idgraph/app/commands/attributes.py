@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from idgraph.app import wiring
+from idgraph.app import metadata_access
 from idgraph.app.commands.context import DryRun, Json, Why, settings_of
 from idgraph.app.exits import Exit
 from idgraph.app.terminal import counted, print_listing, report_cut, report_warnings
@@ -73,7 +73,7 @@ def search_attributes(
 
     status = status or ("discovered" if proposed else None)
     filters = {name: value for name, value in (("source", source), ("status", status)) if value}
-    with wiring.metadata_client(settings_of(context)) as client:
+    with metadata_access.metadata_client(settings_of(context)) as client:
         matching = client.search_attributes(words, **filters)
         if proposed:
             matching = (attribute for attribute in matching if attribute.proposal is not None)
@@ -91,7 +91,7 @@ def show_attribute(context: typer.Context, path: str) -> None:
     from idgraph.model.text import name_hint
     from transforms.schema.protection_in_force import protection_in_force
 
-    with wiring.metadata_client(settings_of(context)) as client:
+    with metadata_access.metadata_client(settings_of(context)) as client:
         found = client.get_attribute(path)
         if found is None:
             known = (each.path for each in client.search_attributes(""))
@@ -126,7 +126,7 @@ def apply_attributes(
     waiting: list[str] = []
     refused: list[tuple[PlacedAttribute, str]] = []
     try:
-        with wiring.metadata_client(settings_of(context)) as client:
+        with metadata_access.metadata_client(settings_of(context)) as client:
             for placed in given:
                 try:
                     client.put_attribute(placed.definition, reason)
@@ -153,7 +153,7 @@ def apply_attributes(
 @commands.command("confirm")
 def confirm_proposal(context: typer.Context, path: str, reason: Why = "") -> None:
     """Confirm a detector's proposal: the attribute becomes active, protected as its level says."""
-    with wiring.metadata_client(settings_of(context)) as client:
+    with metadata_access.metadata_client(settings_of(context)) as client:
         found = client.decide_proposal(path, is_confirmed=True, reason=reason)
         print(
             f"{escape_control_chars(found.path)}: active, {found.classification}, encryption {found.encryption}"
@@ -166,7 +166,7 @@ def dismiss_proposal(context: typer.Context, path: str, reason: Why = "") -> Non
 
     If more than the proposal protects it, this waits for a second person (exit code 1).
     """
-    with wiring.metadata_client(settings_of(context)) as client:
+    with metadata_access.metadata_client(settings_of(context)) as client:
         found = client.decide_proposal(path, is_confirmed=False, reason=reason)
         print(
             f"{escape_control_chars(found.path)}: active, {found.classification}, encryption {found.encryption}"
@@ -191,7 +191,7 @@ def list_changes(
     as_json: Json = False,
 ) -> None:
     """List edits that weaken protection: pending and decided ones."""
-    with wiring.metadata_client(settings_of(context)) as client:
+    with metadata_access.metadata_client(settings_of(context)) as client:
         print_listing(list(client.policy_changes(status)), as_json, _CHANGE_COLUMNS)
 
 
@@ -201,7 +201,7 @@ def approve_change(context: typer.Context, number: Number, reason: Why = "") -> 
 
     New values are then stored readable. Sealed values stay sealed, and readable for authorised readers.
     """
-    with wiring.metadata_client(settings_of(context)) as client:
+    with metadata_access.metadata_client(settings_of(context)) as client:
         done = client.decide_change(number, is_approved=True, reason=reason)
         print(f"change {done.id} is in force: {escape_control_chars(', '.join(first_few(done.weakens)))}")
 
@@ -212,7 +212,7 @@ def redact_path(context: typer.Context, path: str, reason: Why = "") -> None:
 
     Another person approves it: idgraph attributes approve NUMBER
     """
-    with wiring.metadata_client(settings_of(context)) as client:
+    with metadata_access.metadata_client(settings_of(context)) as client:
         number = client.request_redaction(path, reason)
         print(f"change {number} waits for a second person: idgraph attributes approve {number}")
 
@@ -232,7 +232,7 @@ def set_caps(
     """Show what sources added to the catalogue, and what was over a cap; with an option, change the cap."""
     given = {"most_new_per_source_and_day": per_source_and_day, "most_attributes": in_all}
     caps = {name: value for name, value in given.items() if value is not None}
-    with wiring.metadata_client(settings_of(context)) as client:
+    with metadata_access.metadata_client(settings_of(context)) as client:
         if caps:
             client.put_defaults(client.get_defaults().model_copy(update=caps), reason)
         counts = client.discovery_counts()
@@ -264,7 +264,7 @@ def purge_undecided(
 
     Attributes that have a description, or that more than a detector protects, stay too.
     """
-    with wiring.metadata_client(settings_of(context)) as client:
+    with metadata_access.metadata_client(settings_of(context)) as client:
         done = client.purge(source, prefix, dry_run, reason)
         for path in done.paths:
             print(escape_control_chars(path))
@@ -276,5 +276,5 @@ def purge_undecided(
 @commands.command("refuse")
 def refuse_change(context: typer.Context, number: Number, reason: Why = "") -> None:
     """Refuse an edit that weakens protection, or withdraw your own."""
-    with wiring.metadata_client(settings_of(context)) as client:
+    with metadata_access.metadata_client(settings_of(context)) as client:
         print(f"change {client.decide_change(number, is_approved=False, reason=reason).id} is refused")

@@ -50,7 +50,7 @@ def backfill(
     runs: list[Run] = []
     with (
         stopping_on_signals() as stop,
-        LocalJobContext(settings_of(context), origin, again, stop=stop) as here,
+        LocalJobContext(settings_of(context), origin, again=again, stop=stop) as here,
         ExitStack() as shown,
     ):
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from idgraph.app import wiring
+from idgraph.app import metadata_access
 from idgraph.app.commands.context import JobWho, JobWhy, Json, Why, origin_of, settings_of
 from idgraph.app.exits import Exit
 from idgraph.app.observation.json_logs import say
@@ -45,7 +45,7 @@ def show_rules(
     from idgraph.model.identity_rules import DEFAULT_RULES
     from idgraph.model.records import RulesRecord
 
-    with wiring.metadata_client(settings_of(context)) as client:
+    with metadata_access.metadata_client(settings_of(context)) as client:
         found = client.get_rules(version) if version != 0 else RulesRecord(version=0, document=DEFAULT_RULES)
         if as_json:
             print_json(found.model_dump(mode="json", exclude_unset=True))
@@ -86,7 +86,7 @@ def apply_rules(context: typer.Context, file: RulesFile, reason: Why = "", as_js
     from metadata_service.documents.reading import refused_by_service
 
     rules = read_rules(file)
-    with wiring.metadata_client(settings_of(context)) as client:
+    with metadata_access.metadata_client(settings_of(context)) as client:
         before = client.get_rules()
         try:
             saved = client.put_rules(rules, reason)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from idgraph.app import wiring
+from idgraph.app import metadata_access, wiring
 from idgraph.app.commands.context import DryRun, Json, Why, Yes, settings_of
 from idgraph.app.exits import Exit
 from idgraph.app.terminal import confirmed, print_json, print_listing, print_table
@@ -38,7 +38,7 @@ def create(
     """Copy production's specs, attributes, rules, views and segments in force; no people, tokens or
     profiles."""
     settings = settings_of(context)
-    with wiring.metadata_client(settings, COPY_SECONDS) as client:
+    with metadata_access.metadata_client(settings, COPY_SECONDS) as client:
         record = client.create_sandbox(name, reason)
     print(f"sandbox {name}: a copy of snapshot {record.snapshot_version}")
     print(f"idgraph --sandbox {name} serve metadata   then, beside it:")
@@ -48,7 +48,7 @@ def create(
 @commands.command("list")
 def list_sandboxes(context: typer.Context, as_json: Json = False) -> None:
     """List sandboxes by name."""
-    with wiring.metadata_client(settings_of(context)) as client:
+    with metadata_access.metadata_client(settings_of(context)) as client:
         columns = {
             "name": lambda each: each.name,
             "made": lambda each: f"{each.at:%Y-%m-%d %H:%M}",
@@ -64,7 +64,7 @@ def compare(context: typer.Context, name: Name, as_json: Json = False) -> None:
     """Show edits of the sandbox or of production since the copy, where both differ; and numbers of profiles if both have
     any."""
     settings = settings_of(context)
-    with wiring.metadata_client(settings) as client:
+    with metadata_access.metadata_client(settings) as client:
         _require(client, name)
         found = client.compare_sandbox(name)
     if as_json:
@@ -105,7 +105,7 @@ def promote(
     wanted = SandboxPromotion(
         items=[_item(each) for each in items] if items else None, reason=reason, dry_run=dry_run
     )
-    with wiring.metadata_client(settings_of(context)) as client:
+    with metadata_access.metadata_client(settings_of(context)) as client:
         _require(client, name)
         done = client.promote_sandbox(name, wanted)
     columns = {
@@ -127,7 +127,7 @@ def delete(
     yes: Yes = False,
 ) -> None:
     """Remove a sandbox with all its profiles, keys first. Stop what runs there before."""
-    with wiring.metadata_client(settings_of(context)) as client:
+    with metadata_access.metadata_client(settings_of(context)) as client:
         _require(client, name)
         if not yes and not confirmed(f"delete {name} with all its profiles?"):
             print("nothing was deleted")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from idgraph.app import wiring
+from idgraph.app import metadata_access
 from idgraph.app.commands.context import DryRun, Json, Why, settings_of
 from idgraph.app.exits import Exit
 from idgraph.app.terminal import print_json
@@ -152,7 +152,7 @@ def pull(context: typer.Context, folder: Folder, as_json: Json = False) -> None:
     """
     from metadata_service.documents.writing import spec_text
 
-    with wiring.metadata_client(settings_of(context)) as client:
+    with metadata_access.metadata_client(settings_of(context)) as client:
         folder.mkdir(parents=True, exist_ok=True)
         specs = _compared(folder, client)
         taken = [each for each in specs if each.state in ("only in the service", "changed in the service")]
@@ -168,7 +168,7 @@ def diff(context: typer.Context, folder: Folder, as_json: Json = False) -> None:
     """Show what differs between the service (-) and the folder (+). Exit code 1: something does."""
     from metadata_service.documents.writing import difference, spec_text
 
-    with wiring.metadata_client(settings_of(context)) as client:
+    with metadata_access.metadata_client(settings_of(context)) as client:
         specs = _compared(folder, client)
     _report(specs, as_json)
     signs = {"same": " ", "added": "+", "removed": "-"}
@@ -198,7 +198,7 @@ def push(
     from metadata_service.specs.cases import require_cases
 
     pushed: dict[str, FolderSpec] = {}
-    with wiring.metadata_client(settings_of(context)) as client:
+    with metadata_access.metadata_client(settings_of(context)) as client:
         specs = _compared(folder, client)
         mine = [
             (each, each.here) for each in specs if each.state in ("only here", "changed here") and each.here

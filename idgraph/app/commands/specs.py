@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from idgraph.app import wiring
+from idgraph.app import metadata_access
 from idgraph.app.commands import spec_folder
 from idgraph.app.commands.context import JobWho, JobWhy, Json, Why, origin_of, settings_of
 from idgraph.app.exits import Exit
@@ -54,7 +54,7 @@ def apply_specs(
 
     sources = settings_of(context).event_sources()
     definitions = [(file, read_definition(file)) for file in files]
-    with wiring.metadata_client(settings_of(context)) as client:
+    with metadata_access.metadata_client(settings_of(context)) as client:
         known = sources.names
         if known and not sources.are_all and (answer := client.catalogue()) is not None:
             known |= {each.source for each in answer[0].attributes if each.source}
@@ -75,7 +75,7 @@ def apply_specs(
 @commands.command("list")
 def list_specs(context: typer.Context, as_json: Json = False) -> None:
     """List the specs: latest and active version, source and event type."""
-    with wiring.metadata_client(settings_of(context)) as client:
+    with metadata_access.metadata_client(settings_of(context)) as client:
         found = client.list_specs()
         print_listing(found, as_json, _COLUMNS)
 
@@ -89,7 +89,7 @@ def show_spec(
     """Print a spec document as JSON, ready to edit and apply."""
     from idgraph.model.text import name_hint
 
-    with wiring.metadata_client(settings_of(context)) as client:
+    with metadata_access.metadata_client(settings_of(context)) as client:
         summary = client.get_spec(name)
         document = (
             client.get_spec_version(name, version)
@@ -111,7 +111,7 @@ def show_health(context: typer.Context, as_json: Json = False) -> None:
 
     With --json: one object with `specs`, which name these fields, and `unmapped`.
     """
-    with wiring.metadata_client(settings_of(context)) as client:
+    with metadata_access.metadata_client(settings_of(context)) as client:
         specs, unmapped = client.spec_health()
         if as_json:
             print_json(
@@ -182,7 +182,7 @@ def activate_spec(
     allow_failing_cases: spec_folder.Nevertheless = False,
 ) -> None:
     """Activate a version of a spec."""
-    with wiring.metadata_client(settings_of(context)) as client:
+    with metadata_access.metadata_client(settings_of(context)) as client:
         saved = client.activate(name, version, reason, allow_failing_cases)
         print(f"{name}: version {saved.active_version} is active")
 
@@ -190,7 +190,7 @@ def activate_spec(
 @commands.command("retire")
 def retire_spec(context: typer.Context, name: str, reason: Why = "") -> None:
     """Retire a spec. Events that only it mapped become dead letters, which can be replayed."""
-    with wiring.metadata_client(settings_of(context)) as client:
+    with metadata_access.metadata_client(settings_of(context)) as client:
         client.retire(name, None, reason)
         print(f"{name}: retired")
 

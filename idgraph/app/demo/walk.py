@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from idgraph.app import wiring
+from idgraph.app import metadata_access, wiring
 from idgraph.app.demo.example import Example
 from idgraph.app.identity_documents import read_rules
 from idgraph.app.java import require_java
@@ -135,7 +135,7 @@ class Demo:
             port = int(self._settings.metadata.url.rsplit(":", 1)[1])
             app = application(self._settings)
             url = stack.enter_context(serving(app, "127.0.0.1", port))
-            client = stack.enter_context(wiring.metadata_client(self._settings))
+            client = stack.enter_context(metadata_access.metadata_client(self._settings))
             self._declare(client)
             say(f"metadata service on {url}, {counted(len(client.list_specs()), 'spec')} active")
             total = 0

@@ -6,12 +6,12 @@ import shutil
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from idgraph.app import wiring
+from idgraph.app import metadata_access, wiring
 from idgraph.app.adapters.key_providers import ensure_keyring, provider_of
 from idgraph.app.jobs.view import run_shown
 from idgraph.files import exclusive_lock
@@ -57,6 +57,7 @@ class LocalJobContext:
 
     settings: Settings
     origin: Requester
+    _: KW_ONLY
     again: bool = False
     report: Callable[[str], None] = lambda _: None
     deliver: Callable[[bytes, Sequence[str]], None] = lambda _document, _fragments: None
@@ -118,7 +119,7 @@ class LocalJobContext:
 
     @cached_property
     def pinned(self) -> PinnedSnapshot:
-        return self._newest or wiring.snapshot_to_read_by(self.settings)
+        return self._newest or metadata_access.snapshot_to_read_by(self.settings)
 
     def snapshot_for(self, work: str) -> MetadataSnapshot:
         if self._newest is None:
@@ -127,7 +128,7 @@ class LocalJobContext:
 
     @cached_property
     def _newest(self) -> PinnedSnapshot | None:
-        return wiring.newest_snapshot(self.settings) if self.current is None else self.current()
+        return metadata_access.newest_snapshot(self.settings) if self.current is None else self.current()
 
     def policies(self, kind: JobKind) -> IndexPolicies:
         from idgraph.app.jobs.index_upkeep import followed_snapshot
@@ -181,7 +182,7 @@ class LocalJobContext:
 
     def protected_places(self, definition: SpecDefinition) -> Collection[Place]:
         # Whoever has the keyring here may reveal: without the service, what is in force counts.
-        with suppress(MetadataError, ConfigError), wiring.metadata_client(self.settings) as client:
+        with suppress(MetadataError, ConfigError), metadata_access.metadata_client(self.settings) as client:
             return client.protected_places(definition)
         return ()
 
@@ -192,7 +193,7 @@ class LocalJobContext:
         from ingestion.metadata.schema_buffer import SchemaSender
 
         try:
-            with wiring.flow_client(self.settings) as client:
+            with metadata_access.flow_client(self.settings) as client:
                 SchemaSender(client).send(changes)
         except MetadataError as error:
             raise type(error)(
@@ -213,7 +214,7 @@ class LocalBesideFlow:
         self.state: Path = self._settings.flow_state()
 
     def newest(self) -> PinnedSnapshot | None:
-        return wiring.newest_snapshot(self._settings)
+        return metadata_access.newest_snapshot(self._settings)
 
     def forget(self) -> None:
         wiring.prepare_directory(self._settings)
@@ -251,7 +252,7 @@ def run_job(
     report: Callable[[str], None] = lambda _: None,
 ) -> tuple[J, Progress]:
     """Run a job of a command to its end, and show how far it is. Raises what its parts and the job raise."""
-    with LocalJobContext(settings, origin, again, report) as context:
+    with LocalJobContext(settings, origin, again=again, report=report) as context:
         job = kind.prepare(parameters, context)
         if job is None:
             raise NotFoundError("nothing is stored under it")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
-from idgraph.app import wiring
+from idgraph.app import metadata_access, wiring
 from idgraph.app.adapters.indexes import open_versions
 from idgraph.app.adapters.key_providers import ensure_keyring, provider_of
 from idgraph.app.adapters.stores import place, worker_config
@@ -63,12 +63,12 @@ def followed_snapshot(settings: Settings, name: str) -> Iterator[Callable[[], Me
     state = settings.directory / name
     state.mkdir(mode=0o700, exist_ok=True)
     file = state / "snapshot.json"
-    last = wiring.snapshot_file(settings)
+    last = metadata_access.snapshot_file(settings)
     if last.exists():
         # What a flow saw last is as good, or newer.
         write_atomically(file, last.read_bytes())
     try:
-        client = wiring.reading_client(settings)
+        client = metadata_access.reading_client(settings)
     except ConfigError:
         known = kept_snapshot(file)
         if known is None:

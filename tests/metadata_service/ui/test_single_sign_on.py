@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from idgraph.app import wiring
+from idgraph.app import metadata_access
 from idgraph.app.settings.document import load
 from idgraph.model.callers import Role
 from idgraph.model.errors import ConfigError
@@ -241,7 +241,7 @@ clearance = 50
 scopes = ["privacy"]
 """
     file.write_text(stated)
-    openid = wiring.single_sign_on(load(file))
+    openid = metadata_access.single_sign_on(load(file))
     assert openid
     assert (openid.config.client_secret, openid.config.rules[0].role) == (SECRET, Role.ADMIN)
     for wrong in ("http://login.example", "ldap://x"):
@@ -252,4 +252,4 @@ scopes = ["privacy"]
     with pytest.raises(ConfigError):
         load(file)
     file.write_text("")
-    assert wiring.single_sign_on(load(file)) is None
+    assert metadata_access.single_sign_on(load(file)) is None
