@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from urllib.parse import urlsplit
 
@@ -12,11 +13,15 @@ from fastapi import FastAPI
 from sqlalchemy.exc import SQLAlchemyError
 
 from idgraph.app import metadata_access, wiring
+from idgraph.app.adapters.stores import DEAD_LETTERS, PROFILES, open_profiles, worker_config
+from idgraph.app.flow_folders import FlowFolders
 from idgraph.app.metadata_database import opened_metadata_database, service_key
 from idgraph.app.observation.json_logs import say
-from idgraph.app.sandbox_activity import sandbox_activity
 from idgraph.app.settings.document import ADMIN_TOKEN, Settings
+from idgraph.app.settings.sandbox import in_sandbox
 from idgraph.files import write_atomically
+from idgraph.model.flows import FlowState
+from idgraph.model.sandboxes import SandboxActivity, SandboxFlow, SandboxSide
 from idgraph.snapshot_file import kept_snapshot
 from idgraph.web.audit import AuditReport
 from idgraph.web.server import Transport, serve, serving
@@ -27,6 +32,7 @@ from metadata_service.storage.database import Database, Revision, has_revision, 
 from metadata_service.storage.tokens import Role, add_token, has_tokens, is_in_use
 from metadata_service.ui.frame import ROOT
 from metadata_service.ui.page import SIGN_IN, ProfileSource
+from sinks.sqlite.dead_letters import SqliteDeadLetters
 
 FIRST_ADMIN = "first-admin"
 HIGHEST = 100
@@ -132,3 +138,39 @@ def _make_tokens(settings: Settings, database: Database) -> None:
         ):
             if not is_elsewhere and (is_new or not (file.exists() or is_in_use(edit, name))):
                 write_atomically(file, add_token(edit, name, role).encode())
+
+
+FRESH_SECONDS = 10.0
+"""A flow reports each second."""
+RUNNING = (FlowState.STARTING, FlowState.RUNNING, FlowState.PAUSED)
+
+
+def sandbox_activity(settings: Settings, name: str) -> SandboxActivity:
+    """Raises ConfigError for an unknown sandbox, StoreError."""
+    return SandboxActivity(production=_side(settings), sandbox=_side(in_sandbox(settings, name)))
+
+
+def _side(settings: Settings) -> SandboxSide | None:
+    if not (settings.directory / PROFILES).exists():
+        return None
+    with closing(open_profiles(worker_config(settings), None)) as store:
+        fragments = store.count()
+    letters = settings.directory / DEAD_LETTERS
+    count = 0
+    if letters.exists():
+        with closing(SqliteDeadLetters(letters)) as dead_letters:
+            count = sum(dead_letters.counts().values())
+    folders = FlowFolders(settings.directory)
+    flows = []
+    for report in filter(None, map(folders.report, folders.names())):
+        age = time.time() - report.written_ms / 1000
+        is_running = report.state in RUNNING and age < FRESH_SECONDS
+        flows.append(
+            SandboxFlow(
+                name=report.name,
+                state=report.state,
+                is_running=is_running,
+                events_per_second=report.events_per_second if is_running else 0.0,
+            )
+        )
+    return SandboxSide(fragments=fragments, dead_letters=count, flows=flows)

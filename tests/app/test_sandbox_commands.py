@@ -11,8 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from idgraph.app import metadata_access, wiring
-from idgraph.app.metadata_server import serving_here
-from idgraph.app.sandbox_activity import sandbox_activity
+from idgraph.app.metadata_server import sandbox_activity, serving_here
 from idgraph.app.settings.document import Settings
 from idgraph.app.settings.sandbox import in_sandbox
 from idgraph.model.events import RawRecord

@@ -302,7 +302,7 @@ def test_a_file_that_may_only_be_read_is_refused(kind: Kind) -> None:
 def test_a_lock_held_too_long_is_an_error_and_a_short_one_is_not(
     kind: Kind, path: Path, opened: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sinks.sqlite.connections._BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("sinks.sqlite.database._BUSY_SECONDS", 0.05)
     monkeypatch.setattr("sinks.sqlite.database._RETRY_SECONDS", 0.3)
     kind.put(opened, 1)
     opened.close()
@@ -323,7 +323,7 @@ def test_a_log_is_emptied_as_soon_as_its_reader_lets_it_go(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Found by use: an erasure beside a flow gave up after a fraction of a second."""
-    monkeypatch.setattr("sinks.sqlite.connections._BUSY_SECONDS", 0.01)
+    monkeypatch.setattr("sinks.sqlite.database._BUSY_SECONDS", 0.01)
     monkeypatch.setattr("sinks.sqlite.database._RETRY_SECONDS", 60)
     path = tmp_path / "profiles.db"
     store = SqliteProfileStore(path, lambda name: name.encode().ljust(16))

@@ -38,7 +38,7 @@ class Steps:
             connection.set_progress_handler(self._step, 1)
             return connection
 
-        monkeypatch.setattr("sinks.sqlite.connections.sqlite3.connect", counted)
+        monkeypatch.setattr("sinks.sqlite.database.sqlite3.connect", counted)
 
     def of(self, call: Callable[[], object]) -> int:
         # The first call opens the connection, and fills what is remembered.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ingestion.spark.class_archive import KEPT, WRITTEN_SECONDS, archive_options
+from ingestion.spark.session_options import KEPT, WRITTEN_SECONDS, archive_options
 
 pytestmark = pytest.mark.usefixtures("java")
 
