@@ -35,8 +35,7 @@ def create(
     name: Annotated[str, typer.Argument(help="Lower-case letters, digits and dashes.")],
     reason: Why = "",
 ) -> None:
-    """Copy production's specs, attributes, rules, views and segments in force; no people, tokens or
-    profiles."""
+    """Copy production's specs, attributes, rules, views and segments; no people, tokens or profiles."""
     settings = settings_of(context)
     with metadata_access.metadata_client(settings, COPY_SECONDS) as client:
         record = client.create_sandbox(name, reason)
