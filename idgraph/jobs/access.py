@@ -34,7 +34,7 @@ Part = tuple[str, Any]
 
 
 class AccessParameters(StrictDocument):
-    """Whose data is asked for."""
+    """The person whose data is asked for."""
 
     identifier: str = Field(max_length=4096, description="`type:value`.")
 

@@ -1,4 +1,4 @@
-"""A backfill's archive: which files it has, and about how many events."""
+"""A backfill's archive: its files, and the approximate number of their events."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from ingestion.sources.files.taken import folder_of, source_of
 
 SAMPLE_EVENTS = 5000
 SAMPLE_BYTES = 1 << 16
-"""Of a longer line so many are held at once; nothing has looked yet at how long lines are."""
+"""The most bytes of a line that are held at once; nothing has checked the lengths of lines yet."""
 LIKELY_BYTES = 100.0
-"""An event in a compressed file, where there is none to look at."""
+"""Likely bytes of an event in a compressed file, where there is none to look at."""
 
 
 def archive_path(path: Path) -> Path:
@@ -29,7 +29,7 @@ def archive_path(path: Path) -> Path:
             raise ConfigError(f"{path}: the name of this directory is a pattern of files, too; rename it")
         return path
     if path.is_file():
-        # Of these none says something else within brackets.
+        # No other character has a meaning of its own within brackets.
         places = [at for at, each in enumerate(path.name) if each not in "!^-"]
         if not places or not set(path.name).isdisjoint("{}[]*?,\\"):
             raise ConfigError(
@@ -71,7 +71,7 @@ def _walk(top: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
 
 
 def _is_hidden(name: str) -> bool:
-    # What Spark leaves out. A name such as `_day=1` it takes for that of a column.
+    # Spark leaves these out. It takes a name such as `_day=1` for that of a column.
     return name.startswith(".") or name.endswith("._COPYING_") or (name.startswith("_") and "=" not in name)
 
 
@@ -80,7 +80,7 @@ def _belongs(file: Path, source: FileSource) -> bool:
 
 
 def bytes_an_event(file: Path) -> float:
-    """About how many of a file's bytes, as it lies on disk, one event takes."""
+    """The approximate number of a file's bytes, as it lies on disk, per event."""
     try:
         with file.open("rb") as stored:
             stream = gzip.GzipFile(fileobj=stored) if file.suffix == ".gz" else stored
@@ -88,7 +88,7 @@ def bytes_an_event(file: Path) -> float:
             for piece in islice(iter(lambda: stream.readline(SAMPLE_BYTES), b""), SAMPLE_EVENTS):
                 events += begins and not piece.isspace()
                 begins = piece.endswith(b"\n")
-            # Read ahead of what was given: of a small file all, of a large one little too much.
+            # The stream reads ahead: all of a small file, and little too much of a large one.
             return stored.tell() / events if events else LIKELY_BYTES
     except (OSError, EOFError, zlib.error):
         return LIKELY_BYTES

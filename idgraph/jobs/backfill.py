@@ -25,10 +25,11 @@ from ingestion.spark.checkpoints import query_id
 from ingestion.stages.outcomes import BatchReport
 
 BATCH_EVENTS = 100_000
-"""About how many one micro-batch takes, as far as files allow: some seconds' worth, after which it can be stopped."""
+"""The approximate number of events in one micro-batch, as far as files allow: some seconds' worth, after
+which it can be stopped."""
 
 THROTTLED_SECONDS = 5.0
-"""How much of a throttled backfill's time one micro-batch is worth."""
+"""The time of a throttled backfill that one micro-batch is worth."""
 _NAMED = 40
 """Characters of a source's name in that of its backfill."""
 
@@ -78,7 +79,8 @@ def _in_files(source: SourceConfig, path: Path) -> FileSource:
 
 
 def _check_apart(context: JobContext, archive: FileSource) -> None:
-    """Raises ConfigError for an archive that holds what is no event of its source: nothing takes that back."""
+    """Raises ConfigError for an archive that holds other files than events of its source: nothing takes these
+    back."""
     folder = folder_of(archive)
     known = file_sources(context.plan.sources).values()
     others = [folder_of(each) for each in known if each.name != archive.name]
@@ -88,7 +90,7 @@ def _check_apart(context: JobContext, archive: FileSource) -> None:
 
 
 class Backfill(Job):
-    """One archive of one source. What is done stands in the checkpoint; the point only counts."""
+    """One archive of one source. The checkpoint has the progress; the point only counts."""
 
     kind = JobKind.BACKFILL
     reopens = True
@@ -111,20 +113,20 @@ class Backfill(Job):
         self._on_batch = on_batch
 
     def plan(self, point: Point) -> Plan:
-        # Of a checkpoint that was removed nothing counts.
+        # Without its checkpoint, a point is void.
         checkpoint = self._archive.flow.state / "checkpoint"
         resumes = "protection" in point and query_id(checkpoint) is not None
         return Plan(f"the backfill of {self.what['source']}", self._archive.files, "file", resumes)
 
     def work(self, run: Run) -> None:
-        """Run until all files are done or the context's `stop` is set; what raises is what a flow raises."""
+        """Run until all files are done or the context's `stop` is set; raises as a flow does."""
         archive, stop = self._archive, self._context.stop
         stopped: list[JobStoppedError] = []
         if self._context.again:
             archive.flow.forget()
         if not run.point:
             newest = archive.flow.newest()
-            # It answers for what it writes itself: no need to look through all that others have stored.
+            # It is responsible for its own writes: no need to look through all that others have stored.
             protection = protection_of(newest.snapshot) if newest else None
             run.page({"protection": protection}, durable=True)
 
@@ -148,7 +150,8 @@ class Backfill(Job):
             raise JobStoppedError("stopped; the same command resumes it", is_cancelled=False)
 
     def is_unsealed(self, point: Point) -> bool:
-        """Whether protection changed while the backfill ran, after which nothing has sealed what it had written."""
+        """Whether protection changed while the backfill ran, and nothing has sealed its earlier writes
+        since."""
         newest = self._archive.flow.newest()
         if newest is None:
             return False
@@ -169,10 +172,10 @@ def prepare(
 
 
 def _counted(run: Run, report: BatchReport) -> dict[str, Any]:
-    """Count a micro-batch; one that is retried after a crash counts once. Gives the point behind it."""
+    """Count a micro-batch; one that is retried after a crash counts once. Returns the point behind it."""
     point, progress, counts = run.point, run.progress, report.counts
     if _query(report.batch) != _query(point.get("batch", report.batch)):
-        # Of another checkpoint nothing counts.
+        # Counts of another checkpoint are void.
         progress.done, progress.counts = 0, Counter()
     elif report.batch == point.get("batch"):
         progress.counts = Counter(point["before"])

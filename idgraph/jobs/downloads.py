@@ -1,7 +1,8 @@
 """Documents that jobs leave for a download: sealed, in a folder of their own, until they expire.
 
-Each is one file, named by its job: a line of JSON (`expires_ms`, `rules`, and `fragments`: keyed hashes of those that it is
-about, or null for anybody's), then sealed parts, each after its length in 4 bytes, of which the last is empty.
+Each is one file, named by its job. A line of JSON has `expires_ms`, `rules`, and `fragments`: keyed hashes of
+those that it is about, or null for anybody's. Sealed parts follow, each after its length in 4 bytes; the last
+one is empty.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Downloads:
         self._clock = clock
 
     def keep(self, job_id: str, content: bytes, fragments: Collection[str], hours: float) -> None:
-        """Durable when it returns."""
+        """Keep a document. Durable when it returns."""
         with self.writing(job_id, fragments, hours) as write:
             write(content)
 
@@ -150,5 +151,5 @@ class Downloads:
 
 
 def _place(number: int) -> str:
-    """Stands where a dead letter has its position: none is called so."""
+    """The text in place of a dead letter's position: no dead letter has this one."""
     return f"download {number}"

@@ -35,7 +35,8 @@ FOLDER = "exports"
 
 
 class ExportParameters(StrictDocument):
-    """Profiles as a file to download, with what the caller may see; protected values are masked."""
+    """Profiles as a file to download, with the attributes that the caller may see; protected values are
+    masked."""
 
     form: Literal["jsonl", "parquet"] = "jsonl"
     segment: str | None = Field(default=None, max_length=100)
@@ -143,7 +144,8 @@ class DownloadedExport(Export):
 
 
 def expected(index: ProfileIndex) -> int:
-    """How many profiles an export of all will have, as far as the index knows; 0 while it is away: an export does without."""
+    """The number of profiles that an export of all will have, as far as the index knows. It is 0 while the
+    index is away: an export does without."""
     try:
         return index.count(Query())
     except ProfileIndexError:
@@ -209,7 +211,7 @@ def write_parquet_folder(
 
 
 def count_other(progress: Progress, columns: Columns) -> None:
-    """Let a job say how many values its columns could not hold, of which attributes."""
+    """Let a job report the number of values that its columns could not hold, by attribute."""
     if columns.other:
         progress.counts["values_in_rest"] += columns.other.total()
         progress.count("values_in_rest", columns.other)

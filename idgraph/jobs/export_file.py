@@ -11,7 +11,7 @@ from idgraph.files import file_lock, part_of, replacing
 from idgraph.model.errors import ConfigError
 
 _EXPORT = b'{"attributes":'
-"""How each line of an export begins: its keys are sorted."""
+"""The beginning of each line of an export: its keys are sorted."""
 
 
 def require_place(path: Path) -> None:
@@ -44,9 +44,9 @@ def require_export(path: Path, begins: bytes = _EXPORT) -> None:
 
 
 def write_export(path: Path, lines: Iterable[bytes]) -> None:
-    """Write a file of profiles, whole or not at all, readable by its owner only; durable when it returns. What a link
-    names is replaced, and the link stays; a pipe or a device is written into. Raises ConfigError, also while another
-    export writes the file, and BrokenPipeError where nobody reads a pipe any more."""
+    """Write a file of profiles, whole or not at all, readable by its owner only; durable when it returns. The
+    target of a link is replaced, and the link stays; a pipe or a device is written into. Raises ConfigError,
+    also while another export writes the file, and BrokenPipeError where nobody reads a pipe any more."""
     try:
         if path.exists() and not path.is_file():
             with path.open("ab") as stream:
@@ -63,7 +63,8 @@ def write_export(path: Path, lines: Iterable[bytes]) -> None:
 
 @contextmanager
 def _locked(file: Path) -> Iterator[Path]:
-    """Where a file is while it is not whole. It goes where writing fails; what a killed process left is overwritten."""
+    """The path of a file while it is not whole. It is removed where writing fails, and overwritten if a
+    killed process left it."""
 
     def refuse() -> None:
         raise ConfigError(f"{file}: another export writes it")

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _SEALED = "job"
-"""Stands where a dead letter has its position: none is called so."""
+"""The text in place of a dead letter's position: no dead letter has this one."""
 HEARTBEAT_SECONDS = 0.5
-"""Progress is kept so often at most, and a request to cancel is seen."""
+"""The least seconds between two saves of progress, at which a request to cancel is noticed."""
 
 
 class Plan(NamedTuple):
-    """The work ahead of a job. `resumes` says whether it takes up what an earlier run left undone."""
+    """The work ahead of a job. `resumes` says whether it takes up an earlier run."""
 
     title: str
     total: int
@@ -39,12 +39,12 @@ class Plan(NamedTuple):
 
 
 class Job(ABC):
-    """Bounded work, each part durable when it is done. A part may be done twice: what was interrupted resumes at the
-    last point that was kept."""
+    """Bounded work, each part durable when it is done. A part may be done twice: an interrupted job resumes
+    at the last point that was kept."""
 
     kind: ClassVar[JobKind]
     reopens: ClassVar[bool] = False
-    """Whether a job that is done is taken up again when there is more to do."""
+    """Whether a finished job is taken up again when there is more to do."""
     target: str = ""
     """The object of its work: of one kind and target, one job runs at a time."""
 
@@ -56,8 +56,8 @@ class Job(ABC):
         """The work ahead from a point; called once, under the job's lock."""
 
     def work(self, run: Run) -> None:
-        """Do the work behind `run.point`, and call `run.page` after each part. Raises JobStoppedError, and what the
-        stores raise; run it again then."""
+        """Do the work behind `run.point`, and call `run.page` after each part. Raises JobStoppedError, and
+        the errors of the stores; run it again then."""
         raise NotImplementedError
 
     def paced(self, progress: Progress) -> int:
@@ -70,8 +70,8 @@ class PagedJob(Job):
 
     @abstractmethod
     def pages(self, progress: Progress, point: Point) -> Iterator[Point]:
-        """Do the work behind `point`; gives after each page the point where the next begins. Raises what the stores
-        raise; run it again then."""
+        """Do the work behind `point`; yields after each page the point at which the next begins. Raises the
+        errors of the stores; run it again then."""
 
     def work(self, run: Run) -> None:
         for point in self.pages(run.progress, run.point):
@@ -79,7 +79,7 @@ class PagedJob(Job):
 
 
 class Run:
-    """One run of a job: what `JobRunner.started` gives."""
+    """One run of a job, as `JobRunner.started` yields it."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class Run:
         self._kept = time.monotonic()
 
     def page(self, point: Point, durable: bool = False) -> None:
-        """A page is done; the next begins at `point`. `durable` keeps it at once.
+        """Note a finished page; the next begins at `point`. `durable` keeps it at once.
 
         Raises JobStoppedError when the job must end here.
         """
@@ -129,7 +129,8 @@ class Run:
 
 
 class Pace:
-    """How fast a job runs: at most `rate` units per second, and at most a share of one core; until `stop` is set."""
+    """The pace of a job: at most `rate` units per second, and at most a share of one core; until `stop` is
+    set."""
 
     def __init__(
         self, rate: float | None = None, share: float = 1.0, stop: threading.Event | None = None
@@ -140,17 +141,17 @@ class Pace:
         self._began = self._resumed = time.monotonic()
 
     def pause(self, done: int) -> float:
-        """How many seconds to wait after `done` units."""
+        """The seconds to wait after `done` units."""
         now = time.monotonic()
         pause = (now - self._resumed) * (1 / self._share - 1)
         return max(0.0, pause, self._began + done / self._rate - now if self._rate else 0.0)
 
     def wait(self, seconds: float) -> bool:
-        """Wait; says whether to stop."""
+        """Wait; returns whether to stop."""
         return self._stop.wait(seconds) if seconds > 0 else self._stop.is_set()
 
     def resume(self) -> None:
-        """A pause is over."""
+        """Note that a pause is over."""
         self._resumed = time.monotonic()
 
 
@@ -177,11 +178,11 @@ class JobRunner:
         pace: Pace | None = None,
         watch: Callable[[Run], None] = lambda _: None,
     ) -> Progress:
-        """Run a job to its end; gives how it ended. `watch` is called at the start, after each page, and before it is
-        stopped; it may set the point.
+        """Run a job to its end; returns its final progress. `watch` is called at the start, after each page,
+        and before it is stopped; it may set the point.
 
-        Blocks. Raises AlreadyRunningError, JobStoppedError when it was cancelled or stopped, and what the job raises.
-        `again` begins again what an earlier run left undone.
+        Blocks. Raises AlreadyRunningError, JobStoppedError when it was cancelled or stopped, and the errors
+        of the job. `again` starts over, without the point of an earlier run.
         """
         with self.started(job, origin, again, pace) as run:
             watch(run)
@@ -220,7 +221,7 @@ class JobRunner:
                 raise
             except Exception as failure:
                 state = JobState.CANCELLED if isinstance(failure, BrokenPipeError) else JobState.FAILED
-                # Of others only the type: the message of a stranger's exception may quote a value.
+                # Only the type of others: the message of a stranger's exception may quote a value.
                 error = str(failure) if isinstance(failure, IdgraphError) else type(failure).__name__
                 raise
             finally:

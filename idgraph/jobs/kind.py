@@ -1,4 +1,4 @@
-"""What jobs are prepared with, and parts of their descriptions."""
+"""The context in which jobs are prepared, and parts of their descriptions."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class BesideFlow(Protocol):
     """Its folder."""
 
     def newest(self) -> PinnedSnapshot | None:
-        """The newest snapshot, or what it saw last."""
+        """The newest snapshot, or the last one that it saw."""
         ...
 
     def forget(self) -> None:
@@ -61,27 +61,28 @@ class BesideFlow(Protocol):
         on_start: Callable[[], None],
         sealed_by: str | None,
     ) -> None:
-        """Run until `stop` is set, or until what is there at the start is done."""
+        """Run until `stop` is set, or until the input that is there at the start is done."""
         ...
 
 
 class JobContext(Protocol):
-    """What a job is prepared with. The composition root opens each part when it is first asked for, and closes it when the
-    job has ended. The parts raise ConfigError, KeyProviderError, MetadataError and StoreError."""
+    """The parts that a job is prepared with. The composition root opens each part when it is first asked for,
+    and closes it when the job has ended. The parts raise ConfigError, KeyProviderError, MetadataError and
+    StoreError."""
 
     origin: Requester
     clearance: int
-    """Whoever started it sees the attributes up to this level."""
+    """The person who started it sees the attributes up to this level."""
     again: bool
-    """Whether it begins again what an earlier run left."""
+    """Whether it starts over, without the point of an earlier run."""
     directory: Path
-    """Where this installation writes."""
+    """The folder that this installation writes to."""
     stop: threading.Event
     """Set when the job is to stop, for one that cannot end at a page."""
     download_hours: float
-    """How long a document is kept for its download."""
+    """The time for which a document is kept for its download."""
     backup_days: int | None
-    """How long backups of data keys are kept; None where nobody said."""
+    """The time for which backups of data keys are kept; None where nobody said."""
     spread_from: float
     """The number of fragments from which work over all of them is spread over Spark's tasks."""
 
@@ -100,7 +101,8 @@ class JobContext(Protocol):
     def names(self) -> TombstoneNames: ...
 
     def resources(self, notes: bool = True) -> WorkerResources:
-        """The stores, once the keyring is known to be theirs. `notes`: it is noted with the profiles that it is."""
+        """The stores, once the keyring is known to be theirs. With `notes` the keyring is noted with the
+        profiles."""
         ...
 
     def keys(self) -> tuple[RotatingKeyProvider, DataKeyStore]:
@@ -122,7 +124,7 @@ class JobContext(Protocol):
         ...
 
     def policies(self, kind: JobKind) -> IndexPolicies:
-        """What may be indexed at any time."""
+        """The policies of the index at any time."""
         ...
 
     def index_versions(self) -> IndexVersions: ...
@@ -140,7 +142,7 @@ class JobContext(Protocol):
         ...
 
     def check(self, document: IdentityRules | SpecDefinition) -> None:
-        """Raises SpecError or RefusedRequestError for what the metadata service would refuse."""
+        """Raises SpecError or RefusedRequestError for a document that the metadata service would refuse."""
         ...
 
     def protected_places(self, definition: SpecDefinition) -> Collection[Place]:
@@ -152,15 +154,17 @@ class JobContext(Protocol):
         ...
 
     def deliver(self, document: bytes, fragments: Sequence[str]) -> None:
-        """Hand a document to whoever started the job. A service keeps it for a download; it goes with these fragments."""
+        """Hand a document to the requester of the job. A service keeps it for a download; it goes with these
+        fragments."""
         ...
 
     def keep(self, found: Mapping[str, Any], is_durable: bool = False) -> None:
-        """Keep what the job found, for callers who ask a service for it; `is_durable`: beyond the end of its process."""
+        """Keep the result of the job, for callers who ask a service for it; `is_durable`: beyond the end of
+        its process."""
         ...
 
     def report(self, text: str) -> None:
-        """Say something about the work to whoever started it, if they listen."""
+        """Report on the work to the requester, if they listen."""
         ...
 
 
@@ -170,7 +174,7 @@ def rate_of(parameters: StrictDocument) -> int | None:
 
 
 def page_of(most: int, rate: int | None) -> int:
-    """How many units a page has: at most those of a second."""
+    """The number of units in a page: at most those of a second."""
     return min(most, rate or most)
 
 

@@ -1,4 +1,5 @@
-"""Previews: what identity rules would make of the stored profiles, or a mapping spec of its source's events."""
+"""Previews: the effect of identity rules on the stored profiles, or of a mapping spec on its source's
+events."""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""Comparing the index with what the projection would write, beside the flows that write, and repairing what differs.
+"""Compares the index with the documents that the projection would write, beside the flows that write, and
+repairs drift.
 
-What is in progress is no drift. A fragment that was written, erased or withdrawn has an entry in the outbox until it is
-projected. So a difference is drift only if the fragment has no entry, and is the same before and after the look at the index.
-Hence the order of the looks, which is always: the store, the outbox, the index, the store.
+Changes in progress are no drift. A fragment that was written, erased or withdrawn has an entry in the outbox
+until it is projected. So a difference is drift only if the fragment has no entry, and is the same before and
+after the look at the index. Hence the order of the looks, which is always: the store, the outbox, the index,
+the store.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ PAGE = 1000
 
 
 class Drift(StrEnum):
-    """How the index differs from the store."""
+    """The difference between the index and the store."""
 
     MISSING = "missing"
     """Stored, and not in the index."""
@@ -51,9 +53,10 @@ class ReconcileParameters(StrictDocument):
 
 
 class IndexReconciliation(PagedJob):
-    """Compares, and with `repairs` repairs by the projection. Counts what is `stored` and `indexed`, the `drift` by kind,
-    what is `waiting` in the outbox or being erased, `unreadable` states, and of the drift what was `repaired` and what
-    is `left`; the first fragments of each kind are in the notes. Several at once do no harm."""
+    """Compares, and with `repairs` repairs by the projection. Counts fragments `stored` and `indexed`, the
+    `drift` by kind, fragments `waiting` in the outbox or being erased, and `unreadable` states. It splits the
+    drift into `repaired` and `left`; the first fragments of each kind are in the notes. Several at once do no
+    harm."""
 
     kind = JobKind.RECONCILE
 
@@ -76,7 +79,7 @@ class IndexReconciliation(PagedJob):
 
     def plan(self, point: Point) -> Plan:
         total = self._store.count() + self._index.count(Query())
-        # The place in one index says nothing of another.
+        # The place in one index does not hold in another.
         return Plan(
             "comparing index and store", total, "comparison", point.get("index") == self._index.identity()
         )
@@ -118,7 +121,7 @@ class IndexReconciliation(PagedJob):
         }
         progress.counts["waiting"] += len(under_way)
         drift = self._compared(each for each in persons.values() if each.id not in under_way)
-        # One that went meanwhile, or continues at this moment, is neither missing nor behind.
+        # A fragment that went meanwhile, or changes at this moment, is neither missing nor behind.
         now = {each.id: each.version for each in self._named(drift).persons}
         drift = {
             each: kind
@@ -143,13 +146,14 @@ class IndexReconciliation(PagedJob):
         return {name: kind for name, kind in kinds if kind is not None}
 
     def _repair(self, persons: Sequence[Person], progress: Progress) -> None:
-        """By the projection; then compared again, since the index may hold on to an erasure of a later version."""
+        """Repair by the projection, then compare again, since the index may hold on to an erasure of a later
+        version."""
         if not persons or not self._repairs:
             progress.counts["left"] += len(persons)
             return
         self._projection.project(each.id for each in persons)
         unrepaired = self._compared(persons)
-        # Later than what was read here is well: others wrote meanwhile.
+        # A later version than the one read here is no drift: others wrote meanwhile.
         left = sum(kind is not Drift.AHEAD for kind in unrepaired.values())
         progress.counts["left"] += left
         progress.counts["repaired"] += len(persons) - left
@@ -178,13 +182,13 @@ class IndexReconciliation(PagedJob):
             progress.counts["repaired"] += len(orphans) - len(left)
 
     def _orphans(self, ids: Iterable[str]) -> dict[str, int]:
-        """Those that are in the index, by their version there, and then name no profile."""
+        """The fragments that are in the index, by their version there, and then name no profile."""
         present = self._index.versions(list(ids))
         stored = self._profiles(present)
         return {name: version for name, version in present.items() if name not in stored}
 
     def _profiles(self, ids: Iterable[str]) -> set[str]:
-        """Those that name a profile. Ones with a damaged state count: nobody can say what they name."""
+        """The fragments that name a profile. Ones with a damaged state count: their profile is unknown."""
         found: set[str] = set()
         remaining = iter(ids)
         while some := list(islice(remaining, self._page)):

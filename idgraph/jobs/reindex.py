@@ -5,8 +5,8 @@
 3. All fragments are read, page by page, and the profiles that they name are indexed under the newest snapshot.
 4. The version takes the place of the one in use, in one step; the replaced one is deleted.
 
-How far the third step came is the job's resume point. Versions decide between documents, so whichever way one comes,
-and however often, the newest stays.
+The progress of the third step is the job's resume point. Versions decide between documents, so whichever way
+one comes, and however often, the newest stays.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class ReindexParameters(StrictDocument):
 
 
 class Reindex(PagedJob):
-    """Counts profiles that are `indexed`, and `refused` ones, which are not in the index: it does not take them, or their
-    state is damaged; the first are in the notes."""
+    """Counts profiles that are `indexed`, and `refused` ones, which the index does not take, or whose state
+    is damaged. The first are in the notes."""
 
     kind = JobKind.REINDEX
 

@@ -35,7 +35,8 @@ log = logging.getLogger(__name__)
 
 DEAD_LETTERS_AT_ONCE = 1000
 DEAD_LETTER_BYTES_AT_ONCE = 16 << 20
-"""Of sealed payloads; opened, mapped and committed they take several times as much memory. A slice ends at either."""
+"""Bounds of a slice; the bytes are those of sealed payloads. Opened, mapped and committed they take several
+times as much memory."""
 
 
 class ReplayParameters(StrictDocument):
@@ -61,11 +62,12 @@ def _slices(dead_letters: Iterable[DeadLetter]) -> Iterator[list[DeadLetter]]:
 
 
 class Replay(PagedJob):
-    """Replays dead letters under one snapshot; those that pass are dropped once committed, the others stay with today's
-    reason. Counts those `replayed`, `still_dead`, `partial` (their file must be published again) and `unreadable`.
+    """Replays dead letters under one snapshot; those that pass are dropped once committed, the others stay
+    with today's reason. Counts those `replayed`, `still_dead`, `partial` (their file must be published again)
+    and `unreadable`.
 
-    Safe beside a running flow and safe to repeat: a record keeps its position, and commits are idempotent. What was
-    replayed is gone from the list, so it needs no point.
+    Safe beside a running flow and safe to repeat: a record keeps its position, and commits are idempotent.
+    Replayed dead letters are gone from the list, so it needs no point.
     """
 
     kind = JobKind.REPLAY
@@ -81,9 +83,9 @@ class Replay(PagedJob):
         total: int = 0,
         target: str = "",
     ) -> None:
-        """`send_changes` takes the schema changes that dead letters brought, and returns when they are safe: only then
-        are these dead letters dropped. What it raises ends the replay. `target` distinguishes one choice of dead
-        letters from another."""
+        """`send_changes` takes the schema changes that dead letters brought, and returns when they are safe:
+        only then are these dead letters dropped. Its errors end the replay. `target` distinguishes one choice
+        of dead letters from another."""
         self.target = target
         self._chosen = dead_letters
         self._total = total
@@ -117,7 +119,8 @@ class Replay(PagedJob):
         stage = partial(CommitStage, self._store, BatchSize(plan.flow.commit_fragments))
         self._guard = resources.key_guard()
         self._commit = stage(self._guard)
-        # What was sealed for today's name can be so again; what a dead letter held, whatever became of its key, cannot.
+        # Values that were sealed for today's name can be sealed again; those of a dead letter, whose key may
+        # be gone, cannot.
         self._join_renamed = stage(self._guard, gives_up=True)
         self._join = stage()
 
@@ -135,7 +138,7 @@ class Replay(PagedJob):
         self.finish()
 
     def replay_fragments(self, dead_letters: list[DeadLetter]) -> None:
-        """Join to their fragments what dead letters hold for them, where these can be read again."""
+        """Join the changes that dead letters hold to their fragments, where these can be read again."""
         found = list(self._read([each for each in dead_letters if each.holds_changes()]))
         ready = [
             sealed
@@ -152,7 +155,7 @@ class Replay(PagedJob):
         self._progress.counts["replayed"] += len(joined)
         self._progress.counts["still_dead"] += len(found) - len(joined)
         self._dead_letters.drop([*joined])
-        # Of what was refused, and of what stood under another name.
+        # Keys of refused changes, and of those under another name.
         names = {*joined.values(), *(positions[each].removeprefix(FRAGMENT) for each in joined)}
         self._erased_keys += self._orphaned_keys.erase(self._store.tombstones(names) if names else ())
 
@@ -184,7 +187,7 @@ class Replay(PagedJob):
             return None
 
     def replay_records(self, dead_letters: list[DeadLetter]) -> None:
-        """Give records through the stages; what does not pass becomes a dead letter again."""
+        """Pass records through the stages; a record that fails becomes a dead letter again."""
         records = {
             dead_letter.id: RawRecord(dead_letter.source, dead_letter.position, payload)
             for dead_letter, payload in self._opened(self._whole(dead_letters))
@@ -195,27 +198,27 @@ class Replay(PagedJob):
         self._dead_letters.drop([dead_letter_id for dead_letter_id in records if dead_letter_id not in kept])
 
     def project(self) -> None:
-        """Project what was committed, also by a replay before this one, which was interrupted."""
+        """Project commits, also those of an earlier replay that was interrupted."""
         try:
             self._projection.sweep()
         except ProfileIndexError as error:
             log.warning("the outbox waits for the next flow: %s", error)
 
     def finish(self) -> None:
-        """Take what was erased out of the files. Also without a dead letter, what waits is projected."""
+        """Remove erased bytes from the files. Also without a dead letter, the outbox is projected."""
         if self._erased_keys:
             self._orphaned_keys.compact()
         self.project()
 
     def _take(self, output: MapOutput) -> list[str]:
-        """Commit what passed and set the rest aside; gives the ids of the dead letters."""
+        """Commit the changes that passed and set the rest aside; returns the ids of the dead letters."""
         failed = self._commit.run(output.encoded()).failed
         refused = output.refused | self._commit.refused
         self._commit.refused.clear()
         if output.changes:
             self._send_changes(StageReport(changes=output.reported_changes()).schema_changes())
         dead_letters = [*output.dead_letters, *self._writer.of_failures(failed, self._version, self._batch)]
-        # The new dead letters first: a crash in between leaves two letters of a record, never none.
+        # The new dead letters first: a crash in between leaves two dead letters of a record, never none.
         with self._guard.setting_aside(failed):
             self._dead_letters.put(dead_letters)
         self._erased_keys += self._orphaned_keys.erase(refused)

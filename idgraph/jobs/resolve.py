@@ -37,10 +37,10 @@ class ResolveParameters(StrictDocument):
 
 
 class ResolveAll(Job):
-    """Counts `profiles`, `unreadable` fragments, those that are recorded for another profile (`misplaced`), and with
-    `checks` profiles whose document in the index is missing or of another version (`documents`). Profiles on their way into
-    the index are `waiting`. Without `checks` misplaced fragments are put into the outbox. The first of each are in the
-    notes."""
+    """Counts `profiles`, `unreadable` fragments, and those that are recorded for another profile
+    (`misplaced`). With `checks` it counts profiles whose document in the index is missing or of another
+    version (`documents`). Profiles on their way into the index are `waiting`. Without `checks` misplaced
+    fragments are put into the outbox. The first of each are in the notes."""
 
     kind = JobKind.RESOLVE
 
@@ -77,7 +77,7 @@ class ResolveAll(Job):
             yield rebuilt(session, self._context.plan, self._snapshot)
 
     def _lines(self, run: Run, profiles: Iterable[ResolvedProfile]) -> Iterator[bytes]:
-        """Look at all profiles; gives the line of each. Raises JobStoppedError when the job must end."""
+        """Look at all profiles; yields the line of each. Raises JobStoppedError when the job must end."""
         remaining = iter(profiles)
         while some := list(islice(remaining, PAGE)):
             run.progress.done += sum(len(each.fragments) for each in some)
@@ -102,7 +102,7 @@ class ResolveAll(Job):
             self._store.enqueue(misplaced)
 
     def _under_way(self, profiles: Sequence[ResolvedProfile]) -> set[str]:
-        """Those with a fragment that waits for the projection."""
+        """The profiles with a fragment that waits for the projection."""
         of = {name: each.id for each in profiles for name in each.fragments}
         return {of[each.fragment_id] for each in self._store.summaries(list(of)) if each.in_outbox}
 

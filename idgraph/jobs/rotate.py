@@ -4,7 +4,7 @@ The order makes it safe, and each step can be done again after a crash:
 
 1. the provider makes a new version current and marks the older ones retiring, in one step;
 2. the store closes the older versions: a worker that still wraps by one is refused, learns which version
-   is current, and wraps again, so what is left to do can only become less;
+   is current, and wraps again, so the remaining work can only become less;
 3. page by page, data keys are rewrapped and replaced where they are still what was read: one that was
    erased stays erased, one that another rotation was faster with stays as it is.
 
@@ -33,11 +33,12 @@ class RotateParameters(StrictDocument):
 
 
 class Rotation(PagedJob):
-    """Begins a rotation, or takes up one that was interrupted: what is left to do stands in the keyring and the data
-    keys, so it needs no point. Counts `rewrapped` keys, and those that cannot be unwrapped and stay (`unusable`).
+    """Begins a rotation, or takes up one that was interrupted. The keyring and the data keys show the
+    remaining work, so it needs no point. Counts `rewrapped` keys, and those that cannot be unwrapped and stay
+    (`unusable`).
 
-    Raises KeyProviderError and StoreError; run it again then. Begins nothing under a keyring that is not these data
-    keys' (`known_counts`).
+    Raises KeyProviderError and StoreError; run it again then. Begins nothing under a keyring that is not
+    these data keys' (`known_counts`).
     """
 
     kind = JobKind.ROTATE
@@ -48,7 +49,7 @@ class Rotation(PagedJob):
         self._page = page
         self._counts: dict[int, int] = {}
         self.version = 0
-        """The one that data keys are wrapped by, once it is planned."""
+        """The version that data keys are wrapped by, once it is planned."""
 
     def plan(self, _point: Point) -> Plan:
         counts = known_counts(self._provider, self._store)
@@ -79,8 +80,9 @@ class Rotation(PagedJob):
 
 
 def known_counts(provider: RotatingKeyProvider, store: DataKeyStore) -> dict[int, int]:
-    """How many data keys each version wraps. Raises KeyProviderError where one wraps some that the provider never had: it
-    is an older copy, which would make a second, other key of the same number."""
+    """The number of data keys that each version wraps. Raises KeyProviderError for a version that the
+    provider never had. The keyring is then an older copy, which would make a second, other key of the same
+    number."""
     # Counted first: another rotation may make a version in between, and none ever goes.
     counts = store.counts()
     had = {key.version for key in provider.versions()}
@@ -131,7 +133,7 @@ def _replace(
     try:
         return store.replace(rewrapped)
     except ClosedVersionError:
-        # A later rotation made a newer version current: that one it is.
+        # A later rotation made a newer version current: this one counts.
         tried = {new.kek_version for _, new in rewrapped.values()}
         if provider.versions()[-1].version in tried:
             raise

@@ -1,7 +1,8 @@
-"""What new identity rules would make of the profiles that are stored; changes nothing.
+"""The effect of new identity rules on the stored profiles; changes nothing.
 
-Each profile is counted with the fragment that names it, each violation with the first fragment that shows its pair. So
-pages count everything once, wherever they are looked at, and a sample of fragments estimates the whole.
+Each profile is counted with the fragment that names it, each violation with the first fragment that shows its
+pair. So pages count everything once, wherever they are looked at, and a sample of fragments estimates the
+whole.
 """
 
 from __future__ import annotations
@@ -43,11 +44,12 @@ if TYPE_CHECKING:
 PAGE = 1000
 NORMAL_95 = 1.96
 RULE_OF_THREE = 3.0
-"""What did not occur in n draws has, with 95 % confidence, at most a share of 3 / n."""
+"""An event that did not occur in n draws has, with 95 % confidence, at most a share of 3 / n."""
 
 Name = Callable[[str], str]
 Spread = Callable[[], Iterator[tuple[int, list[bytes]]]]
-"""Has all fragments looked at elsewhere: gives how many were until now, and what `RulesPreview.part` returned of some."""
+"""Has all fragments looked at elsewhere: yields their number until now, and results of `RulesPreview.part`
+for some."""
 
 
 _TOTALS = (
@@ -74,16 +76,17 @@ class RulesPreviewParameters(StrictDocument):
 
 
 class CountEstimate(NamedTuple):
-    """A number, and how far the true one may be from it with 95 % confidence: 0 where all was looked at."""
+    """A number, and its error with 95 % confidence: 0 where all was looked at."""
 
     number: float
     error: float
 
 
 class RulesPreview(PagedJob):
-    """Counts `profiles_before` and `profiles_after`, `merges` and `splits`, profiles with other fragments (`changed`),
-    `violations_before` and `violations_after`, by rule those that are new and gone, and `attribute` by path where a changed
-    profile would show another value, or a protected one of another event. `sample`: of so many fragments; None for all."""
+    """Counts `profiles_before` and `profiles_after`, `merges` and `splits`, and profiles with other fragments
+    (`changed`). Counts `violations_before` and `violations_after`, and by rule those that are new and gone.
+    `attribute` counts by path the changed profiles that would show another value, or a protected one of
+    another event. `sample`: of so many fragments; None for all."""
 
     kind = JobKind.PREVIEW
 
@@ -112,7 +115,7 @@ class RulesPreview(PagedJob):
         self._squares: Counter[str] = Counter()
         self._of_two_hubs: dict[str, set[str]] = defaultdict(set)
         self.fragments = 0
-        """How many are stored."""
+        """The number of stored fragments."""
         self.examples: dict[str, list[dict[str, Any]]] = defaultdict(list)
         """The first few of each: `merges`, `splits`, `violations_new` and `violations_gone`."""
 
@@ -138,7 +141,7 @@ class RulesPreview(PagedJob):
         self._keep(self, progress)
 
     def part(self, ids: Sequence[str]) -> bytes:
-        """What some fragments add to the result, in a task of `spread`."""
+        """The part of the result for some fragments, in a task of `spread`."""
         progress = Progress()
         for _ in self._look_through(ids, progress):
             pass
@@ -215,7 +218,7 @@ class RulesPreview(PagedJob):
                 self._tally(progress, f"attribute/{path}", [after.id])
 
     def _values(self, person: Person) -> dict[str, Any]:
-        """What shows, by path. Of a sealed value the ciphertext, in which each event's is another one."""
+        """The values that show, by path. A sealed value is its ciphertext, which differs by event."""
         found: dict[str, Any] = {}
         for each in shown(person.state(), self._policies):
             parts = [part.value for part in each.parts]
@@ -280,7 +283,7 @@ class Side:
         return [self.of[each] for each in sorted(ids) if each in self.of and self.of[each].id == each]
 
     def bytes(self) -> int:
-        """How many these persons have in the store."""
+        """The bytes of these persons in the store."""
         return sum(map(Person.bytes, {each.id: each for each in self.of.values()}.values()))
 
     def cover(self, ids: Iterable[str]) -> None:
@@ -358,7 +361,8 @@ def comparison(
 def _spread(
     context: JobContext, snapshot: MetadataSnapshot, parameters: RulesPreviewParameters
 ) -> Spread | None:
-    """By a Spark session of its own; None where this process is as quick, or there is no Java for it."""
+    """The function that spreads the work over a Spark session of its own. None where this process is as
+    quick, or there is no Java for it."""
     if parameters.sample is not None or context.resources().store.count() < context.spread_from:
         return None
     try:

@@ -39,7 +39,7 @@ _QUIET = 50
 
 class Suggestion(NamedTuple):
     """Two records that may be one person. `weight` is the logarithm to base 2 of the odds that they are, which are 1:1 at 0;
-    `parts` are what each compared attribute adds to it."""
+    `parts` has the weight that each compared attribute adds."""
 
     one: str
     other: str
@@ -56,7 +56,7 @@ class SuggestParameters(StrictDocument):
 
 
 class SuggestionJob(PagedJob):
-    """Compares all profiles by what its requester sees of them."""
+    """Compares all profiles by the attributes that its requester sees."""
 
     kind = JobKind.SUGGEST
 

@@ -1,11 +1,11 @@
 """Finding the dead letters of some persons: each dead letter is opened and looked through.
 
-A dead letter is a person's when its position names a fragment of theirs, when its spec reads one of their
-identifiers in it, or when a value anywhere in the record is one of them: as it stands, in small letters, or in
-the form that its namespace's rules give to both. A value that others may have by chance (`_is_distinctive`) is proof
-only under a key that names the identifier's type; elsewhere it is a guess, and the dead letter may be somebody else's.
-So it is where an identifier stands within a text. What none of this finds: an identifier that a spec builds out of
-several values, or that stands encoded within one, in a record that cannot be mapped.
+A dead letter is a person's when its position names a fragment of theirs, or its spec reads one of their
+identifiers in it. So it is when a value anywhere in the record is one: as it stands, in small letters, or in
+its namespace's normal form. A value that others may have by chance (`_is_distinctive`) is proof only under a
+key that names the identifier's type. Elsewhere it is a guess, as an identifier within a text is, and the dead
+letter may be somebody else's. In a record that cannot be mapped, the search misses identifiers that a spec
+builds out of several values, or that stand encoded within one.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from transforms.spec.mapping import CompiledSnapshot
 _BETWEEN_VALUES = re.compile(r'((?:["\s,;:{}\[\]|&=<>()]|\\[nrt"])+)')
 _NOT_A_LETTER = re.compile(r"[\W_]+")
 _WITHIN_TEXT = re.compile(r"""\+?\(?[0-9](?:[0-9./()\-]|[^\S\r\n]){6,30}[0-9]|[^\s<>()\[\]{}"',;:|&=]+""")
-"""Numbers as people write them, and words."""
+"""Patterns of numbers as people write them, and of words."""
 
 Places = tuple[str, str]
 """The key that a value stands under and the key around it; empty where there is none."""
 
 
 def values(payload: bytes) -> dict[str, set[Places]]:
-    """Every value and every key of a record as text, with where it stands. What is not JSON is taken apart
-    at everything that separates values there."""
+    """Every value and every key of a record as text, with the keys around it. A record that is not JSON is
+    split at everything that separates values."""
     try:
         found = _leaves(canonical.decode(payload))
     except canonical.MalformedJSON:
@@ -133,9 +133,10 @@ class DeadLetterSearch:
     def find(
         self, dead_letters: Iterable[DeadLetter], fragments: Iterable[str], identifiers: Iterable[str]
     ) -> Iterator[FoundDeadLetter]:
-        """The dead letters of these fragments and identifiers (`type:value`, also hashed ones). A dead letter that
-        cannot be opened is left: nobody else can open it either. One that the decryption service refuses for good is
-        looked through as it is; raises DecryptionError, which names the source, where the service fails otherwise."""
+        """The dead letters of these fragments and identifiers (`type:value`, also hashed ones). A dead letter
+        that cannot be opened is skipped: nobody else can open it either. One that the decryption service
+        refuses for good is searched as it is. Raises DecryptionError, which names the source, where the
+        service fails otherwise."""
         positions = {FRAGMENT + each for each in fragments}
         wanted = _Wanted({*fragments, *identifiers}, self._blind_index, self._rules)
         for dead_letter, record in self._opened(dead_letters, positions):
@@ -175,7 +176,7 @@ class DeadLetterSearch:
         return RawRecord(source, dead_letter.position, payload)
 
     def _match(self, dead_letter: DeadLetter, record: RawRecord, wanted: _Wanted) -> tuple[str, bool] | None:
-        """Why a dead letter is somebody's, and whether that is certain."""
+        """The reason why a dead letter is somebody's, and whether that is certain."""
         if dead_letter.holds_changes():
             try:
                 carried = any(map(wanted.holds, read_changes(record.value).carried()))
@@ -198,7 +199,7 @@ class DeadLetterSearch:
         try:
             return reader.read(record) if reader else None
         except NOT_OF_THE_EVENT:
-            # Whose dead letter it is could not be determined.
+            # The owner of the dead letter could not be determined.
             raise
         except (IdgraphError, ArithmeticError, LookupError, TypeError, ValueError):
             return None
@@ -216,19 +217,21 @@ class DeadLetterSearch:
 
 
 def _stopping(source: SourceConfig) -> SourceConfig:
-    """Whatever a flow does: whose a dead letter is cannot be determined while its service is away."""
+    """The source with decryption that stops at an outage, whatever a flow does: meanwhile, a dead letter's
+    owner cannot be determined."""
     if source.decryptor is None:
         return source
     return source.model_copy(update={"decryptor": source.decryptor.model_copy(update={"on_failure": "stop"})})
 
 
 class _Wanted:
-    """Identifiers as they are stored or asked for, and what in a record is one of them."""
+    """Identifiers as they are stored or asked for, and the search for them in a record."""
 
     def __init__(self, identifiers: set[str], blind_index: BlindIndex, rules: Rules) -> None:
         self._blind_index = blind_index
         parsed = {form for text in identifiers for form in rules.forms(Identifier.parse(text))}
-        # What is set aside of a fragment has the names that policy gave it then, maybe hashed where today's are plain.
+        # Changes that were set aside have the names that policy gave them then, maybe hashed where today's
+        # are plain.
         self._identifiers = {str(each) for each in parsed} | {
             str(blind_index.identifier(each)) for each in parsed
         }
@@ -246,7 +249,7 @@ class _Wanted:
         )
 
     def match(self, payload: bytes) -> tuple[str, bool] | None:
-        """Why a record is theirs by a value in it, and whether that is certain."""
+        """The reason why a record is theirs by a value in it, and whether that is certain."""
         guess = None
         for text, places in values(payload).items():
             for kind in sorted(self._types(text)):
@@ -271,7 +274,7 @@ class _Wanted:
         return found
 
     def _within(self, text: str) -> str | None:
-        """The type of one that stands within a text, and that hardly anything else looks like."""
+        """The type of an identifier within a text that hardly any other value looks like."""
         parts = _WITHIN_TEXT.findall(text) if _is_distinctive(text) else ()
         for part in {each.strip(".?!") for each in parts} - {text}:
             if _is_distinctive(part) and (found := self._types(part)):

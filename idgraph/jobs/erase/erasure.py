@@ -51,13 +51,14 @@ class TombstoneKeeper(Protocol):
     def read(self) -> dict[bytes, Tombstone]: ...
 
     def alone(self) -> AbstractContextManager[None]:
-        """Nobody else has it meanwhile, in this process or another; waits. Whoever has it must not ask for it again."""
+        """Nobody else has it meanwhile, in this process or another; waits. Its holder must not ask for it
+        again."""
         ...
 
 
 class Erased(NamedTuple):
-    """How many there were, or for a dry run are, in each place. `possible_dead_letters` are kept: nothing but a
-    value that others may have as well says whose they are."""
+    """The numbers of erased items by place, or for a dry run of those that are there. `possible_dead_letters`
+    are kept: only a value that others may have as well says whose they are."""
 
     fragments: int = 0
     identifiers: int = 0
@@ -68,7 +69,7 @@ class Erased(NamedTuple):
     possible_dead_letters: int = 0
 
     def plus(self, other: Erased) -> Erased:
-        """Of two runs, neither of which counts what the other removed."""
+        """The sum of two runs, neither of which counts removals of the other."""
         return Erased(*(a + b for a, b in zip(self, other, strict=True)))
 
 
@@ -81,7 +82,8 @@ class Preview(NamedTuple):
 
 
 class ErasureJob(PagedJob):
-    """One call of an erasure as a job. It has no point: what was interrupted is noted in the store, and done again."""
+    """One call of an erasure as a job. It has no point: an interrupted erasure is noted in the store, and
+    done again."""
 
     kind = JobKind.ERASE
 
@@ -116,9 +118,9 @@ class Erasure:
         rules: Callable[[], IndexRules],
         erase_elsewhere: Callable[[Collection[str]], None] = lambda _: None,
     ) -> None:
-        """`dead_letters` is called when dead letters are looked through, and `rules`, as of `Projection`, when a fragment came
-        back meanwhile: both need a snapshot. `erase_elsewhere` removes what is kept of fragments beside the stores; it may be
-        called again."""
+        """`dead_letters` is called when dead letters are looked through, and `rules`, as of `Projection`,
+        when a fragment came back meanwhile: both need a snapshot. `erase_elsewhere` removes copies of
+        fragments beside the stores; it may be called again."""
         self._store = resources.store
         self._index = resources.index
         self._rules = rules
@@ -173,11 +175,12 @@ class Erasure:
         return _counted(found, keys, documents, rest.dead_letters, rest.possible_dead_letters)
 
     def _forget_taken_back(self, ids: Sequence[str]) -> set[str]:
-        """Forget decisions on identifiers that only events showed which are taken back: the state alone has them. Puts other
-        fragments that carry one into the outbox, and gives them: the index may not know yet that these are others."""
+        """Forget decisions on identifiers that only events showed which are taken back: the state alone has
+        them. Puts other fragments that carry one into the outbox, and returns them: the index may not know
+        yet that these are others."""
         taken_back: set[str] = set()
         for each in self._store.read(ids).values():
-            # Of a damaged state nobody can say.
+            # A damaged state cannot be read.
             with suppress(DamagedStateError):
                 taken_back |= FragmentState.checked(each.state).names_and_others()[1]
         beside, forgotten = self._beside(taken_back)
@@ -202,7 +205,7 @@ class Erasure:
         return {name for names in carriers.values() for name in names}, uncarried
 
     def _present_documents(self, ids: Sequence[str]) -> int:
-        """How many of these have a document; 0 while the index is away."""
+        """The number of these that have a document; 0 while the index is away."""
         try:
             return len(self._index.versions(ids))
         except ProfileIndexError:
@@ -218,7 +221,8 @@ class Erasure:
         ]
 
     def repair(self) -> None:
-        """Before a flow writes: give a restored store its tombstones back, and finish what was interrupted."""
+        """Before a flow writes: give a restored store its tombstones back, and finish interrupted
+        erasures."""
         with self._keeper.alone():
             lost = self._store.reinstate(self._keeper.read())
             if lost or self._store.unfinished():
@@ -226,8 +230,8 @@ class Erasure:
                 self._again()
 
     def again(self) -> Erased:
-        """Go on with what was interrupted, and erase what a restored backup brought back. Beside a flow: what it would
-        join to that is refused once the tombstones are there again, and retried."""
+        """Resume interrupted erasures, and erase fragments that a restored backup brought back. Beside a
+        flow, its writes to these are refused once the tombstones are there again, and retried."""
         with self._keeper.alone():
             self._store.reinstate(self._keeper.read())
             return self._again()
@@ -244,11 +248,13 @@ class Erasure:
         return done._replace(index_documents=done.index_documents + documents)
 
     def cancel(self, ids: Sequence[str]) -> tuple[int, Erased]:
-        """Let events of any ordinal bring these fragments back; gives how many were forbidden, and what it finished.
+        """Let events of any ordinal bring these fragments back; returns the number of forbidden ones, and the
+        counts of erasures that it finished.
 
-        What was interrupted is finished first, whatever it names, since a dead letter may be certain by another name of the same
-        erasure: dead letters that it has not reached yet would bring back what it erased, and it would take those that come
-        from now on. Raises StoreError where somebody who keeps tombstones elsewhere erases them meanwhile.
+        It first finishes interrupted erasures, whatever they name, since a dead letter may be certain by
+        another name of the same erasure. Else dead letters that they have not reached would bring erased
+        fragments back, and they would take later ones, too. Raises StoreError where somebody who keeps
+        tombstones elsewhere erases them meanwhile.
         """
         with self._keeper.alone():
             return self._cancel(ids)
@@ -257,7 +263,7 @@ class Erasure:
         pending = self._store.unfinished()
         finished = self._finish(pending, []) if pending else Erased()
         others = self._other_names(ids)
-        # First: what the file forbids is given back to the store at the next start.
+        # First: the store gets all that the file forbids back at the next start.
         self._keeper.append(self._cancelled([*ids, *others]))
         cancelled = self._store.cancel(ids)
         self._store.cancel(others)
@@ -281,13 +287,15 @@ class Erasure:
         return sorted(hashed - set(ids))
 
     def _with_other_names(self, ids: Sequence[str], until: int) -> list[str]:
-        """These fragments, and those of their other names of which something is there, or whose erasure is noted as interrupted: a
-        policy may come, or be on its way, under which the same events go there. The others are forbidden already."""
+        """These fragments, and those of their other names that have stored data or an interrupted erasure. A
+        policy may come, or be on its way, under which the same events go there. The others are forbidden
+        already."""
         others = self._other_names(ids)
         forbidden = {self.names(each): Tombstone(until, 0) for each in others}
         self._keeper.append(forbidden)
         self._store.reinstate(forbidden)
-        # Looked for behind the tombstones: what a flow made before them is seen, and nothing is made after them.
+        # Looked for behind the tombstones: fragments that a flow made before them are seen, and none is made
+        # after them.
         return [*ids, *self._present(others, {each.fragment_id for each in self._store.unfinished()})]
 
     def _present(self, ids: Sequence[str], noted: Collection[str]) -> list[str]:
@@ -332,7 +340,7 @@ class Erasure:
             {name for each in found for name in (each.fragment_id, *each.identifiers)}
         )
         self._projection.project(others.union(beside), has_lost=True)
-        # Last: what an interrupted run has not projected is found by them.
+        # Last: they lead to fragments that an interrupted run has not projected.
         self._store.drop_pins(forgotten)
 
     def _dead_letters_of(
@@ -351,14 +359,14 @@ class Erasure:
             tombstoned = self._store.tombstones([each.id for each in page])
             for fragment in page:
                 tombstone = tombstoned.get(fragment.id)
-                # One that later events made has a version behind the erased one.
+                # A fragment that later events made has a version behind the erased one.
                 if tombstone and tombstone.covers(fragment.version):
                     yield fragment.id
 
     def _erase_restored_documents(self) -> int:
-        """Erase documents and data keys that a restored backup brought back and that have no row; gives the number of
-        documents. Dead letters stay: their person may be stored under another name, if a renaming ran while the index
-        was away."""
+        """Erase documents and data keys that a restored backup brought back and that have no row; returns the
+        number of documents. Dead letters stay: their person may be stored under another name, if a renaming
+        ran while the index was away."""
         restored: dict[str, None] = {}
         # A fragment that was a part of a profile had a key, and no document of its own.
         for ids in chain(

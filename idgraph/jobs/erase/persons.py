@@ -1,4 +1,4 @@
-"""The erasure of named persons: what it would remove, the job that removes it, and its receipt."""
+"""The erasure of named persons: a preview, the job, and its receipt."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class EraseParameters(StrictDocument):
 
 
 class PersonErasure:
-    """What an erasure would remove (`found`), the job that removes it, and its receipt."""
+    """The preview of an erasure (`found`), its job, and its receipt."""
 
     def __init__(self, context: JobContext, ids: Iterable[str], asked: Mapping[str, str]) -> None:
         """`ids` are the persons' fragments; `asked` are stored forms of the given identifiers, each with its text."""
@@ -57,7 +57,7 @@ class PersonErasure:
         self.paths_to_redact: list[str] = []
         """Attribute paths that are made of the persons' values, and that nobody has any more; once the job has ended."""
         self.receipt: dict[str, Any] = {}
-        """Of the job, once it has ended."""
+        """The receipt of the job, once it has ended."""
 
     @property
     def is_empty(self) -> bool:
@@ -77,7 +77,8 @@ class PersonErasure:
         def erase() -> Erased:
             done = Erased()
             if self._store.unfinished():
-                # What was killed may have reached some of a person's fragments, and nothing leads to the others any more.
+                # A killed run may have reached some of a person's fragments, and nothing leads to the others
+                # any more.
                 done = self._erasure.again()
             rest = self._erasure.erase(self.named, until, self._asked)
             erased = done.plus(rest) if self._cut_short else rest
@@ -105,9 +106,10 @@ class PersonErasure:
         return ErasureJob("erase", self.named, names, erase)
 
     def _paths_of_values(self, reader: ProfileReader, persons: Iterable[Person]) -> list[str]:
-        """Known paths with a key that is one of the persons' values: an identifier, or what an attribute has."""
+        """Known paths with a key that is one of the persons' values: an identifier, or the value of an
+        attribute."""
         values = {text.partition(":")[2] for text in self._asked.values()}
-        # Without keys, what is protected cannot be compared; the erasure does not wait for them.
+        # Without keys, protected values cannot be compared; the erasure does not wait for them.
         with suppress(KeyProviderError, DamagedStateError):
             for person in persons:
                 for member in person.members:
@@ -130,8 +132,8 @@ def _elements(value: Any) -> list[Any]:
 
 
 class NamedPersons(NamedTuple):
-    """The fragments of the persons of some identifiers; the identifiers' stored forms, each with its text; and texts of
-    identifiers that several profiles share, with the number of these."""
+    """The fragments of the persons of some identifiers, and the identifiers' stored forms, each with its
+    text. Also texts of identifiers that several profiles share, with the number of these."""
 
     ids: set[str]
     asked: dict[str, str]
@@ -139,7 +141,7 @@ class NamedPersons(NamedTuple):
 
 
 def named_persons(reader: ProfileReader, identifiers: Iterable[str]) -> NamedPersons:
-    """The persons of these identifiers. Raises QueryError for what is none."""
+    """The persons of these identifiers. Raises QueryError for a text that is no identifier."""
     named = NamedPersons(set(), {}, {})
     for text in identifiers:
         forms = reader.stored_forms(given_identifier(text))
@@ -148,7 +150,7 @@ def named_persons(reader: ProfileReader, identifiers: Iterable[str]) -> NamedPer
         if found.sharing:
             named.shared[text] = len(found.sharing)
         named.ids.update(member.stored.id for person in found.persons for member in person.members)
-        # Whose they are nobody can say; they carry the identifier.
+        # Their persons are unknown; they carry the identifier.
         named.ids.update(found.unreadable)
     return named
 
@@ -168,7 +170,8 @@ def _prepare(parameters: EraseParameters, context: JobContext) -> ErasureJob | N
 
 
 def _preview(parameters: EraseParameters, context: JobContext) -> Mapping[str, Any] | None:
-    """How much it would remove, by place, and the day from which an erasure of today holds in backups too."""
+    """The numbers that it would remove, by place, and the day from which an erasure of today holds in backups
+    too."""
     found = _found(parameters, context)
     if found is None:
         return None

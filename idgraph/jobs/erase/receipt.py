@@ -1,7 +1,8 @@
-"""The receipt of an erasure: what was erased, when, by whom, and nothing that names a person in the clear.
+"""The receipt of an erasure: counts, time, requester, and nothing that names a person in the clear.
 
-Canonical JSON on one line. `hash` is the SHA-256 of the canonical JSON of all the rest: it shows that the
-receipt was altered by accident or by somebody careless; who can write it can also make a new hash.
+Canonical JSON on one line. `hash` is the SHA-256 of the canonical JSON of all the rest. It shows that the
+receipt was altered by accident or by somebody careless: an attacker who can write it can also make a new
+hash.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ def receipt(
     backup_days: int | None = None,
     sandboxes: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """`fragments` are those with a tombstone now, `asked` the identifiers on the command line, one hash each, as they were
-    written there; of both only the keyed hash is in the receipt, so that who holds the keyring can show that somebody was erased. `continued` says that an erasure that was
-    interrupted went on: what it had removed by then is not among the counts.
-    `backup_days` is how long backups of data keys are kept, None where nobody said. `sandboxes`
-    were there, which this erasure does not reach."""
+    """`fragments` are those with a tombstone now, `asked` the identifiers on the command line, one hash each,
+    as they were written there. The receipt has only keyed hashes of both, so that the holder of the keyring
+    can show that somebody was erased. `continued` says that an interrupted erasure was resumed: its earlier
+    removals are not among the counts. `backup_days` is the time for which backups of data keys are kept, None
+    where nobody said. `sandboxes` were there, which this erasure does not reach."""
     content = {
         "format": 1,
         "erased_at": moment.astimezone(UTC).isoformat(timespec="milliseconds"),

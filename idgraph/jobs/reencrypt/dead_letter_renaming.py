@@ -1,4 +1,5 @@
-"""Dead letters that hold changes of fragments stand under the fragment's name; where policy protects it by now, under its hash."""
+"""Dead letters that hold changes of fragments are named by the fragment; where policy protects the name by
+now, by its hash."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ class DeadLetterRenaming:
         self._seal_change = seal_change
 
     def run(self) -> int:
-        """Gives how many keep their names: they cannot be opened, read or resealed, or are of a later format."""
+        """Returns how many keep their names: they cannot be opened, read or resealed, or are of a later
+        format."""
         kept = dropped = 0
         renamed: dict[str, str] = {}
         # One by one: the dead letters of a bad day do not fit in memory.
@@ -58,16 +60,16 @@ class DeadLetterRenaming:
         return kept
 
     def _misnamed(self) -> Iterator[DeadLetter]:
-        """It ends and leaves none out, whatever it shows of those that are put meanwhile: these have today's names, and it
-        continues at ever higher ids."""
+        """All dead letters without today's name. It ends and leaves none out, since it continues at ever
+        higher ids. Those that are put meanwhile have today's names."""
         counts = self._dead_letters.counts()
         for reason in COMMIT_REASONS:
             if counts.get(reason):
                 yield from filter(self._is_misnamed, self._dead_letters.scan(reason=reason))
 
     def _drop(self, renamed: dict[str, str]) -> int:
-        """Let go of dead letters that stand under their new names, position by id, and of keys that they were the last to
-        need; gives how many they were."""
+        """Remove dead letters that are stored under their new names, position by id, and keys that only they
+        needed. Returns their number."""
         if renamed:
             self._dead_letters.drop(list(renamed))
             self._orphaned_keys.erase_of_dead_letters(renamed)
@@ -80,7 +82,7 @@ class DeadLetterRenaming:
         return self._names.identifier(name) != name
 
     def _rename(self, dead_letter: DeadLetter) -> bool:
-        """Put the dead letter under its new name; says whether the old one can go."""
+        """Put the dead letter under its new name; returns whether the old one can go."""
         try:
             change = self._changes(dead_letter)
             name, renamed = self._seal_change(dead_letter.position.removeprefix(FRAGMENT), change)
@@ -103,7 +105,7 @@ class DeadLetterRenaming:
             with self._guard.setting_aside([failure]):
                 self._dead_letters.put(made)
         except ConflictError:
-            # By the next run.
+            # The next run does it.
             return False
         return True
 
@@ -113,5 +115,5 @@ class DeadLetterRenaming:
         try:
             return read_changes(payload)
         except StoreError as error:
-            # Of a later format, which is no fault of a store: the others can be renamed.
+            # A later format is no fault of a store: the others can be renamed.
             raise DamagedStateError(str(error)) from None

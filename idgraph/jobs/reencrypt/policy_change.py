@@ -1,9 +1,10 @@
 """Re-encryption after a policy change: the job, and the thread beside a flow that starts it.
 
-An attribute that became protected is sealed where it is stored without anybody running a command: each flow answers for
-what it wrote. When a snapshot protects otherwise, the flow runs the job, once no micro-batch under an older snapshot
-can come any more. The job log has what the flow last sealed by. The store keeps a mark of the last run: a store that
-was restored from before it has not got the mark, and is looked through again.
+An attribute that became protected is sealed where it is stored without anybody running a command: each flow
+is responsible for its writes. The flow runs the job after a snapshot that protects otherwise, once no
+micro-batch under an older snapshot can come any more. The job log has the protection that the flow last
+sealed by. The store keeps a mark of the last run. A store that was restored from before it has not got the
+mark, and is looked through again.
 """
 
 from __future__ import annotations
@@ -36,13 +37,14 @@ from transforms.spec.mapping import CompiledSnapshot
 log = logging.getLogger(__name__)
 
 FLOW_PAGE = 500
-"""Fragments a page beside a flow: it ends within a page when it is asked to stop."""
+"""Fragments per page beside a flow: it ends within a page when it is asked to stop."""
 POLL_SECONDS = 1.0
 RETRY = steady(30.0)
 AGAIN_SECONDS = 3600.0
-"""After what could not be sealed: a person has to repair it, and to look at all costs."""
+"""The pause after values that could not be sealed: a person has to repair them, and each look at all
+costs."""
 SHARE = 0.5
-"""How much of one core, at most, and of the store's time to write."""
+"""The largest share of one core, and of the store's time to write."""
 
 
 class SealParameters(StrictDocument):
@@ -52,8 +54,8 @@ class SealParameters(StrictDocument):
 
 
 class Reencryption(PagedJob):
-    """Seals what is stored in the clear and is protected now. What it counts: see `StoredSealing.run`; and `refused`
-    profiles, which the index finds by what they held before."""
+    """Seals values that are stored in the clear and are protected now. It counts as `StoredSealing.run` does,
+    and also `refused` profiles, which the index finds by their former values."""
 
     kind = JobKind.REENCRYPT
 
@@ -66,8 +68,8 @@ class Reencryption(PagedJob):
         page: int = PAGE,
         is_ready: Callable[[], bool] = lambda: True,
     ) -> None:
-        """It waits until `is_ready`. `flow` is the one whose fragments it answers for; without one it never resumes, as nobody
-        knows what came before its place meanwhile under an older policy."""
+        """It waits until `is_ready`. `flow` is the one whose fragments it is responsible for. Without one it
+        never resumes, as nobody knows which values came before its place meanwhile under an older policy."""
         self.sealing = sealing
         self.snapshot = snapshot
         self._store = store
@@ -88,13 +90,13 @@ class Reencryption(PagedJob):
         for after in self.sealing.run(progress, self._page, point.get("after", "")):
             yield {"mark": mark, "after": after}
         progress.counts["refused"] = self.sealing.finish()
-        # Another mark: a backup from before this moment holds what was in the clear.
+        # Another mark: a backup from before this moment holds values in the clear.
         sealed = secrets.token_hex(8)
         self._store.remember(sealed, mark)
         yield {"mark": sealed}
 
     def paced(self, progress: Progress) -> int:
-        # By what is written: to look at what is sealed already costs little.
+        # By writes: to look at sealed fragments costs little.
         return progress.counts["fragments"]
 
 
@@ -124,13 +126,13 @@ REENCRYPT = JobType(
 
 
 def is_complete(progress: Progress) -> bool:
-    """Whether nothing that could be sealed stays in the clear, keys of paths aside."""
+    """Whether no value that could be sealed stays in the clear, keys of paths aside."""
     return not any(progress.counts[each] for each in ("failed", "dead_letters", "refused"))
 
 
 def sealed_by(runner: JobRunner, flow: str, store: ProfileStore) -> str | None:
-    """The protection that all that a flow stored was sealed by; empty if its last run did not end, or left something
-    in the clear, or was in a store that was restored since. None if none began."""
+    """The protection by which all that a flow stored was sealed; None if no run began. It is empty if its
+    last run did not end, left something in the clear, or was in a store that was restored since."""
     for record in runner.log.scan(JobKind.REENCRYPT):
         if record.what.get("flow") == flow:
             if record.state is not JobState.DONE or not is_complete(record.progress):
@@ -204,7 +206,8 @@ class PolicyChanges:
     def _step(self) -> float:
         self._look()
         if self._changed:
-            # Also where it changed back: what was mapped in between is in the clear, wherever it stands.
+            # Also where it changed back: values that were mapped in between are in the clear, wherever they
+            # stand.
             self._changed, self._sealed, self._cancelled = False, "", None
         if self._wanted in (self._sealed, self._cancelled):
             return POLL_SECONDS
@@ -219,7 +222,7 @@ class PolicyChanges:
                 return AGAIN_SECONDS
             self._sealed = self._wanted
         except AlreadyRunningError:
-            # Another flow's, or an operator's: then it is this one's turn.
+            # Another flow's run, or an operator's: then it is this one's turn.
             pass
         except JobStoppedError:
             # With the flow; or cancelled: then until its next start, or another change.
@@ -256,7 +259,7 @@ class PolicyChanges:
         return is_sealed
 
     def _seal(self) -> bool:
-        """Run the job; says whether nothing is left in the clear."""
+        """Run the job; returns whether nothing is left in the clear."""
         changed, self._paths = self._paths, set()
         is_sealed = False
         try:
@@ -279,7 +282,7 @@ class PolicyChanges:
             runs[:] = [run]
             self._look()
             if self._changed:
-                # What was mapped meanwhile may stand before this point.
+                # Values that were mapped meanwhile may stand before this point.
                 run.point = {key: value for key, value in run.point.items() if key != "after"}
 
         origin = Requester(f"flow {self._flow}", f"snapshot {snapshot.version} may protect what is stored")
@@ -318,7 +321,7 @@ def protection_of(snapshot: MetadataSnapshot) -> str:
     """A hash of all that protects in a snapshot: equal hashes seal the same values."""
     defaults, levels = snapshot.defaults, snapshot.levels
     protects = [
-        # Names too: what was sealed by an idgraph that left them is looked at again.
+        # Names too: a store that was sealed by an idgraph without them is looked at again.
         "names",
         # An exception below a protected attribute protects nothing, and tokens depend on the declared type.
         sorted(
@@ -347,7 +350,7 @@ def changed_paths(known: MetadataSnapshot, newer: MetadataSnapshot) -> set[str] 
 
 def _is_as_undeclared(each: AttributeMetadata, snapshot: MetadataSnapshot) -> bool:
     """Whether a discovered attribute has the protection that its values had before it was discovered."""
-    # Most of what events show: to look through all profiles for each would never end.
+    # Most discovered attributes are so: to look through all profiles for each would never end.
     if each.status is not AttributeStatus.DISCOVERED or each.encryption is not snapshot.defaults.encryption:
         return False
     if each.encryption is not EncryptionLevel.PROTECTED:

@@ -1,9 +1,10 @@
-"""Moving what is stored under names that policy protects by now to the names that today's events have.
+"""Moves fragments under names that policy protects by now to the names that today's events have.
 
-A fragment whose id becomes a keyed hash is joined to the fragment of that id, and then withdrawn where its version is
-still the one that was read: what a flow writes meanwhile is moved by the next try. A crash in between leaves both,
-and joining again changes nothing. What mapped events under the older policy write afterwards makes the old fragment
-again, for the next run to move. Where only other names change, the fragment is rewritten in its place.
+A fragment whose id becomes a keyed hash is joined to the fragment of that id. Then it is withdrawn if its
+version is still the one that was read. The next try moves a flow's writes in between. A crash in between
+leaves both, and joining again changes nothing. Events that were mapped under the older policy and written
+afterwards make the old fragment again, for the next run to move. A fragment of which only other names change
+is rewritten in its place.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from transforms.privacy.sealing import SealingKey
 from transforms.privacy.stored_values import StoredValues
 
 Keys = tuple[SealingKey | None, SealingKey | None]
-"""Of the fragment that a register is in, and of the one that it goes to."""
+"""The keys of the fragment that a register is in, and of the one that it goes to."""
 
 
 @dataclass(slots=True)
@@ -47,7 +48,8 @@ class Renamed:
 
 
 class Renaming(NotPicklable):
-    """Renames under one snapshot. One per thread; several may run at once. Raises what the stores raise."""
+    """Renames under one snapshot. One per thread; several may run at once. Raises the errors of the
+    stores."""
 
     def __init__(
         self,
@@ -82,7 +84,8 @@ class Renaming(NotPicklable):
         return result
 
     def _rename_pins(self, found: Sequence[StaleFragment]) -> None:
-        """Before the fragments: they are found again after a crash, and their pins would not be."""
+        """Rename pins before the fragments, which are found again after a crash, while their pins would not
+        be."""
         names = {name for each in found for name in (each.stored.id, *each.state.carried())}
         stale = sorted(each for each in names if self._names.identifier(each) != each)
         renamed: list[PinRecord] = []
@@ -104,9 +107,9 @@ class Renaming(NotPicklable):
         return name, self._renamed(change, (before.get(fragment_id), after[name]))
 
     def settle(self) -> None:
-        """Take what is left of withdrawn fragments out of the index and the data keys. A value that an event brought
-        meanwhile, sealed by such a key, is refused when it is written (see `KeyGuard`), and mapped again. What is
-        set aside under the old name keeps its key until it is renamed."""
+        """Remove withdrawn fragments from the index and the data keys. A value that an event brought
+        meanwhile, sealed by such a key, is refused when it is written (see `KeyGuard`), and mapped again. A
+        dead letter under the old name keeps its key until it is renamed."""
         withdrawn = self._store.withdrawn()
         if withdrawn:
             self._projection.project(withdrawn)
@@ -175,7 +178,7 @@ class Renaming(NotPicklable):
     def _renamed_together(self, shown: ShownTogether, origin: Origin) -> ShownTogether:
         event_id = shown.event_id
         if event_id is not None:
-            # Of a retraction the origin's event is another one, mapped by a spec of the same source.
+            # The origin of a retraction names another event, mapped by a spec of the same source.
             event = origin._replace(stamp=origin.stamp._replace(event_id=event_id))
             event_id = self._names.origin(event).stamp.event_id
         others = tuple(sorted({self._names.identifier(each) for each in shown.others}))
@@ -190,13 +193,14 @@ class Renaming(NotPicklable):
     def _move(
         self, found: Sequence[StaleFragment], states: dict[str, FragmentState], result: Renamed
     ) -> None:
-        """To fragments of other ids. What a tombstone refuses there belongs to somebody who was erased."""
+        """Move to fragments of other ids. A fragment that a tombstone refuses there belongs to somebody who
+        was erased."""
         try:
             committed = self._commit.run(
                 (each.name, states[each.stored.id].encode(), each.erasure_epoch) for each in found
             )
         finally:
-            # Whatever failed: what is gone by the next run is not looked at again.
+            # Also after a failure: fragments that are gone by the next run are not looked at again.
             self._orphaned_keys.erase(self._commit.refused)
             self._commit.refused.clear()
         kept_changing = {
@@ -214,7 +218,7 @@ class Renaming(NotPicklable):
     def _write(
         self, found: Sequence[StaleFragment], states: dict[str, FragmentState], result: Renamed
     ) -> None:
-        """In their places."""
+        """Rewrite fragments in their places."""
         if not found:
             return
         refused = self._store.write([_write_of(each, states[each.stored.id]) for each in found])
@@ -225,7 +229,7 @@ class Renaming(NotPicklable):
 
 
 class _Renamed(dict[Origin, Origin]):
-    """Each origin once: the values of one event share theirs."""
+    """Renamed origins, each once: the values of one event share theirs."""
 
     def __init__(self, rename: Callable[[Origin], Origin]) -> None:
         super().__init__()

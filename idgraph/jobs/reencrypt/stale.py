@@ -1,4 +1,4 @@
-"""Finding what is stored otherwise than an event mapped today would have it: values in the clear, tokens, names."""
+"""Finds stored data that differs from an event mapped today: values in the clear, tokens, names."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATH = "path"
 
 
 def fail(progress: Progress, shown_name: str) -> None:
-    """Count a fragment that keeps what it has in the clear, named as it may be shown."""
+    """Count a fragment that keeps values in the clear, named as it may be shown."""
     progress.counts["failed"] += 1
     progress.note("failed", [shown_name])
 
@@ -39,7 +39,8 @@ class StaleFragment(NamedTuple):
 
 
 def marks_of(changed: Collection[str]) -> list[bytes]:
-    """What the bytes of a fragment's state hold if it may have a value at one of these paths, below or above it."""
+    """The bytes in a fragment's state that show that it may have a value at one of these paths, below or
+    above it."""
     below = [canonical.encode(path)[:-1] for path in changed]
     above = {ancestor for path in changed for ancestor in paths.ancestors(path)}
     return [*below, *(canonical.encode(each) + b":" for each in sorted(above))]

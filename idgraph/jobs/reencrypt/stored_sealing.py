@@ -1,9 +1,10 @@
-"""Sealing what is stored in the clear and is protected now, beside the flows that write. Can be done again.
+"""Seals values that are stored in the clear and are protected now, beside the flows that write. Can be done
+again.
 
-A page of fragments is read, what is stale in them is rewritten under the origins it has, and each fragment
-is replaced where its version is still the one read: nothing that a flow writes meanwhile is lost. What is left to
-do is in the values themselves, so an interrupted run may begin again, or resume behind the last page. The last step
-takes the old bytes out of the files. Why law 1 holds is in docs/adr/0014-policy-change.md.
+A page of fragments is read, and stale values in them are rewritten under their origins. Each fragment is
+replaced where its version is still the one read, so no write of a flow is lost meanwhile. The values
+themselves show the remaining work, so an interrupted run may begin again, or resume behind the last page. The
+last step removes the old bytes from the files. docs/adr/0014-policy-change.md shows why law 1 holds.
 """
 
 from __future__ import annotations
@@ -55,10 +56,10 @@ class StoredSealing:
         changed: Collection[str] | None = None,
         is_projected: bool = False,
     ) -> None:
-        """`is_projected` says that another thread projects what is committed, so that only the last step waits for the index.
-        `changed` are the paths of which policy says otherwise since all was sealed; by default all is looked at.
-        `on_readable` is given the id, as it is stored, of each fragment with names in the clear that are to be
-        renamed or, of keys, stay; and the types of such names."""
+        """`is_projected` says that another thread projects commits, so that only the last step waits for the
+        index. `changed` are the paths whose policy changed since all was sealed; by default all is looked at.
+        `on_readable` is called for each fragment with names in the clear that are to be renamed, or that stay
+        as keys. It gets the id, as it is stored, and the types of such names."""
         self._resources = resources
         self._store = resources.store
         self._orphaned_keys = resources.orphaned_keys()
@@ -77,32 +78,35 @@ class StoredSealing:
         self._sleep = sleep
 
     def preview(self, progress: Progress, page: int = PAGE) -> Iterator[str]:
-        """Count what `run` would find, as it counts; changes nothing. A value of which only the token changes counts as
-        well."""
+        """Count what `run` would find, as it counts; changes nothing. A value whose token alone changes
+        counts as well."""
         yield from self._pages(progress, page, self._count)
 
     def run(self, progress: Progress, page: int = PAGE, after: str = "") -> Iterator[str]:
-        """Seal all there is behind the id `after`; gives the id of the last fragment after each page of at most `page`
-        fragments, each page durable. Call `finish` at the end.
+        """Seal all fragments behind the id `after`. Yields the id of the last fragment after each durable
+        page of at most `page` fragments. Call `finish` at the end.
 
-        Counts `fragments` that were sealed, `values` by attribute that were sealed, or got another token or none,
-        `renamed` fragments by type of a name that is a keyed hash now (`event` for ids of events), `readable` ones with
-        keys in the clear that look sensitive (`path`: those stay), `dead_letters` that keep a name in the clear since
-        they cannot be read, and `failed` fragments with a damaged state, an unusable key or a value that cannot be
-        opened, which keep what they have in the clear; the first are in the notes.
+        It counts sealed `fragments`, and by attribute `values` that were sealed, or got another token or
+        none. It counts `renamed` fragments by type of a name that is a keyed hash now (`event` for ids of
+        events). Fragments with keys in the clear that look sensitive are `readable` (`path`: those stay).
+        `dead_letters` keep a name in the clear since they cannot be read. `failed` fragments have a damaged
+        state, an unusable key or a value that cannot be opened, and keep values in the clear. The notes have
+        the first of them.
 
         Blocks. Raises StoreError, ConflictError when a fragment kept changing, KeyProviderError when no data
         key can be made; run it again then.
         """
-        # Before fragments: what a dead letter holds is opened by the data key that goes with its fragment's old name.
+        # Before fragments: the content of a dead letter is opened by the data key that goes with its
+        # fragment's old name.
         progress.counts["dead_letters"] = self._dead_letters.run()
         yield from self._pages(progress, page, self._seal_page, after)
 
     def seal_change(self, fragment_id: str, change: FragmentState) -> tuple[str, FragmentState]:
-        """A change that is yet to be written as today's events would ask for it, with the fragment that it is for:
-        what an older snapshot left in the clear is sealed, names and all.
+        """A change that is yet to be written as today's events would ask for it, with the fragment that it is
+        for. Values and names that an older snapshot left in the clear are sealed.
 
-        Raises SealError or KeyProviderError when a value cannot be sealed: the change must not be written then.
+        Raises SealError or KeyProviderError when a value cannot be sealed: the change must not be written
+        then.
         """
         for tombstone in self._store.tombstones([fragment_id]).values():
             self._resources.data_keys.forget([fragment_id])
@@ -118,11 +122,11 @@ class StoredSealing:
         return fragment_id, change
 
     def finish(self) -> int:
-        """Let the index follow, and take what was replaced out of the files; gives how many profiles the index
-        refused, which it finds by what they held.
+        """Bring the index up to date, and remove replaced bytes from the files. Returns the number of
+        profiles that the index refused, which it finds by their former values.
 
-        Raises ProfileIndexError when the index is away, StoreError when the store is, or when a reader holds its
-        log: the old bytes may be there until it is done again.
+        Raises ProfileIndexError when the index is away, StoreError when the store is, or when a reader holds
+        its log. Then the old bytes may be there until it is done again.
         """
         self._renaming.settle()
         refused = self._projection.sweep().left()
@@ -142,7 +146,8 @@ class StoredSealing:
     ) -> Iterator[str]:
         for found in scan_pages(self._store, page, after):
             take(self._search.find(found, progress), progress)
-            # Of a page that failed nothing is counted: it is taken up again. Fragments that got another name come again.
+            # A page that failed is not counted: it is taken up again. Fragments that got another name come
+            # again.
             progress.done += len(found)
             progress.total = max(progress.total, progress.done)
             yield found[-1].id
@@ -168,7 +173,8 @@ class StoredSealing:
         if len(self._unprojected) < PROJECTED_AT_ONCE and now < self._projected_at + PROJECTED_SECONDS:
             return
         self._projected_at = now
-        # Not what a flow beside it has yet to project. Where the index is away, `finish` does it, the flow, or the next run.
+        # Not the outbox of a flow beside it. During an outage of the index, `finish` does it later, the flow,
+        # or the next run.
         with suppress(ProfileIndexError):
             self._projection.project(self._unprojected)
         self._unprojected.clear()
@@ -192,12 +198,12 @@ class StoredSealing:
     def _rename(
         self, stale: Sequence[StaleFragment], progress: Progress
     ) -> tuple[set[str], list[StaleFragment]]:
-        """Rename fragments, and seal them with it; gives those that changed meanwhile, and those that keep their
-        names for a value that cannot be opened: their other values are sealed all the same."""
+        """Rename fragments, and seal them with it. Returns those that changed meanwhile, and those that keep
+        their names for a value that cannot be opened. Other values of the latter are sealed all the same."""
         if not stale:
             return set(), []
         result = self._renaming.rename(stale)
-        # Where the index is away, `finish` does it, or the next run.
+        # During an outage of the index, `finish` does it later, or the next run.
         with suppress(ProfileIndexError):
             self._renaming.settle()
         for each in stale:
@@ -237,7 +243,7 @@ class StoredSealing:
         return refused
 
     def _changed(self, each: StaleFragment, key: SealingKey, progress: Progress) -> _Resealed:
-        """The registers of a fragment to write. One value that cannot be opened does not hold the others."""
+        """The registers of a fragment to write. One value that cannot be opened does not stop the others."""
         changed: _Resealed = []
         failed = False
         for value in each.todo:

@@ -1,1 +1,1 @@
-"""What a mapping spec would make of events that the flow has read; changes nothing."""
+"""The effect of a mapping spec on events that the flow has read; changes nothing."""

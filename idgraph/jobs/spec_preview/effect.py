@@ -1,4 +1,5 @@
-"""What differs between the events of a sample as they are mapped now and as a new version of the spec maps them."""
+"""The differences between the events of a sample as they are mapped now and as a new version of the spec maps
+them."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from idgraph.model.jobs import SHOWN
 
 NORMAL_95 = 1.96
 RULE_OF_THREE = 3.0
-"""What did not occur in n draws has, with 95 % confidence, at most a share of 3 / n."""
+"""An event that did not occur in n draws has, with 95 % confidence, at most a share of 3 / n."""
 MOST_PATHS = 500
 """Attributes that are told apart; a spec that makes more is counted on, but its further paths are not named."""
 MOST_EXAMPLES = 10
@@ -23,8 +24,8 @@ MOST_VALUE = 200
 
 
 def share_error(number: int, drawn: int, whole: int | None) -> float:
-    """How far the share `number` / `drawn` may be from that of all, with 95 % confidence; 0 where `drawn` are all.
-    `whole`: how many there are, None where nobody counted."""
+    """The error of the share `number` / `drawn` against that of all, with 95 % confidence; 0 where `drawn`
+    are all. `whole` is their number, None where nobody counted."""
     if drawn in (0, whole):
         return 0.0
     share = min(1.0, number / drawn)
@@ -34,8 +35,9 @@ def share_error(number: int, drawn: int, whole: int | None) -> float:
 
 
 class PathEffect:
-    """What becomes of one attribute: how many events gain it, lose it, or have another type or value of it; of how many a
-    protected value is written here in plain text (`exposes`), or a value that looks sensitive (`sensitive`)."""
+    """The effect on one attribute: the numbers of events that gain it, lose it, or have another type or value
+    of it. `exposes` counts protected values that are written here in plain text, `sensitive` values that look
+    sensitive."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -72,7 +74,8 @@ class PathEffect:
 
 
 class Effect:
-    """Counts what differs, event by event. Keeps no value but those of a few examples, of which none is protected."""
+    """Counts the differences, event by event. Keeps no value but those of a few examples, of which none is
+    protected."""
 
     def __init__(self, withholds: bool) -> None:
         """`withholds`: whether its reader may not reveal, so that no number may say anything of a protected value."""
@@ -202,7 +205,7 @@ class Effect:
         return bool(self.counts["exposed"] or self.opened_types or self.errors)
 
     def paths(self) -> dict[str, int]:
-        """How many attributes are in no event of before, or of later, have another type in some, or are exposed."""
+        """The numbers of attributes that are added, removed, retyped in some events, or exposed."""
         found = [each for each in self.attributes.values() if each.counts]
         return {
             "added": sum(not each.before for each in found),
@@ -220,12 +223,13 @@ def _kinds(old: Leaf | None, new: Leaf | None, path: str, values: ProtectedValue
     elif old.is_sealed != new.is_sealed:
         yield "changed"
     elif not values.come_alike(path) if values.follow(path) else old.value != new.value:
-        # Whether a protected value is the draft's would be an answer to a guess.
+        # To compare a protected value with the draft's would answer a guess.
         yield "changed"
 
 
 def _shown(leaf: Leaf | None, path: str, values: ProtectedValues) -> dict[str, Any] | None:
-    """A value as an example may have it: of one that is protected, may have one that is, or looks sensitive, the type alone."""
+    """A value as an example may have it: only the type of one that is protected, may have a protected one, or
+    looks sensitive."""
     if leaf is None:
         return None
     hides = leaf.is_sealed or leaf.looks_like is not None or values.hide(path, leaf.value)

@@ -56,8 +56,8 @@ class SpecPreviewJob(PagedJob):
     target = TARGET
 
     def __init__(self, parameters: SpecPreviewParameters, context: JobContext) -> None:
-        """Raises SpecError for a spec that would be refused, MetadataError where nobody knows what its earlier versions
-        protected, ConfigError where there is nothing to read."""
+        """Raises SpecError for a spec that would be refused, MetadataError without the places that its
+        earlier versions protected, ConfigError where there is nothing to read."""
         definition = parameters.definition
         context.check(definition)
         self._once = context.protected_places(definition)
@@ -161,7 +161,8 @@ class SpecPreviewJob(PagedJob):
                 yield EventPair(*(_without_values(each.event) for each in (old, new)))
 
     def _outcomes(self, record: RawRecord) -> tuple[TriedEvent, TriedEvent]:
-        """By either version, of the event or of one with stand-ins for what its reader may not see."""
+        """The outcomes by either version, of the event or of one with stand-ins for values that its reader
+        may not see."""
         before, after = self._sides
         if self._stand_ins is None:
             return before.outcome(record), after.outcome(record)
@@ -182,8 +183,8 @@ class SpecPreviewJob(PagedJob):
         )
 
     def document(self) -> dict[str, Any]:
-        """The result as JSON shows it. `figures`: each a number, its share of the events (of the persons) looked at, and how far
-        that share may be from the one of all, with 95 % confidence; 0 where all was read."""
+        """The result as JSON shows it. Each of `figures` has a number, its share of the sampled events or
+        persons, and that share's error with 95 % confidence; 0 where all was read."""
         effect, persons, sample = self.effect, self.persons, self.sample
         changes = [each.document(path) for path, each in effect.attributes.items() if each.counts]
         order = ["exposes", "sensitive", "removed", "retyped", "added", "changed"]
@@ -222,7 +223,7 @@ class SpecPreviewJob(PagedJob):
         }
 
     def figures(self) -> dict[str, dict[str, Any]]:
-        """Each number with its share of the sample, and how far that may be from the share of all events."""
+        """Each number with its share of the sample, and the error of that share."""
         counts, events = self.effect.counts, self.effect.counts["events"]
         whole = events if self.sample.is_whole else None
         found = {
@@ -250,7 +251,7 @@ class SpecPreviewJob(PagedJob):
 
 
 def _without_values(event: MappedEvent | None) -> MappedEvent | None:
-    """What it shows of persons."""
+    """The event's evidence of persons, without its values."""
     if event is None:
         return None
     return event._replace(record=RawRecord("", "", b""), leaves=Leaves({}, [], []))

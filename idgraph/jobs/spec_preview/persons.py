@@ -1,7 +1,8 @@
-"""Which persons would be merged or split if the events of a sample had only ever been mapped by the new version.
+"""The persons who would be merged or split if the events of a sample had only ever been mapped by the new
+version.
 
-Both sides are the stored evidence with that of the sample: on the new side, what the sampled events showed by the old
-version is left out, also where events that are not in the sample showed the same.
+Both sides are the stored evidence with that of the sample. On the new side, the sampled events' evidence by
+the old version is left out, also where events outside the sample showed the same.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from merge.identity.rules import Rules
 
 
 class EventPair(NamedTuple):
-    """What an event shows of persons by the one and the other version; None where it is set aside or maps to nothing."""
+    """The evidence of an event by the one and the other version; None where it is set aside or maps to
+    nothing."""
 
     before: MappedEvent | None
     after: MappedEvent | None
@@ -36,8 +38,8 @@ class EventPair(NamedTuple):
 
 
 class KnownPersons(NamedTuple):
-    """Of events that nothing maps today: the `persons` that they are of, how many of these are stored already, and by which types
-    of identifiers they are found; a person may be found by several."""
+    """The persons of events that no spec maps today: numbers of all, of stored ones, and by type of the
+    identifiers that find these. A person may be found by several."""
 
     persons: int
     known: int
@@ -45,8 +47,8 @@ class KnownPersons(NamedTuple):
 
 
 class PersonEffect(NamedTuple):
-    """How many persons have fragments or events of several (`merged`), or are several (`split`), of `persons` looked at. `known`
-    is None where the version in force maps some of the events."""
+    """The numbers of persons who have fragments or events of several (`merged`), or become several (`split`),
+    of `persons` looked at. `known` is None where the version in force maps some of the events."""
 
     persons: int = 0
     merged: int = 0
@@ -99,7 +101,7 @@ def _known(
     for person in persons:
         stored: set[str] = set()
         for member in person.members:
-            # Of a fragment that the events name, what was there without them.
+            # The stored state of a fragment that the events name, without them.
             own = member.stored.id
             state = states.get(own) if own in shown else member.state
             if state is not None:
@@ -147,7 +149,7 @@ def _evidence(event: MappedEvent | None) -> Any:
 
 
 def _joined(states: Mapping[str, FragmentState], events: Iterable[MappedEvent]) -> dict[str, FragmentState]:
-    """The states with what these events show of persons."""
+    """The states with the evidence of these events."""
     found = {name: FragmentState.decode(each.encode()) for name, each in states.items()}
     for each in events:
         state = found.setdefault(each.fragment_id, FragmentState())
@@ -169,7 +171,7 @@ def _joined(states: Mapping[str, FragmentState], events: Iterable[MappedEvent]) 
 def _without(
     states: Mapping[str, FragmentState], olds: Sequence[MappedEvent], news: Sequence[MappedEvent]
 ) -> dict[str, FragmentState]:
-    """The states without what events show by the old version, and with what they show by the new one."""
+    """The states without the events' evidence by the old version, and with that by the new one."""
     gone: dict[str, list[MappedEvent]] = defaultdict(list)
     for each in olds:
         gone[each.fragment_id].append(each)

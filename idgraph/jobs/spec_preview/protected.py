@@ -1,8 +1,10 @@
-"""Where the protected values of an event go, by the spec in force and by its new version: what no preview may show or count.
+"""The attributes that get protected values of an event, by the spec in force and by its new version. No
+preview may show or count them.
 
-A draft is a program that its author runs over values that they may not see. What follows from a value is therefore found by
-the specs' text, never by what the mapping gave: two versions that put one value somewhere in different ways differ there,
-whether or not the results do."""
+A draft is a program that its author runs over values that they may not see. The uses of a value are therefore
+found by the specs' text, never by the mapping's output. Two versions that put one value somewhere in
+different ways differ there, whether or not the results do.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,7 @@ class VersionFlow:
         self._found: dict[_Place, _Found] = {}
 
     def of(self, place: _Place) -> _Found:
-        """What the spec does with the value at a place of a payload."""
+        """The spec's uses of the value at a place of a payload."""
         known = self._found.get(place)
         if known is None:
             if self._flow is None:
@@ -83,15 +85,16 @@ class VersionFlow:
         return self._tree.policy_of_value(paths.join((LOOKED_AT, *names[-2:])), value).is_protected
 
     def protects(self, path: str, value: Any, trail: Trail) -> bool:
-        """Whether an attribute would be sealed that has a value, or what the statements make of it."""
+        """Whether an attribute would be sealed that has a value, or the statements' result of it."""
         if any(each.computes for each in trail):
             return self._tree.policy(path).is_protected
         return self._tree.policy_of_value(path, value).is_protected
 
 
 class HiddenPlaces:
-    """Which values of an event stand where a version puts what policy protects, where an earlier one did (`once`), or look
-    sensitive and are nowhere in the clear by the version in force."""
+    """The values of an event that a version puts into protected attributes, that an earlier one put there
+    (`once`), or that look sensitive. Values of the last kind count unless the version in force has them in
+    the clear somewhere."""
 
     def __init__(self, before: VersionFlow, after: VersionFlow, once: Iterable[_Keys]) -> None:
         self._before, self._after = before, after
@@ -204,7 +207,8 @@ class ProtectedValues:
         return before == after
 
     def in_value(self, value: Any, least: int = _LEAST_TEXT) -> set[str]:
-        """Which protected attributes' values, of at least so many characters, are in a value that the event has beside them."""
+        """The protected attributes whose values, of at least so many characters, are in a value that the
+        event has beside them."""
         texts = set(_texts(value))
         if not self._texts or not texts <= self._open:
             return set()
@@ -216,7 +220,8 @@ class ProtectedValues:
         }
 
     def hide(self, path: str, value: Any) -> bool:
-        """Whether an example may not show what an attribute has, protected or not: it has, or may be made of, a protected value."""
+        """Whether an example may not show an attribute's value, protected or not: it has, or may be made of,
+        a protected value."""
         if self.follow(path) or self.in_value(value, 1):
             return True
         return bool(self._texts) and not set(_texts(value)) <= self._open

@@ -19,9 +19,9 @@ from ingestion.sources.kafka.envelope import envelope_reader
 from ingestion.sources.payload_formats import PayloadFormats
 
 MOST_SCANNED_BYTES = 256 << 20
-"""Of files as they lie on disk. Beyond them, files are drawn at random."""
+"""Bytes of files as they lie on disk. Beyond them, files are drawn at random."""
 MOST_HELD_BYTES = 128 << 20
-"""Of a sample's records."""
+"""Bytes of a sample's records."""
 PAGE = 5000
 
 Matches = Callable[[str, str], bool]

@@ -1,8 +1,9 @@
-"""Stand-ins for the protected values of an event: a preview maps these, so that no draft sees a value, whatever its text hides.
+"""Stand-ins for the protected values of an event: a preview maps these, so that no draft sees a value,
+whatever its text hides.
 
-A stand-in says of a value what its form is: the JSON type, whether a text is a number or a time, and what a detector takes it
-for. It is another one in each event and at each place; only what names a person by a keyed hash has one for all of a
-preview's events, since those are what joins persons.
+A stand-in shows the form of a value: the JSON type, whether a text is a number or a time, and a detector's
+finding. It differs in each event and at each place. Only a value that names a person by a keyed hash has one
+for all of a preview's events, since such values join persons.
 """
 
 from __future__ import annotations

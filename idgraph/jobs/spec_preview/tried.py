@@ -1,4 +1,5 @@
-"""One event by one snapshot: what the map stage would make of it, in plain text, and why it would be set aside."""
+"""One event by one snapshot: the output of the map stage in plain text, or the reason why it would be set
+aside."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ _PLACES = {
 
 
 class SpecProblem(NamedTuple):
-    """Why an event would be set aside, without any value, and the place in the spec as a JSON pointer."""
+    """The reason why an event would be set aside, without any value, and the place in the spec as a JSON
+    pointer."""
 
     reason: str
     message: str
@@ -46,7 +48,7 @@ class SpecProblem(NamedTuple):
 
 
 class Leaf(NamedTuple):
-    """A value of the mapped event. `looks_like`: what a detector takes it for."""
+    """A value of the mapped event. `looks_like` is a detector's finding."""
 
     data_type: str
     value: Any
@@ -55,14 +57,15 @@ class Leaf(NamedTuple):
 
 
 class TriedEvent(NamedTuple):
-    """The leaves by path, or why there are none. `event` is None for one that is set aside or maps to nothing."""
+    """The leaves by path, or the reason why there are none. `event` is None for one that is set aside or maps
+    to nothing."""
 
     leaves: Mapping[str, Leaf]
     event: MappedEvent | None
     problem: SpecProblem | None
 
     def about(self) -> tuple[Any, ...]:
-        """What two outcomes of one event are compared by, beside their leaves."""
+        """The parts by which two outcomes of one event are compared, beside their leaves."""
         about = None
         if self.event is not None:
             stamp = self.event.origin.stamp
@@ -138,7 +141,7 @@ class TriedSnapshot:
         return self._mapper.is_timed(record)
 
     def payload(self, record: RawRecord) -> tuple[VersionFlow, Any]:
-        """What the event has, None for a record that is none, and what its spec does with it."""
+        """The payload of the event, None for a record that is none, and its spec's uses of values."""
         with suppress(EventError, SpecError, *NOT_OF_THE_EVENT):
             event = self._mapper.read(record)
             spec = self._compiled.spec_for(event.source, event.type)
@@ -156,8 +159,8 @@ class TriedSnapshot:
         payload: Any = None,
         name_of: Callable[[Identifier], Identifier] = lambda name: name,
     ) -> TriedEvent:
-        """What is made of a record, or of another `payload` in place of its own, with `name_of` each identifier. Raises
-        SchemaRegistryError, ConfigError."""
+        """The outcome of a record, or of another `payload` in place of its own, with `name_of` each
+        identifier. Raises SchemaRegistryError, ConfigError."""
         self._refusals.last = None
         # Detectors say what they find once for each attribute, and here it is asked for each event.
         self._compiled.attributes.report_again()
