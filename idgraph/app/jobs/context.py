@@ -1,4 +1,4 @@
-"""What jobs are prepared with, opened from the configuration."""
+"""The context in which jobs are prepared, opened from the configuration."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ class LocalJobContext:
         return self._stack.enter_context(closing(wiring.household_log(self.settings)))
 
     def erasure(self) -> Erasure:
-        # By what a service follows, or by what is newest when it is needed.
+        # By the snapshot that a service follows, or by the newest one when it is needed.
         pinned = None if self.current is None else self.pinned
         return wiring.erasure(self.settings, self.resources(), pinned)
 
@@ -181,7 +181,7 @@ class LocalJobContext:
             check_spec(document, packaged_compiler)
 
     def protected_places(self, definition: SpecDefinition) -> Collection[Place]:
-        # Whoever has the keyring here may reveal: without the service, what is in force counts.
+        # The owner of the keyring here may reveal: without the service, the spec in force counts.
         with suppress(MetadataError, ConfigError), metadata_access.metadata_client(self.settings) as client:
             return client.protected_places(definition)
         return ()
@@ -224,7 +224,7 @@ class LocalBesideFlow:
                 if forgotten.exists():
                     shutil.rmtree(forgotten)
                 if checkpoint.exists():
-                    # Whole or not at all: of half a checkpoint Spark would go on.
+                    # Whole or not at all: Spark would resume from half a checkpoint.
                     checkpoint.rename(forgotten)
                     shutil.rmtree(forgotten)
             except OSError as error:
@@ -251,7 +251,8 @@ def run_job(
     again: bool = False,
     report: Callable[[str], None] = lambda _: None,
 ) -> tuple[J, Progress]:
-    """Run a job of a command to its end, and show how far it is. Raises what its parts and the job raise."""
+    """Run a job of a command to its end, and show its progress. Raises the errors of its parts and of the
+    job."""
     with LocalJobContext(settings, origin, again=again, report=report) as context:
         job = kind.prepare(parameters, context)
         if job is None:

@@ -56,8 +56,8 @@ def following(settings: Settings) -> Iterator[StreamFollowing]:
 
 @contextmanager
 def followed_snapshot(settings: Settings, name: str) -> Iterator[Callable[[], MetadataSnapshot]]:
-    """Gives the newest snapshot at any time; while the service is away, what was seen last, which is kept in a folder of
-    this name. Raises MetadataError when nothing was ever seen."""
+    """Yields a function that returns the newest snapshot; while the service is away, the last one, which is
+    kept in a folder of this name. Raises MetadataError when there never was one."""
     wiring.prepare_directory(settings)
     ensure_keyring(settings)
     state = settings.directory / name
@@ -65,7 +65,7 @@ def followed_snapshot(settings: Settings, name: str) -> Iterator[Callable[[], Me
     file = state / "snapshot.json"
     last = metadata_access.snapshot_file(settings)
     if last.exists():
-        # What a flow saw last is as good, or newer.
+        # The last snapshot of a flow is as good, or newer.
         write_atomically(file, last.read_bytes())
     try:
         client = metadata_access.reading_client(settings)

@@ -61,7 +61,7 @@ class JobThreads:
         self._downloads.sweep()
         folder = self._settings.directory / FOLDER
         for left in (*folder.glob("*"), *folder.glob(".*"), *self._downloads.unfinished()):
-            # Of a service that was killed; another one may be running.
+            # Left by a service that was killed; another one may be running.
             record = self.record(left.name.strip(".").removesuffix(".part"))
             if record is None or record.state is not JobState.RUNNING:
                 shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
@@ -75,8 +75,8 @@ class JobThreads:
     def start(
         self, kind: JobKind, parameters: Mapping[str, Any], origin: Requester, clearance: int = HIGHEST
     ) -> JobRecord | None:
-        """Start a job, or resume the last one of its kind and parameters; None if there is nothing to do. Raises
-        AlreadyRunningError, QueryError, and what stores raise."""
+        """Start a job, or resume the last one of its kind and parameters; None if there is nothing to do.
+        Raises AlreadyRunningError, QueryError, and the errors of stores."""
         begun: Queue[JobRecord | Exception | None] = Queue()
         type_of = self.kinds[kind]
         stated = type_of.parameters.model_validate(dict(parameters))
@@ -112,7 +112,8 @@ class JobThreads:
     def preview(
         self, kind: JobKind, parameters: Mapping[str, Any], origin: Requester, clearance: int = HIGHEST
     ) -> Mapping[str, Any] | None:
-        """What a job would do; changes nothing. None if there is nothing to do. Raises as `start` does."""
+        """The effects that a job would have; changes nothing. None if there is nothing to do. Raises as
+        `start` does."""
         look = self.kinds[kind].preview
         if look is None:
             raise ValueError(f"a {kind} has no preview")
@@ -144,13 +145,13 @@ class JobThreads:
         return self._downloads.read(job_id)
 
     def result(self, job_id: str) -> Mapping[str, Any] | None:
-        """What a job found; None before that. That of a preview, whose examples name persons, is only in the memory of this
-        process; the receipt of an erasure is in a file."""
+        """The result of a job; None before its end. A preview's result, whose examples name persons, is only
+        in the memory of this process; the receipt of an erasure is in a file."""
         file = self._receipt_file(job_id)
         return json.loads(file.read_bytes()) if file.exists() else self._results.get(job_id)
 
     def keep_result(self, job_id: str, found: Mapping[str, Any], is_durable: bool) -> None:
-        """Keep what a job found."""
+        """Keep the result of a job."""
         if is_durable:
             file = self._receipt_file(job_id)
             file.parent.mkdir(mode=0o700, exist_ok=True)
@@ -170,11 +171,11 @@ class JobThreads:
 
 @dataclass(eq=False, kw_only=True)
 class _ServedJobContext(LocalJobContext):
-    """Of a job whose requester asks the service for what it made."""
+    """The context of a job whose requester asks the service for the result."""
 
     jobs: JobThreads
     job_id: str = ""
-    """Once it has begun."""
+    """The id of the job, once it has begun."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,4 +1,4 @@
-"""How far a job is, for people: a bar on a terminal, else a line every few seconds, on standard error."""
+"""Progress of a job, for people: a bar on a terminal, else a line every few seconds, on standard error."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LINE_SECONDS = 5.0
 def run_shown(
     runner: JobRunner, job: Job, origin: Requester, again: bool = False, rate: float | None = None
 ) -> Progress:
-    """Run a job to its end and show how far it is; gives how it ended. Raises as `JobRunner.run` does."""
+    """Run a job to its end and show its progress; returns the final one. Raises as `JobRunner.run` does."""
     from idgraph.jobs.job import Pace
 
     with showing() as show:
@@ -42,7 +42,7 @@ def showing() -> Iterator[Callable[[Run], None]]:
 
 
 class Estimate:
-    """How long the rest takes at the rate since the first page of this run, which may have a start in it."""
+    """The remaining time at the rate since the first page of this run, which may have a start in it."""
 
     def __init__(self) -> None:
         self._began: tuple[float, int] | None = None
@@ -86,7 +86,7 @@ def beginning(run: Run) -> str:
 
 
 def line(progress: Progress, seconds_left: float | None = None) -> str:
-    """How far it is, in words."""
+    """The progress in words."""
     total = max(progress.total, progress.done)
     parts = [f"{progress.done:,} of {counted(total, progress.unit)}"]
     parts += [
