@@ -122,6 +122,10 @@ MOST_WAYS = {
 }
 """Files that do one thing in a way of their own, as `scripts/house` counts them. Other notices of a fork are names that hold a
 process id."""
+MOST_IMPORTS = 0.092
+"""The share of import lines."""
+MOST_WITH_ONE_READER = 124
+"""Modules that one other module imports."""
 STILL_SHARED = ("Order",)
 """Names of two classes: of a search's answers, and of links."""
 UNCLEAR_NAMES = ("utils", "util", "helpers", "helper", "manager", "managers", "common", "misc")
@@ -278,6 +282,12 @@ def test_one_thing_is_done_in_one_way() -> None:
     house = run_path(str(ROOT / "scripts" / "house"), run_name="house")
     found = house["ways_in"](ast.parse(file.read_bytes()) for file in files())
     assert {name: number for name, number in found.items() if number > MOST_WAYS[name]} == {}
+
+
+def test_the_code_is_in_few_pieces() -> None:
+    found = run_path(str(ROOT / "scripts" / "house"), run_name="house")["measured"](ROOT)
+    assert found.import_lines / found.lines <= MOST_IMPORTS
+    assert len(found.one_reader) <= MOST_WITH_ONE_READER, found.one_reader
 
 
 def test_reading_profiles_loads_little() -> None:
