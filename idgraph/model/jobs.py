@@ -171,23 +171,24 @@ def _by_command_only(_record: JobRecord, _who: str) -> Mapping[str, Any] | None:
 
 @dataclass(frozen=True)
 class JobType(Generic[P, J]):
-    """What is known of a kind of job with parameters P. `idgraph.jobs.table` has all kinds."""
+    """A kind of job with parameters P. `idgraph.jobs.table` has all kinds."""
 
     does: str
     """One line, for the documentation."""
     command: str
-    """What starts it on the command line."""
+    """The command that starts it."""
     parameters: type[P]
     prepare: Callable[[P, Any], J | None]
-    """Returns the job, ready to run with what a `JobContext` opens; None if there is nothing to do."""
+    """Returns the job, ready to run with the parts of a `JobContext`; None if there is nothing to do."""
     request: str = ""
-    """What starts it over HTTP; empty where only the command does."""
+    """The request that starts it over HTTP; empty where only the command does."""
     scope: Scope | None = None
-    """Of callers who may start it over HTTP; None: everybody may, with what they see."""
+    """The scope of callers who may start it over HTTP; None: everybody may, within their clearance."""
     preview: Callable[[P, Any], Mapping[str, Any] | None] | None = None
-    """What a job of these parameters would do, as JSON data; changes nothing. None if there is nothing to do."""
+    """The effects that a job of these parameters would have, as JSON data; changes nothing. None if there is
+    nothing to do."""
     shown: Callable[[JobRecord], Mapping[str, Any]] = _as_recorded
-    """What callers see of its parameters."""
+    """The parameters as callers see them."""
     resumed: Callable[[JobRecord, str], Mapping[str, Any] | None] = _by_command_only
     """The parameters by which a caller of this name resumes a job over HTTP; None where only its command does."""
 

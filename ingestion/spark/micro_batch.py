@@ -60,8 +60,8 @@ class DeadLetterGuard:
         self._batches: dict[str, deque[tuple[int, int]]] = {}
 
     def check(self, report: StageReport) -> dict[str, str]:
-        """The sources with a share of dead letters above the limit, with what is to be said of each. That of `NO_SOURCE` is of
-        all events."""
+        """The sources with a share of dead letters above the limit, each with its message. The share of
+        `NO_SOURCE` is that of all events."""
         found = {}
         for source in {*report.sources, *report.dead_of}:
             reasons = report.dead_of.get(source, {})

@@ -44,7 +44,7 @@ class Uses(msgspec.Struct, array_like=True):
     found: dict[str, ReportedUse] = field(default_factory=dict)
 
     def of(self, spec: str, version: int, source: str) -> ReportedUse:
-        """That of a spec and a source, to be counted on."""
+        """The use of a spec and a source, to be counted on."""
         return self.found.setdefault(f"{spec}@{version}/{source}", ReportedUse(spec, version, source))
 
     def add(self, other: Uses) -> None:

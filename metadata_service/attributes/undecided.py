@@ -26,7 +26,7 @@ from metadata_service.storage.tables import AttributeRow, DiscoveryCountRow
 log = logging.getLogger(__name__)
 
 MOST_SOURCES = 1000
-"""That are counted by themselves on one day; the rest is counted, and bounded, as one."""
+"""Sources that are counted by themselves on one day; the rest is counted, and bounded, as one."""
 OTHERS = "*"
 MOST_PURGED = 20_000
 MOST_NAMED = 100

@@ -1,8 +1,9 @@
-"""Sessions of signed-in persons, and links that sign in once, in the database: they survive a restart, and all processes share them.
+"""Sessions of signed-in persons, and links that sign in once, in the database: they survive a restart, and
+all processes share them.
 
-Ids and codes are kept as digests. From the id of a session come, by a keyed hash each, the secret of its forms and the key by
-which the pages ask the profile service in the person's name; neither is kept. Whenever a session is used, whose it is is looked
-up again: with the token it ends at once.
+Ids and codes are kept as digests. From the id of a session come, by a keyed hash each, the secret of its
+forms and the key by which the pages ask the profile service in the person's name; neither is kept. Each use
+of a session looks its owner up again: with the token it ends at once.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Leases of data keys in DynamoDB: whoever holds a key keeps all others from changing it.
 
-A holder that died loses its lease after LEASE_SECONDS. That is longer than any call of a store continues
-retrying, so a holder that lives is done, or has failed, before. A process that was stopped for longer than that
-in the middle of its work (a machine that slept) is reported by StoreError, and its batch is retried.
+A holder that died loses its lease after LEASE_SECONDS. This time is longer than any call of a store continues
+retrying, so a holder that lives is done, or has failed, before. A process that was stopped for longer than
+that in the middle of its work (a machine that slept) is reported by StoreError, and its batch is retried.
 """
 
 from __future__ import annotations

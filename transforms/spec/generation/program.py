@@ -41,7 +41,7 @@ class Program:
         self._handlers: list[tuple[Any, int, Label]] = []
 
     def register(self, name: str) -> int:
-        """That of a variable."""
+        """The register of a variable."""
         if name not in self._registers:
             self._registers[name] = self._size
             self._size += 1
