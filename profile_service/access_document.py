@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from idgraph.model.identifiers import Identifier
-from merge.identity.persons import Person
+from merge.identity.components import Person
 from profile_service.consents import consents_of
 from profile_service.history import History
 from profile_service.link_documents import link_document, periods_document, pin_document

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from idgraph.model import paths
 from idgraph.model.fragments import Origin
 from idgraph.model.views import CONSENTS
-from merge.identity.persons import Person
+from merge.identity.components import Person
 from profile_service.reader import Profile, ProfileReader
 
 ROOT = CONSENTS

@@ -15,18 +15,10 @@ from idgraph.model.identifiers import Identifier
 from idgraph.model.pins import PinRecord
 from idgraph.model.stamps import ORDINAL_MAX
 from idgraph.model.store import Outbox
+from merge.identity.components import Component, Person, pin_of, pins_of, sightings, span_of
 from merge.identity.evidence import Class, Link, Pair
-from merge.identity.persons import (
-    Component,
-    Person,
-    Persons,
-    PersonStore,
-    carriers_of,
-    pin_of,
-    pins_of,
-    sightings,
-    span_of,
-)
+from merge.identity.neighbourhood import PersonStore, carriers_of
+from merge.identity.persons import Persons
 from merge.identity.resolve import Decision, Violation
 from profile_service.reader import ProfileReader
 

@@ -42,7 +42,9 @@ from idgraph.model.query_cost import SORTED, cost_of, require_affordable
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.text import nearest
 from merge.documents import document
-from merge.identity.persons import Member, Owners, Person, Persons, PersonStore, carriers_of
+from merge.identity.components import Member, Person
+from merge.identity.neighbourhood import PersonStore, carriers_of
+from merge.identity.persons import Owners, Persons
 from merge.identity.rules import Rules
 from merge.resolution import Shown, shown, tree
 from profile_service.visibility import (

@@ -34,7 +34,8 @@ from ingestion.stages.map_output import MapOutput
 from ingestion.stages.map_stage import MapStage
 from ingestion.stages.orphaned_keys import KeyGuard, OrphanedKeys
 from merge.fragments import FragmentState
-from merge.identity.persons import Person, Persons
+from merge.identity.components import Person
+from merge.identity.persons import Persons
 from merge.identity.rules import Rules
 from profile_service.reader import ProfileReader
 from sinks.keyring.content import BARE, Envelope

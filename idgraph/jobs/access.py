@@ -24,7 +24,7 @@ from profile_service.history import History
 from profile_service.links import Links
 
 if TYPE_CHECKING:
-    from merge.identity.persons import Person
+    from merge.identity.components import Person
     from profile_service.reader import ProfileReader
 
 FORMAT = 1

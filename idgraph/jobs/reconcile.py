@@ -24,7 +24,8 @@ from idgraph.model.queries import Query
 from idgraph.model.store import ProfileStore, StoredFragment, scan_pages
 from idgraph.projection.documents import IndexPolicy, documents_of
 from idgraph.projection.projection import Projection
-from merge.identity.persons import Named, Person, Persons
+from merge.identity.components import Person
+from merge.identity.persons import Named, Persons
 from merge.identity.rules import Rules
 
 PAGE = 1000

@@ -28,8 +28,10 @@ from idgraph.model.errors import ConfigError
 from idgraph.model.identifiers import Identifier
 from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.jobs import SHOWN, JobKind, Point, Progress
+from merge.identity.components import Component, Person, sightings
 from merge.identity.evidence import Pair
-from merge.identity.persons import Component, Person, Persons, PersonStore, sightings
+from merge.identity.neighbourhood import PersonStore
+from merge.identity.persons import Persons
 from merge.identity.resolve import Violation
 from merge.identity.rules import Rules
 from merge.resolution import shown

@@ -12,7 +12,7 @@ from idgraph.model.errors import DamagedStateError, IdgraphError, StoreError
 from idgraph.model.index import IndexDocument, IndexRules
 from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
 from merge.documents import document
-from merge.identity.persons import Person
+from merge.identity.components import Person
 from transforms.schema.diff import AttributeTree
 
 

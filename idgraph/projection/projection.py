@@ -37,7 +37,8 @@ from idgraph.model.store import (
     document_version,
 )
 from idgraph.projection.documents import documents_of, put
-from merge.identity.persons import Member, Person, Persons
+from merge.identity.components import Member, Person
+from merge.identity.persons import Persons
 from merge.identity.rules import Rules
 
 log = logging.getLogger(__name__)

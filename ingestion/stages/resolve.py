@@ -18,8 +18,9 @@ from idgraph.model.errors import DamagedStateError
 from idgraph.model.identifiers import Identifier
 from idgraph.model.store import StoredFragment, read_pages
 from merge.fragments import FragmentState
+from merge.identity.components import Member, Person, pins_of, resolved
 from merge.identity.evidence import Pair
-from merge.identity.persons import Member, Person, PersonStore, pins_of, resolved, too_many
+from merge.identity.neighbourhood import PersonStore, too_many
 from merge.identity.resolve import Decision, Pin
 from merge.identity.rules import Rules
 

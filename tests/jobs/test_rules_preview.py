@@ -13,7 +13,8 @@ from idgraph.jobs.rules_preview import CountEstimate, RulesPreview
 from idgraph.model.identity_events import IdentityEvent, PinDocument
 from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.jobs import Progress
-from merge.identity.persons import Person, Persons
+from merge.identity.components import Person
+from merge.identity.persons import Persons
 from merge.identity.rules import Rules
 from merge.resolution import shown
 from tests.merge.identity.test_persons import CASES, Installation, usable

@@ -14,7 +14,7 @@ from idgraph.model.identifiers import Identifier
 from idgraph.model.queries import Clause, FullText, Prefix, Query, Range, Term
 from idgraph.model.store import FragmentWrite
 from merge.fragments import FragmentState
-from merge.identity.persons import Member
+from merge.identity.components import Member
 from profile_service.reader import MASK, UNREADABLE, Profile
 from tests.retail import UNDETECTED, Pipeline, attribute, order, persons_of, raw, records, snapshot, spec
 from tests.sealing import sealed

@@ -12,7 +12,7 @@ from idgraph.model.fragments import FragmentChange, Kind, Origin, Register
 from idgraph.model.identifiers import Identifier
 from idgraph.model.stamps import SpecRef, Stamp
 from merge.fragments import FragmentState
-from merge.identity import persons
+from merge.identity import components
 from merge.policies.policy import later
 from merge.resolution import tree
 from tests.policies import fold
@@ -93,8 +93,8 @@ def test_many_fragments_of_a_person_are_joined_part_by_part(fragments: list[list
     by_one.normalise()
     for at_once in (2, 8):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(persons, "_JOINED_AT_ONCE", at_once)
-            assert persons.joined(states).encode() == by_one.encode()
+            patch.setattr(components, "_JOINED_AT_ONCE", at_once)
+            assert components.joined(states).encode() == by_one.encode()
 
 
 @given(st.lists(changes(), max_size=6))

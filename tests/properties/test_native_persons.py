@@ -15,8 +15,8 @@ from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.stamps import SpecRef, Stamp
 from idgraph.model.store import StoredFragment
 from merge.fragments import FragmentState
+from merge.identity.components import Member, resolved
 from merge.identity.evidence import Pair
-from merge.identity.persons import Member, resolved
 from merge.identity.resolve import Decision, Pin
 from merge.identity.rules import Rules
 from tests.lanes import examples

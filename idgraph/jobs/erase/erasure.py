@@ -32,7 +32,7 @@ from idgraph.model.store import scan_pages
 from idgraph.model.tombstones import NO_EPOCH, FragmentSummary, Tombstone, TombstoneNames
 from ingestion.spark.workers import WorkerResources
 from merge.fragments import FragmentState
-from merge.identity.persons import pins_of
+from merge.identity.components import pins_of
 from merge.identity.rules import Rules
 
 log = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from idgraph.model.identifiers import Identifier, given_identifier
 from idgraph.model.jobs import JobType
 from idgraph.model.queries import Exists, Query
 from idgraph.model.tombstones import NO_EPOCH
-from merge.identity.persons import Person
+from merge.identity.components import Person
 from profile_service.reader import ProfileReader
 
 SHORTEST_VALUE = 3

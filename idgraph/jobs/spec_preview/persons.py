@@ -19,8 +19,10 @@ from idgraph.model.pins import PinRecord
 from idgraph.model.store import StoredFragment
 from ingestion.stages.map_output import MappedEvent
 from merge.fragments import FragmentState
+from merge.identity.components import Person
 from merge.identity.evidence import evidence_of, read_key
-from merge.identity.persons import UNLIMITED, Person, Persons, PersonStore
+from merge.identity.neighbourhood import UNLIMITED, PersonStore
+from merge.identity.persons import Persons
 from merge.identity.rules import Rules
 
 

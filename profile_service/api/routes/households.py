@@ -15,7 +15,7 @@ from idgraph.model.households import HouseholdEntry
 from idgraph.model.identifiers import HASHED_PREFIX, Identifier, given_identifier
 from idgraph.web.conditional import IfNoneMatch
 from idgraph.web.refusals import RefusedRequestError, UnknownSubjectError
-from merge.identity.persons import Person
+from merge.identity.components import Person
 from profile_service.api.dependencies import Officer, Service, WantedParts, scoped
 from profile_service.api.documents import ConsentDocument, FoundProfile, Items, answer
 from profile_service.api.households import Acting, Household, Households, Share

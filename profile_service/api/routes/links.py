@@ -15,8 +15,8 @@ from idgraph.model.identifiers import given_identifier
 from idgraph.model.jobs import JobKind, JobRecord
 from idgraph.web.conditional import IfMatch, is_listed
 from idgraph.web.refusals import PreconditionError, RefusedRequestError, UnknownSubjectError
+from merge.identity.components import Person
 from merge.identity.evidence import Pair
-from merge.identity.persons import Person
 from merge.identity.resolve import Decision, Violation
 from profile_service.api.dependencies import Service, scoped
 from profile_service.api.documents import DecidedPin, LinkDocument, Reasoned, answer

@@ -34,8 +34,9 @@ from idgraph.projection.documents import documents_of
 from idgraph.projection.projection import Projection
 from merge.commit import Committer
 from merge.fragments import FragmentState
+from merge.identity.components import Person
 from merge.identity.evidence import options_of
-from merge.identity.persons import Person, Persons
+from merge.identity.persons import Persons
 from merge.identity.resolve import Decision
 from merge.identity.rules import Rules
 from profile_service.links import Links

@@ -1,0 +1,201 @@
+"""Components: fragments that evidence joins, and the persons that the rules make of them. Nothing is read here."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import product
+from typing import NamedTuple
+
+from idgraph.model.fragments import Origin
+from idgraph.model.identifiers import Identifier
+from idgraph.model.pins import PinRecord
+from idgraph.model.stamps import ORDINAL_MAX
+from idgraph.model.store import StoredFragment, document_version
+from merge.fragments import FragmentState, joined_natively
+from merge.identity.evidence import Class, Link, Moment, Pair, Span
+from merge.identity.resolve import Decision, Pin, Resolution, Violation, resolve
+from merge.identity.rules import Rules
+from merge.identity.uncontested import uncontested
+
+_JOINED_AT_ONCE = 8
+"""So many states at least: native code takes few identifiers."""
+_NEVER = (ORDINAL_MAX, "", "")
+
+
+class Member(NamedTuple):
+    """A fragment of a person."""
+
+    stored: StoredFragment
+    state: FragmentState
+
+
+class Person(NamedTuple):
+    """A profile: its fragments, the oldest first, whose id is the profile's; its identifiers, sorted (none where they were
+    not asked for)."""
+
+    id: str
+    members: tuple[Member, ...]
+    identifiers: tuple[Identifier, ...]
+
+    @property
+    def version(self) -> int:
+        """The version of its document, once its fragments are assigned to it."""
+        return document_version(
+            self.members[0].stored.generation, (each.stored.version for each in self.members)
+        )
+
+    def bytes(self) -> int:
+        """Bytes of its fragments in the store."""
+        return sum(len(each.stored.state) for each in self.members)
+
+    def carriers(self, names: Collection[str]) -> list[Member]:
+        """Its fragments of these ids, then those whose events showed one of these identifiers, the oldest first."""
+        found = [each for each in self.members if not {each.stored.id, *each.state.names()}.isdisjoint(names)]
+        return sorted(found, key=lambda each: each.stored.id not in names)
+
+    def state(self) -> FragmentState:
+        """The join of its fragments."""
+        if len(self.members) == 1:
+            return self.members[0].state
+        return joined([each.state for each in self.members])
+
+
+class Component(NamedTuple):
+    """Fragments that evidence joins, the persons that the rules make of them, and the links that they refused. `accepted`
+    returns the links that joined."""
+
+    persons: tuple[Person, ...]
+    violations: tuple[Violation, ...] = ()
+    accepted: Callable[[], tuple[Pair, ...]] = tuple
+
+    def members(self) -> list[Member]:
+        """Members of all persons."""
+        return [each for person in self.persons for each in person.members]
+
+    def is_joined(self) -> bool:
+        """Whether it has more than one fragment."""
+        return len(self.persons) > 1 or len(self.persons[0].members) > 1
+
+
+def pin_of(record: PinRecord, name: Callable[[str], str] = str) -> Pin:
+    """A stored decision as it counts. `name` as of `Persons`."""
+    low, high, at_ms, decision, who, why = record
+    pair = Pair.of(Identifier.parse(name(low)), Identifier.parse(name(high)))
+    return Pin(pair, Decision(decision), at_ms, who, why)
+
+
+def pins_of(record: PinRecord, rules: Rules, name: Callable[[str], str] = str) -> list[Pin]:
+    """The same for each form of its identifiers: as they were when it was made, and as events bring them today."""
+    pin = pin_of(record, name)
+    pairs = product(*map(rules.forms, pin.pair))
+    return [pin._replace(pair=Pair.of(*each)) for each in sorted(pairs) if each[0] != each[1]]
+
+
+def joined(states: Sequence[FragmentState]) -> FragmentState:
+    """The join of the normalised states of several fragments. A snapshot event covers its own fragment alone."""
+    if (quickly := joined_natively(states)) is not None:
+        return quickly
+    if len(states) > 2 * _JOINED_AT_ONCE:
+        parts = len(states) // _JOINED_AT_ONCE
+        states = [joined(states[each::parts]) for each in range(parts)]
+    whole = FragmentState()
+    for each in states:
+        part = FragmentState.decode(each.encode())
+        part.markers.clear()
+        whole.join(part)
+    whole.normalise()
+    return whole
+
+
+def resolved(
+    members: Sequence[Member],
+    rules: Rules,
+    pins: Mapping[Identifier, Sequence[Pin]],
+    hubs: Collection[Identifier],
+    name: Callable[[str], str] = str,
+) -> Component:
+    """The persons of all fragments of a component. `pins` are by the lower identifier. `hubs` are identifiers that more
+    fragments carry than their hub limit allows. Those of other components do no harm. `name` as of `Persons`."""
+    parse = cache(lambda text: Identifier.parse(name(text)))
+    seen: set[Identifier] = set()
+    joining: list[tuple[Identifier, Iterable[Identifier]]] = []
+    ages: dict[str, tuple[int, str, str]] = {}
+    by_identifier: dict[Identifier, list[Member]] = defaultdict(list)
+    for each in members:
+        own = parse(each.stored.id)
+        by_identifier[own].append(each)
+        texts, since = (rules.joins_all and each.state.named(each.stored.id)) or ((), None)
+        names = {parse(text) for text in texts}
+        if since is not None and len(names) == len(texts):
+            joining.append((own, names))
+        else:
+            origins = shown_by(each, parse)
+            names = set(origins)
+            since = min((origin.stamp[1:] for origin in origins.values()), default=_NEVER)
+            links = [pair for _, pair, kind, *_ in sightings([each], parse) if rules.joins(pair, kind)]
+            joining += [(low, (high,)) for low, high in links]
+        seen |= names
+        ages[each.stored.id] = since
+
+    def ordered() -> Resolution:
+        first: dict[Identifier, int] = {}
+        known: dict[Pair, dict[Class, list[tuple[Origin, Origin]]]] = defaultdict(dict)
+        for each in members:
+            for identifier, origin in shown_by(each, parse).items():
+                ordinal = origin.stamp.ordinal
+                first[identifier] = min(ordinal, first.get(identifier, ordinal))
+        for _, pair, kind, oldest, newest in sightings(members, parse):
+            known[pair].setdefault(kind, []).append((oldest, newest))
+        links = [
+            Link(pair, {kind: span_of(spans) for kind, spans in classes.items()})
+            for pair, classes in known.items()
+        ]
+        pinned = [pin for each in first for pin in pins.get(each, ())]
+        return resolve(links, first, pinned, rules, [each for each in first if each in hubs])
+
+    is_decided = bool(pins or hubs) and any(each in pins or each in hubs for each in seen)
+    pairs = (pair for _, pair, *_ in sightings(members, parse))
+    partition = None if is_decided else uncontested(seen, joining, rules, pairs)
+    violations: tuple[Violation, ...] = ()
+    if partition is None:
+        partition, _, violations = ordered()
+    persons = []
+    # Identifiers that no event shows any more join nothing.
+    alone = [(each,) for each in sorted(by_identifier.keys() - seen)]
+    for part in (*partition, *alone):
+        of_part = [member for identifier in part for member in by_identifier.get(identifier, ())]
+        if of_part:
+            of_part.sort(key=lambda member: (ages[member.stored.id], member.stored.id))
+            persons.append(Person(of_part[0].stored.id, tuple(of_part), part))
+    return Component(tuple(persons), violations, lambda: ordered().accepted)
+
+
+def span_of(spans: Sequence[tuple[Origin, Origin]]) -> Span:
+    """From the oldest of some events to the newest, by stamp, as within a fragment."""
+    ends = min(oldest for oldest, _ in spans), max(newest for _, newest in spans)
+    return Span(*(Moment(*each.stamp[1:]) for each in ends))
+
+
+def shown_by(member: Member, parse: Callable[[str], Identifier]) -> dict[Identifier, Origin]:
+    """The identifiers that a fragment's events showed, with the earliest event of each."""
+    found: dict[Identifier, Origin] = {}
+    for text, origin in member.state.shown().items():
+        identifier = parse(text)
+        if identifier not in found or origin < found[identifier]:
+            found[identifier] = origin
+    return found
+
+
+def sightings(
+    members: Iterable[Member], parse: Callable[[str], Identifier]
+) -> Iterator[tuple[str, Pair, Class, Origin, Origin]]:
+    """The pairs that events of each fragment showed together, with the oldest and the newest of these events. `parse` returns
+    the form in which a stored identifier is compared."""
+    for each in members:
+        own = parse(each.stored.id)
+        for shown, oldest, newest in each.state.shown_together():
+            kind, pairs = shown.pairs(own, [parse(text) for text in shown.others])
+            for pair in pairs:
+                yield each.stored.id, pair, kind, oldest, newest

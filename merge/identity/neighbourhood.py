@@ -1,0 +1,185 @@
+"""The neighbourhood of fragments: all that share an identifier with them, with those, and so on.
+
+An identifier that more fragments carry than its hub limit allows joins nothing, so nothing is read behind it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
+from types import MappingProxyType
+from typing import NamedTuple, Protocol
+
+from idgraph.model.batch_size import BatchSize
+from idgraph.model.errors import DamagedStateError
+from idgraph.model.identifiers import Identifier
+from idgraph.model.pins import PinRecord, Pins
+from idgraph.model.store import FragmentStore
+from merge.fragments import FragmentState
+from merge.identity.components import Member, pins_of
+from merge.identity.resolve import Decision, Pin
+from merge.identity.rules import Rules
+
+UNLIMITED = 1 << 31
+NOTHING_KNOWN: Mapping[str, list[str]] = MappingProxyType({})
+
+
+class Carriers(NamedTuple):
+    """By identifier the fragments that carry it; `hubs` are identifiers that more carry than their hub limit allows: of
+    these, some fragments."""
+
+    carriers: dict[str, list[str]]
+    hubs: set[str]
+
+
+class PersonStore(FragmentStore, Pins, Protocol):
+    """The store that persons are read from."""
+
+
+def too_many(rules: Rules, namespace: str) -> int:
+    """As many fragments carry an identifier of a namespace that joins nothing."""
+    limit = rules.hub_limit(namespace)
+    return UNLIMITED if limit is None else limit + 2
+
+
+def carriers_of(
+    store: FragmentStore,
+    rules: Rules,
+    identifiers: Iterable[str],
+    known: Mapping[str, list[str]] = NOTHING_KNOWN,
+) -> Carriers:
+    """The fragments that carry some identifiers, as they are stored. Raises StoreError. `known` as of `Persons.around`."""
+    by_limit: dict[int, list[str]] = defaultdict(list)
+    limit_of = cache(partial(too_many, rules))
+    for text in identifiers:
+        by_limit[limit_of(text.partition(":")[0])].append(text)
+    found = Carriers({}, set())
+    for limit, some in by_limit.items():
+        found.carriers.update({each: known[each] for each in some if each in known})
+        if asked := [each for each in some if each not in known]:
+            found.carriers.update(store.find_all(asked, limit))
+        for text in [each for each in some if len(found.carriers.get(each, ())) >= limit]:
+            if _counted(found.carriers[text], rules) < limit:
+                found.carriers.update(store.find_all([text], UNLIMITED))
+            if _counted(found.carriers[text], rules) >= limit:
+                found.hubs.add(text)
+    return found
+
+
+def _counted(fragment_ids: Sequence[str], rules: Rules) -> int:
+    return rules.counted(list(map(Identifier.parse, fragment_ids)))
+
+
+class Neighbourhood:
+    """Fragments and all that share identifiers with them, which are no hubs."""
+
+    def __init__(
+        self,
+        store: PersonStore,
+        rules: Rules,
+        name: Callable[[str], str],
+        size: BatchSize,
+        supposed: Sequence[PinRecord],
+        known: Mapping[str, list[str]],
+    ) -> None:
+        self._store = store
+        self._supposed = supposed
+        self._known_carriers = known
+        self._rules = rules
+        self._name = name
+        self._size = size
+        self._members: dict[str, Member] = {}
+        self._above: dict[str, str] = {}
+        self._asked: set[str] = set()
+        self._pinned_together: list[tuple[str, str]] = []
+        self._first_carrier: dict[str, str] = {}
+        self.hubs: set[Identifier] = set()
+        self.stored_hubs: set[str] = set()
+        self.taken_back: set[str] = set()
+        self.pins: dict[Identifier, list[Pin]] = defaultdict(list)
+        self.unreadable: dict[str, str] = {}
+
+    def extend(self, ids: Iterable[str]) -> None:
+        """Read these fragments and all around them."""
+        known = set(waiting := list(dict.fromkeys(ids)))
+        while waiting:
+            some, waiting = waiting[: self._size.present], waiting[self._size.present :]
+            carried = self._read(some)
+            # The profile that a fragment leaves changes too.
+            left = {self._members[each].stored.profile_id for each in some if each in self._members}
+            waiting += sorted(left - known - {""})
+            known |= left
+            carried += self._pinned(carried)
+            for identifier, carriers in self._carriers(carried).items():
+                for carrier in carriers:
+                    if carrier not in known:
+                        known.add(carrier)
+                        waiting.append(carrier)
+                    if carrier not in self._members:
+                        self._above.setdefault(carrier, carrier)
+                    self._join(self._first_carrier.setdefault(self._name(identifier), carrier), carrier)
+
+    def _read(self, ids: Sequence[str]) -> list[str]:
+        """Read fragments; the identifiers that were not known before."""
+        found: set[str] = set()
+        stored = self._store.read(ids)
+        self._size.weighed(len(ids), sum(len(each.state) for each in stored.values()))
+        for each in stored.values():
+            try:
+                state = FragmentState.checked(each.state)
+                names, taken_back = state.names_and_others(each.id)
+            except DamagedStateError:
+                self.unreadable[each.id] = "its stored state is damaged"
+                continue
+            self._members[each.id] = Member(each, state)
+            self._above.setdefault(each.id, each.id)
+            self.taken_back |= taken_back
+            names |= taken_back
+            found |= {each.id, *names}
+            found.update(map(self._name, names))
+        found -= self._asked
+        self._asked |= found
+        return sorted(found)
+
+    def _pinned(self, identifiers: Sequence[str]) -> list[str]:
+        """Note the decisions on these identifiers; those that are pinned to them and were not known before."""
+        found: set[str] = set()
+        asked = set(identifiers)
+        known = self._store.pins_of(identifiers) if identifiers else []
+        known += [each for each in self._supposed if not asked.isdisjoint(each[:2])]
+        for each in known:
+            for pin in pins_of(each, self._rules, self._name):
+                self.pins[pin.pair.low].append(pin)
+                if pin.decision is Decision.ALWAYS:
+                    one, other = map(str, pin.pair)
+                    self._pinned_together.append((one, other))
+                    found.update((each.low, each.high, one, other))
+        found -= self._asked
+        self._asked |= found
+        return [*sorted(found), *self._pinned(sorted(found))] if found else []
+
+    def _carriers(self, identifiers: Sequence[str]) -> dict[str, list[str]]:
+        found = carriers_of(self._store, self._rules, identifiers, self._known_carriers)
+        self.hubs.update(Identifier.parse(self._name(text)) for text in found.hubs)
+        self.stored_hubs.update(found.hubs)
+        return {text: carriers for text, carriers in found.carriers.items() if text not in found.hubs}
+
+    def _root(self, fragment_id: str) -> str:
+        above = self._above
+        while (parent := above[fragment_id]) != fragment_id:
+            above[fragment_id] = fragment_id = above[parent]
+        return fragment_id
+
+    def _join(self, one: str, other: str) -> None:
+        self._above[self._root(other)] = self._root(one)
+
+    def components(self) -> list[list[Member]]:
+        """The readable fragments of each component."""
+        for one, other in self._pinned_together:
+            if one in self._first_carrier and other in self._first_carrier:
+                self._join(self._first_carrier[one], self._first_carrier[other])
+        found: dict[str, list[Member]] = defaultdict(list)
+        for fragment_id, member in self._members.items():
+            found[self._root(fragment_id)].append(member)
+        return list(found.values())
