@@ -10,16 +10,19 @@ damaged state is seen as one and not read as another. Then canonical JSON (`idgr
      identifiers: {identifier: origin},
      sightings:   {shown identifiers: [oldest origin, newest origin]}]
 
-and behind it, in format 2, the cells (`merge.cell_codec`):
+and behind it, in format 2, the cells: of each entry its own fields, of what entries share one table:
 
-    [..., makers, cells]
+    [..., makers:  [[priority, source, spec name, spec version], ...] sorted,
+          cells:   {path: {policy: [null | [maker, ordinal, event id], best entries, entries]}}]
 
-where `origin` is a place in `origins`: the values of one event share one. Equal states give equal bytes.
+An `origin` is a place in `origins`: the values of one event share one. An entry is `[maker, ordinal, event id, kind,
+value]`, a maker a place in `makers`; entries are sorted by origin, those of one origin by kind and canonical bytes.
+Equal states give equal bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -31,14 +34,30 @@ from idgraph.model.attributes import ReconciliationPolicy
 from idgraph.model.errors import DamagedStateError, StoreError
 from idgraph.model.fragments import Kind, Origin, Register
 from idgraph.model.stamps import SpecRef, Stamp
-from merge import cell_codec
 from merge.cells import Cell
+from merge.policies import POLICIES, Policy
 
 FORMAT = b"\x01"
 WITH_CELLS = b"\x02"
 _HEADER = 5
 
 _Origin = tuple[int, int, str, str, str, int]
+
+_Maker = tuple[int, str, str, int]
+_Event = tuple[int, int, str]
+_Shared = tuple[int, str, SpecRef]
+_Entry = tuple[int, int, str, int, Any]
+
+
+class _CellWire(msgspec.Struct, array_like=True):
+    """One cell."""
+
+    floor: _Event | None
+    best: list[_Entry]
+    entries: list[_Entry]
+
+
+_Cells = dict[str, dict[str, _CellWire]]
 
 
 class _Wire(msgspec.Struct, array_like=True):
@@ -47,8 +66,8 @@ class _Wire(msgspec.Struct, array_like=True):
     markers: list[tuple[str, str, tuple[int, int, str, str]]]
     identifiers: dict[str, int]
     sightings: dict[str, tuple[int, int]]
-    makers: list[cell_codec.Maker] = []
-    cells: cell_codec.Cells = {}
+    makers: list[_Maker] = []
+    cells: _Cells = {}
 
 
 _decoder = msgspec.json.Decoder(_Wire, float_hook=canonical.exact_number)
@@ -89,7 +108,7 @@ def encode(parts: Parts) -> bytes:
     body = _body(parts)
     if not parts.cells:
         return framed(body)
-    return framed(b"%s,%s]" % (body[:-1], cell_codec.encode(parts.cells)), WITH_CELLS)
+    return framed(b"%s,%s]" % (body[:-1], _encoded_cells(parts.cells)), WITH_CELLS)
 
 
 def framed(body: bytes, form: bytes = FORMAT) -> bytes:
@@ -169,7 +188,7 @@ def decode(data: bytes) -> Parts:
         parts.markers = {(source, scope): Stamp(*stamp) for source, scope, stamp in wire.markers}
         parts.identifiers, parts.sightings = _evidence(wire, origins)
         if wire.cells:
-            parts.cells = cell_codec.decode(wire.makers, wire.cells)
+            parts.cells = _decoded_cells(wire.makers, wire.cells)
     except (*canonical.MalformedJSON, LookupError, ValueError) as error:
         raise _damaged(error) from None
     return parts
@@ -207,6 +226,65 @@ def _foreign(data: bytes) -> StoreError:
     if crc32(data[_HEADER:], crc32(data[:1])).to_bytes(4, "big") == data[1:_HEADER]:
         return StoreError(f"fragment state of format {data[0]}; this idgraph reads up to {WITH_CELLS[0]}")
     return DamagedStateError("a fragment's stored state is damaged: its checksum does not fit")
+
+
+def _encoded_cells(cells: Mapping[str, Mapping[ReconciliationPolicy, Cell]]) -> bytes:
+    """Canonical bytes of the makers and, behind a comma, of normalised cells."""
+    found = [cell for by_policy in cells.values() for cell in by_policy.values()]
+    makers = sorted({_maker(origin) for cell in found for origin in cell.origins()})
+    place = {maker: number for number, maker in enumerate(makers)}
+
+    def event(origin: Origin) -> _Event:
+        stamp = origin[0]
+        return place[_maker(origin)], stamp[1], stamp[3]
+
+    def wire(policy: Policy, entries: Iterable[Register]) -> list[_Entry]:
+        return [(*event(entry[0]), entry[1], entry[2]) for entry in sorted(entries, key=policy.rank)]
+
+    def cell_wire(cell: Cell) -> list[Any]:
+        floor = event(cell.floor) if cell.floor is not None else None
+        return [floor, wire(cell.policy, cell.best.values()), wire(cell.policy, cell.entries.values())]
+
+    body = {
+        path: {policy.value: cell_wire(cells[path][policy]) for policy in sorted(cells[path])}
+        for path in sorted(cells)
+    }
+    return b"%s,%s" % (canonical.encode(makers), canonical.encode(body))
+
+
+def _decoded_cells(makers: list[_Maker], cells: _Cells) -> dict[str, dict[ReconciliationPolicy, Cell]]:
+    """Raises LookupError or ValueError for what `_encoded_cells` did not write."""
+    shared = [(priority, source, SpecRef(name, version)) for priority, source, name, version in makers]
+    return {
+        path: {
+            ReconciliationPolicy(policy): _cell(shared, policy, wire) for policy, wire in by_policy.items()
+        }
+        for path, by_policy in cells.items()
+    }
+
+
+def _cell(shared: list[_Shared], policy: str, wire: _CellWire) -> Cell:
+    cell = Cell(POLICIES[ReconciliationPolicy(policy)])
+    cell.floor = _origin(shared, *wire.floor) if wire.floor is not None else None
+    entries = (_register(shared, entry) for entry in wire.entries)
+    cell.entries = {(entry[0][0][2], cell.policy.key(entry)): entry for entry in entries}
+    cell.keep((), (_register(shared, entry) for entry in wire.best))
+    return cell
+
+
+def _register(shared: list[_Shared], entry: _Entry) -> Register:
+    maker, ordinal, event_id, kind, value = entry
+    return _new(Register, (_origin(shared, maker, ordinal, event_id), _KINDS[kind], value))
+
+
+def _origin(shared: list[_Shared], maker: int, ordinal: int, event_id: str) -> Origin:
+    priority, source, spec = shared[maker]
+    return _new_origin(Origin, (_new_stamp(Stamp, (priority, ordinal, source, event_id)), spec))
+
+
+def _maker(origin: Origin) -> _Maker:
+    (priority, _, source, _), (name, version) = origin
+    return priority, source, name, version
 
 
 _KINDS = tuple(Kind)

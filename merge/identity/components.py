@@ -17,11 +17,11 @@ from merge.fragments import FragmentState, joined_natively
 from merge.identity.evidence import Class, Link, Moment, Pair, Span
 from merge.identity.resolve import Decision, Pin, Resolution, Violation, resolve
 from merge.identity.rules import Rules
-from merge.identity.uncontested import uncontested
 
 _JOINED_AT_ONCE = 8
 """So many states at least: native code takes few identifiers."""
 _NEVER = (ORDINAL_MAX, "", "")
+Partition = tuple[tuple[Identifier, ...], ...]
 
 
 class Member(NamedTuple):
@@ -170,6 +170,41 @@ def resolved(
             of_part.sort(key=lambda member: (ages[member.stored.id], member.stored.id))
             persons.append(Person(of_part[0].stored.id, tuple(of_part), part))
     return Component(tuple(persons), violations, lambda: ordered().accepted)
+
+
+def uncontested(
+    seen: Collection[Identifier],
+    joining: Iterable[tuple[Identifier, Iterable[Identifier]]],
+    rules: Rules,
+    pairs: Iterable[Pair],
+) -> Partition | None:
+    """The partition by links that are strong enough, from one identifier to each of some others; None where rules may refuse
+    some. If all identifiers together keep every limit, each part of them does too: no link is refused in whatever order they
+    are tried, and neither their order nor their classes need be known. `pairs` are those of all links, read where somebody may have too many neighbours. O(n) but for sorting each part."""
+    kinds: dict[str, int] = {}
+    for kind, _ in seen:
+        kinds[kind] = kinds.get(kind, 0) + 1
+    if any(sum([kinds.get(each, 0) for each in names]) > most for most, names in rules.bounds):
+        return None
+    size = rules.document.size_limit
+    if size is not None and len(seen) > size and rules.counted(seen) > size:
+        return None
+    if len(seen) > rules.least_hub_limit and rules.hubs(set(pairs)):
+        return None
+    part_of = {each: [each] for each in seen}
+    for low, others in joining:
+        one = part_of.get(low)
+        for high in others:
+            other = part_of.get(high)
+            if one is None or other is None or other is one:
+                continue
+            if len(one) < len(other):
+                one, other = other, one
+            one += other
+            for each in other:
+                part_of[each] = one
+    parts = {id(part): part for part in part_of.values()}.values()
+    return tuple(sorted([tuple(sorted(part)) for part in parts]))
 
 
 def span_of(spans: Sequence[tuple[Origin, Origin]]) -> Span:

@@ -18,7 +18,7 @@ from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.projection.documents import IndexPolicy
 from ingestion.stages.resolve import JoinedFragment, resolved_profiles
 from merge.fragments import FragmentState
-from merge.identity import persons, resolve
+from merge.identity import components, persons, resolve
 from merge.identity.persons import Persons
 from merge.identity.resolve import Decision
 from profile_service.links import Links
@@ -68,7 +68,7 @@ def test_a_component_is_given_its_own_pins_and_hubs(monkeypatch: pytest.MonkeyPa
     store.add_pins([PinRecord(f"device:{k}", f"user:{k}", 1, "never") for k in range(count)])
     pins: list[int] = []
     hubs: list[int] = []
-    monkeypatch.setattr(persons, "resolve", counting(counting(resolve.resolve, pins, 2), hubs, 4))
+    monkeypatch.setattr(components, "resolve", counting(counting(resolve.resolve, pins, 2), hubs, 4))
     ids = list(store.ids())
     assert len(Persons(store, installation.rules).around(ids).components) == 5 * count
     assert (sum(pins), sum(hubs)) == (count, 4 * count)

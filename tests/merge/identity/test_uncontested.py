@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from idgraph.model.identifiers import Identifier
 from idgraph.model.identity_events import Simulated
+from merge.identity.components import Partition, uncontested
 from merge.identity.evidence import Link, Pair, links
 from merge.identity.resolve import resolve
 from merge.identity.rules import Rules
 from merge.identity.simulation import seen_events
-from merge.identity.uncontested import Partition, uncontested
 from tests.lanes import examples
 from tests.merge.identity.test_resolve import EVENTS, RULES, shown
 
