@@ -20,15 +20,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice, starmap
-from typing import NamedTuple
 
-from idgraph.model import canonical
 from idgraph.model.backoff import Backoff
 from idgraph.model.batch_size import BatchSize
 from idgraph.model.identity_rules import IdentityRules
-from idgraph.model.index import IndexDocument, IndexRules, ProfileIndex
-from idgraph.model.ledger import CHANGES, Crossing
-from idgraph.model.queries import leaves
+from idgraph.model.index import IndexRules, ProfileIndex
 from idgraph.model.store import (
     Assignment,
     OutboxEntry,
@@ -37,6 +33,7 @@ from idgraph.model.store import (
     document_version,
 )
 from idgraph.projection.documents import documents_of, put
+from idgraph.projection.segments import Segments
 from merge.identity.components import Member, Person
 from merge.identity.persons import Persons
 from merge.identity.rules import Rules
@@ -49,9 +46,6 @@ AT_ONCE = 5_000
 COMMITTED_AT_ONCE = 100_000
 COMMIT_SECONDS = 5.0
 """After so many fragments, or so long, what was put is committed: other writers wait for it."""
-
-CROSSED_AT_ONCE = 1_000
-"""Entries of the feed with one moment: readers have passed by a moment that is long ago."""
 
 RETRY = Backoff(base=1.0, cap=60.0, least=1.0)
 """Pauses until a refused document is put again."""
@@ -107,25 +101,6 @@ class Projected:
         self.refused |= other.refused
 
 
-def segments_mark(rules: IndexRules) -> str:
-    """The mark of the store that says that all profiles were evaluated for these segments, by these policies
-    of the attributes that they ask for."""
-    paths = sorted({each.path or "" for segment in rules.segments for each in leaves(segment.condition)})
-    policies = [[path, rules.is_indexable(path), repr(rules.policies.get(path))] for path in paths if path]
-    names = [[each.name, each.version] for each in rules.segments]
-    return f"segments {hashlib.sha256(canonical.encode([names, policies])).hexdigest()}"
-
-
-class _Evaluated(NamedTuple):
-    """The segments that a profile is in, by its document of this version, and those that report its changes.
-    A profile that is gone has none."""
-
-    version: int
-    inside: Mapping[str, bool]
-    reporting: Sequence[str] = ()
-    is_gone: bool = False
-
-
 class Projection:
     """Projects fragments of one store into one index. One per thread; any number may run at once."""
 
@@ -149,9 +124,7 @@ class Projection:
         self._followed: IdentityRules | None = None
         self._following, self._place = "", ""
         self._is_late = False
-        self._evaluated: dict[str, _Evaluated] = {}
-        self._evaluating, self._evaluated_to = "", ""
-        self._segments_mark: str | None = None
+        self._segments = Segments(store, index)
         self._retried = 0
         self._retry_at = math.inf
 
@@ -244,7 +217,7 @@ class Projection:
         later version stays, and all do where others follow newer identity rules."""
         settled: dict[str, int] = {}
         self._hubs.clear()
-        self._evaluated.clear()
+        self._segments.clear()
         mark, was_late = overtaken_mark(self._rules().identity_version), self._is_late
         with self._index.writing():
             self._is_late = self._store.remembers(mark)
@@ -253,7 +226,7 @@ class Projection:
                     "profiles follow %s: commits wait in the outbox for a process that has these rules", mark
                 )
             yield settled
-        self._cross()
+        self._segments.cross()
         if self._store.remembers(mark):
             # Fragments that older rules assigned have new entries, for a process that has the newer rules.
             return
@@ -284,9 +257,9 @@ class Projection:
             documents, refused = documents_of(persons, rules)
             refused |= put(self._index, documents)
             if rules.segments:
-                self._evaluate((each for each in documents if each.id not in refused), rules)
+                self._segments.evaluate((each for each in documents if each.id not in refused), rules)
                 stored = (each.stored for person in persons for each in person.members[1:])
-                self._leave({each.id: document_version(each.generation) for each in stored})
+                self._segments.leave({each.id: document_version(each.generation) for each in stored})
             for person in persons if refused else ():
                 if (reason := refused.get(person.id)) is not None:
                     done.refused |= dict.fromkeys((each.stored.id for each in person.members), reason)
@@ -301,7 +274,7 @@ class Projection:
         self._remember(left, done.refused)
         if missing:
             gone = self._gone(missing)
-            self._leave(dict.fromkeys(missing, 0) | gone)
+            self._segments.leave(dict.fromkeys(missing, 0) | gone)
             # By version: a fragment that comes back has a later one.
             done.erased = self._index.erase(gone)
             settled |= gone
@@ -309,84 +282,9 @@ class Projection:
         done.projected = len(settled)
         return done
 
-    def _evaluate(self, documents: Iterable[IndexDocument], rules: IndexRules) -> None:
-        for each in documents:
-            inside = {one.name: self._index.matches(each, one.condition) for one in rules.segments}
-            reporting = [one.name + CHANGES for one in rules.segments if one.changes and inside[one.name]]
-            self._evaluated[each.id] = _Evaluated(each.version, inside, reporting)
-
-    def _leave(self, versions: Mapping[str, int]) -> None:
-        """Profiles that are no more are in no segment, nor in one that comes into force again."""
-        self._evaluated |= {name: _Evaluated(each, {}, is_gone=True) for name, each in versions.items()}
-
-    def _cross(self) -> None:
-        """Append what the evaluated profiles entered and left, and where they changed, behind the commit of the index.
-
-        Another projection may have put a later document meanwhile and found nothing to append. It did so before it looked,
-        so that the index has that document by now, and the profile is projected again."""
-        if not self._evaluated:
-            return
-        known = self._store.crossed(list(self._evaluated))
-        crossings = []
-        for name, (version, inside, reporting, is_gone) in self._evaluated.items():
-            numbers = known.get(name, {})
-            left = {each: False for each in numbers if is_gone and not each.endswith(CHANGES)}
-            for segment, is_inside in {**inside, **left}.items():
-                number = numbers.get(segment, 0)
-                if is_inside != (number % 2 == 1):
-                    crossings.append(Crossing(0, name, segment, number + 1))
-            newer = [each for each in reporting if numbers.get(each, 0) < version]
-            crossings += [Crossing(0, name, each, version) for each in newer]
-        if not crossings:
-            return
-        remaining = iter(crossings)
-        while some := list(islice(remaining, CROSSED_AT_ONCE)):
-            now = time.time_ns() // 1_000_000
-            self._store.cross([each._replace(at_ms=now) for each in some])
-        crossed = sorted({str(each.profile) for each in crossings})
-        present = self._index.versions(crossed)
-        overtaken = [
-            name
-            for name in crossed
-            if (
-                present.get(name, 0) > self._evaluated[name].version
-                or (name not in present and not self._evaluated[name].is_gone)
-            )
-        ]
-        if overtaken:
-            self._store.enqueue(overtaken)
-            there = self._store.read(overtaken)
-            self._evaluated.clear()
-            self._leave({name: 0 for name in overtaken if name not in there})
-            self._cross()
-
     def _follow_segments(self) -> bool:
-        """Evaluate segments that are new, and that have changed, for all profiles."""
-        rules = self._rules()
-        mark = segments_mark(rules) if rules.segments else ""
-        if mark == self._segments_mark:
-            return True
-        if mark and (self._segments_mark is not None or not self._store.remembers(mark)):
-            if mark != self._evaluating:
-                self._evaluating, self._evaluated_to = mark, ""
-            persons, ends = self._persons(rules), time.monotonic() + FOLLOW_SECONDS
-            while page := self._store.scan(self._evaluated_to, self._size.present):
-                found = persons.named([each.id for each in page], resolves_all=False).persons
-                self._evaluated.clear()
-                # The others are in the outbox: members that have not joined would count in their version.
-                settled = (
-                    each
-                    for each in found
-                    if all(part.stored.projected_into == each.id for part in each.members)
-                )
-                self._evaluate(documents_of(settled, rules).documents, rules)
-                self._cross()
-                self._evaluated_to = page[-1].id
-                if time.monotonic() >= ends:
-                    return False
-            self._store.remember(mark)
-        self._segments_mark = mark
-        return True
+        rules, ends = self._rules(), time.monotonic() + FOLLOW_SECONDS
+        return self._segments.follow(rules, self._persons(rules), self._size.present, ends)
 
     def _follow_rules(self) -> bool:
         """Put fragments into the outbox that new identity rules give to another profile."""
