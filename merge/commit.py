@@ -194,11 +194,8 @@ class Committer:
             unstorable, refused = error.ids, {*error.refused} - error.ids
             found = {name: changes[name] for name in unstorable}
             result.failed |= _failed(found, DeadLetterReason.REFUSED_BY_STORE, str(error))
-        result.versions |= {
-            write.id: write.expected_version + 1
-            for write in writes
-            if write.id not in refused and write.id not in unstorable
-        }
+        left = refused | unstorable
+        result.versions |= {write.id: write.expected_version + 1 for write in writes if write.id not in left}
         return refused
 
     def _drop_tombstoned(

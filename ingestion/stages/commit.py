@@ -106,8 +106,10 @@ class CommitStage:
         for fragment_id in ids:
             # Decoded here and not before: a decoded state takes many times the memory of its bytes.
             states = self._read(fragment_id, gathered.pop(fragment_id), output)
-            if states:
-                changes[fragment_id], *others = states if len(states) == 1 else _joined(states)
+            if len(states) == 1:
+                changes[fragment_id] = states[0]
+            elif states:
+                changes[fragment_id], *others = _joined(states)
                 apart += ({fragment_id: each} for each in others)
         return changes, apart
 
