@@ -23,9 +23,9 @@ $(VENV)/.native: $(wildcard native/*.[ch] native/*/*.h) setup.py
 demo: $(VENV)/.run $(VENV)/.native
 	@$(BIN)/idgraph demo
 
-# In memory: no Spark, no server, no subprocess.
+# In memory, all packages: no Spark, no server, no subprocess, and not the slowest files.
 check: style
-	$(call with_types,$(PYTEST) -q -m "not (long or spark or process)" $(addprefix tests/,test_architecture.py ingestion jobs merge model profile_service properties transforms))
+	$(call with_types,$(PYTEST) -q -m "not (long or slow or spark or process)")
 
 # A test that failed is played once more: the closing lines list it as RERUN, and it is a fault to mend.
 test: style

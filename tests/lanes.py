@@ -1,4 +1,4 @@
-"""Which lane plays a test: `make check` what runs in memory, `make test` all that is not `long`, `make test-long` the rest.
+"""Which lane plays a test: `make check` what runs in memory and is not `slow`, `make test` all that is not `long`, `make test-long` the rest.
 
 Tests, modules and parameters carry their lane as a marker; `process` and `property` follow from what a module uses.
 A test belongs to the long lane when it needs minutes, a server's fault or many variants of one law; one run of each law
@@ -71,13 +71,9 @@ def mark(item: pytest.Item) -> None:
     values = vars(module) if module is not None else {}
     if (
         values.get("subprocess") is subprocess
-        or any(_starts_processes(value) for value in values.values())
+        or any(getattr(value, "__module__", "") == "tests.installation" for value in values.values())
         or any(each in item.name for each in SERVED)
     ):
         item.add_marker("process")
     if "given" in values:
         item.add_marker("property")
-
-
-def _starts_processes(value: object) -> bool:
-    return getattr(value, "__module__", "") in ("tests.installation", "tests.contracts.processes")

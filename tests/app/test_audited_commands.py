@@ -16,6 +16,9 @@ from idgraph.model.specs import SpecDefinition
 from tests.app.conftest import CommandLine
 from tests.retail import snapshot
 
+pytestmark = pytest.mark.slow
+
+
 USER = "user_id:4493"
 
 BY_HISTORY = (

@@ -16,6 +16,8 @@ from sinks.sqlite.dead_letters import SqliteDeadLetters
 from tests.app.conftest import CommandLine
 from tests.retail import EXAMPLE, Pipeline, durable_keys, order, raw, snapshot
 
+pytestmark = pytest.mark.slow
+
 
 def ids(idgraph: CommandLine, *words: str) -> list[str]:
     return [dead_letter["id"] for dead_letter in idgraph.json("dead-letters", "list", "--json", *words)]

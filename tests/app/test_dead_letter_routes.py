@@ -34,6 +34,9 @@ from tests.profile_service.api.conftest import Metadata, caller, problem, with_l
 from tests.retail import Pipeline, durable_keys, raw, snapshot
 from tests.support.patience import eventually
 
+pytestmark = pytest.mark.slow
+
+
 PATH = "/v1/dead-letters"
 
 

@@ -23,6 +23,9 @@ from tests.app.conftest import CommandLine
 from tests.retail import EXAMPLE, order, snapshot
 from tests.servers.decryption_service import Service, decryption_service, encrypted, status
 
+pytestmark = pytest.mark.slow
+
+
 CANARY = "Canary-Holly"
 
 

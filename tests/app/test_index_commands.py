@@ -132,6 +132,7 @@ def test_a_replaced_version_is_deleted(filled: CommandLine) -> None:
     assert len(list((filled.settings().directory / INDEX).glob("index-*"))) == 1
 
 
+@pytest.mark.process
 def test_a_killed_one_goes_on_where_it_was(filled: CommandLine) -> None:
     whole = documents(filled)
     process = subprocess.Popen(program(filled, "reindex", "--rate", "1"), cwd=ROOT, stderr=subprocess.PIPE)
@@ -228,6 +229,7 @@ def test_what_cannot_be_mended_is_reported_with_what_can(filled: CommandLine) ->
     assert filled("reconcile").exit_code == 0
 
 
+@pytest.mark.process
 def test_a_killed_comparison_goes_on_where_it_was(filled: CommandLine) -> None:
     lose_half(filled)
     (whole,) = [json.loads(filled("reconcile", "--json").stdout)]

@@ -12,6 +12,8 @@ from idgraph.model.errors import ConfigError
 from tests.app.conftest import CommandLine
 from tests.servers.kms import REGION, Kms, running_kms
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def kms() -> Kms:

@@ -20,6 +20,9 @@ from tests.app.conftest import CommandLine, filled_by, keep_snapshot
 from tests.docs.shell_pages import DOCS, matches, steps
 from tests.retail import Pipeline, durable_keys, order, raw, records, snapshot
 
+pytestmark = pytest.mark.slow
+
+
 MAIL, USER, OTHER = "canary.one@example.com", "user_id:canary-user-4711", "user_id:canary-user-4712"
 EMAIL = f"email:{MAIL}"
 PAIR = (USER, EMAIL)

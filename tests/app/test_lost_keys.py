@@ -16,6 +16,9 @@ from sinks.sqlite.data_keys import SqliteDataKeys
 from tests.app.conftest import CommandLine
 from tests.retail import UNDETECTED, Pipeline, durable_keys, order, snapshot
 
+pytestmark = pytest.mark.slow
+
+
 COMMANDS = [
     ["lookup", "--reveal", "user_id:4493"],
     ["search"],

@@ -12,6 +12,9 @@ from tests.app.conftest import CommandLine
 from tests.app.discoveries import AN_EMAIL, discovered, send
 from tests.retail import EXAMPLE
 
+pytestmark = pytest.mark.slow
+
+
 ORDERS = EXAMPLE / "specs" / "orders.json"
 
 

@@ -20,6 +20,9 @@ from tests.profile_service.api.conftest import problem
 from tests.retail import order, records, snapshot
 from tests.servers.decryption_service import decryption_service, dripping, encrypted, status
 
+pytestmark = pytest.mark.slow
+
+
 __all__ = ["desk"]
 
 PATH = "/v1/sources/orders/events"

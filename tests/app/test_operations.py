@@ -33,6 +33,9 @@ from tests.profile_service.api.conftest import LEVELS, Metadata, caller, problem
 from tests.retail import attribute
 from tests.support.patience import eventually
 
+pytestmark = pytest.mark.slow
+
+
 WHO = f"user_id:{USER}"
 
 

@@ -50,6 +50,9 @@ from tests.profile_service.api.conftest import Metadata, caller, problem
 from tests.retail import CREATED, Pipeline, definition, durable_keys, raw, records, snapshot
 from tests.support.patience import eventually
 
+pytestmark = pytest.mark.slow
+
+
 WHO = f"user_id:{USER}"
 
 

@@ -22,6 +22,9 @@ from profile_service.tables import data_frame
 from sinks.keyring.provider import KeyringFile
 from tests.app.conftest import CommandLine, catalogued
 
+pytestmark = pytest.mark.slow
+
+
 PAGE = Path(__file__).parents[2] / "docs" / "python.md"
 SOMEBODY = "user_id:4493"
 

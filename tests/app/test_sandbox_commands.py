@@ -22,6 +22,8 @@ from tests.app.conftest import CommandLine
 from tests.retail import EXAMPLE, Pipeline, durable_keys, order, raw, records, snapshot
 from transforms.spec.mapping import CompiledSnapshot
 
+pytestmark = pytest.mark.slow
+
 
 @contextmanager
 def served_sandbox(command: CommandLine, patch: pytest.MonkeyPatch, name: str) -> Iterator[Settings]:

@@ -11,6 +11,9 @@ import pytest
 from tests.app.conftest import CommandLine
 from tests.retail import EXAMPLE
 
+pytestmark = pytest.mark.slow
+
+
 SPECS = EXAMPLE / "specs"
 NAME = "shop-orders"
 

@@ -20,6 +20,9 @@ from idgraph.model.specs import SpecDefinition, SpecDocument
 from tests.app.conftest import CommandLine
 from tests.retail import EXAMPLE, Pipeline, definition, durable_keys, order, raw, records, snapshot, spec
 
+pytestmark = pytest.mark.slow
+
+
 EMAIL = re.compile(r"[\w.]+@\w+\.\w+")
 
 

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.app.conftest import CommandLine
 from tests.app.test_links_commands import filled_once, process, visit
+
+pytestmark = pytest.mark.slow
+
 
 __all__ = ["filled_once"]
 

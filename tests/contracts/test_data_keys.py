@@ -214,6 +214,7 @@ print(json.dumps(mine))
 """
 
 
+@pytest.mark.process
 def test_processes_that_create_at_once_go_on_with_the_same_key(
     durable: Implementation[DataKeyStore], tmp_path: Path
 ) -> None:
@@ -236,6 +237,7 @@ keys.close()
 """
 
 
+@pytest.mark.process
 def test_of_processes_that_replace_at_once_one_wins_each_key(
     durable: Implementation[DataKeyStore], tmp_path: Path
 ) -> None:

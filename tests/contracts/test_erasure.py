@@ -242,6 +242,7 @@ else:
 """
 
 
+@pytest.mark.process
 def test_writers_in_other_processes_are_refused_from_the_erasure_on(
     durable: Implementation[ProfileStore], tmp_path: Path
 ) -> None:
@@ -272,6 +273,7 @@ store.finish(ids)
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("pause", [0.0, 0.01, 0.03, 0.06])
 @pytest.mark.parametrize("durable", long_on_servers(DURABLE), ids=str, indirect=True)
 def test_a_killed_erasure_leaves_each_fragment_whole_or_erased(

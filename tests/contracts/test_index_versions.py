@@ -194,6 +194,7 @@ for number in range(10**6):
 """
 
 
+@pytest.mark.process
 def test_nothing_is_lost_of_a_writer_that_knows_nothing_of_it(both: Both) -> None:
     """It continues writing while one version after the other takes the place of the one in use."""
     writer = start(_PUT_ON_AND_ON, both.implementation.name, both.folder)

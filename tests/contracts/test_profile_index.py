@@ -608,6 +608,7 @@ index.close()
 """
 
 
+@pytest.mark.process
 def test_one_process_at_a_time_is_writing(durable: Implementation[ProfileIndex], tmp_path: Path) -> None:
     if not durable.in_files:
         pytest.skip("versions decide which write is the later one, or threads of its own put")
@@ -636,6 +637,7 @@ index.close()
 """
 
 
+@pytest.mark.process
 def test_processes_put_at_once(durable: Implementation[ProfileIndex], tmp_path: Path) -> None:
     for process in [start(_PUT_EACH_OTHERS, durable.name, tmp_path, str(number)) for number in range(3)]:
         finish(process)
@@ -663,6 +665,7 @@ while True:
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("pause", [0.0, 0.007, 0.013, 0.02])
 @pytest.mark.parametrize("durable", long_on_servers(DURABLE), ids=str, indirect=True)
 def test_a_killed_writer_leaves_whole_documents(

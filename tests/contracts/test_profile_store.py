@@ -372,6 +372,7 @@ store.close()
 """
 
 
+@pytest.mark.process
 def test_processes_that_count_together_lose_no_count(
     durable: Implementation[ProfileStore], tmp_path: Path
 ) -> None:
@@ -408,6 +409,7 @@ while True:
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("pause", [0.0, 0.011, *long(0.005, 0.017, 0.03)])
 @pytest.mark.parametrize("durable", long_on_servers(DURABLE), ids=str, indirect=True)
 def test_a_killed_writer_leaves_whole_fragments(

@@ -168,6 +168,7 @@ with runner_in(folder, log_in(folder)).started(Counting(), ORIGIN) as run:
 """
 
 
+@pytest.mark.process
 def test_a_job_whose_process_was_killed_is_interrupted_and_resumes(
     runner: JobRunner, log: SqliteJobLog, tmp_path: Path
 ) -> None:

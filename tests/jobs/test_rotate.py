@@ -418,6 +418,7 @@ for _ in range(4):
 """
 
 
+@pytest.mark.process
 def test_beside_workers_and_another_rotation(keyring: KeyringFile, tmp_path: Path, path: Path) -> None:
     store = SqliteDataKeys(tmp_path / "data-keys.db")
     sealed = seal_all(keyring, store)

@@ -21,6 +21,9 @@ from metadata_service.storage.tokens import Role, authenticate, list_tokens, rev
 from tests.metadata_service.conftest import TOKENS, Running
 from tests.metadata_service.made_tokens import create_token
 
+pytestmark = pytest.mark.slow
+
+
 PATCH: dict[str, Any] = {"changes": []}
 
 

@@ -7,6 +7,8 @@ import pytest
 
 from tests.metadata_service.conftest import Running
 
+pytestmark = pytest.mark.slow
+
 
 def url_of(path: str) -> str:
     return f"/v1/attributes/{quote(path, safe='')}"

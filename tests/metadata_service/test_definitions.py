@@ -10,6 +10,9 @@ import pytest
 from idgraph.model.snapshots import MetadataSnapshot
 from tests.metadata_service.conftest import Running
 
+pytestmark = pytest.mark.slow
+
+
 VIEW = {
     "name": "crm",
     "attributes": {"age": "demographics.age", "contact": {"mail": "lower(identity.email)"}},

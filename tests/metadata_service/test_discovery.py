@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +17,8 @@ from metadata_service.storage.database import Database, open_database
 from tests.folders import in_memory
 from tests.lanes import examples
 from tests.metadata_service.conftest import Running, sqlite_url
+
+pytestmark = pytest.mark.slow
 
 
 def change(path: str = "a.b", data_type: str = "string", **fields: Any) -> dict[str, Any]:

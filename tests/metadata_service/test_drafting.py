@@ -22,6 +22,9 @@ from metadata_service.drafting.draft import SpecDraft, draft_spec
 from metadata_service.specs.rules import check_spec, packaged_compiler
 from transforms import compile_spec
 
+pytestmark = pytest.mark.slow
+
+
 RETAIL = Path(__file__).parents[2] / "examples" / "retail"
 SOURCES = ("segment", "amplitude", "orders")
 SECURITY = Path(__file__).parents[2] / "examples" / "security"

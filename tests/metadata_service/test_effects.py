@@ -11,6 +11,9 @@ from metadata_service.storage.tokens import Role
 from tests.metadata_service.conftest import Running
 from tests.metadata_service.made_tokens import create_token
 
+pytestmark = pytest.mark.slow
+
+
 VIEW = {"name": "payslip", "attributes": {"pay": "payroll.salary"}}
 SEGMENT = {"name": "well-paid", "q": "payroll.salary>=1000"}
 

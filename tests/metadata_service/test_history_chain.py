@@ -13,6 +13,9 @@ from tests.metadata_service.conftest import Running
 from tests.metadata_service.made_tokens import create_token
 from tests.metadata_service.test_policy_changes import bob  # noqa: F401 - a fixture
 
+pytestmark = pytest.mark.slow
+
+
 EXPLOITS = {
     "emptied": ["DELETE FROM changes"],
     "weakened": ["UPDATE attribute_versions SET document = replace(document, 'protected', 'none')"],

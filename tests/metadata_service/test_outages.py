@@ -17,6 +17,8 @@ from metadata_service.storage.database import Database, open_database
 from tests.metadata_service.conftest import Running
 from tests.support.patience import eventually
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     "change", ["ALTER TABLE users DROP COLUMN made_by", "DROP TABLE discovery_counts", "DROP TABLE spec_uses"]

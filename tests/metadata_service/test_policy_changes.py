@@ -14,6 +14,9 @@ from tests.metadata_service.conftest import Running
 from tests.metadata_service.test_proposals import change, patched
 from tests.tokens import give_token
 
+pytestmark = pytest.mark.slow
+
+
 BOB = "token-of-a-second-person"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +16,9 @@ from metadata_service.attributes.discovery import apply_schema_changes
 from metadata_service.storage.database import Database, open_database
 from tests.folders import in_memory
 from tests.metadata_service.conftest import Running, sqlite_url
+
+pytestmark = pytest.mark.slow
+
 
 EMAIL = {"kind": "email", "classification": "confidential", "reason": "the name says so", "confidence": 0.9}
 CARD = {"kind": "payment_card", "classification": "restricted", "reason": "check digit", "confidence": 0.8}

@@ -16,6 +16,9 @@ from tests.metadata_service.conftest import Running
 from tests.metadata_service.test_policy_changes import bob, decide, put  # noqa: F401 - a fixture
 from tests.metadata_service.test_proposals import change, patched
 
+pytestmark = pytest.mark.slow
+
+
 CANARY = "HIV positive"
 LEAKED = f"seen.NAME.{CANARY}"
 

@@ -24,6 +24,9 @@ from metadata_service.storage.grants import (
 from tests.metadata_service.test_access import assert_problem
 from tests.metadata_service.test_users import House
 
+pytestmark = pytest.mark.slow
+
+
 AGE = {"path": "demographics.age", "data_type": "integer", "authorization_level": 30}
 
 

@@ -19,6 +19,9 @@ from metadata_service.api.service import ServiceSettings
 from metadata_service.storage.tokens import Role
 from tests.metadata_service.made_tokens import create_token
 
+pytestmark = pytest.mark.slow
+
+
 DRAFT = {Role.ANALYST, Role.PUBLISHER}
 OFFICE = {Role.PRIVACY}
 PUBLISH = {Role.PUBLISHER}

@@ -20,6 +20,9 @@ from metadata_service.storage.tokens import Role
 from tests.metadata_service.conftest import sqlite_url
 from tests.metadata_service.made_tokens import create_token
 
+pytestmark = pytest.mark.slow
+
+
 SPEC: dict[str, Any] = {
     "name": "shop", "source": "shop", "event_type": "order", "status": "active",
     "operations": [{"operation": "shift", "spec": {"a": "user.id"}}],

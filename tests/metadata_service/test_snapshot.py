@@ -22,6 +22,8 @@ from metadata_service.storage.snapshots import SnapshotCache
 from tests.metadata_service.conftest import Running
 from tests.metadata_service.test_proposals import change, patched
 
+pytestmark = pytest.mark.slow
+
 
 def discover(database: Database, *paths: str, data_type: str = "string") -> None:
     changes = [{"path": path, "data_type": data_type, "source": "s", "first_event": "f"} for path in paths]

@@ -12,6 +12,9 @@ from metadata_service.storage.tokens import Role
 from tests.metadata_service.conftest import Running
 from tests.tokens import give_token
 
+pytestmark = pytest.mark.slow
+
+
 BOB = "token-of-a-second-person"
 FIRST = {"patient": "identity.patient", "diagnosis": "health.diagnosis"}
 

@@ -9,6 +9,9 @@ import pytest
 from tests.metadata_service.conftest import Running
 from tests.metadata_service.test_spec_approval import FIRST, clinic, definition, put
 
+pytestmark = pytest.mark.slow
+
+
 __all__ = ["clinic"]
 
 SHIFT = FIRST | {"city": "address.city", "salary": "pay.salary", "at": "_event.at"}

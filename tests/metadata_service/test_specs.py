@@ -12,6 +12,9 @@ from idgraph.model.specs import SpecDefinition
 from metadata_service.specs.rules import check_spec, packaged_compiler
 from tests.metadata_service.conftest import Running
 
+pytestmark = pytest.mark.slow
+
+
 Spec = dict[str, Any]
 
 

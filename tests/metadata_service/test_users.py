@@ -34,6 +34,8 @@ from metadata_service.storage.users import PersonRights, add_user, change_user
 from tests.metadata_service.made_tokens import create_token
 from tests.metadata_service.test_access import assert_problem
 
+pytestmark = pytest.mark.slow
+
 
 def made(database: Database, name: str, **rights: Any) -> str:
     with database.write("somebody") as edit:

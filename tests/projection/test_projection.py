@@ -377,6 +377,7 @@ class Files:
         sweep(self.store, self.index, EVERYTHING, 7)
 
 
+@pytest.mark.process
 def test_several_processes_that_are_killed_leave_store_and_index_alike(tmp_path: Path) -> None:
     """A flow's projection and a command's at once, over kills at any moment: all are found by what is stored."""
     with Files(tmp_path) as last:

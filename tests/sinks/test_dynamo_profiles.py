@@ -26,6 +26,8 @@ from sinks.dynamodb.schema import FRAGMENTS, LINKS, create_tables
 from tests.contracts.implementations import hashed_name
 from tests.servers.dynamodb import place
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[DynamoProfileStore]:

@@ -307,6 +307,7 @@ for progress in followed.following().run(threading.Event()):
 """
 
 
+@pytest.mark.process
 def test_killed_again_and_again_it_gives_the_same_index(followed: Followed) -> None:
     assert os.environ["TEST_DYNAMODB_URL"]
     stop = threading.Event()

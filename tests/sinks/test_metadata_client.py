@@ -27,6 +27,9 @@ from sinks.http.metadata import MetadataClient
 from sinks.http.snapshot import fetch_snapshot
 from tests.tokens import give_token
 
+pytestmark = pytest.mark.slow
+
+
 TOKEN = "a-token-that-must-not-leak"
 OPERATIONS: list[Any] = [{"operation": "shift", "spec": {"user": {"id": "user.id"}}}]
 

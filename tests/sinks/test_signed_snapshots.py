@@ -29,6 +29,8 @@ from sinks.http.snapshot import fetch_snapshot
 from tests.metadata_service.made_tokens import create_token
 from tests.support.patience import eventually
 
+pytestmark = pytest.mark.slow
+
 
 def attribute(path: str, **policy: str) -> AttributeDefinition:
     return AttributeDefinition.model_validate({"path": path, "data_type": "integer"} | policy)

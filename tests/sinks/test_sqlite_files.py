@@ -263,6 +263,7 @@ store.close()
 """
 
 
+@pytest.mark.process
 def test_a_full_disk_loses_nothing_and_heals(kind: Kind, path: Path) -> None:
     name = next(name for name, each in KINDS.items() if each is kind)
     full, healed = finish(start(_FILL, name, path)).splitlines()
@@ -411,6 +412,7 @@ assert temporary == {os.path.dirname(sys.argv[1])}, temporary
 """
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs Linux's limits and /proc")
 def test_a_file_larger_than_memory_is_written_anew(tmp_path: Path) -> None:
     """An erasure in it never ended, and no flow started that would have finished it; and beside itself, where room for it

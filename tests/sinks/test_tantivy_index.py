@@ -142,6 +142,7 @@ for number in range(1, 1000):
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("pause", [0.0, 0.03, 0.06, 0.1, 0.15])
 def test_a_crash_at_any_moment_loses_and_leaves_nothing(folder: Path, pause: float) -> None:
     """Between writing, erasing, compacting, and switching to another version."""

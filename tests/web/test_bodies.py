@@ -10,6 +10,9 @@ import pytest
 
 from tests.web.test_generated_calls import metadata, profiles
 
+pytestmark = pytest.mark.slow
+
+
 JSON = {"Content-Type": "application/json"}
 ODD = [
     (b'{"name": "n", "more": {"a/b": 1, "a/b": 1}}', "/more/a~1b"),

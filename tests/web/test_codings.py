@@ -21,6 +21,9 @@ from tests.metadata_service.made_tokens import create_token
 from tests.profile_service.api.conftest import Served, caller, problem, served_here
 from tests.retail import Pipeline, records
 
+pytestmark = pytest.mark.slow
+
+
 JSON = {"Content-Type": "application/json"}
 
 

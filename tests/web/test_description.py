@@ -20,6 +20,8 @@ from profile_service.service import ProfileService
 from tests.profile_service.api.conftest import Metadata
 from tests.retail import Pipeline, snapshot
 
+pytestmark = pytest.mark.slow
+
 
 def metadata(folder: Path) -> FastAPI:
     return create_metadata(ServiceSettings(f"sqlite:///{folder / 'metadata.db'}"))

@@ -27,6 +27,9 @@ from tests.lanes import examples
 from tests.profile_service.api.every_part import ALL, EveryPart, every_part, filled
 from tests.tokens import give_token
 
+pytestmark = pytest.mark.slow
+
+
 TOKEN = "a-token-for-generated-calls"
 ITEM_BY_ITEM = "PATCH /v1/schema"
 """Each change is accepted or refused by itself, so one that is malformed does not make the whole call wrong."""

@@ -31,6 +31,9 @@ from idgraph.web.refusals import NotReadyError
 from sinks.http.openid import HttpIssuer
 from tests.support.issuer import CLIENT, SECRET, LocalIssuer, local_issuer
 
+pytestmark = pytest.mark.slow
+
+
 AUDIENCE = "https://profiles.example"
 RULES = (
     ClaimRule("groups", "officers", Role.PRIVACY, 100, may_reveal=True),

@@ -28,6 +28,9 @@ from sinks.http.snapshot import fetch_snapshot
 from tests.certificates import make_certificate
 from tests.metadata_service.made_tokens import create_token
 
+pytestmark = pytest.mark.slow
+
+
 FAR = "http://metadata.internal.example:8410"
 
 

@@ -317,6 +317,7 @@ def in_processes(folder: Path) -> None:
         finish(process)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("writers", [in_threads, in_processes])
 def test_two_writers_make_the_same_bytes_as_one(writers: Callable[[Path], None], tmp_path: Path) -> None:
     close(open_pipeline(tmp_path))  # makes the keyring, which both share

@@ -200,6 +200,7 @@ def opened(folder: Path) -> Beside:
     return Beside(folder, SqliteProfileStore(folder / "profiles.db", str.encode), durable_keys(folder))
 
 
+@pytest.mark.process
 def test_a_killed_run_resumes_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("idgraph.jobs.reencrypt.policy_change.POLL_SECONDS", 0.01)
     beside = opened(tmp_path)

@@ -15,6 +15,9 @@ from tests.metadata_service.ui.site import Person, Whole
 from tests.retail import order, raw
 from tests.support.patience import eventually
 
+pytestmark = pytest.mark.slow
+
+
 LIST = "/ui/dead-letters"
 SCRIPT = "<script>alert(1)</script>"
 

@@ -16,6 +16,9 @@ from tests.metadata_service.ui.test_profiles import reader
 from tests.retail import raw
 from tests.support.patience import eventually
 
+pytestmark = pytest.mark.slow
+
+
 ANN, BEN, MAIL = "user_id:88001", "user_id:88002", "email:zoe@example.com"
 EXPLAIN = f"/ui/profiles/{ANN}/explain?with={MAIL}"
 RULES = {"namespaces": {"user_id": {"unique": True}, "email": {}, "anonymous_id": {"moves": "latest"}}}

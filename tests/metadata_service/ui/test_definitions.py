@@ -12,6 +12,9 @@ from metadata_service.storage.tokens import Role
 from tests.metadata_service.ui.site import Site, Whole
 from tests.metadata_service.ui.test_pages import SCRIPT, editor_field
 
+pytestmark = pytest.mark.slow
+
+
 VIEW = {"name": "card", "description": "For support.", "attributes": {"last": "activity.lastEvent"}}
 SEGMENT = {"name": "buyers", "q": "activity.lastEvent=Purchase"}
 KINDS = [("views", VIEW), ("segments", SEGMENT)]

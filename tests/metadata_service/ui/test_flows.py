@@ -22,6 +22,9 @@ from tests.metadata_service.ui.test_dead_letters import text
 from tests.retail import raw
 from tests.support.patience import eventually
 
+pytestmark = pytest.mark.slow
+
+
 LIST = "/ui/flows"
 SCRIPT = "<script>alert(1)</script>"
 

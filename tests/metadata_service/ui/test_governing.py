@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import httpx
+import pytest
 from sqlalchemy import text
 
 from idgraph.web.server import serving
@@ -17,6 +18,9 @@ from metadata_service.storage.users import confirm_user
 from tests.metadata_service.made_tokens import create_token
 from tests.metadata_service.test_history_chain import rewrite
 from tests.metadata_service.ui.site import Person, Site
+
+pytestmark = pytest.mark.slow
+
 
 SCRIPT = '<script>alert(1)</script>"onload=alert(1)'
 

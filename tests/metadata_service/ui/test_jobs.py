@@ -15,6 +15,9 @@ from tests.metadata_service.ui.scripted_jobs import CONTENT
 from tests.metadata_service.ui.site import Person, Whole
 from tests.support.patience import eventually
 
+pytestmark = pytest.mark.slow
+
+
 SCRIPT = '<script>alert(1)</script>"onload=alert(1)'
 
 

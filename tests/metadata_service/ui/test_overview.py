@@ -20,6 +20,9 @@ from tests.metadata_service.ui.test_governing import asked
 from tests.retail import raw
 from tests.support.patience import eventually
 
+pytestmark = pytest.mark.slow
+
+
 ALL = "/ui/?beside=true"
 SCRIPT = '<script>alert(1)</script>"onload=alert(1)'
 

@@ -27,6 +27,9 @@ from metadata_service.ui.page import local_path
 from tests.metadata_service.made_tokens import create_token
 from tests.metadata_service.ui.site import EVENT, Site
 
+pytestmark = pytest.mark.slow
+
+
 AXE_DIGEST = "29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d5394f51d4a9ed95c"
 SCRIPT = '<script>alert(1)</script>"onload=alert(1)\u202e'
 PAGES = (

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import pytest
+
 from idgraph.model.callers import Scope
 from metadata_service.storage.tokens import Role
 from tests.metadata_service.made_tokens import create_token
 from tests.metadata_service.ui.site import Person, Whole
 from tests.metadata_service.ui.test_profiles import PERSON, person_key, reader
 from tests.support.patience import eventually
+
+pytestmark = pytest.mark.slow
+
 
 AUDIT = "/ui/audit/profiles"
 

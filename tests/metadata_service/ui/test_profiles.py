@@ -24,6 +24,9 @@ from tests.metadata_service.ui.site import EVENT, Person, Whole, two_fragments
 from tests.retail import raw
 from tests.support.patience import eventually
 
+pytestmark = pytest.mark.slow
+
+
 SCRIPT = '<script>alert(1)</script>"onload=alert(1)'
 REFUSED = {httpx.codes.FORBIDDEN, httpx.codes.SERVICE_UNAVAILABLE}
 """By a profile service that does not know the session yet."""

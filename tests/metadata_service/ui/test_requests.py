@@ -5,9 +5,14 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from metadata_service.storage.tokens import Role
 from tests.metadata_service.made_tokens import create_token
 from tests.metadata_service.ui.site import Person, Site
+
+pytestmark = pytest.mark.slow
+
 
 PATH = "identity.email"
 

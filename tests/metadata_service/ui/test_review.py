@@ -18,6 +18,9 @@ from tests.metadata_service.ui.test_profiles import reader
 from tests.retail import raw
 from tests.support.patience import eventually
 
+pytestmark = pytest.mark.slow
+
+
 __all__ = ["shared"]
 
 REVIEW = "/ui/review/violations"

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from idgraph.model.callers import Scope
 from tests.metadata_service.ui.site import Whole
 from tests.metadata_service.ui.test_profiles import PERSON, reader
+
+pytestmark = pytest.mark.slow
+
 
 REVEAL = f"{PERSON}/reveal?path=identity.email"
 MAIL = "victoria@example.com"

@@ -14,6 +14,9 @@ from tests.metadata_service.ui.site import Person, Site, Whole
 from tests.metadata_service.ui.test_deciding import form
 from tests.support.patience import eventually
 
+pytestmark = pytest.mark.slow
+
+
 RULES = "/ui/rules"
 STRICT = {"namespaces": {"user_id": {"unique": True}, "email": {"max": 1}}, "hub_limit": 2}
 

@@ -23,6 +23,9 @@ from metadata_service.storage.tokens import Role
 from tests.metadata_service.made_tokens import create_token
 from tests.metadata_service.ui.site import Person, Site
 
+pytestmark = pytest.mark.slow
+
+
 PAGE = "/ui/sandboxes"
 
 

@@ -12,6 +12,9 @@ from metadata_service.storage.tokens import Role
 from tests.metadata_service.ui.site import Site
 from tests.metadata_service.ui.test_pages import SCRIPT
 
+pytestmark = pytest.mark.slow
+
+
 PAGE = "/ui/schema"
 
 

@@ -28,6 +28,9 @@ from tests.retail import Pipeline, records, snapshot
 from tests.support.issuer import CLIENT, SECRET, LocalIssuer, local_issuer
 from tests.support.patience import eventually
 
+pytestmark = pytest.mark.slow
+
+
 AUDIENCE = "https://idgraph.example"
 RULES = (
     ClaimRule("groups", "officers", Role.PRIVACY, 100, may_reveal=True),

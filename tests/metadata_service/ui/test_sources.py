@@ -13,6 +13,9 @@ from idgraph.model.callers import Role
 from tests.metadata_service.ui.site import Person, Whole
 from tests.support.patience import eventually
 
+pytestmark = pytest.mark.slow
+
+
 EVENT = {"id": "r-1", "at": "2024-05-01T10:00:00Z", "user_id": 3474, "seats": 2}
 EDIT = "/ui/specs/theatre-seats/edit"
 

@@ -36,6 +36,9 @@ from tests.retail import EXAMPLE, Pipeline, durable_keys, order
 from tests.servers.requirement import required
 from tests.support.patience import eventually
 
+pytestmark = pytest.mark.slow
+
+
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 

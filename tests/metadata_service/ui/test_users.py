@@ -16,6 +16,9 @@ from metadata_service.storage.tries import MOST_OF_ADDRESS, MOST_TRIES, MOST_WAI
 from metadata_service.storage.users import PersonRights, add_user
 from tests.metadata_service.ui.site import Person, Site
 
+pytestmark = pytest.mark.slow
+
+
 RIGHTS = {"role": "viewer", "clearance": "10"}
 
 

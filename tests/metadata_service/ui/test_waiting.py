@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from metadata_service.storage.tokens import Role
 from tests.metadata_service.ui.site import Person, Whole
 from tests.metadata_service.ui.test_profiles import away, reader
 from tests.retail import order
+
+pytestmark = pytest.mark.slow
 
 
 def numbers(person: Person) -> dict[str, str]:

@@ -33,6 +33,9 @@ from tests.profile_service.api.conftest import Served, problem
 from tests.retail import Pipeline, records
 from tests.support.patience import eventually
 
+pytestmark = pytest.mark.slow
+
+
 SECONDS = 30
 
 

@@ -22,6 +22,9 @@ from tests.profile_service.api.test_segments import segment
 from tests.profile_service.test_consents import SOURCE, SPEC
 from tests.retail import UNDETECTED, Pipeline, raw, snapshot
 
+pytestmark = pytest.mark.slow
+
+
 SOURCES = ("phone", "shop", "web")
 PURPOSES = ("marketing", "research")
 NUMBERS = count()

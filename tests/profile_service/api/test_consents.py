@@ -21,6 +21,9 @@ from tests.profile_service.api.conftest import Served, caller, problem, served_h
 from tests.profile_service.test_consents import SOURCE, SPEC, decided, made
 from tests.retail import UNDETECTED, Pipeline, attribute, raw, snapshot
 
+pytestmark = pytest.mark.slow
+
+
 PATH = "/v1/profiles/user_id:ann/consents"
 
 

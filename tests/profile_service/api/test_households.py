@@ -23,6 +23,9 @@ from sinks.sqlite.households import SqliteHouseholdLog
 from tests.profile_service.api.conftest import LEVELS, Served, caller, problem, served_here, with_levels
 from tests.retail import Pipeline, raw
 
+pytestmark = pytest.mark.slow
+
+
 KEY = b"key of the tests"
 
 

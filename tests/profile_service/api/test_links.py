@@ -16,6 +16,9 @@ from idgraph.model.identity_rules import IdentityRules
 from tests.profile_service.api.conftest import Served, caller, problem, served_here, with_levels
 from tests.retail import Pipeline, raw
 
+pytestmark = pytest.mark.slow
+
+
 MAIL = "email:ann@example.com"
 ANN, BOB, EVE = "user_id:1", "user_id:2", "user_id:3"
 RULES = IdentityRules.model_validate({"namespaces": {"user_id": {"unique": True}, "email": {}}})

@@ -13,6 +13,9 @@ from idgraph.model.identifiers import Identifier
 from idgraph.web.audit import PURPOSE, AuditLog
 from tests.profile_service.api.conftest import Served, identified, problem
 
+pytestmark = pytest.mark.slow
+
+
 USER = "user_id:4493"
 EMAIL = "charles.wang@example.com"
 

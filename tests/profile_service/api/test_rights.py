@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from idgraph.model.callers import Scope
 from idgraph.web.application import FREE
 from tests.profile_service.api.conftest import caller, problem
 from tests.profile_service.api.every_part import ALL, CALLS, every_part, filled
+
+pytestmark = pytest.mark.slow
+
 
 NONE, LOW, PERSON = "no scope", "every scope, clearance 50", "a person"
 CALLERS = {NONE, LOW, *Scope}

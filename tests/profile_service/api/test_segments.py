@@ -18,6 +18,9 @@ from idgraph.projection.projection import Projection
 from tests.profile_service.api.conftest import Served, problem, published, started
 from tests.profile_service.test_consents import decided, made
 
+pytestmark = pytest.mark.slow
+
+
 SEGMENTS: dict[str, tuple[Condition, ...]] = {
     "adults": (Range("demographics.age", lower=40),),
     "contactable": (Exists("identity.email"),),

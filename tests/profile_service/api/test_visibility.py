@@ -33,6 +33,9 @@ from tests.retail import Pipeline, attribute, records, snapshot
 from transforms.privacy.protected_names import TombstoneNames
 from transforms.schema.policy_tree import PolicyTree
 
+pytestmark = pytest.mark.slow
+
+
 USER = "user_id:4493"
 ANONYMOUS = "anonymous_id:faf6ec9d-393c-4a40-8401-7f25e6f50aaa"
 HIDDEN = {
