@@ -126,21 +126,21 @@ def _set_members(fields: _Fields, is_indexable: Callable[[str], bool]) -> None:
         if type(value) is not _Members:
             continue
         del fields[path]
-        found: dict[str, list[Any]] = {}
+        members: dict[str, list[Any]] = {}
         everything: list[Any] = []
         for place, leaf in _leaves(path, value.elements):
-            if place not in found:
-                if len(found) == MOST_MEMBERS:
+            if place not in members:
+                if len(members) == MOST_MEMBERS:
                     continue
-                found[place] = []
-            found[place].append(leaf)
-        for place, some in found.items():
+                members[place] = []
+            members[place].append(leaf)
+        for place, values in members.items():
             if place == path or is_indexable(place):
-                everything += some
+                everything += values
                 if place != path:
-                    fields.setdefault(place, []).extend(_scalars(some))
+                    fields.setdefault(place, []).extend(_scalars(values))
         fields[path] = _scalars(everything)
-        for place in (path, *found):
+        for place in (path, *members):
             if not fields.get(place):
                 fields.pop(place, None)
 

@@ -28,22 +28,22 @@ def access_parts(
 ) -> Iterator[tuple[str, Any]]:
     """Name and JSON data of each part. `hashed` hides an identifier. Raises KeyProviderError, StoreError."""
     profile = reader.profile_of(person, reveal=True)
-    found = next(each for each in links.explain(Identifier.parse(person.id)) if each.id == profile.id)
-    own = set(found.identifiers)
+    explanation = next(each for each in links.explain(Identifier.parse(person.id)) if each.id == profile.id)
+    own_identifiers = set(explanation.identifiers)
 
     def own_name(each: Identifier) -> str:
-        return str(each if each in own else hashed(each))
+        return str(each if each in own_identifiers else hashed(each))
 
     yield "profile", profile.canonical(True)
     yield "consents", [each._asdict() for each in consents_of(profile)]
     fragments = []
     for member in person.members:
-        shown = reader.profile_of(Person(member.stored.id, (member,), ()), reveal=True)
+        fragment_profile = reader.profile_of(Person(member.stored.id, (member,), ()), reveal=True)
         shown_by = {
             own_name(Identifier.parse(name)): {"source": origin.stamp.source, **origin_document(origin)}
             for name, origin in sorted(reader.shown_by(member).items())
         }
-        fragments.append({**shown.canonical(True), "identifiers": shown_by})
+        fragments.append({**fragment_profile.canonical(True), "identifiers": shown_by})
     yield "fragments", fragments
     elsewhere = [
         {"identifier": reader.names.identifier(each), "fragment": str(hashed(Identifier.parse(name)))}
@@ -51,12 +51,12 @@ def access_parts(
         for each in carried
     ]
     yield "elsewhere", elsewhere
-    yield "links", [link_document(each) for each in found.accepted]
-    refused = [link_document(each._replace(pin=None)) for each in found.refused]
-    for each, link in zip(refused, found.refused, strict=True):
+    yield "links", [link_document(each) for each in explanation.accepted]
+    refused = [link_document(each._replace(pin=None)) for each in explanation.refused]
+    for each, link in zip(refused, explanation.refused, strict=True):
         each["pair"] = [own_name(end) for end in link.pair]
     yield "refused_links", refused
-    pins = [pin_document(each) for each in found.pins]
+    pins = [pin_document(each) for each in explanation.pins]
     for each in pins:
         each["pair"] = [own_name(Identifier.parse(end)) for end in each["pair"]]
     yield "decisions", pins

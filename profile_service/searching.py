@@ -46,14 +46,14 @@ def search(service: ProfileService, caller: Caller, body: SearchBody) -> dict[st
         body = body.model_copy(update={"q": service.cursors.open(body.search, _sealed_for(caller))})
     query = _query(reader, body)
     order = None if body.sort is None else Order(body.sort.removeprefix("-"), body.sort.startswith("-"))
-    asked, others = repr((body.q, body.words, body.query, body.sort)), (order.path,) if order else ()
-    result = reader.search(query, body.limit, service.opened(body.cursor, asked), wanted.reveal, order)
+    search_key, others = repr((body.q, body.words, body.query, body.sort)), (order.path,) if order else ()
+    result = reader.search(query, body.limit, service.opened(body.cursor, search_key), wanted.reveal, order)
     service.require_found(bool(result.profiles))
     profiles = wanted.read(service, caller, result.profiles, reader)
     incomplete = reader.take_incomplete()
-    found: dict[str, Any] = {
+    document: dict[str, Any] = {
         "items": [wanted.document(profile) for profile in profiles],
-        "next": service.sealed(result, asked),
+        "next": service.sealed(result, search_key),
         "warnings": [
             *_warnings(reader, query, others, wanted.fields or ()),
             *wanted.left_out(result, profiles),
@@ -64,11 +64,11 @@ def search(service: ProfileService, caller: Caller, body: SearchBody) -> dict[st
         "search": None if body.q is None else service.cursors.seal(body.q, _sealed_for(caller)),
     }
     if incomplete:
-        found["incomplete"] = incomplete
-    if body.q is not None and found["warnings"]:
+        document["incomplete"] = incomplete
+    if body.q is not None and document["warnings"]:
         meant = corrected(body.q, query, reader.types())
-        found["corrected"] = meant if meant != body.q else None
-    return found
+        document["corrected"] = meant if meant != body.q else None
+    return document
 
 
 def count(service: ProfileService, caller: Caller, body: QueryBody) -> dict[str, Any]:
@@ -83,9 +83,9 @@ def facets(service: ProfileService, caller: Caller, body: FacetBody) -> dict[str
     """The most frequent values of attributes among the profiles that match. Raises as `count` does."""
     reader = service.reader(caller)
     query = _query(reader, body)
-    found = reader.facets(query, body.paths, body.limit)
-    shown = {path: [each._asdict() for each in some] for path, some in found.items()}
-    return warned({"facets": shown}, _warnings(reader, query, body.paths))
+    counts = reader.facets(query, body.paths, body.limit)
+    documents = {path: [each._asdict() for each in values] for path, values in counts.items()}
+    return warned({"facets": documents}, _warnings(reader, query, body.paths))
 
 
 def warned(body: dict[str, Any], warnings: list[str]) -> dict[str, Any]:

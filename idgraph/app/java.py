@@ -141,9 +141,9 @@ def _fetch(wanted: JarSet, digests: dict[str, str], folder: Path) -> None:
     java = require_java()
     # Beside its place, so that it comes there by rename: whole or not at all.
     unfinished = f"fetching-{wanted.name}-"
-    for left in folder.parent.glob(f"{unfinished}*"):
+    for leftover in folder.parent.glob(f"{unfinished}*"):
         # A killed process left it: nobody else fetches this set now.
-        shutil.rmtree(left, ignore_errors=True)
+        shutil.rmtree(leftover, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=unfinished) as scratch:
         fetched = Path(scratch) / "jars"
         module = Path(scratch) / "ivy.xml"
@@ -152,16 +152,18 @@ def _fetch(wanted: JarSet, digests: dict[str, str], folder: Path) -> None:
         command = [java, "-jar", str(_ivy()), "-cache", f"{scratch}/ivy", "-confs", "default"]
         command += ["-ivy", str(module), "-retrieve", pattern]
         try:
-            done = subprocess.run(  # noqa: S603 - our own words
+            process = subprocess.run(  # noqa: S603 - our own words
                 command, capture_output=True, text=True, check=False, timeout=FETCH_SECONDS
             )
         except subprocess.TimeoutExpired:
             raise ConfigError(
                 f"{wanted.name} could not be fetched from Maven Central within {FETCH_SECONDS} s"
             ) from None
-        if done.returncode or not fetched.is_dir():
-            said = [line.strip() for line in done.stdout.splitlines() if "WARN" in line or "ERROR" in line]
-            why = (said or done.stderr.strip().splitlines() or ["Ivy gave no reason"])[0]
+        if process.returncode or not fetched.is_dir():
+            messages = [
+                line.strip() for line in process.stdout.splitlines() if "WARN" in line or "ERROR" in line
+            ]
+            why = (messages or process.stderr.strip().splitlines() or ["Ivy gave no reason"])[0]
             raise ConfigError(f"{wanted.name} could not be fetched from Maven Central: {why}")
         for file in fetched.iterdir():
             if file.name not in digests:

@@ -198,18 +198,18 @@ class Reader:
         """`lookup` of each identifier, in their order, read together. Raises QueryError."""
         if isinstance(identifiers, str):
             raise QueryError("`lookup_many` takes a list of identifiers; `lookup` takes one")
-        given = list(identifiers)
-        asked = [_identifier(each) for each in given]
+        texts = list(identifiers)
+        parsed = [_identifier(each) for each in texts]
         reader = self.current()
-        found = [
+        answers = [
             Profiles(each, reader)
-            for start in range(0, len(asked), READ_TOGETHER)
-            for each in reader.lookup_each(asked[start : start + READ_TOGETHER], reveal)
+            for start in range(0, len(parsed), READ_TOGETHER)
+            for each in reader.lookup_each(parsed[start : start + READ_TOGETHER], reveal)
         ]
-        self._record(reveal, purpose, chain.from_iterable(found))
-        self._require_keyring(any(found))
+        self._record(reveal, purpose, chain.from_iterable(answers))
+        self._require_keyring(any(answers))
         self._report(reader)
-        return Lookups(list(map(str, given)), found, reader)
+        return Lookups(list(map(str, texts)), answers, reader)
 
     def search(
         self,

@@ -130,7 +130,7 @@ class IndexReconciliation(PagedJob):
             if each in now and (kind is not Drift.AHEAD or now[each] == persons[each].version)
         }
         for kind in Drift:
-            _take(progress, kind, [each for each, its in drift.items() if its is kind])
+            _count(progress, kind, [each for each, its in drift.items() if its is kind])
         self._repair([persons[each] for each, kind in drift.items() if kind is not Drift.AHEAD], progress)
         progress.counts["left"] += sum(kind is Drift.AHEAD for kind in drift.values())
 
@@ -172,7 +172,7 @@ class IndexReconciliation(PagedJob):
         under_way = {each.fragment_id for each in self._store.summaries(gone) if each.in_outbox}
         progress.counts["waiting"] += len(under_way)
         orphans = self._orphans(each for each in gone if each not in under_way)
-        _take(progress, Drift.ORPHANED, list(orphans))
+        _count(progress, Drift.ORPHANED, list(orphans))
         if not self._repairs:
             progress.counts["left"] += len(orphans)
             return
@@ -198,7 +198,7 @@ class IndexReconciliation(PagedJob):
         return found
 
 
-def _take(progress: Progress, kind: Drift, ids: Sequence[str]) -> None:
+def _count(progress: Progress, kind: Drift, ids: Sequence[str]) -> None:
     """Count drift, and name the first."""
     if ids:
         progress.count("drift", {str(kind): len(ids)})

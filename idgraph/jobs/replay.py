@@ -194,7 +194,7 @@ class Replay(PagedJob):
         }
         kept: set[str] = set()
         for output in self._map.run(self._decryption.run(records.values())):
-            kept.update(self._take(output))
+            kept.update(self._commit_output(output))
         self._dead_letters.drop([dead_letter_id for dead_letter_id in records if dead_letter_id not in kept])
 
     def project(self) -> None:
@@ -210,7 +210,7 @@ class Replay(PagedJob):
             self._orphaned_keys.compact()
         self.project()
 
-    def _take(self, output: MapOutput) -> list[str]:
+    def _commit_output(self, output: MapOutput) -> list[str]:
         """Commit the changes that passed and set the rest aside; returns the ids of the dead letters."""
         failed = self._commit.run(output.encoded()).failed
         refused = output.refused | self._commit.refused

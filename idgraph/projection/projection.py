@@ -136,9 +136,9 @@ class Projection:
         """
         total = Projected()
         remaining = iter(dict.fromkeys(ids))
-        while some := list(islice(remaining, self._size.present)):
+        while batch := list(islice(remaining, self._size.present)):
             with self._committed() as settled:
-                total.add(self._take(some, settled, set(some), has_lost))
+                total.add(self._project_slice(batch, settled, set(batch), has_lost))
         return total
 
     def many(self) -> AbstractContextManager[Callable[[], bool]]:
@@ -161,11 +161,11 @@ class Projection:
                 # Read inside: another process has projected what it could. All at once: a person whose fragments come over
                 # many pages is projected with the first.
                 entries, ahead = self._store.outbox(self._ahead, after), self._ahead
-                left, asked = self._left(entries, settled, waiting, total), {name for name, _ in entries}
+                due, names = self._due(entries, settled, waiting, total), {name for name, _ in entries}
                 ends = time.monotonic() + COMMIT_SECONDS
-                while some := list(islice(left, self._size.present)):
-                    total.add(self._take(some, settled, asked))
-                    after = some[-1]
+                while batch := list(islice(due, self._size.present)):
+                    total.add(self._project_slice(batch, settled, names))
+                    after = batch[-1]
                     if time.monotonic() >= ends:
                         # Some stores read far more than they return.
                         self._ahead = max(AT_ONCE, min(2 * len(settled), ahead))
@@ -186,7 +186,7 @@ class Projection:
         return total
 
     @staticmethod
-    def _left(
+    def _due(
         entries: Iterable[OutboxEntry],
         settled: Mapping[str, int],
         waiting: Mapping[str, int],
@@ -231,29 +231,29 @@ class Projection:
             # Fragments that older rules assigned have new entries, for a process that has the newer rules.
             return
         remaining = starmap(OutboxEntry, settled.items())
-        while some := list(islice(remaining, AT_ONCE)):
-            self._store.settle(some)
+        while batch := list(islice(remaining, AT_ONCE)):
+            self._store.settle(batch)
         for name in settled if self._refused else ():
             self._refused.pop(name, None)
 
-    def _take(
+    def _project_slice(
         self, ids: Sequence[str], projected: dict[str, int], asked: Set[str], has_lost: bool = False
     ) -> Projected:
         """Put the documents of the persons of these fragments; adds the versions that were projected to `projected`. `asked`
         are these fragments, and others that will be."""
         rules = self._rules()
-        found = self._persons(rules).around(ids, resolves_all=False)
-        members = {each.stored.id: each.stored for person in found.persons() for each in person.members}
+        around = self._persons(rules).around(ids, resolves_all=False)
+        members = {each.stored.id: each.stored for person in around.persons() for each in person.members}
         self._size.weighed(len(ids), sum(len(each.state) for each in members.values()))
-        done = Projected()
-        missing = [each for each in ids if each not in members and each not in found.unreadable]
+        result = Projected()
+        missing = [each for each in ids if each not in members and each not in around.unreadable]
         if self._is_late and not has_lost:
-            done.postponed, members = len(members.keys() & ids), {}
+            result.postponed, members = len(members.keys() & ids), {}
         else:
-            self._split(found.hubs, rules.identity_version)
-            self._unsplit(found.not_hubs)
+            self._split(around.hubs, rules.identity_version)
+            self._unsplit(around.not_hubs)
         if members:
-            persons, waiting = self._assigned(found.persons(), members, asked, has_lost)
+            persons, waiting = self._assigned(around.persons(), members, asked, has_lost)
             documents, refused = documents_of(persons, rules)
             refused |= put(self._index, documents)
             if rules.segments:
@@ -262,25 +262,25 @@ class Projection:
                 self._segments.leave({each.id: document_version(each.generation) for each in stored})
             for person in persons if refused else ():
                 if (reason := refused.get(person.id)) is not None:
-                    done.refused |= dict.fromkeys((each.stored.id for each in person.members), reason)
+                    result.refused |= dict.fromkeys((each.stored.id for each in person.members), reason)
             for name in waiting:
                 del members[name]
         settled = {name: each.version for name, each in members.items()}
-        left = {name: settled.pop(name) for name in done.refused if name in settled}
-        if found.unreadable:
-            done.refused |= found.unreadable
-            damaged = self._store.read(list(found.unreadable))
-            left |= {name: each.version for name, each in damaged.items()}
-        self._remember(left, done.refused)
+        unsettled = {name: settled.pop(name) for name in result.refused if name in settled}
+        if around.unreadable:
+            result.refused |= around.unreadable
+            damaged = self._store.read(list(around.unreadable))
+            unsettled |= {name: each.version for name, each in damaged.items()}
+        self._remember(unsettled, result.refused)
         if missing:
             gone = self._gone(missing)
             self._segments.leave(dict.fromkeys(missing, 0) | gone)
             # By version: a fragment that comes back has a later one.
-            done.erased = self._index.erase(gone)
+            result.erased = self._index.erase(gone)
             settled |= gone
         projected |= settled
-        done.projected = len(settled)
-        return done
+        result.projected = len(settled)
+        return result
 
     def _follow_segments(self) -> bool:
         rules, ends = self._rules(), time.monotonic() + FOLLOW_SECONDS
@@ -376,16 +376,18 @@ class Projection:
 
         An assignment leaves an entry in the outbox, so that a crash before the index's commit leaves no
         document behind."""
-        wanted = {each.stored.id: person.id for person in persons for each in person.members}
-        moved = {name for name, profile in wanted.items() if members[name].projected_into != profile}
+        profile_of = {each.stored.id: person.id for person in persons for each in person.members}
+        moved = {name for name, profile in profile_of.items() if members[name].projected_into != profile}
         overtaken: set[str] = set()
         if moved or has_lost:
             profiles = {person.id for person in persons} if has_lost else set[str]()
-            profiles |= {wanted[name] for name in moved} | {members[name].projected_into for name in moved}
+            profiles |= {profile_of[name] for name in moved} | {
+                members[name].projected_into for name in moved
+            }
             now, assignments = time.time_ns() // 1_000_000, []
-            for name in sorted(moved | (profiles & wanted.keys())):
+            for name in sorted(moved | (profiles & profile_of.keys())):
                 _, version, state, previous, epoch = members[name]
-                profile = wanted[name] if wanted[name] != name else ""
+                profile = profile_of[name] if profile_of[name] != name else ""
                 assignments.append(Assignment(name, epoch, profile, previous, now))
                 members[name] = StoredFragment(name, version + 1, state, previous, epoch + 1)
             if refused := self._store.assign(assignments):
@@ -400,7 +402,7 @@ class Projection:
                 for each in persons
                 if each.id not in overtaken
             ]
-        absorbed = {name for name, profile in wanted.items() if profile != name} - overtaken
+        absorbed = {name for name, profile in profile_of.items() if profile != name} - overtaken
         erased = {name for name in absorbed if name in moved or name in asked}
         if erased:
             self._index.erase({name: document_version(members[name].generation) for name in sorted(erased)})

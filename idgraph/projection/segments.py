@@ -71,12 +71,12 @@ class Segments:
         so that the index has that document by now, and the profile is projected again."""
         if not self._evaluated:
             return
-        known = self._store.crossed(list(self._evaluated))
+        crossed_before = self._store.crossed(list(self._evaluated))
         crossings = []
         for name, (version, inside, reporting, is_gone) in self._evaluated.items():
-            numbers = known.get(name, {})
-            left = {each: False for each in numbers if is_gone and not each.endswith(CHANGES)}
-            for segment, is_inside in {**inside, **left}.items():
+            numbers = crossed_before.get(name, {})
+            exits = {each: False for each in numbers if is_gone and not each.endswith(CHANGES)}
+            for segment, is_inside in {**inside, **exits}.items():
                 number = numbers.get(segment, 0)
                 if is_inside != (number % 2 == 1):
                     crossings.append(Crossing(0, name, segment, number + 1))
@@ -85,9 +85,9 @@ class Segments:
         if not crossings:
             return
         remaining = iter(crossings)
-        while some := list(islice(remaining, CROSSED_AT_ONCE)):
+        while batch := list(islice(remaining, CROSSED_AT_ONCE)):
             now = time.time_ns() // 1_000_000
-            self._store.cross([each._replace(at_ms=now) for each in some])
+            self._store.cross([each._replace(at_ms=now) for each in batch])
         crossed = sorted({str(each.profile) for each in crossings})
         present = self._index.versions(crossed)
         overtaken = [
@@ -100,9 +100,9 @@ class Segments:
         ]
         if overtaken:
             self._store.enqueue(overtaken)
-            there = self._store.read(overtaken)
+            stored = self._store.read(overtaken)
             self._evaluated.clear()
-            self.leave({name: 0 for name in overtaken if name not in there})
+            self.leave({name: 0 for name in overtaken if name not in stored})
             self.cross()
 
     def follow(self, rules: IndexRules, persons: Persons, page: int, ends: float) -> bool:

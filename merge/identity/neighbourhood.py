@@ -54,17 +54,17 @@ def carriers_of(
     limit_of = cache(partial(too_many, rules))
     for text in identifiers:
         by_limit[limit_of(text.partition(":")[0])].append(text)
-    found = Carriers({}, set())
-    for limit, some in by_limit.items():
-        found.carriers.update({each: known[each] for each in some if each in known})
-        if asked := [each for each in some if each not in known]:
-            found.carriers.update(store.find_all(asked, limit))
-        for text in [each for each in some if len(found.carriers.get(each, ())) >= limit]:
-            if _counted(found.carriers[text], rules) < limit:
-                found.carriers.update(store.find_all([text], UNLIMITED))
-            if _counted(found.carriers[text], rules) >= limit:
-                found.hubs.add(text)
-    return found
+    result = Carriers({}, set())
+    for limit, texts in by_limit.items():
+        result.carriers.update({each: known[each] for each in texts if each in known})
+        if unread := [each for each in texts if each not in known]:
+            result.carriers.update(store.find_all(unread, limit))
+        for text in [each for each in texts if len(result.carriers.get(each, ())) >= limit]:
+            if _counted(result.carriers[text], rules) < limit:
+                result.carriers.update(store.find_all([text], UNLIMITED))
+            if _counted(result.carriers[text], rules) >= limit:
+                result.hubs.add(text)
+    return result
 
 
 def _counted(fragment_ids: Sequence[str], rules: Rules) -> int:
@@ -102,19 +102,19 @@ class Neighbourhood:
 
     def extend(self, ids: Iterable[str]) -> None:
         """Read these fragments and all around them."""
-        known = set(waiting := list(dict.fromkeys(ids)))
+        seen = set(waiting := list(dict.fromkeys(ids)))
         while waiting:
-            some, waiting = waiting[: self._size.present], waiting[self._size.present :]
-            carried = self._read(some)
+            page, waiting = waiting[: self._size.present], waiting[self._size.present :]
+            carried = self._read(page)
             # The profile that a fragment leaves changes too.
-            left = {self._members[each].stored.profile_id for each in some if each in self._members}
-            waiting += sorted(left - known - {""})
-            known |= left
+            former = {self._members[each].stored.profile_id for each in page if each in self._members}
+            waiting += sorted(former - seen - {""})
+            seen |= former
             carried += self._pinned(carried)
             for identifier, carriers in self._carriers(carried).items():
                 for carrier in carriers:
-                    if carrier not in known:
-                        known.add(carrier)
+                    if carrier not in seen:
+                        seen.add(carrier)
                         waiting.append(carrier)
                     if carrier not in self._members:
                         self._above.setdefault(carrier, carrier)
@@ -144,20 +144,20 @@ class Neighbourhood:
 
     def _pinned(self, identifiers: Sequence[str]) -> list[str]:
         """Note the decisions on these identifiers; those that are pinned to them and were not known before."""
-        found: set[str] = set()
+        pinned: set[str] = set()
         asked = set(identifiers)
-        known = self._store.pins_of(identifiers) if identifiers else []
-        known += [each for each in self._supposed if not asked.isdisjoint(each[:2])]
-        for each in known:
+        records = self._store.pins_of(identifiers) if identifiers else []
+        records += [each for each in self._supposed if not asked.isdisjoint(each[:2])]
+        for each in records:
             for pin in pins_of(each, self._rules, self._name):
                 self.pins[pin.pair.low].append(pin)
                 if pin.decision is Decision.ALWAYS:
                     one, other = map(str, pin.pair)
                     self._pinned_together.append((one, other))
-                    found.update((each.low, each.high, one, other))
-        found -= self._asked
-        self._asked |= found
-        return [*sorted(found), *self._pinned(sorted(found))] if found else []
+                    pinned.update((each.low, each.high, one, other))
+        pinned -= self._asked
+        self._asked |= pinned
+        return [*sorted(pinned), *self._pinned(sorted(pinned))] if pinned else []
 
     def _carriers(self, identifiers: Sequence[str]) -> dict[str, list[str]]:
         found = carriers_of(self._store, self._rules, identifiers, self._known_carriers)

@@ -180,17 +180,17 @@ class Persons:
     def fragments(self, page: int = 1000) -> Iterator[Named]:
         """All fragments in the order of their ids, each as if it were a person of its own. Raises StoreError."""
         for ids, stored in read_pages(self._store, self._store.ids(), BatchSize(page)):
-            found = Named([], {})
+            named = Named([], {})
             for each in (stored[name] for name in ids if name in stored):
                 try:
                     member = Member(each, FragmentState.decode(each.state))
                 except DamagedStateError:
-                    found.unreadable[each.id] = "its stored state is damaged"
+                    named.unreadable[each.id] = "its stored state is damaged"
                     continue
-                own, shown = self.parse(each.id), shown_by(member, self.parse)
-                identifiers = tuple(sorted({own, *shown}))
-                found.persons.append(Person(each.id, (member,), identifiers))
-            yield found
+                own, carried = self.parse(each.id), shown_by(member, self.parse)
+                identifiers = tuple(sorted({own, *carried}))
+                named.persons.append(Person(each.id, (member,), identifiers))
+            yield named
 
 
 class _Outline(NamedTuple):

@@ -109,19 +109,19 @@ def find_within(session: Session, path: str) -> Iterator[AttributeMetadata]:
 def first_below(session: Session, paths: Iterable[str]) -> dict[str, str]:
     """The first attribute below each of these paths that has one."""
     wanted = list(paths)
-    found: dict[str, str] = {}
+    first: dict[str, str] = {}
     for start in range(0, len(wanted), PATHS_A_QUERY):
         rows = [(path,) for path in wanted[start : start + PATHS_A_QUERY]]
-        some = values(column("path", Text), name="above").data(rows).cte("above")
+        above = values(column("path", Text), name="above").data(rows).cte("above")
         # A slash is the character behind a dot.
-        is_below = (AttributeRow.path >= some.c.path + ".") & (AttributeRow.path < some.c.path + "/")
+        is_below = (AttributeRow.path >= above.c.path + ".") & (AttributeRow.path < above.c.path + "/")
         query = (
-            select(some.c.path, func.min(AttributeRow.path))
+            select(above.c.path, func.min(AttributeRow.path))
             .join(AttributeRow, is_below)
-            .group_by(some.c.path)
+            .group_by(above.c.path)
         )
-        found |= dict(map(tuple, session.execute(query)))
-    return found
+        first |= dict(map(tuple, session.execute(query)))
+    return first
 
 
 def known_types(session: Session) -> dict[str, str]:

@@ -173,16 +173,20 @@ def _difference(spec: MappingSpec, definition: SpecDefinition, case: SpecCase) -
         return (
             None if output is case.output else why or "the event is mapped, and the case says that it is not"
         )
-    wanted, found = (
+    expected, actual = (
         {pointer(*keys): canonical.encode(value) for keys, value in paths.places(each)}
         for each in (case.output, output)
     )
-    differ = [place for place in sorted({*wanted, *found}) if wanted.get(place) != found.get(place)]
-    parts = [
-        f"at {place} it gives {_shown(found.get(place))} instead of {_shown(wanted.get(place))}"
+    differ = [place for place in sorted({*expected, *actual}) if expected.get(place) != actual.get(place)]
+    messages = [
+        f"at {place} it gives {_shown(actual.get(place))} instead of {_shown(expected.get(place))}"
         for place in differ
     ]
-    return "; ".join(parts[:MOST_REPORTED]) + ("; …" if len(parts) > MOST_REPORTED else "") if parts else None
+    return (
+        "; ".join(messages[:MOST_REPORTED]) + ("; …" if len(messages) > MOST_REPORTED else "")
+        if messages
+        else None
+    )
 
 
 def _shown(value: bytes | None) -> str:

@@ -75,13 +75,13 @@ class InputPlaces:
     def protected(self) -> Iterator[ProtectedPlace]:
         """The places with a value that somebody declared to be protected, or not to be for everybody."""
         for place in self._read:
-            found = {
+            attributes = {
                 each for each in self._before(place) | self._copies(place) if self._is_restricted(each[0])
             }
-            copied = frozenset(path for path, is_copy in found if is_copy)
-            made = frozenset(path for path, _ in found) - copied
-            if found:
-                yield ProtectedPlace(place, copied, made)
+            copied = frozenset(path for path, is_copy in attributes if is_copy)
+            computed = frozenset(path for path, _ in attributes) - copied
+            if attributes:
+                yield ProtectedPlace(place, copied, computed)
 
     def _before(self, place: Place) -> set[tuple[str, bool]]:
         if place not in self._others:

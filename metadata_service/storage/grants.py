@@ -255,29 +255,29 @@ def _record(session: Session, kept: KeptRequest, now: datetime) -> GrantRecord:
     return _records(session, [kept], now)[0]
 
 
-def _records(session: Session, found: Sequence[KeptRequest], now: datetime) -> list[GrantRecord]:
-    shown = {kept.row.id: _shows(session, kept) for kept in found}
+def _records(session: Session, requests: Sequence[KeptRequest], now: datetime) -> list[GrantRecord]:
+    shown = {request.row.id: _shows(session, request) for request in requests}
     every = sorted({path for shows in shown.values() for path in shows})
     levels = dict(zip(every, _levels(session, every), strict=True))
     return [
         GrantRecord.model_validate(
             {
-                "id": kept.row.id,
-                GRANTS[kept.row.kind]: kept.row.subject,
-                **kept.document,
-                "shows": shown[kept.row.id],
-                "person": person_of(kept.asked.actor),
-                "asked": kept.asked.at,
-                "state": (state := kept.state(now)),
-                "ends": kept.steps[-1][0].until if state == "granted" else None,
-                "level": max((levels[path] for path in shown[kept.row.id]), default=0),
+                "id": request.row.id,
+                GRANTS[request.row.kind]: request.row.subject,
+                **request.document,
+                "shows": shown[request.row.id],
+                "person": person_of(request.asked.actor),
+                "asked": request.asked.at,
+                "state": (state := request.state(now)),
+                "ends": request.steps[-1][0].until if state == "granted" else None,
+                "level": max((levels[path] for path in shown[request.row.id]), default=0),
                 "steps": [
                     {**edit.provenance(), "action": step.action, "until": step.until, "reason": step.reason}
-                    for step, edit in kept.steps
+                    for step, edit in request.steps
                 ],
             }
         )
-        for kept in found
+        for request in requests
     ]
 
 

@@ -76,25 +76,25 @@ def find(page: SignedIn, fields: OwnFields) -> Response:
 
 def _results(page: OwnPage, body: dict[str, Any], sort: str, cursor: str | None) -> Response:
     typed = str(body.get("q") or "")
-    asked: dict[str, Any] = body | {"sort": sort or None, "limit": PAGE, "cursor": cursor}
+    request: dict[str, Any] = body | {"sort": sort or None, "limit": PAGE, "cursor": cursor}
     try:
         with page.profiles(SEARCH_SECONDS) as client:
-            found = client.call("POST", "search", body=asked)
-            typed = found["q"] or ""
+            answer = client.call("POST", "search", body=request)
+            typed = answer["q"] or ""
             count = client.count(typed)
             named = [] if cursor else named_profiles(client, typed, page.database)
-            facets = _facets(client, typed, found["items"])
+            facets = _facets(client, typed, answer["items"])
     except ProfileServiceError as error:
         return failed_search(page, typed, error)
     asked_for = leaves(parse_query([f"({typed})"] if typed else [], lambda _: None))
     columns = [sort.removeprefix("-"), *(each.path for each in asked_for), *facets]
-    columns += _frequent([*named, *found["items"]])
-    known = {each["id"] for each in named}
-    profiles = named + [each for each in found["items"] if each["id"] not in known]
+    columns += _frequent([*named, *answer["items"]])
+    named_ids = {each["id"] for each in named}
+    profiles = named + [each for each in answer["items"] if each["id"] not in named_ids]
     return page.render(
         "profiles.html",
         typed=typed,
-        page=found,
+        page=answer,
         hits=[(each, address_of(each), dict(leaves_of(each["attributes"]))) for each in profiles],
         count=count,
         facets=facets,

@@ -46,7 +46,7 @@ class Lease:
         for start in range(0, len(fragment_ids), _AT_ONCE):
             part = fragment_ids[start : start + _AT_ONCE]
             retry = Retry(self._table)
-            while not self._take(part):
+            while not self._acquire(part):
                 retry.pause("keys are held by another writer")
             self._held += part
 
@@ -71,7 +71,7 @@ class Lease:
         self._execute(text, self._held)
         return not any(refusals)
 
-    def _take(self, part: Sequence[str]) -> bool:
+    def _acquire(self, part: Sequence[str]) -> bool:
         now = now_ms()
         values = {
             ":holder": self._holder,

@@ -73,24 +73,26 @@ class DynamoLedger(DynamoTables):
             {"pk": {"B": _CROSSED + self.names(str(each.profile))}, "sk": {"B": each.segment.encode()}}
             for each in changes
         ]
-        found = self.client.get(LINKS, keys)
-        known = {(bytes(each["pk"]["B"]), bytes(each["sk"]["B"])): each for each in found}
+        stored = self.client.get(LINKS, keys)
+        rows = {(bytes(each["pk"]["B"]), bytes(each["sk"]["B"])): each for each in stored}
         listed, last, earlier = [], [], []
         for key, each in zip(keys, changes, strict=True):
-            there = known.get((key["pk"]["B"], key["sk"]["B"]), {})
-            if there and _number(there) >= each.number:
+            row = rows.get((key["pk"]["B"], key["sk"]["B"]), {})
+            if row and _number(row) >= each.number:
                 continue
             item = self._listed(each)
-            places = there.get("places", {"L": []})["L"]
+            places = row.get("places", {"L": []})["L"]
             if not places or _at_ms(places[-1]) < each.at_ms - _HELD_BACK_MS // 2:
                 listed.append(item)
                 places.append(item["sk"])
             passed = [one for one in places[:-1] if _at_ms(one) < each.at_ms - 2 * _HELD_BACK_MS]
             earlier += [{"pk": item["pk"], "sk": one} for one in passed]
-            left = {"L": [one for one in places if one not in passed]}
-            last.append(key | {"segment": item["segment"], "number": {"N": str(each.number)}, "places": left})
-        for some in (listed, last):
-            self.client.put(LINKS, [{"PutRequest": {"Item": each}} for each in some])
+            recent = {"L": [one for one in places if one not in passed]}
+            last.append(
+                key | {"segment": item["segment"], "number": {"N": str(each.number)}, "places": recent}
+            )
+        for batch in (listed, last):
+            self.client.put(LINKS, [{"PutRequest": {"Item": each}} for each in batch])
         self.client.put(LINKS, [{"DeleteRequest": {"Key": each}} for each in earlier])
 
     def crossed(self, fragment_ids: Sequence[str]) -> dict[str, dict[str, int]]:

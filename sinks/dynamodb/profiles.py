@@ -110,13 +110,13 @@ class DynamoProfileStore(DynamoErasure, DynamoPins, DynamoLedger):
         )
         # A fragment's own id needs no link. A fragment has one for each version that added the identifier.
         candidates = chain([name], (bytes(link["sk"]["B"][:-8]) for link in links))
-        found: dict[str, None] = {}
-        while len(found) < limit and (some := set(islice(candidates, min(limit + 1, _LINKS_AT_ONCE)))):
-            there = self.client.get(
-                FRAGMENTS, [items.key(each) for each in sorted(some)], "fragment, identifiers"
+        carriers: dict[str, None] = {}
+        while len(carriers) < limit and (page := set(islice(candidates, min(limit + 1, _LINKS_AT_ONCE)))):
+            rows = self.client.get(
+                FRAGMENTS, [items.key(each) for each in sorted(page)], "fragment, identifiers"
             )
-            found |= {i["fragment"]["S"]: None for i in there if identifier in items.identifiers(i)}
-        return list(islice(found, limit))
+            carriers |= {i["fragment"]["S"]: None for i in rows if identifier in items.identifiers(i)}
+        return list(islice(carriers, limit))
 
     def find_all(self, identifiers: Sequence[str], limit: int) -> dict[str, list[str]]:
         named = {self.names(each): each for each in identifiers}
@@ -129,21 +129,23 @@ class DynamoProfileStore(DynamoErasure, DynamoPins, DynamoLedger):
             for link in links or ():
                 linked[bytes(link["pk"]["B"])][bytes(link["sk"]["B"][:-8])] = None
         # A hub costs no more than its limit.
-        tried = {name: list(some)[: limit + 1] for name, some in linked.items()}
-        wanted = {one for some in tried.values() for one in some}
-        there = {
+        tried = {name: list(candidates)[: limit + 1] for name, candidates in linked.items()}
+        to_read = {one for candidates in tried.values() for one in candidates}
+        fragments = {
             bytes(item["pk"]["B"]): (item["fragment"]["S"], items.identifiers(item))
-            for item in self.client.get(FRAGMENTS, list(map(items.key, wanted)), "pk, fragment, identifiers")
+            for item in self.client.get(FRAGMENTS, list(map(items.key, to_read)), "pk, fragment, identifiers")
             if "fragment" in item
         }
-        found: dict[str, list[str]] = {}
-        for name, some in tried.items():
+        carriers: dict[str, list[str]] = {}
+        for name, candidates in tried.items():
             text = named[name]
-            found[text] = [there[one][0] for one in some if one in there and text in there[one][1]][:limit]
-            if len(found[text]) < limit and len(some) < len(linked[name]):
+            carriers[text] = [
+                fragments[one][0] for one in candidates if one in fragments and text in fragments[one][1]
+            ][:limit]
+            if len(carriers[text]) < limit and len(candidates) < len(linked[name]):
                 alone.append(text)
-        found |= zip(alone, self.client.each(lambda each: self._find(each, limit), alone), strict=True)
-        return found
+        carriers |= zip(alone, self.client.each(lambda each: self._find(each, limit), alone), strict=True)
+        return carriers
 
     def assign(self, assignments: Sequence[Assignment]) -> set[str]:
         staying: dict[str, Statement] = {}

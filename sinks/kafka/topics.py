@@ -105,17 +105,17 @@ class KafkaRanges:
         """The last `most` records of each partition, of at most `MOST_PARTITIONS`, with topic and partition. Raises
         SourceUnavailableError when the cluster is away, ConfigError."""
         consumer = _consumer(self._settings)
-        found: list[tuple[str, int, ReadRecord]] = []
+        records: list[tuple[str, int, ReadRecord]] = []
         try:
-            known = consumer.list_topics(timeout=ANSWER_SECONDS).topics
-            places = [
-                TopicPartition(name, n) for name in known if is_meant(name) for n in known[name].partitions
+            topics = consumer.list_topics(timeout=ANSWER_SECONDS).topics
+            partitions = [
+                TopicPartition(name, n) for name in topics if is_meant(name) for n in topics[name].partitions
             ]
             starts = []
-            for place in places[:MOST_PARTITIONS]:
-                low, end = consumer.get_watermark_offsets(place, ANSWER_SECONDS) or (0, 0)
+            for partition in partitions[:MOST_PARTITIONS]:
+                low, end = consumer.get_watermark_offsets(partition, ANSWER_SECONDS) or (0, 0)
                 if low < end:
-                    starts.append(TopicPartition(place.topic, place.partition, max(low, end - most)))
+                    starts.append(TopicPartition(partition.topic, partition.partition, max(low, end - most)))
             consumer.assign(starts)
             waited, deadline = len(starts), time.monotonic() + ANSWER_SECONDS
             while waited and time.monotonic() < deadline:
@@ -123,12 +123,12 @@ class KafkaRanges:
                     error = each.error()
                     waited -= error is not None and error.code() == KafkaError._PARTITION_EOF
                     if error is None:
-                        found.append((each.topic(), each.partition(), _record(each)))
+                        records.append((each.topic(), each.partition(), _record(each)))
         except KafkaException as error:
             raise SourceUnavailableError(f"Kafka does not answer ({error.args[0].name()})") from None
         finally:
             consumer.close()
-        return found
+        return records
 
 
 def _consumer(settings: dict[str, str | int | float | bool]) -> Consumer:

@@ -40,7 +40,7 @@ class SqliteDataKeys:
         return self._file.read(lambda connection: _get(connection, fragment_ids)) if fragment_ids else {}
 
     def put_absent(self, keys: Mapping[str, WrappedKey]) -> dict[str, WrappedKey]:
-        def work(connection: sqlite3.Connection) -> dict[str, WrappedKey]:
+        def insert_absent(connection: sqlite3.Connection) -> dict[str, WrappedKey]:
             self._refuse_closed(connection, keys.values())
             stored = connection.executemany(
                 "INSERT OR IGNORE INTO data_keys VALUES (?, ?, ?)",
@@ -49,10 +49,10 @@ class SqliteDataKeys:
             # Nearly always nobody else made one in between: nothing to be read then.
             return dict(keys) if stored == len(keys) else _get(connection, list(keys))
 
-        return self._file.write(work) if keys else {}
+        return self._file.write(insert_absent) if keys else {}
 
     def replace(self, keys: Mapping[str, tuple[WrappedKey, WrappedKey]]) -> int:
-        def work(connection: sqlite3.Connection) -> int:
+        def update_keys(connection: sqlite3.Connection) -> int:
             self._refuse_closed(connection, [new for _, new in keys.values()])
             return connection.executemany(
                 "UPDATE data_keys SET kek_version = ?, wrapped = ? "
@@ -60,7 +60,7 @@ class SqliteDataKeys:
                 sorted((*new, fragment, *old) for fragment, (old, new) in keys.items()),
             ).rowcount
 
-        return self._file.write(work) if keys else 0
+        return self._file.write(update_keys) if keys else 0
 
     def wrapped_by(self, version: int, after: str, limit: int) -> dict[str, WrappedKey]:
         return self._file.read(
@@ -102,7 +102,7 @@ class SqliteDataKeys:
     def delete(self, fragment_ids: Sequence[str], kept: Callable[[], Collection[str]] = frozenset) -> int:
         """Also raises StoreError when the keys are gone but a copy is still in the log; delete again."""
 
-        def work(connection: sqlite3.Connection) -> int:
+        def delete_keys(connection: sqlite3.Connection) -> int:
             skipped = kept()
             return connection.executemany(
                 "DELETE FROM data_keys WHERE fragment = ?",
@@ -111,7 +111,7 @@ class SqliteDataKeys:
 
         if not fragment_ids:
             return 0
-        deleted = max(self._file.write(work), 0)
+        deleted = max(self._file.write(delete_keys), 0)
         # Also when there was none: a delete before this one may have been interrupted.
         self._file.truncate_log()
         return deleted

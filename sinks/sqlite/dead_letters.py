@@ -59,7 +59,7 @@ class SqliteDeadLetters:
         self._keys = keys
 
     def put(self, dead_letters: Sequence[DeadLetter]) -> None:
-        def work(connection: sqlite3.Connection) -> None:
+        def insert_rows(connection: sqlite3.Connection) -> None:
             # REPLACE finds the old dead letter by the unique id.
             connection.executemany(
                 "INSERT OR REPLACE INTO dead_letters VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -67,10 +67,10 @@ class SqliteDeadLetters:
             )
 
         if dead_letters:
-            self._file.write(work)
+            self._file.write(insert_rows)
 
     def settle_batch(self, batch: str, attempt: str, source: str | None = None) -> dict[str, str]:
-        def work(connection: sqlite3.Connection) -> dict[str, str]:
+        def delete_earlier_attempts(connection: sqlite3.Connection) -> dict[str, str]:
             settled = dict(
                 connection.execute(
                     "DELETE FROM dead_letters WHERE batch = ? AND attempt <> ? AND source = ifnull(?, source) "
@@ -85,7 +85,7 @@ class SqliteDeadLetters:
                 if position.startswith(FRAGMENT)
             }
 
-        return self._file.write(work)
+        return self._file.write(delete_earlier_attempts)
 
     def get(self, dead_letter_id: str) -> DeadLetter | None:
         found = self._dead_letters("WHERE id = ?", [dead_letter_id])
@@ -131,13 +131,13 @@ class SqliteDeadLetters:
         return self._file.read(lambda connection: dict(among(connection, query, positions)))
 
     def drop(self, ids: Sequence[str]) -> int:
-        def work(connection: sqlite3.Connection) -> int:
+        def delete_rows(connection: sqlite3.Connection) -> int:
             self._destroy(ids)
             return connection.executemany(
                 "DELETE FROM dead_letters WHERE id = ?", [(each,) for each in ids]
             ).rowcount
 
-        return self._file.write(work) if ids else 0
+        return self._file.write(delete_rows) if ids else 0
 
     def compact(self) -> None:
         if self._keys:
@@ -154,12 +154,12 @@ class SqliteDeadLetters:
             self._keys.destroy(ids)
 
     def _dead_letters(self, where: str, values: list[str]) -> list[DeadLetter]:
-        def work(connection: sqlite3.Connection) -> list[DeadLetter]:
+        def read_rows(connection: sqlite3.Connection) -> list[DeadLetter]:
             with closing(connection.execute(f"SELECT * FROM dead_letters {where}", values)) as rows:  # noqa: S608 - ours only
                 return _page(DeadLetter(row[0], DeadLetterReason(row[1]), *row[2:]) for row in rows)
 
-        found = self._file.read(work)
-        return self._keys.open(found) if self._keys else found
+        dead_letters = self._file.read(read_rows)
+        return self._keys.open(dead_letters) if self._keys else dead_letters
 
 
 def _page(dead_letters: Iterable[DeadLetter]) -> list[DeadLetter]:

@@ -37,17 +37,17 @@ class SqliteErasure(SqliteTables):
         return self._file.read(lambda connection: [_summary(connection, each) for each in ids])
 
     def erase(self, ids: Sequence[str], until: int) -> list[FragmentSummary]:
-        def work(connection: sqlite3.Connection) -> list[FragmentSummary]:
-            found = [_summary(connection, each) for each in ids]
-            self._tombstones.join(connection, {each.fragment_id: each.tombstone(until) for each in found})
-            kept = self._tombstones.find(connection, ids)
+        def erase_rows(connection: sqlite3.Connection) -> list[FragmentSummary]:
+            summaries = [_summary(connection, each) for each in ids]
+            self._tombstones.join(connection, {each.fragment_id: each.tombstone(until) for each in summaries})
+            tombstones = self._tombstones.find(connection, ids)
             erased = [
                 each._replace(
-                    version=kept[each.fragment_id].version,
+                    version=tombstones[each.fragment_id].version,
                     # An interrupted erasure may have removed these rows already.
                     identifiers=each.identifiers | _noted(connection, each.fragment_id),
                 )
-                for each in found
+                for each in summaries
             ]
             for each in erased:
                 _remove(connection, each.fragment_id)
@@ -55,7 +55,7 @@ class SqliteErasure(SqliteTables):
             outbox.add(connection, [(each.fragment_id, each.version) for each in erased])
             return erased
 
-        return self._file.write(work)
+        return self._file.write(erase_rows)
 
     def unfinished(self) -> list[FragmentSummary]:
         query = "SELECT fragment, version, identifiers FROM erasures ORDER BY fragment"
@@ -69,7 +69,7 @@ class SqliteErasure(SqliteTables):
         self._file.truncate_log()
 
     def withdraw(self, versions: Mapping[str, int]) -> set[str]:
-        def work(connection: sqlite3.Connection) -> set[str]:
+        def withdraw_rows(connection: sqlite3.Connection) -> set[str]:
             present = {each: _summary(connection, each) for each in versions}
             gone = {each: version for each, version in versions.items() if present[each].version == version}
             self._tombstones.join(connection, {each: present[each].tombstone() for each in gone})
@@ -80,7 +80,7 @@ class SqliteErasure(SqliteTables):
             connection.executemany("INSERT OR REPLACE INTO withdrawn VALUES (?, ?)", sorted(gone.items()))
             return {each for each in versions if each not in gone and present[each].version != NEW}
 
-        return self._file.write(work) if versions else set()
+        return self._file.write(withdraw_rows) if versions else set()
 
     def withdrawn(self) -> dict[str, int]:
         return dict(
@@ -95,12 +95,12 @@ class SqliteErasure(SqliteTables):
         return self._file.read(all_by_name)
 
     def reinstate(self, tombstones: Mapping[bytes, Tombstone]) -> int:
-        def work(connection: sqlite3.Connection) -> int:
+        def join_lost(connection: sqlite3.Connection) -> int:
             lost = tombstones.keys() - all_by_name(connection).keys()
             join_by_name(connection, tombstones)
             return len(lost)
 
-        return self._file.write(work) if tombstones else 0
+        return self._file.write(join_lost) if tombstones else 0
 
     def cancel(self, ids: Sequence[str]) -> int:
         query = (

@@ -43,7 +43,7 @@ class SqliteHouseholdLog:
         self._file = SqliteFile(path, _SCHEMA, StoreError)
 
     def append(self, household: str, decide: Decide) -> None:
-        def work(connection: sqlite3.Connection) -> None:
+        def append_entries(connection: sqlite3.Connection) -> None:
             rows = [
                 (*entry[:-1], canonical.encode(dict(entry.body)).decode())
                 for entry in decide(_entries(connection, household))
@@ -53,7 +53,7 @@ class SqliteHouseholdLog:
                 rows,
             )
 
-        self._file.write(work)
+        self._file.write(append_entries)
 
     def read(self, household: str) -> list[HouseholdEntry]:
         return self._file.read(lambda connection: _entries(connection, household))

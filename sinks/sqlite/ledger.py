@@ -70,10 +70,10 @@ class SqliteLedger(SqliteTables):
         return self._file.read(lambda connection: connection.execute(query).fetchone()[0]) or after
 
     def cross(self, crossings: Sequence[Crossing]) -> None:
-        def work(connection: sqlite3.Connection) -> None:
+        def append_crossings(connection: sqlite3.Connection) -> None:
             for each in crossings:
                 at_ms, profile, segment, number, _ = each
-                given = {
+                row = {
                     "name": self._tombstones.name(str(profile)),
                     "id": profile,
                     "at": at_ms,
@@ -84,16 +84,16 @@ class SqliteLedger(SqliteTables):
                     earlier = (
                         "DELETE FROM ledger WHERE fragment = :name AND segment = :segment AND epoch < :number"
                     )
-                    connection.execute(earlier, given)
+                    connection.execute(earlier, row)
                 connection.execute(
                     "INSERT OR IGNORE INTO ledger (at_ms, fragment, epoch, previous, profile, segment) "
                     "VALUES (:at, :name, :number, x'', x'', :segment)",
-                    given,
+                    row,
                 )
                 # The name leads back to the profile, too.
-                connection.execute("UPDATE fragments SET name = :name WHERE id = :id AND name IS NULL", given)
+                connection.execute("UPDATE fragments SET name = :name WHERE id = :id AND name IS NULL", row)
 
-        self._file.write(work)
+        self._file.write(append_crossings)
 
     def crossed(self, fragment_ids: Sequence[str]) -> dict[str, dict[str, int]]:
         ids = {self._tombstones.name(each): each for each in fragment_ids}

@@ -45,13 +45,13 @@ class SqlitePins(SqliteTables):
             last = page[-1]
 
     def drop_pins(self, identifiers: Sequence[str]) -> None:
-        def work(connection: sqlite3.Connection) -> None:
+        def delete_pins(connection: sqlite3.Connection) -> None:
             rows = [(each,) for each in identifiers]
             connection.executemany("DELETE FROM pins WHERE low = ?", rows)
             connection.executemany("DELETE FROM pins WHERE high = ?", rows)
 
         if identifiers:
-            self._file.write(work)
+            self._file.write(delete_pins)
 
 
 def _of(connection: sqlite3.Connection, identifiers: Sequence[str]) -> list[PinRecord]:

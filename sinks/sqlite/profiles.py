@@ -120,13 +120,13 @@ class SqliteProfileStore(SqlitePins, SqliteLedger, SqliteErasure):
         return self._file.read(lambda connection: outbox.entries(connection, limit, after))
 
     def enqueue(self, ids: Sequence[str]) -> None:
-        def work(connection: sqlite3.Connection) -> None:
+        def raise_versions(connection: sqlite3.Connection) -> None:
             query = "UPDATE fragments SET version = version + 1 WHERE id = ? RETURNING id, version"
-            found = [connection.execute(query, (each,)).fetchone() for each in ids]
-            outbox.add(connection, [row for row in found if row is not None])
+            rows = [connection.execute(query, (each,)).fetchone() for each in ids]
+            outbox.add(connection, [row for row in rows if row is not None])
 
         if ids:
-            self._file.write(work)
+            self._file.write(raise_versions)
 
     def settle(self, entries: Sequence[OutboxEntry]) -> None:
         if entries:
@@ -134,11 +134,11 @@ class SqliteProfileStore(SqlitePins, SqliteLedger, SqliteErasure):
             self._file.write_unflushed(lambda connection: outbox.settle(connection, entries))
 
     def remember(self, mark: str, instead_of: str = "") -> None:
-        def work(connection: sqlite3.Connection) -> None:
+        def replace_mark(connection: sqlite3.Connection) -> None:
             connection.execute("DELETE FROM marks WHERE mark = ?", (instead_of,))
             connection.execute("INSERT OR IGNORE INTO marks (mark) VALUES (?)", (mark,))
 
-        self._file.write(work)
+        self._file.write(replace_mark)
 
     def remembers(self, mark: str) -> bool:
         return bool(self._rows("SELECT 1 FROM marks WHERE mark = ?", (mark,)))

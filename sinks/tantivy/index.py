@@ -203,9 +203,9 @@ def _copies(index: Index) -> Iterator[str]:
     searcher = index.searcher()
     slices = 1 + searcher.num_docs // _COPIED
     for number in range(slices):
-        first, behind = (2**64 * each // slices for each in (number, number + 1))
-        wanted = Compiled.range_query(SCHEMA, "hash", FieldType.Unsigned, first, behind - 1)
-        places = [place for _, place in searcher.search(wanted, max(1, searcher.num_docs), count=False).hits]
+        first, end = (2**64 * each // slices for each in (number, number + 1))
+        query = Compiled.range_query(SCHEMA, "hash", FieldType.Unsigned, first, end - 1)
+        places = [place for _, place in searcher.search(query, max(1, searcher.num_docs), count=False).hits]
         stamps_there: list[Any] = searcher.fast_field_values("stamp", places)
         for place, stamp in zip(places, stamps_there, strict=True):
             stored = searcher.doc(place).to_dict()

@@ -25,14 +25,14 @@ class TantivyIndexVersions:
 
     def begin(self, afresh: bool = False) -> Begun:
         with self._folder.writing():
-            known = self._folder.versions()
-            made = next((each for each in known if each.state is VersionState.MADE), None)
-            if made is None or afresh:
-                kept = [each for each in known if each is not made]
-                number = 1 + max(each.number for each in known)
-                made = self._folder.new(number, VersionState.MADE)
-                self._folder.keep([*kept, made])
-            self._begun = Begun(made.name, made.mark)
+            versions = self._folder.versions()
+            version = next((each for each in versions if each.state is VersionState.MADE), None)
+            if version is None or afresh:
+                others = [each for each in versions if each is not version]
+                number = 1 + max(each.number for each in versions)
+                version = self._folder.new(number, VersionState.MADE)
+                self._folder.keep([*others, version])
+            self._begun = Begun(version.name, version.mark)
             return self._begun
 
     def put(self, documents: Sequence[IndexDocument]) -> dict[str, str]:

@@ -146,15 +146,15 @@ def count_steps(code: Code, over: ast.expr, most: int, body: Block, size: int = 
     many the spec has there."""
     steps = 1 + size // WRITES_A_STEP
     length = call(code.bind(len), over)
-    _take(code, length if steps == 1 else times(length, constant(steps)), most, body)
+    _spend(code, length if steps == 1 else times(length, constant(steps)), most, body)
 
 
 def count_weight(code: Code, made: ast.expr, most: int, body: Block) -> None:
     """In a loop: steps for the size of what a function made."""
-    _take(code, call(code.bind(_steps_weight), made), most, body)
+    _spend(code, call(code.bind(_steps_weight), made), most, body)
 
 
-def _take(code: Code, steps: ast.expr, most: int, body: Block) -> None:
+def _spend(code: Code, steps: ast.expr, most: int, body: Block) -> None:
     left = code.variable("steps", constant(most))
     body.append(assign(left, minus(name(left), steps)))
     body += when(less(name(left), constant(0)), [do(call(code.bind(too_many_steps)))])

@@ -19,14 +19,14 @@ def output_tree(operations: Any) -> Tree:
     """The keys that the output of a spec, which compiles, may have."""
     tree: Tree = ANYTHING
     for entry in operations if isinstance(operations, list) else [operations]:
-        made = moves_of(entry, "", "")
-        if made.replaces:
-            known = [tuple(takewhile(lambda key: isinstance(key, str), place)) for place in made.written]
-            tree = _added({}, known) if all(known) else ANYTHING
+        moves = moves_of(entry, "", "")
+        if moves.replaces:
+            prefixes = [tuple(takewhile(lambda key: isinstance(key, str), place)) for place in moves.written]
+            tree = _added({}, prefixes) if all(prefixes) else ANYTHING
         elif tree is not ANYTHING:
-            for gone in made.removed:
+            for gone in moves.removed:
                 _remove(tree, gone)
-            _added(tree, made.written)
+            _added(tree, moves.written)
     return tree
 
 

@@ -149,16 +149,16 @@ class _Step(OperationMoves):
         if len(arrays) > _MOST_COLLECTED:
             arrays = []
             yield _Put(put.number, (None,))
-        found, is_deep = [put], len(ends) > _MOST_ARRAYS
+        puts, is_deep = [put], len(ends) > _MOST_ARRAYS
         for at in [min(ends)] if is_deep else sorted(ends, reverse=True):
-            for number, keys, *_ in tuple(found):
+            for number, keys, *_ in tuple(puts):
                 made = _Put(number, (*keys[:at], COLLECTED, *keys[at:]), depth=at)
                 if keys[at : at + 2] == (COLLECTED, COLLECTED) or is_deep:
                     made = _Put(number, keys[: at + 2], depth=inf)
-                found.append(made)
+                puts.append(made)
                 for each in arrays if at == end else ():
                     yield _carried(each, made._replace(depth=at + 1), -1)
-        yield from found[1:]
+        yield from puts[1:]
 
 
 class Ways(NamedTuple):
@@ -188,16 +188,16 @@ class ValueFlow:
     def reads(self, within: Iterable[Place] = ((),)) -> set[Place]:
         """The places of an event, at or below some, that the spec looks at for its output: what moves as a whole is followed back
         from what later operations take of it."""
-        wanted: set[Place] = {()}
+        needed: set[Place] = {()}
         for step in reversed(self._steps):
-            followed = wanted if self.is_exact else {()}
-            found = {
+            followed = needed if self.is_exact else {()}
+            sources = {
                 tuple(map(if_known, _carried(move, _Put(0, place), 0).place))
                 for place in followed
                 for move in step.inverses.reading(place)
             }
-            wanted = found | (set() if step.replaces else wanted)
-        return {each for each in wanted if any(covers(above, each) for above in within)}
+            needed = sources | (set() if step.replaces else needed)
+        return {each for each in needed if any(covers(above, each) for above in within)}
 
     def beside(self, output: Place) -> set[Place]:
         """Other places of the output that may have the value at a place, or something made of it."""

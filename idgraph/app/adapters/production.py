@@ -48,15 +48,15 @@ class ErasedInProduction:
 
     def tombstones(self, ids: Iterable[str]) -> dict[str, Tombstone]:
         """The tombstones of these fragments of the sandbox, named since it asked last."""
-        known, self._known = self._known, {}
+        noted, self._known = self._known, {}
         if self._store is None or not self._file.exists():
             return {}
-        asked = [(name, each) for each in ids for name in self._names_of(each, known)]
-        found = self._store.tombstones(name for name, _ in asked)
+        pairs = [(name, each) for each in ids for name in self._names_of(each, noted)]
+        stored = self._store.tombstones(name for name, _ in pairs)
         joined: dict[str, Tombstone] = {}
-        for name, each in asked:
-            if name in found:
-                joined[each] = found[name].joined(joined.get(each, found[name]))
+        for name, each in pairs:
+            if name in stored:
+                joined[each] = stored[name].joined(joined.get(each, stored[name]))
         return joined
 
     def _names_of(self, fragment_id: str, known: dict[str, set[str]]) -> set[str]:

@@ -225,9 +225,9 @@ class SpecPreviewJob(PagedJob):
     def figures(self) -> dict[str, dict[str, Any]]:
         """Each number with its share of the sample, and the error of that share."""
         counts, events = self.effect.counts, self.effect.counts["events"]
-        whole = events if self.sample.is_whole else None
-        found = {
-            name: _figure(counts[key], events, whole)
+        total = events if self.sample.is_whole else None
+        figures = {
+            name: _figure(counts[key], events, total)
             for name, key in (
                 ("events_changed", "changed"),
                 ("errors_new", "errors_new"),
@@ -241,13 +241,13 @@ class SpecPreviewJob(PagedJob):
         }
         persons = self.persons
         if persons is not None:
-            whole = persons.persons if self.sample.is_whole else None
-            found["persons_merged"] = _figure(persons.merged, persons.persons, whole)
-            found["persons_split"] = _figure(persons.split, persons.persons, whole)
+            total = persons.persons if self.sample.is_whole else None
+            figures["persons_merged"] = _figure(persons.merged, persons.persons, total)
+            figures["persons_split"] = _figure(persons.split, persons.persons, total)
             if persons.known is not None:
-                whole = persons.known.persons if self.sample.is_whole else None
-                found["persons_known"] = _figure(persons.known.known, persons.known.persons, whole)
-        return found
+                total = persons.known.persons if self.sample.is_whole else None
+                figures["persons_known"] = _figure(persons.known.known, persons.known.persons, total)
+        return figures
 
 
 def _without_values(event: MappedEvent | None) -> MappedEvent | None:

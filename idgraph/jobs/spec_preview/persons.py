@@ -94,24 +94,24 @@ def _known(
     after: Side, states: Mapping[str, FragmentState], news: Sequence[MappedEvent], name: Callable[[str], str]
 ) -> KnownPersons:
     """`states` are those that are stored of the fragments that these events name."""
-    shown: dict[str, set[str]] = defaultdict(set)
+    identifiers: dict[str, set[str]] = defaultdict(set)
     for each in news:
-        shown[each.fragment_id].update(name(str(identifier)) for identifier in each.identifiers)
-    persons = after.around(shown)
+        identifiers[each.fragment_id].update(name(str(identifier)) for identifier in each.identifiers)
+    persons = after.around(identifiers)
     by: Counter[str] = Counter()
-    known = 0
+    stored_persons = 0
     for person in persons:
         stored: set[str] = set()
         for member in person.members:
             # The stored state of a fragment that the events name, without them.
-            own = member.stored.id
-            state = states.get(own) if own in shown else member.state
+            fragment_id = member.stored.id
+            state = states.get(fragment_id) if fragment_id in identifiers else member.state
             if state is not None:
-                stored.update(map(name, (own, *state.carried())))
-        found = stored & set[str]().union(*(shown.get(each, ()) for each in members(person)))
-        known += bool(found)
-        by.update({each.partition(":")[0] for each in found})
-    return KnownPersons(len(persons), known, dict(by.most_common()))
+                stored.update(map(name, (fragment_id, *state.carried())))
+        matches = stored & set[str]().union(*(identifiers.get(each, ()) for each in members(person)))
+        stored_persons += bool(matches)
+        by.update({each.partition(":")[0] for each in matches})
+    return KnownPersons(len(persons), stored_persons, dict(by.most_common()))
 
 
 def _compared(before: Side, after: Side, differing: Sequence[EventPair], touched: set[str]) -> PersonEffect:
@@ -189,23 +189,25 @@ def _without(
 
 
 def _reduced(name: str, state: FragmentState, olds: Sequence[MappedEvent], specs: set[str]) -> FragmentState:
-    left = FragmentState.decode(state.encode())
+    reduced = FragmentState.decode(state.encode())
     if not olds:
-        return left
-    left.encoded = None
+        return reduced
+    reduced.encoded = None
     names: set[str] = set()
     for each in olds:
         shown, sightings = evidence_of(each.origin, each.identifiers, each.evidence, each.retracts)
         names |= shown.keys()
         for key in sightings:
-            if key in left.sightings and all(origin.spec.name in specs for origin in left.sightings[key]):
-                del left.sightings[key]
-    still = {name, *(other for key in left.sightings for other in read_key(key).others)}
+            if key in reduced.sightings and all(
+                origin.spec.name in specs for origin in reduced.sightings[key]
+            ):
+                del reduced.sightings[key]
+    still = {name, *(other for key in reduced.sightings for other in read_key(key).others)}
     for other in names - still:
-        if other in left.identifiers and left.identifiers[other].spec.name in specs:
-            del left.identifiers[other]
-    left.normalise()
-    return left
+        if other in reduced.identifiers and reduced.identifiers[other].spec.name in specs:
+            del reduced.identifiers[other]
+    reduced.normalise()
+    return reduced
 
 
 class SupposedStore:

@@ -140,44 +140,50 @@ class ProtectedValues:
         self._leaves = leaves
         for place, value in paths.places(payload):
             if place and value is not None:
-                self._take(place, value, (before, after))
+                self._follow_value(place, value, (before, after))
 
-    def _take(self, place: _Place, value: Any, versions: tuple[VersionFlow, VersionFlow]) -> None:
-        found = [version.of(place) for version in versions]
+    def _follow_value(self, place: _Place, value: Any, versions: tuple[VersionFlow, VersionFlow]) -> None:
+        uses = [version.of(place) for version in versions]
         reached = [
-            {path: trail for keys, trail in each.outputs for path in self._paths(keys)} for each in found
+            {path: trail for keys, trail in each.outputs for path in self._paths(keys)} for each in uses
         ]
         is_open = [
             {
                 path
-                for path, trail in own.items()
+                for path, trail in trails.items()
                 if _is_stored(path) and not version.protects(path, value, trail)
             }
-            for version, own in zip(versions, reached, strict=True)
+            for version, trails in zip(versions, reached, strict=True)
         ]
-        sources = {path for own, opens in zip(reached, is_open, strict=True) for path in own.keys() - opens}
+        sources = {
+            path for trails, opens in zip(reached, is_open, strict=True) for path in trails.keys() - opens
+        }
         sources = set(filter(_is_stored, sources))
         if not sources:
             self._open.update(_texts(value))
             return
         for text in _texts(value):
             self._texts.setdefault(text, set()).update(sources)
-        for ways, own in zip(self._ways, reached, strict=True):
-            for path, trail in own.items():
+        for ways, trails in zip(self._ways, reached, strict=True):
+            for path, trail in trails.items():
                 ways.setdefault(path, set()).add((place, trail))
         stated = [
             {paths.join(filter(None, keys)): trail for keys, trail in each.outputs if None not in keys}
-            for each in found
+            for each in uses
         ]
         sealed = [
-            {path for path, trail in own.items() if _is_stored(path) and version.protects(path, value, trail)}
-            for version, own in zip(versions, stated, strict=True)
+            {
+                path
+                for path, trail in trails.items()
+                if _is_stored(path) and version.protects(path, value, trail)
+            }
+            for version, trails in zip(versions, stated, strict=True)
         ]
         for path in filter(_is_stored, stated[1].keys() - sealed[1]):
             self.stated.setdefault(path, set()).update(sealed[0] | sealed[1])
         for path in is_open[1]:
             self.exposes.setdefault(path, set()).update(sources - {path})
-        self.computed |= {by.place for _, by in found[1].computed - found[0].computed}
+        self.computed |= {by.place for _, by in uses[1].computed - uses[0].computed}
         spec = versions[1].spec
         for name in ("ordinal", "retracts") if spec is not None else ():
             path = getattr(spec, name)

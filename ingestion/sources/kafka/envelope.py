@@ -144,18 +144,18 @@ class KafkaEnvelopeReader:
 
     def _carried_fields(self, carried: Carried) -> dict[str, Any]:
         """The fields that stand beside the payload."""
-        found = {field: _value(place, carried) for field, place in self._carried.items()}
+        fields = {field: _value(place, carried) for field, place in self._carried.items()}
         for field, missing in (
             ("source", DeadLetterReason.MISSING_SOURCE),
             ("type", DeadLetterReason.MISSING_TYPE),
         ):
-            if field in found:
-                found[field] = event_name(found[field], field, missing)
-        if found.get("id") is not None:
-            found["id"] = event_text(found["id"], "id")
-        if found.get("ordinal") is not None:
-            found["ordinal"] = read_ordinal(_number(found["ordinal"]))
-        return found
+            if field in fields:
+                fields[field] = event_name(fields[field], field, missing)
+        if fields.get("id") is not None:
+            fields["id"] = event_text(fields["id"], "id")
+        if fields.get("ordinal") is not None:
+            fields["ordinal"] = read_ordinal(_number(fields["ordinal"]))
+        return fields
 
 
 class _MarkingReader:

@@ -70,15 +70,15 @@ def leave_out(checkpoint: Path, number: int, topics: Collection[str]) -> None:
 
 def put_back(checkpoint: Path, offsets: Mapping[str, Mapping[int, int]]) -> None:
     """Let the next micro-batch begin at these offsets, in partitions that the checkpoint does not have. As `leave_out`."""
-    done = [int(file.name) for file in (checkpoint / "commits").glob("*") if file.name.isdecimal()]
-    for file in _offset_files(checkpoint, max(done, default=0)):
-        known = _read(file) or {}
-        whole = {
-            **known,
-            **{topic: {**found, **known.get(topic, {})} for topic, found in offsets.items() if found},
+    finished = [int(file.name) for file in (checkpoint / "commits").glob("*") if file.name.isdecimal()]
+    for file in _offset_files(checkpoint, max(finished, default=0)):
+        present = _read(file) or {}
+        merged = {
+            **present,
+            **{topic: {**starts, **present.get(topic, {})} for topic, starts in offsets.items() if starts},
         }
-        if whole != known:
-            _write(file, whole)
+        if merged != present:
+            _write(file, merged)
 
 
 def _begin(checkpoint: Path, number: int) -> Path:

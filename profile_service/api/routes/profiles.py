@@ -128,16 +128,16 @@ async def lookup(body: LookupBody, service: Service, caller: ActingCaller) -> Re
     """The profiles of up to 100 identifiers, in their order."""
     wanted = body.wanted(service, caller)
     wanted.sharing = body.sharing
-    asked = [given_identifier(text) for text in body.identifiers]
+    identifiers = [given_identifier(text) for text in body.identifiers]
     looked: list[Looked] = []
-    for start in range(0, len(asked), READ_TOGETHER):
-        some = asked[start : start + READ_TOGETHER]
+    for start in range(0, len(identifiers), READ_TOGETHER):
+        page = identifiers[start : start + READ_TOGETHER]
         await asyncio.sleep(0)
-        looked += await service.answer(wanted, partial(service.lookup_each, caller, some, wanted))
+        looked += await service.answer(wanted, partial(service.lookup_each, caller, page, wanted))
     items = [each.item(text, wanted) for text, each in zip(body.identifiers, looked, strict=True)]
     await service.require_any(any(item["profile"] for item in items))
-    shown = [profile for each in looked for profile in each.profiles[:1]]
-    return answer(warned({"items": items}, await service.warnings(caller, wanted, shown)))
+    profiles = [profile for each in looked for profile in each.profiles[:1]]
+    return answer(warned({"items": items}, await service.warnings(caller, wanted, profiles)))
 
 
 @router.get("/{identifier}/explain", response_model=Items[ExplanationDocument])

@@ -86,19 +86,19 @@ class ExpressionCode:
         return method(name(owner), "get", constant(keys[-1]))
 
     def _object(self, keys: tuple[str, ...], body: Block) -> str:
-        known = self._objects.get(keys)
-        if known is not None:
-            return known
+        existing = self._objects.get(keys)
+        if existing is not None:
+            return existing
         code = self._code
-        made = self._objects[keys] = code.fresh("d")
+        variable = self._objects[keys] = code.fresh("d")
         is_object = code.bind(dict)
         if not keys:
             found = choice(is_(_type(code, self._value), is_object), self._value, code.bind(_NOTHING))
-            body.append(assign(made, found))
-            return made
-        body.append(assign(made, self._read(keys, body)))
-        body += when(is_not(_type(code, name(made)), is_object), [assign(made, code.bind(_NOTHING))])
-        return made
+            body.append(assign(variable, found))
+            return variable
+        body.append(assign(variable, self._read(keys, body)))
+        body += when(is_not(_type(code, name(variable)), is_object), [assign(variable, code.bind(_NOTHING))])
+        return variable
 
     def _call(self, node: dict[str, Any], body: Block) -> ast.expr | None:
         """A call of one of our functions with paths or such calls as arguments."""

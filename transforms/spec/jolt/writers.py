@@ -187,27 +187,27 @@ def writer(kinds: Sequence[StepKind], max_index: int) -> Write:
     inner = list(zip(inner_kinds, makers, strict=True))
 
     def write(value: Any, out: Any, borrowed: set[int] | None, keys: Sequence[str], room: Room) -> None:
-        place = out
+        container = out
         step = 0
         for kind, make in inner:
-            found = _get(place, kind, keys[step])
-            if found is None:
-                found = make()
-                if not _put(place, kind, keys[step], found, max_index, room):
+            child = _get(container, kind, keys[step])
+            if child is None:
+                child = make()
+                if not _put(container, kind, keys[step], child, max_index, room):
                     return
-            elif borrowed and id(found) in borrowed:
+            elif borrowed and id(child) in borrowed:
                 raise BorrowedError
-            place = found
+            container = child
             step += 1
-        present = _get(place, last_kind, keys[step])
+        present = _get(container, last_kind, keys[step])
         if present is None:
-            _put(place, last_kind, keys[step], value, max_index, room)
+            _put(container, last_kind, keys[step], value, max_index, room)
         elif type(present) is list:
             if borrowed and id(present) in borrowed:
                 raise BorrowedError
             present.append(value)
         else:
-            _put(place, last_kind, keys[step], [present, value], max_index, room)
+            _put(container, last_kind, keys[step], [present, value], max_index, room)
         if borrowed is not None and (type(value) is dict or type(value) is list):
             borrowed.add(id(value))
 
