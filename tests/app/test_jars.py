@@ -56,6 +56,7 @@ def test_what_is_kept_is_checked_whenever_it_is_used(
     assert str(caught.value) == f"{kept}: {reported}; remove the folder to fetch it again"
 
 
+@pytest.mark.process
 def test_without_java_nothing_is_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("JAVA_HOME", "/nowhere")

@@ -322,6 +322,7 @@ def test_what_a_backup_from_before_needs(keyring: KeyringFile, tmp_path: Path, p
     store.close()
 
 
+@pytest.mark.process
 def test_killed_at_every_step_nothing_is_lost_and_it_is_taken_up_again(
     keyring: KeyringFile, tmp_path: Path
 ) -> None:

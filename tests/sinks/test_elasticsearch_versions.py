@@ -45,6 +45,7 @@ def document(name: str, version: int = 1) -> IndexDocument:
     return IndexDocument(name, version, {"x": "word"})
 
 
+@pytest.mark.process
 def test_what_is_put_while_the_alias_moves_is_in_the_version_that_comes(place: IndexLocation) -> None:
     with faulty_proxy(place.url) as (url, faults):
         index = ElasticsearchProfileIndex(place._replace(url=url), hashed_name)
