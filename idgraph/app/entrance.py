@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from idgraph.app import metadata_access, wiring
-from idgraph.app.adapters.key_providers import provider_of
+from idgraph.app.adapters.key_providers import ensure_keyring, provider_of
 from idgraph.model.callers import Caller, Scope
-from idgraph.model.errors import ProfileIndexError, QueryError
+from idgraph.model.errors import ProfileIndexError, ProfileServiceError, QueryError
 from idgraph.model.identifiers import given_identifier
 from profile_service.service import Edition, Followed, ProfileService, ReadingAdapters
 from profile_service.wanted import Wanted
@@ -115,6 +115,7 @@ class _Here:
     def lookup(self, identifier: str, reveal: bool, purpose: str) -> dict[str, Any]:
         wanted = Wanted(None, provenance=True, reveal=reveal, purpose=purpose)
         wanted.sharing = True
+        self._service.require_rights(self._caller, wanted)
         looked = self._service.lookup(self._caller, given_identifier(identifier), wanted)
         self._service.require_found(bool(looked.profiles or looked.sharing or looked.incomplete))
         return looked.item(identifier, wanted)
@@ -182,6 +183,7 @@ def entrance(settings: Settings) -> Iterator[Entrance]:
         with remote:
             yield _Remote(remote)
         return
+    ensure_keyring(settings)
     with local_service(settings) as service:
         yield _Here(service)
 
@@ -245,5 +247,10 @@ def _running(settings: Settings) -> ProfilesClient | None:
     if client.is_reached():
         return client
     client.close()
+    if not settings.keyring_file().exists():
+        raise ProfileServiceError(
+            f"the profile service at {url} does not answer, and {settings.directory} has no profiles to read",
+            None,
+        )
     log.warning("the profile service at %s does not answer; the command reads the stores itself", url)
     return None

@@ -120,10 +120,11 @@ class MapStage:
         if output.faults and (len(taken) > 1 or not self._is_again):
             # The output is dropped, and its schema changes with it. Its keys are made: `_leave_out_erased` notes them.
             self._attributes.report_again(is_lost=True)
-            self._is_again = True
+            was_again, self._is_again = self._is_again, True
             half = len(taken) // 2
             for some in (taken[:half], taken[half:]):
                 yield from self.run(some)
+            self._is_again = was_again
             return
         for fault in output.faults.values():
             record = taken[0].record if isinstance(taken[0], DamagedRecord) else taken[0]

@@ -18,6 +18,7 @@ from metadata_service.attributes.rules import classification_levels, discovery_d
 from metadata_service.definitions import SEGMENTS, VIEWS
 from metadata_service.identity_rules import RULES
 from metadata_service.specs.catalogue import active_specs
+from metadata_service.specs.input_places import flow_of
 from metadata_service.storage.database import Database, Revision, has_revision, revision_from, revision_in
 from metadata_service.storage.history import is_gapless
 from metadata_service.storage.tables import AttributeRow, AttributeVersionRow, ChangeRow
@@ -61,6 +62,8 @@ class SnapshotCache:
         self._lock = threading.Lock()
         self._read_at: Revision | None = None
         self._defaults = DiscoveryDefaults()
+        self._above_value_keys: set[str] = set()
+        """Paths below which specs in force make keys of values."""
         self._known: dict[str, _Known] = {}
         self._changed = 0
         """The version that last changed the snapshot."""
@@ -101,13 +104,24 @@ class SnapshotCache:
             or last_removal(session) > self._read_at.version
             or defaults != self._defaults
         ):
-            self._read_at, self._known, self._changed = None, {}, 0
-            self._snapshot = self._catalogue = None
+            self._begin_again()
         self._defaults = defaults
         if self._read_at != newest:
+            above = {above for spec in active_specs(session) for _, above in flow_of(spec).value_keys}
+            if above != self._above_value_keys:
+                self._begin_again()
+                self._above_value_keys = above
             self._read_since(session, -1 if self._read_at is None else self._read_at.version)
             self._read_at = newest
         return newest
+
+    def _begin_again(self) -> None:
+        self._read_at, self._known, self._changed = None, {}, 0
+        self._snapshot = self._catalogue = None
+
+    def _is_key_of_value(self, path: str) -> bool:
+        """Whether a spec in force may make a key of this path of a value: such a key is refused, unless the snapshot has it."""
+        return any(not above or paths.is_within(path, above) for above in self._above_value_keys)
 
     def _read_since(self, session: Session, version: int) -> None:
         row = AttributeVersionRow
@@ -121,8 +135,10 @@ class SnapshotCache:
         for path, changed, document in session.execute(query):
             attribute = AttributeMetadata.model_validate_json(document)
             # A key that looks sensitive is refused, unless the snapshot has it: it was known before detection was on.
-            is_left_out = self._defaults.are_followed_by(attribute) and not any(
-                map(shaped_key, paths.split(path))
+            is_left_out = (
+                self._defaults.are_followed_by(attribute)
+                and not any(map(shaped_key, paths.split(path)))
+                and not self._is_key_of_value(path)
             )
             line = KnownAttribute.of(attribute).model_dump_json(exclude_none=True).encode()
             self._known[path] = _Known(b"" if is_left_out else document.encode(), line)

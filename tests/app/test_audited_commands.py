@@ -152,6 +152,17 @@ def test_a_command_that_acts_is_in_the_audit_log(name: str, filled: CommandLine)
     assert USER not in json.dumps(entries)
 
 
+@pytest.mark.parametrize(("name", "action"), [("access-request", "access request"), ("erase", "erasure")])
+def test_an_act_on_a_person_names_her_by_hash(name: str, action: str, filled: CommandLine) -> None:
+    words, _ = AUDITED[name]
+    with wiring.opened(filled.settings()) as resources:
+        hashed = wiring.keyed_hash(resources)(USER)
+    assert filled(*name.split(), *words(filled), "--why", "ticket 7").exit_code == 0
+    entries, _ = wiring.audit_log(filled.settings()).newest(10)
+    (found,) = (each for each in entries if each["action"] == action)
+    assert (found["profile"], found["purpose"]) == (hashed, "ticket 7")
+
+
 def test_a_job_that_cannot_be_recorded_does_nothing(filled: CommandLine) -> None:
     log = wiring.audit_file(filled.settings())
     log.unlink(missing_ok=True)

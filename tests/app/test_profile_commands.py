@@ -517,3 +517,21 @@ def test_a_service_that_runs_answers_as_the_command_itself(
     assert "the command reads the stores itself" in caplog.text
     assert here[0][1].count("\n") > 5
     assert [code for code, _ in here] == [0, 0, 3, 0, 0, 0, 0, 2]
+
+
+def test_a_reveal_needs_a_purpose(filled: CommandLine) -> None:
+    for words in (["lookup", f"user_id:{SEGMENT_USER}"], ["search", f"identity.userId={SEGMENT_USER}"]):
+        refused = filled(*words, "--reveal", "--purpose", "")
+        assert (refused.exit_code, refused.stdout) == (2, "")
+        assert "purpose" in refused.stderr
+
+
+def test_a_service_that_is_away_is_no_empty_store(
+    idgraph: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IDGRAPH_PROFILES__URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("IDGRAPH_METADATA__TOKEN", "idg_a")
+    for words in (["lookup", "user_id:1"], ["search", "--count"]):
+        result = idgraph(*words)
+        assert (result.exit_code, result.stdout) == (5, "")
+        assert "http://127.0.0.1:9 does not answer" in result.stderr

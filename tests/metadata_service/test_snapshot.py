@@ -19,8 +19,11 @@ from metadata_service.api.service import RevisionWatch
 from metadata_service.attributes.discovery import apply_schema_changes
 from metadata_service.storage.database import Database, open_database
 from metadata_service.storage.snapshots import SnapshotCache
+from metadata_service.storage.tokens import Role
 from tests.metadata_service.conftest import Running
 from tests.metadata_service.test_proposals import change, patched
+from tests.metadata_service.test_spec_approval import BOB, decide
+from tests.tokens import give_token
 
 pytestmark = pytest.mark.slow
 
@@ -322,3 +325,24 @@ def test_a_change_that_nobody_waited_for_delays_no_later_one() -> None:
         return before
 
     assert asyncio.run(wait()) == 0, "no turn was taken"
+
+
+def test_a_discovered_path_whose_key_may_be_a_value_stays_in_the_snapshot(service: Running) -> None:
+    document = {
+        "name": "tags",
+        "source": "tags",
+        "event_type": "*",
+        "id": "_event.id",
+        "identifiers": [{"type": "user_id", "path": "user", "primary": True}],
+        "operations": [
+            {"operation": "shift", "spec": {"id": "_event.id", "user": "user", "tag": "tags.@(1,tag)"}}
+        ],
+    }
+    discover(service.database, "tags.gold", "other")
+    assert read(service.reader)[0].attributes == ()
+    answer = service.admin.put("/v1/specs/tags", json=document | {"status": "active"})
+    assert answer.status_code == 202, "a second person decides on keys of values"
+    give_token(service.database, "bob", Role.ADMIN, BOB)
+    assert decide(service, answer.json()["id"]).is_success
+    snapshot, _ = read(service.reader)
+    assert [each.path for each in snapshot.attributes if each.path.startswith("tags")] == ["tags.gold"]

@@ -63,6 +63,7 @@ class AttributeTree(PolicyTree):
         if minute != self._minute:
             self.report_again(is_lost=day != self._day)
             self._day, self._minute = day, minute
+            self.forget_unknown()
 
     def _declare(self, node: AttributeNode, attribute: AttributeMetadata) -> None:
         super()._declare(node, attribute)

@@ -137,6 +137,17 @@ class PolicyTree:
         level = max(level, *(own.get(above, 0) for above in paths.ancestors(path)), 0)
         return level if level >= self._default_level or self._is_declared(path) else self._default_level
 
+    def forget_unknown(self) -> None:
+        """Make room for other paths where the cache of unknown ones is full: what was seen once need not be seen again."""
+        if self._unknown < MAX_CACHED_UNKNOWN:
+            return
+        known = [self._root]
+        while known:
+            node = known.pop()
+            node.children = {key: each for key, each in node.children.items() if not each.is_unknown}
+            known += node.children.values()
+        self._unknown = 0
+
     def level_of_sealed(self, path: str) -> int:
         """The level of a value that is sealed. If no decision seals it, a detector did, and the catalogue may not
         have its finding yet: then the highest level of any detector's finding."""
@@ -148,7 +159,7 @@ class PolicyTree:
     @property
     def highest_level(self) -> int:
         """The highest level of any path."""
-        return max(self._levels.values(), default=self._default_level)
+        return max((self._default_level, *self._levels.values()))
 
     @property
     def levels(self) -> Mapping[str, int]:

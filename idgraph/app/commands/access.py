@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from idgraph.app.commands.context import TYPE_VALUE, JobWho, JobWhy, from_stdin, keyed, origin_of
+from idgraph.app import wiring
+from idgraph.app.commands.context import TYPE_VALUE, JobWho, JobWhy, from_stdin, keyed, note, origin_of
 from idgraph.app.terminal import json_writer
 from idgraph.model.errors import NotFoundError
 from idgraph.model.identifiers import given_identifier
@@ -49,4 +50,6 @@ def access_request(
         job = ACCESS.prepare(AccessParameters.model_construct(identifier=identifier), here)
         if job is None:
             raise NotFoundError("nothing is stored under it")
+        named = wiring.keyed_hash(here.resources())(min(job.fragments))
+        note(settings, "access request", profile=named, purpose=why)
         here.runner.run(job, origin)

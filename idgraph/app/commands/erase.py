@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from idgraph.app.commands.context import DryRun, JobWho, JobWhy, Yes, all_from_stdin, keyed, origin_of
+from idgraph.app import wiring
+from idgraph.app.commands.context import DryRun, JobWho, JobWhy, Yes, all_from_stdin, keyed, note, origin_of
 from idgraph.app.exits import Exit
 from idgraph.app.terminal import confirmed, counted, print_json, print_table
 from idgraph.model.errors import ConfigError, NotFoundError, QueryError, StoreError
@@ -147,7 +148,9 @@ def _erase(
         if not confirmed("erase this for good?"):
             print("nothing was erased", file=sys.stderr)
             raise typer.Exit(Exit.FAILED)
-    job = erasure.job()
+    job, hashed = erasure.job(), wiring.keyed_hash(here.resources())
+    for each in ids:
+        note(here.settings, "erasure", profile=hashed(each), purpose=here.origin.why)
     here.runner.run(job, here.origin)
     erased, reported_of = job.erased, erasure.receipt
     if receipt_file is not None:

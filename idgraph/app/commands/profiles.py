@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from idgraph.app import wiring
-from idgraph.app.commands.context import TYPE_VALUE, JobWho, JobWhy, Purpose, from_stdin, keyed, origin_of
+from idgraph.app.commands.context import (
+    TYPE_VALUE,
+    JobWho,
+    JobWhy,
+    Purpose,
+    from_stdin,
+    keyed,
+    origin_of,
+    settings_of,
+)
 from idgraph.app.exits import Exit
 from idgraph.app.terminal import console, counted, json_writer, print_json, print_table
 from idgraph.model.errors import ConfigError, NotFoundError
@@ -49,7 +58,7 @@ def lookup(
     from idgraph.app.entrance import entrance
 
     text = str(given_identifier(identifier))
-    with entrance(keyed(context)) as here:
+    with entrance(settings_of(context)) as here:
         item = here.lookup(text, reveal, purpose)
     found = [item["profile"]] if item["profile"] else item.get("sharing", [])
     _show(found, as_json)
@@ -111,7 +120,7 @@ def search(
     wanted = [each for each in (fields or "").split(",") if each]
     query = {"words": words or []}
     page: dict[str, Any] | None = None
-    with entrance(keyed(context)) as here:
+    with entrance(settings_of(context)) as here:
         counted_answer = here.count(query)
         summary: dict[str, Any] = {"total": counted_answer["count"]}
         said = counted_answer.get("warnings", [])

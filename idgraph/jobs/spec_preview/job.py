@@ -68,12 +68,14 @@ class SpecPreviewJob(PagedJob):
         version = 1 if now is None else now.version + 1
         draft = SpecDocument(**stated, version=version, created=datetime.now(UTC))
         others = tuple(each for each in snapshot.specs if each.name != definition.name)
-        changed = snapshot.model_copy(update={"specs": (*others, draft)})
+        copies = {name: each for name, each in snapshot.id_copies.items() if name != definition.name}
+        changed = snapshot.model_copy(update={"specs": (*others, draft), "id_copies": copies})
         self.what = {
             "spec": definition.name,
             "definition": definition.digest(),
             "version_in_force": now and now.version,
             "sample": parameters.sample,
+            "reveal": parameters.reveal,
         }
         self._context = context
         self._store = resources.store

@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from idgraph.model.fragments import Origin
+from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
 from idgraph.model.stamps import SpecRef, Stamp
 from tests.retail import attribute, snapshot
+from transforms.schema import diff, policy_tree
 from transforms.schema.diff import AttributeTree
+from transforms.schema.policy_tree import PolicyTree
 
 DAY = 86_400
 
@@ -68,3 +71,25 @@ def test_a_sight_is_reported_again_where_its_report_was_lost(tree: AttributeTree
     tree.report_again(is_lost=True)
     assert reported(tree, a=1) == [("a", "integer")]
     assert reported(tree, a=1) == []
+
+
+def test_the_default_level_is_the_highest_where_no_declared_one_is_above() -> None:
+    declared = attribute("a", authorization_level=30)
+    tree = PolicyTree(
+        MetadataSnapshot(
+            version=1, attributes=(declared,), defaults=DiscoveryDefaults(authorization_level=80)
+        )
+    )
+    assert (tree.highest_level, tree.level("b")) == (80, 80)
+
+
+def test_a_full_cache_of_unknown_paths_is_emptied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(policy_tree, "MAX_CACHED_UNKNOWN", 3)
+    monkeypatch.setattr(diff, "MAX_CACHED_UNKNOWN", 3)
+    tree = AttributeTree(MetadataSnapshot(version=1, attributes=(attribute("a"),)))
+    tree.look_again(0)
+    reported(tree, **{f"k{number}": 1 for number in range(5)})
+    assert reported(tree, k0=1, k4=1) == [("k4", "integer")]
+    tree.look_again(60)
+    assert ("k4", "integer") in reported(tree, k0=1, k4=1)
+    assert reported(tree, k4=1) == []
