@@ -140,29 +140,33 @@ class _Here:
 
 
 class _Remote:
-    """By a service that runs. Every method raises ProfileServiceError."""
+    """By a service that runs. Every method raises ProfileServiceError, which names the service."""
 
-    def __init__(self, client: ProfilesClient) -> None:
+    def __init__(self, client: ProfilesClient, url: str | None) -> None:
         self._client = client
+        self._url = url
 
     def lookup(self, identifier: str, reveal: bool, purpose: str) -> dict[str, Any]:
         reading = {"provenance": True, "reveal": reveal, "purpose": purpose, "sharing": True}
-        answer = self._client.call(
-            "POST", "profiles", "lookup", body={"identifiers": [identifier], **reading}
-        )
+        answer = self._call("profiles", "lookup", body={"identifiers": [identifier], **reading})
         item: dict[str, Any] = answer["items"][0]
         return item
 
     def search(self, body: dict[str, Any]) -> dict[str, Any]:
-        found: dict[str, Any] = self._client.call("POST", "search", body=body)
-        return found
+        return self._call("search", body=body)
 
     def count(self, body: dict[str, Any]) -> dict[str, Any]:
-        found: dict[str, Any] = self._client.call("POST", "search", "count", body=body)
-        return found
+        return self._call("search", "count", body=body)
 
     def facets(self, body: dict[str, Any]) -> dict[str, Any]:
-        found: dict[str, Any] = self._client.call("POST", "search", "facets", body=body)
+        return self._call("search", "facets", body=body)
+
+    def _call(self, *path: str, body: dict[str, Any]) -> dict[str, Any]:
+        try:
+            found: dict[str, Any] = self._client.call("POST", *path, body=body)
+        except ProfileServiceError as error:
+            message = f"{error} (`[profiles] url` is {self._url}, asked by the token of `[metadata]`)"
+            raise ProfileServiceError(message, error.status) from None
         return found
 
 
@@ -181,7 +185,7 @@ def entrance(settings: Settings) -> Iterator[Entrance]:
     remote = _running(settings)
     if remote is not None:
         with remote:
-            yield _Remote(remote)
+            yield _Remote(remote, settings.profiles.url)
         return
     ensure_keyring(settings)
     with local_service(settings) as service:

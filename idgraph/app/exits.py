@@ -94,9 +94,7 @@ def _code(error: IdgraphError) -> Exit:
             return Exit.NOT_FOUND
         case ProfileServiceError(status=400 | 422):
             return Exit.USAGE
-        case ProfileServiceError(status=404):
-            return Exit.NOT_FOUND
-        case ProfileServiceError(status=None | 401 | 503):
+        case ProfileServiceError(status=None | 401 | 404 | 405 | 501 | 503):
             return Exit.UNAVAILABLE
         case RefusedError():
             return Exit.FAILED

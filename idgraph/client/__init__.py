@@ -12,5 +12,6 @@ from __future__ import annotations
 
 from idgraph.client.clients import AsyncProfilesClient, ProfilesClient
 from idgraph.client.methods import Profile
+from idgraph.model.errors import ProfileServiceError
 
-__all__ = ["AsyncProfilesClient", "Profile", "ProfilesClient"]
+__all__ = ["AsyncProfilesClient", "Profile", "ProfileServiceError", "ProfilesClient"]

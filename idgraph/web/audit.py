@@ -56,11 +56,38 @@ class AuditLog:
                         # A line that a crash tore was never reported as written.
                         end = stream.truncate(end - len(lines[-1]))
                         lines = _lines_before(stream, end)
+                    if len(lines) == 1:
+                        lines = [*_lines_before(stream, end - len(lines[0])), *lines]
+                    self._require_own(lines)
                     stream.write(self._lines(_last_mac(lines), entries))
                     stream.flush()
                     os.fsync(stream.fileno())
         except OSError as error:
             raise StoreError(f"{self._file}: {error.strerror}") from None
+
+    def _require_own(self, lines: Sequence[bytes]) -> None:
+        """The last entry was written with this key: else no later entry could be verified. Raises StoreError."""
+        entry = _decoded(lines[-1]) if lines else None
+        if lines and (entry is None or not self._is_whole(entry, _last_mac(lines[:-1]))):
+            raise StoreError(
+                f"{self._file}: the last entry was altered, or written with another keyring, so nothing is done that belongs "
+                "into it: restore the keyring of these profiles, or move the file to a safe place"
+            )
+
+    def _is_whole(self, entry: dict[str, Any], head: str) -> bool:
+        mac = entry.pop(_MAC, None)
+        return isinstance(mac, str) and hmac.compare_digest(mac, chained(self._key, head, entry))
+
+    def set_aside(self) -> Path | None:
+        """Begin a new file under a new keyring; gives where the old one is, None without one. Raises StoreError."""
+        if not self._file.exists():
+            return None
+        kept = self._file.with_name(f"audit-{datetime.now(UTC):%Y%m%dT%H%M%S%f}.jsonl")
+        try:
+            self._file.rename(kept)
+        except OSError as error:
+            raise StoreError(f"{self._file}: {error.strerror}") from None
+        return kept
 
     def verify(self) -> AuditReport:
         """Check all of it; a file that is not there is an empty log. Raises StoreError for one that cannot be read."""
@@ -73,14 +100,10 @@ class AuditLog:
         head = _FIRST
         for number, line in enumerate(lines, start=1):
             entry = _decoded(line)
-            mac = entry.pop(_MAC, None) if entry is not None else None
-            if (
-                entry is None
-                or not isinstance(mac, str)
-                or not hmac.compare_digest(mac, chained(self._key, head, entry))
-            ):
+            mac = entry.get(_MAC) if entry is not None else None
+            if entry is None or not self._is_whole(entry, head):
                 return AuditReport(number - 1, head, number)
-            head = mac
+            head = str(mac)
         return AuditReport(len(lines), head, None)
 
     def newest(

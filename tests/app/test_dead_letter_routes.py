@@ -21,7 +21,6 @@ from idgraph.model.callers import Scope
 from idgraph.model.dead_letters import COMMIT, FRAGMENT, DeadLetterReason
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.snapshot_file import PinnedSnapshot
-from idgraph.web.audit import AuditLog
 from idgraph.web.server import serving
 from profile_service.api import dead_letters as scanning
 from profile_service.api.app import create_app
@@ -73,7 +72,7 @@ def desk(filled: CommandLine) -> Iterator[Desk]:
         desk = stack.enter_context(dead_letter_desk(settings))
         folders = FlowFolders(settings.directory)
         rights = Rights(jobs=stack.enter_context(jobs), dead_letters=desk, flows=folders)
-        audit = AuditLog(settings.directory / "audit.jsonl", b"key")
+        audit = wiring.audit_log(settings)
         service = ProfileService(adapters, following, audit, rights=rights)
         url = stack.enter_context(serving(create_app(service)))
         eventually(following.is_ready)

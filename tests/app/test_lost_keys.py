@@ -77,7 +77,9 @@ def test_nothing_is_done_under_another_keyring(words: list[str], filled: Command
     assert "it is not the one that they were made under" in result.stderr
     assert (keyring.read_bytes(), keys.read_bytes()) == (other, before)
     shown = filled("lookup", "user_id:4493", "--reveal")
-    assert "protected values cannot be opened" in shown.stderr
+    assert (shown.exit_code, shown.stdout) == (1, "")
+    assert "restore the keyring of these profiles" in shown.stderr
+    assert "it is not the one that they were made under" in filled("audit", "verify").stderr
     assert "opens none of" in filled("keys", "adopt", "--yes").stderr
     keyring.write_bytes(own)
     assert "cannot be opened" not in filled("lookup", "user_id:4493", "--reveal").stderr
@@ -129,7 +131,8 @@ def test_without_data_keys_the_keyring_is_known_by_its_mark(with_keys: CommandLi
 def test_an_empty_store_takes_any_keyring(with_keys: CommandLine) -> None:
     with wiring.opened(with_keys.settings()) as resources:
         wiring.require_own_keyring(with_keys.settings(), resources)
-    _another_keyring(with_keys)
+    with_keys.settings().keyring_file().unlink()
+    assert "a new one begins" in with_keys("keys", "init").stdout
     assert with_keys("erase", "--fragment", "user_id:1", "--yes").exit_code == 0
 
 

@@ -12,6 +12,7 @@ import httpx
 import pyarrow.parquet as pq
 import pytest
 
+from idgraph.app import wiring
 from idgraph.app.jobs.threads import JobThreads
 from idgraph.app.wiring import job_runner, opened_to_read
 from idgraph.client import ProfilesClient
@@ -21,7 +22,6 @@ from idgraph.model.callers import Scope
 from idgraph.model.errors import JobStoppedError, ProfileIndexError, ProfileServiceError
 from idgraph.model.jobs import JobKind, Point, Progress, Requester
 from idgraph.snapshot_file import PinnedSnapshot
-from idgraph.web.audit import AuditLog
 from idgraph.web.server import serving
 from profile_service.api.app import create_app
 from profile_service.api.following import Following
@@ -72,7 +72,7 @@ def operating(filled: CommandLine) -> Iterator[Operating]:
         adapters = stack.enter_context(opened_to_read(settings))
         following = stack.enter_context(Following(metadata))
         jobs = JobThreads(settings, lambda: PinnedSnapshot(*following.edition()))
-        audit = AuditLog(settings.directory / "audit.jsonl", b"key")
+        audit = wiring.audit_log(settings)
         rights = Rights(jobs=stack.enter_context(jobs))
         url = stack.enter_context(
             serving(create_app(ProfileService(adapters, following, audit, rights=rights)))

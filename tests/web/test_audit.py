@@ -111,3 +111,18 @@ def test_the_newest_are_read_backward_in_pages(tmp_path: Path) -> None:
             break
     assert seen == list(range(49, 0, -2))
     assert log.verify().entries == 50
+
+
+def test_another_key_does_not_continue_a_log(tmp_path: Path) -> None:
+    file = tmp_path / "audit.jsonl"
+    AuditLog(file, b"a" * 32).append({"action": "one"})
+    for _ in range(2):
+        with pytest.raises(StoreError, match="another keyring"):
+            AuditLog(file, b"b" * 32).append({"action": "two"})
+    AuditLog(file, b"a" * 32).append({"action": "three"})
+    assert AuditLog(file, b"a" * 32).verify().entries == 2
+    kept = AuditLog(file, b"b" * 32).set_aside()
+    assert kept is not None
+    AuditLog(file, b"b" * 32).append({"action": "four"})
+    assert AuditLog(file, b"b" * 32).verify().entries == 1
+    assert AuditLog(kept, b"a" * 32).verify().entries == 2

@@ -35,6 +35,10 @@ def verify(context: typer.Context, as_json: Json = False) -> None:
     if settings.keyring_file().exists() or file.exists():
         ensure_keyring(settings)
         log = wiring.audit_log(settings).verify()
+        if log.broken_line is not None:
+            # Raises for another keyring, under which every entry seems altered.
+            with wiring.opened_keys(settings, own=True):
+                pass
     history = verify_history(settings)
     found = {f"{file}, line": log, "history, version": history}
     if as_json:

@@ -49,7 +49,11 @@ def init(
     settings = settings_of(context)
     wiring.prepare_directory(settings)
     create_keyring(settings, bare)
+    # A new keyring cannot continue the chain of a lost one.
+    kept = wiring.audit_log(settings).set_aside()
     note(settings, "keys init")
+    if kept is not None:
+        print(f"the audit log of the keyring before is {kept}; a new one begins")
     print(
         f"made {settings.keyring_file()}; keep a copy in a safe place: without it nothing protected can be read"
     )
@@ -117,8 +121,11 @@ def adopt(context: typer.Context, yes: Yes = False) -> None:
     ):
         print("nothing was changed", file=sys.stderr)
         raise typer.Exit(Exit.FAILED)
-    note(settings, "keys adopt")
     wiring.adopt_keyring(settings)
+    log = wiring.audit_log(settings)
+    if log.verify().broken_line == 1 and (kept := log.set_aside()):
+        print(f"the audit log of the keyring before is {kept}; a new one begins")
+    note(settings, "keys adopt")
     print(f"{settings.keyring_file()} is the profiles' keyring now; run `idgraph reindex --again`")
 
 
