@@ -130,20 +130,28 @@ class Run:
 
 class Pace:
     """The pace of a job: at most `rate` units per second, and at most a share of one core; until `stop` is
-    set."""
+    set. `idle_share` is the share of pages in which no unit was done, by default the same."""
 
     def __init__(
-        self, rate: float | None = None, share: float = 1.0, stop: threading.Event | None = None
+        self,
+        rate: float | None = None,
+        share: float = 1.0,
+        stop: threading.Event | None = None,
+        idle_share: float | None = None,
     ) -> None:
         self._rate = rate
         self._share = share
+        self._idle_share = share if idle_share is None else idle_share
+        self._done = 0
         self._stop = stop or threading.Event()
         self._began = self._resumed = time.monotonic()
 
     def pause(self, done: int) -> float:
         """The seconds to wait after `done` units."""
         now = time.monotonic()
-        pause = (now - self._resumed) * (1 / self._share - 1)
+        share = self._share if done > self._done else self._idle_share
+        self._done = done
+        pause = (now - self._resumed) * (1 / share - 1)
         return max(0.0, pause, self._began + done / self._rate - now if self._rate else 0.0)
 
     def wait(self, seconds: float) -> bool:

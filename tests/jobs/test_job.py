@@ -244,6 +244,12 @@ def test_a_job_is_paced(monkeypatch: pytest.MonkeyPatch) -> None:
         clock[0] += 1.0
         run.page({})
     assert clock[0] == pytest.approx(120)
+    run = paced(Pace(share=0.5, stop=Stop(), idle_share=0.1))
+    for number in range(10):
+        clock[0] += 1.0
+        run.progress.done += number % 2
+        run.page({})
+    assert clock[0] == pytest.approx(120 + 5 * 2 + 5 * 10)
 
 
 def test_a_job_is_cancelled_in_a_long_pause(runner: JobRunner, log: SqliteJobLog, tmp_path: Path) -> None:

@@ -45,6 +45,8 @@ AGAIN_SECONDS = 3600.0
 costs."""
 SHARE = 0.5
 """The largest share of one core, and of the store's time to write."""
+LOOKING_SHARE = 0.1
+"""The same while pages hold nothing to seal: a new flow looks through all that it stores."""
 
 
 class SealParameters(StrictDocument):
@@ -287,9 +289,8 @@ class PolicyChanges:
 
         origin = Requester(f"flow {self._flow}", f"snapshot {snapshot.version} may protect what is stored")
         try:
-            done = self._runner.run(
-                job, origin, pace=Pace(share=self._share, stop=self._repeating.stop), watch=watch
-            )
+            pace = Pace(None, self._share, self._repeating.stop, min(self._share, LOOKING_SHARE))
+            done = self._runner.run(job, origin, pace=pace, watch=watch)
         except JobStoppedError:
             if (stopped := runs[0].progress).done:
                 log.info(
