@@ -24,7 +24,8 @@ from idgraph.model.snapshots import DetectionMode, DiscoveryDefaults, MetadataSn
 from idgraph.model.sources import FlowConfig
 from idgraph.model.specs import SpecDefinition, SpecDocument
 from idgraph.model.store import ProfileStore
-from idgraph.projection.projection import Projected, Projection
+from idgraph.projection.parts import Projected
+from idgraph.projection.projection import Projection
 from ingestion.sources.files.lines import DamagedRecord
 from ingestion.sources.payload_formats import PayloadFormats
 from ingestion.spark.workers import WorkerPlan, WorkerResources

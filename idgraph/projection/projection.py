@@ -8,6 +8,9 @@ entries. A crash in between leaves the entries, and projecting again changes not
 It reads the store within `index.writing()`: nobody can erase or replace a fragment's document between the
 read and the commit of the put. If an index lets several write at once, versions decide. One commit has many
 slices, since a commit costs as much for ten documents as for a thousand; entries are settled behind it.
+
+A sweep of an index that several can write to may leave its work to the tasks of an engine (`Tasks`). Then it
+only lists ids.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice, starmap
 
 from idgraph.model.backoff import Backoff
@@ -33,6 +36,7 @@ from idgraph.model.store import (
     document_version,
 )
 from idgraph.projection.documents import documents_of, put
+from idgraph.projection.parts import Pass, Projected, Tasks, Work
 from idgraph.projection.segments import Segments
 from merge.identity.components import Member, Person
 from merge.identity.persons import Persons
@@ -76,31 +80,6 @@ def rules_mark(rules: IndexRules) -> str:
     return f"identity rules {rules.identity_version} {hashlib.sha256(content.encode()).hexdigest()}"
 
 
-@dataclass(slots=True)
-class Projected:
-    """`projected` fragments are in the index as they are stored, or gone from both; of the latter the index
-    had `erased` documents. `refused` has by id the reason why the index has not taken the others, without any
-    value; `postponed` are those that it refused before, or that wait for a process that has newer identity
-    rules. `is_whole` says whether the time was enough for all."""
-
-    projected: int = 0
-    erased: int = 0
-    refused: dict[str, str] = field(default_factory=dict)
-    postponed: int = 0
-    is_whole: bool = True
-
-    def left(self) -> int:
-        """The number of fragments that the index has not taken."""
-        return len(self.refused) + self.postponed
-
-    def add(self, other: Projected) -> None:
-        """Add the result for other fragments."""
-        self.projected += other.projected
-        self.erased += other.erased
-        self.postponed += other.postponed
-        self.refused |= other.refused
-
-
 class Projection:
     """Projects fragments of one store into one index. One per thread; any number may run at once."""
 
@@ -110,11 +89,13 @@ class Projection:
         index: ProfileIndex,
         rules: Callable[[], IndexRules],
         at_once: int = AT_ONCE,
+        tasks: Tasks | None = None,
     ) -> None:
-        """`rules` returns those of the newest snapshot."""
+        """`rules` returns those of the newest snapshot. With `tasks` a sweep leaves its parts to these."""
         self._store = store
         self._index = index
         self._rules = rules
+        self._tasks = tasks
         self._size = BatchSize(at_once)
         self._ahead = AT_ONCE
         self._identity: tuple[IdentityRules, Persons] | None = None
@@ -122,7 +103,7 @@ class Projection:
         self._hubs: set[str] = set()
         self._has_split = False
         self._followed: IdentityRules | None = None
-        self._following, self._place = "", ""
+        self._following: tuple[str, Pass] | None = None
         self._is_late = False
         self._segments = Segments(store, index)
         self._retried = 0
@@ -139,7 +120,19 @@ class Projection:
         while batch := list(islice(remaining, self._size.present)):
             with self._committed() as settled:
                 total.add(self._project_slice(batch, settled, set(batch), has_lost))
+        total.has_split, self._has_split = self._has_split, False
         return total
+
+    def part(self, work: Work, ids: Sequence[str]) -> Projected:
+        """One part of a sweep. Raises as `project` does."""
+        if work is Work.PROJECT:
+            return self.project(ids)
+        rules = self._rules()
+        persons = self._persons(rules)
+        if work is Work.FOLLOW_SEGMENTS:
+            self._segments.enter(ids, rules, persons)
+            return Projected()
+        return Projected(has_split=self._enqueue_moved(persons, ids))
 
     def many(self) -> AbstractContextManager[Callable[[], bool]]:
         """Several calls, each of which commits. Nobody else writes to the index meanwhile; the function that
@@ -156,24 +149,10 @@ class Projection:
         # Documents that `project` was refused have no time of retry yet.
         waiting = self._refused if started < self._retry_at < math.inf else {}
         total, after = Projected(is_whole=False), ""
+        projected_to = partial(self._project_in_tasks, self._tasks) if self._tasks else self._project_page
         while not total.is_whole and time.monotonic() < started + seconds:
-            with self._committed() as settled:
-                # Read inside: another process has projected what it could. All at once: a person whose fragments come over
-                # many pages is projected with the first.
-                entries, ahead = self._store.outbox(self._ahead, after), self._ahead
-                due, names = self._due(entries, settled, waiting, total), {name for name, _ in entries}
-                ends = time.monotonic() + COMMIT_SECONDS
-                while batch := list(islice(due, self._size.present)):
-                    total.add(self._project_slice(batch, settled, names))
-                    after = batch[-1]
-                    if time.monotonic() >= ends:
-                        # Some stores read far more than they return.
-                        self._ahead = max(AT_ONCE, min(2 * len(settled), ahead))
-                        break
-                else:
-                    total.is_whole = len(entries) < ahead
-                    after = entries[-1].fragment_id if entries else after
-                    self._ahead = ahead if total.is_whole else min(4 * ahead, COMMITTED_AT_ONCE)
+            reached = projected_to(after, waiting, total)
+            total.is_whole, after = reached is None, reached or ""
             # All that is stored, once identity rules or segments are new; in this pass and those before.
             is_followed = (
                 not total.is_whole or self._is_late or (self._follow_rules() and self._follow_segments())
@@ -184,6 +163,43 @@ class Projection:
                 total.postponed = 0
         self._plan_retry(waiting is not self._refused)
         return total
+
+    def _project_page(self, after: str, waiting: Mapping[str, int], total: Projected) -> str | None:
+        """Project entries of the outbox behind `after` in one commit, and add the result to `total`. Returns the last one, None
+        where that was all."""
+        with self._committed() as settled:
+            # Read inside: another process has projected what it could. All at once: a person whose fragments come over
+            # many pages is projected with the first.
+            entries, ahead = self._store.outbox(self._ahead, after), self._ahead
+            due, names = self._due(entries, settled, waiting, total), {name for name, _ in entries}
+            ends = time.monotonic() + COMMIT_SECONDS
+            while batch := list(islice(due, self._size.present)):
+                total.add(self._project_slice(batch, settled, names))
+                after = batch[-1]
+                if time.monotonic() >= ends:
+                    # Some stores read far more than they return.
+                    self._ahead = max(AT_ONCE, min(2 * len(settled), ahead))
+                    return after
+            if len(entries) < ahead:
+                return None
+            self._ahead = min(4 * ahead, COMMITTED_AT_ONCE)
+            return entries[-1].fragment_id
+
+    def _project_in_tasks(
+        self, tasks: Tasks, after: str, waiting: Mapping[str, int], total: Projected
+    ) -> str | None:
+        """The same by tasks, as many entries as these take at once."""
+        self._look_for_newer_rules()
+        versions = dict(self._store.outbox(tasks.at_once, after))
+        due = list(self._due(starmap(OutboxEntry, versions.items()), {}, waiting, total))
+        done = tasks.run(Work.PROJECT, due) if due else Projected()
+        for name in self._refused.keys() & (set(due) - done.refused.keys()):
+            del self._refused[name]
+        # Others of their persons are refused by entries of their own.
+        self._remember({each: versions[each] for each in done.refused if each in versions}, done.refused)
+        self._has_split |= done.has_split
+        total.add(done)
+        return next(reversed(versions)) if len(versions) == tasks.at_once else None
 
     @staticmethod
     def _due(
@@ -218,13 +234,8 @@ class Projection:
         settled: dict[str, int] = {}
         self._hubs.clear()
         self._segments.clear()
-        mark, was_late = overtaken_mark(self._rules().identity_version), self._is_late
         with self._index.writing():
-            self._is_late = self._store.remembers(mark)
-            if self._is_late and not was_late:
-                log.warning(
-                    "profiles follow %s: commits wait in the outbox for a process that has these rules", mark
-                )
+            mark = self._look_for_newer_rules()
             yield settled
         self._segments.cross()
         if self._store.remembers(mark):
@@ -235,6 +246,16 @@ class Projection:
             self._store.settle(batch)
         for name in settled if self._refused else ():
             self._refused.pop(name, None)
+
+    def _look_for_newer_rules(self) -> str:
+        """Look whether profiles follow newer identity rules than these; returns the mark that says so."""
+        mark, was_late = overtaken_mark(self._rules().identity_version), self._is_late
+        self._is_late = self._store.remembers(mark)
+        if self._is_late and not was_late:
+            log.warning(
+                "profiles follow %s: commits wait in the outbox for a process that has these rules", mark
+            )
+        return mark
 
     def _project_slice(
         self, ids: Sequence[str], projected: dict[str, int], asked: Set[str], has_lost: bool = False
@@ -283,8 +304,8 @@ class Projection:
         return result
 
     def _follow_segments(self) -> bool:
-        rules, ends = self._rules(), time.monotonic() + FOLLOW_SECONDS
-        return self._segments.follow(rules, self._persons(rules), self._size.present, ends)
+        ends = time.monotonic() + FOLLOW_SECONDS
+        return self._segments.follow(self._rules(), lambda: self._pass(Work.FOLLOW_SEGMENTS), ends)
 
     def _follow_rules(self) -> bool:
         """Put fragments into the outbox that new identity rules give to another profile."""
@@ -293,21 +314,27 @@ class Projection:
             return True
         mark = rules_mark(rules)
         if rules.identity_version and not self._store.remembers(mark):
-            if mark != self._following:
-                self._following, self._place = mark, ""
+            if self._following is None or self._following[0] != mark:
                 for version in range(rules.identity_version - 1, -1, -1):
                     if self._store.remembers(overtaken := overtaken_mark(version)):
                         break
                     self._store.remember(overtaken)
-            persons, ends = self._persons(rules), time.monotonic() + FOLLOW_SECONDS
-            while page := self._store.scan(self._place, self._size.present):
-                self._enqueue_moved(persons, [each.id for each in page])
-                self._place = page[-1].id
-                if time.monotonic() >= ends:
-                    return False
+                self._following = mark, self._pass(Work.FOLLOW_RULES)
+            if not self._following[1].has_ended(time.monotonic() + FOLLOW_SECONDS):
+                return False
             self._store.remember(mark)
-        self._followed = rules.identity
+        self._followed, self._following = rules.identity, None
         return True
+
+    def _pass(self, work: Work) -> Pass:
+        """The work for all fragments."""
+        tasks = self._tasks
+
+        def run(ids: Sequence[str]) -> None:
+            done = self.part(work, ids) if tasks is None else tasks.run(work, ids)
+            self._has_split |= done.has_split
+
+        return Pass(self._store.ids, run, lambda: self._size.present if tasks is None else tasks.at_once)
 
     def count_as_newest(self) -> None:
         """Let these identity rules count though others were newer: those were lost with a metadata database."""
@@ -316,7 +343,8 @@ class Projection:
             self._store.remember(_NOT_ANY_MORE, instead_of=mark)
             version += 1
 
-    def _enqueue_moved(self, persons: Persons, ids: Sequence[str]) -> None:
+    def _enqueue_moved(self, persons: Persons, ids: Sequence[str]) -> bool:
+        """Returns whether any moved."""
         moved = [
             member.stored.id
             for person in persons.named(ids, resolves_all=False).persons
@@ -325,7 +353,7 @@ class Projection:
         ]
         if moved:
             self._store.enqueue(moved)
-            self._has_split = True
+        return bool(moved)
 
     def _split(self, hubs: Iterable[str], version: int) -> None:
         """Put all that an identifier joined into the outbox, once it is a hub and joins nothing."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from idgraph.model.ledger import CHANGES, Crossing
 from idgraph.model.queries import leaves
 from idgraph.model.store import ProfileStore
 from idgraph.projection.documents import documents_of
+from idgraph.projection.parts import Pass
 from merge.identity.persons import Persons
 
 CROSSED_AT_ONCE = 1_000
@@ -46,7 +47,7 @@ class Segments:
         self._store = store
         self._index = index
         self._evaluated: dict[str, _Evaluated] = {}
-        self._evaluating, self._evaluated_to = "", ""
+        self._evaluating: tuple[str, Pass] | None = None
         self._followed: str | None = None
 
     def clear(self) -> None:
@@ -105,29 +106,28 @@ class Segments:
             self.leave({name: 0 for name in overtaken if name not in stored})
             self.cross()
 
-    def follow(self, rules: IndexRules, persons: Persons, page: int, ends: float) -> bool:
-        """Evaluate segments that are new, and that have changed, for all profiles, a page of fragments at a time. Returns
-        whether the time until `ends` (`time.monotonic`) was enough; the next call goes on."""
+    def enter(self, ids: Sequence[str], rules: IndexRules, persons: Persons) -> None:
+        """Append which segments the profiles of these ids are in, where the feed does not say so yet."""
+        found = persons.named(ids, resolves_all=False).persons
+        self._evaluated.clear()
+        # The others are in the outbox: members that have not joined would count in their version.
+        settled = (
+            each for each in found if all(part.stored.projected_into == each.id for part in each.members)
+        )
+        self.evaluate(documents_of(settled, rules).documents, rules)
+        self.cross()
+
+    def follow(self, rules: IndexRules, through_all: Callable[[], Pass], ends: float) -> bool:
+        """Evaluate segments that are new, and that have changed, for all profiles: `through_all` begins a pass of `enter`.
+        Returns whether the time until `ends` (`time.monotonic`) was enough; the next call goes on."""
         mark = segments_mark(rules) if rules.segments else ""
         if mark == self._followed:
             return True
         if mark and (self._followed is not None or not self._store.remembers(mark)):
-            if mark != self._evaluating:
-                self._evaluating, self._evaluated_to = mark, ""
-            while some := self._store.scan(self._evaluated_to, page):
-                found = persons.named([each.id for each in some], resolves_all=False).persons
-                self._evaluated.clear()
-                # The others are in the outbox: members that have not joined would count in their version.
-                settled = (
-                    each
-                    for each in found
-                    if all(part.stored.projected_into == each.id for part in each.members)
-                )
-                self.evaluate(documents_of(settled, rules).documents, rules)
-                self.cross()
-                self._evaluated_to = some[-1].id
-                if time.monotonic() >= ends:
-                    return False
+            if self._evaluating is None or self._evaluating[0] != mark:
+                self._evaluating = mark, through_all()
+            if not self._evaluating[1].has_ended(ends):
+                return False
             self._store.remember(mark)
-        self._followed = mark
+        self._followed, self._evaluating = mark, None
         return True

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 
 from idgraph.model.errors import ProfileIndexError, StoreError, TrimmedStreamError
 from idgraph.model.store import ChangeStream
-from idgraph.projection.projection import Projected, Projection
+from idgraph.projection.parts import Projected
+from idgraph.projection.projection import Projection
 
 log = logging.getLogger(__name__)
 

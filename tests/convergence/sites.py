@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from random import Random
 from typing import Any
 
 from idgraph.jobs.erase.dead_letter_search import DeadLetterSearch
@@ -11,8 +12,10 @@ from idgraph.jobs.reencrypt.stored_sealing import PAGE, StoredSealing
 from idgraph.model import canonical
 from idgraph.model.dead_letters import FRAGMENT
 from idgraph.model.identifiers import Identifier
+from idgraph.model.index import IndexRules
 from idgraph.model.jobs import Progress
 from idgraph.model.pins import PinRecord
+from idgraph.projection.parts import Tasks
 from idgraph.projection.projection import Projection
 from ingestion.spark.workers import WorkerPlan
 from merge.identity.resolve import Decision
@@ -21,7 +24,7 @@ from profile_service.reader import ProfileReader
 from tests.convergence.adapters import provider
 from tests.convergence.events import IDENTIFIERS, PERSONS
 from tests.convergence.flows import A_FEW, AT_ONCE, FlowSite
-from tests.projecting import sweep
+from tests.projecting import Shuffled, sweep
 from tests.replaying import replay
 from transforms.privacy.protected_names import TombstoneNames
 from transforms.privacy.sealing import DataKeys
@@ -64,10 +67,17 @@ class Site(FlowSite):
         )
 
     def project(self, version: int, is_late: bool = False) -> None:
-        """As a flow does beside its batches, or another process, which `is_late` and hears of each version once."""
+        """As a flow does beside its batches, in tasks, or another process, which `is_late` and hears of each version once."""
+
+        def projection(tasks: Tasks | None = None) -> Projection:
+            def rules() -> IndexRules:
+                return self._compiled(self._heard[is_late]).attributes.index_rules
+
+            return Projection(self.store, self.index, rules, tasks=tasks)
+
         if is_late not in self._projections:
-            self._projections[is_late] = Projection(
-                self.store, self.index, lambda: self._compiled(self._heard[is_late]).attributes.index_rules
+            self._projections[is_late] = projection(
+                None if is_late else Shuffled(projection, Random(version))
             )
         self._heard[is_late] = max(version, self._heard[is_late])
         self._projections[is_late].sweep()

@@ -30,7 +30,8 @@ from idgraph.model.queries import FullText, Query
 from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
 from idgraph.model.store import FragmentWrite, ProfileStore, StoredFragment
 from idgraph.model.tombstones import Tombstone
-from idgraph.projection.projection import Projected, Projection
+from idgraph.projection.parts import Projected
+from idgraph.projection.projection import Projection
 from idgraph.snapshot_file import PinnedSnapshot
 from ingestion.spark.sent_snapshots import BatchPins
 from sinks.sqlite.jobs import SqliteJobLog
