@@ -36,9 +36,10 @@ from ingestion.sources.held import HeldSources
 from ingestion.sources.stream import InputStream, Intake
 from ingestion.spark import checkpoints
 from ingestion.spark.micro_batch import MicroBatches, MicroBatchRunner
+from ingestion.spark.projection_tasks import ProjectionTasks
 from ingestion.spark.query import Flow
 from ingestion.spark.sent_snapshots import BatchPins
-from ingestion.spark.session import start_session, stop_session
+from ingestion.spark.session import Session, opened_session
 from ingestion.spark.workers import WorkerResources
 from ingestion.stages.outcomes import BatchReport
 from sinks.http.metadata import MetadataClient
@@ -96,22 +97,28 @@ def run_flow(
         kept, max_age = metadata_access.snapshot_file(settings), settings.metadata.max_snapshot_age_seconds
         snapshots = stack.enter_context(SnapshotFollower(client, kept, max_age))
         schema = stack.enter_context(_schema_changes(settings, client))
-        projection = stack.enter_context(_projecting(settings, resources, snapshots))
         held = _held(settings)
         stream = input_stream(settings, held)
 
         def is_running() -> bool:
             return any(flow.is_running() for flow in running)
 
+        tasks = _projection_tasks(settings, snapshots, is_running)
+        projection = _projection(settings, resources, snapshots, tasks)
         watched = observed(settings, resources, snapshots, projection, stream.waiting, is_running, on_batch)
         on_batch = stack.enter_context(watched)
         seen = reporting(settings, snapshots, projection, stream.waiting, is_running, on_batch)
         on_batch = _noting_uses(stack.enter_context(seen), stack.enter_context(SpecUsage(client)))
         on_start()
+        if projection is not None and tasks is None:
+            stack.enter_context(projection)
+        session = stack.enter_context(_session(settings, stop, jars))
+        if projection is not None and tasks is not None:
+            stack.enter_context(tasks.on(session))
+            stack.enter_context(projection)
         metadata = snapshots, schema
         on_commit = projection.wake if projection else lambda: None
-        started = _started(settings, stop, jars, stream, held, metadata, resources, on_commit, on_batch)
-        flow = stack.enter_context(started)
+        flow = _flow(settings, session, stream, held, metadata, resources, on_commit, on_batch)
         running.append(flow)
         stack.enter_context(_following_policy(settings, resources, snapshots, flow, sealed_by))
         try:
@@ -198,38 +205,53 @@ def _schema_changes(settings: Settings, client: MetadataClient) -> SchemaBuffer:
     )
 
 
-@contextmanager
-def _projecting(
-    settings: Settings, resources: WorkerResources, snapshots: SnapshotFollower
-) -> Iterator[ProjectionRunner | None]:
-    """The projection beside the flow, where the flow feeds the index."""
+def _projection_tasks(
+    settings: Settings, snapshots: SnapshotFollower, is_running: Callable[[], bool]
+) -> ProjectionTasks | None:
+    """The tasks of the projection, where all executors reach the index; the embedded one has one writer."""
+    if settings.index.kind == "sqlite":
+        return None
+    return ProjectionTasks(wiring.worker_plan(settings), snapshots.current, is_running)
+
+
+def _projection(
+    settings: Settings,
+    resources: WorkerResources,
+    snapshots: SnapshotFollower,
+    tasks: ProjectionTasks | None,
+) -> ProjectionRunner | None:
+    """The projection that runs beside the flow, where the flow feeds the index."""
     if settings.index.fed_by != "flow":
-        yield None
-        return
+        return None
     _report_of_another_store(resources)
     policies = IndexPolicies(lambda: snapshots.current().snapshot)
-    with ProjectionRunner(resources.projection(lambda: policies().rules)) as runner:
-        yield runner
+    return ProjectionRunner(resources.projection(lambda: policies().rules, tasks))
 
 
 @contextmanager
-def _started(
+def _session(settings: Settings, stop: threading.Event, jars: Sequence[Path]) -> Iterator[Session]:
+    """A Spark session of the flow's own."""
+    state = settings.flow_state()
+    opening = opened_session(
+        settings.flow, settings.spark, state / "spark", state / "spark.log", class_archives(), jars
+    )
+    with ExitStack() as stack:
+        with _keeping_interrupt_handler(), _reporting_of_interruption(stop):
+            session = stack.enter_context(opening)
+        yield session
+
+
+def _flow(
     settings: Settings,
-    stop: threading.Event,
-    jars: Sequence[Path],
+    session: Session,
     stream: InputStream,
     held: HeldSources,
     metadata: tuple[SnapshotFollower, SchemaBuffer],
     resources: WorkerResources,
     on_commit: Callable[[], None],
     on_batch: Callable[[BatchReport], None],
-) -> Iterator[Flow]:
-    """The flow over a Spark session of its own."""
+) -> Flow:
     state, plan = settings.flow_state(), wiring.worker_plan(settings)
-    with _keeping_interrupt_handler(), _reporting_of_interruption(stop):
-        session = start_session(
-            settings.flow, settings.spark, state / "spark", state / "spark.log", class_archives(), jars
-        )
     runner = MicroBatchRunner(session, plan, stream.without_secrets)
     orphaned_keys = resources.orphaned_keys()
     batches = MicroBatches(
@@ -245,10 +267,7 @@ def _started(
         on_commit,
     )
     is_paused = partial(FlowFolders(settings.directory).is_paused, plan.flow.name)
-    try:
-        yield Flow(session, plan.flow, stream, state / "checkpoint", batches, on_batch, held, is_paused)
-    finally:
-        stop_session(session)
+    return Flow(session, plan.flow, stream, state / "checkpoint", batches, on_batch, held, is_paused)
 
 
 @contextmanager

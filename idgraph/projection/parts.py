@@ -52,8 +52,10 @@ class Tasks(Protocol):
     """Runs parts of a sweep as tasks of an engine, several at once, each by `Projection.part` of a projection of
     its own. A part may run twice, and parts in any order."""
 
-    at_once: int
-    """Fragments per call: they occupy the engine for some seconds."""
+    @property
+    def at_once(self) -> int:
+        """Fragments per call: they occupy the engine for some seconds."""
+        ...
 
     def run(self, work: Work, ids: Sequence[str]) -> Projected:
         """The sum of all parts, under a snapshot that is not older than the sweep's. Raises as

@@ -284,10 +284,8 @@ class MicroBatchRunner:
             rows = batch.rdd
             tasks = rows.getNumPartitions()
             if tasks <= 1 and self._plan.flow.strategy != "high_throughput":
-                return tasks, decode_reports(
-                    _collected(rows.mapPartitions(quick_row_task(self._plan, order)))
-                )
-            reports = _collected(self._stages(batch, tasks, order).rdd)
+                return tasks, decode_reports(collected(rows.mapPartitions(quick_row_task(self._plan, order))))
+            reports = collected(self._stages(batch, tasks, order).rdd)
             return tasks, decode_reports(row.body for row in reports)
         except Exception as error:
             if not is_of_spark(error):
@@ -322,7 +320,7 @@ def map_in_arrow(
     return DataFrame(mapped, rows.sparkSession)
 
 
-def _collected(rows: RDD[Any]) -> Iterator[Any]:
+def collected(rows: RDD[Any]) -> Iterator[Any]:
     """The rows of `rows.collect()`, but not by a socket, of which the JVM would remember the name as long as it lives, to remove
     it at the end, for each micro-batch."""
     for some in rows._jrdd.collect():

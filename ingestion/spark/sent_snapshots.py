@@ -80,8 +80,11 @@ class SentSnapshot(NamedTuple):
 
     def compiled(self, previous: CompiledSnapshot | None) -> CompiledSnapshot:
         """The compiled snapshot, with the specs of `previous` that did not change."""
-        snapshot = MetadataSnapshot.model_validate_json(zlib.decompress(self.content.value))
-        return CompiledSnapshot(snapshot, previous)
+        return CompiledSnapshot(self.snapshot(), previous)
+
+    def snapshot(self) -> MetadataSnapshot:
+        """The snapshot."""
+        return MetadataSnapshot.model_validate_json(zlib.decompress(self.content.value))
 
 
 def packed(snapshot: MetadataSnapshot) -> bytes:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from secrets import randbits
+from typing import TypeAlias
 
 from pyspark.sql import SparkSession
 
@@ -25,6 +26,9 @@ from ingestion.spark.session_options import is_authenticated, session_options
 from ingestion.spark.worker_errors import error_of_spark, is_of_spark
 
 log = logging.getLogger(__name__)
+
+Session: TypeAlias = SparkSession
+"""For who imports nothing of Spark."""
 
 _ASKING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -125,20 +129,33 @@ def stop_session(session: SparkSession) -> None:
 
 
 @contextmanager
+def opened_session(
+    flow: FlowConfig,
+    spark: SparkSettings,
+    scratch: Path,
+    log_file: Path,
+    archives: Path,
+    jars: Sequence[Path] = (),
+    seals_rows: bool = True,
+) -> Iterator[Session]:
+    """`start_session`, which is stopped at the end."""
+    session = start_session(flow, spark, scratch, log_file, archives, jars, seals_rows)
+    try:
+        yield session
+    finally:
+        stop_session(session)
+
+
+@contextmanager
 def session_beside(
     flow: FlowConfig, spark: SparkSettings, folder: Path, archives: Path
 ) -> Iterator[SparkSession]:
     """A session for work over all that a flow stored, while the flow may run. `folder`: of this work alone, which names it."""
     folder.mkdir(mode=0o700, exist_ok=True)
     named = flow.model_copy(update={"name": folder.name})
-    with owner_only():
-        session = start_session(
-            named, spark, folder / "spark", folder / "spark.log", archives, seals_rows=False
-        )
-        try:
-            yield session
-        finally:
-            stop_session(session)
+    places = folder / "spark", folder / "spark.log", archives
+    with owner_only(), opened_session(named, spark, *places, seals_rows=False) as session:
+        yield session
 
 
 @contextmanager

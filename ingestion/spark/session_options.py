@@ -55,6 +55,8 @@ def session_options(
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.python.worker.reuse": "true",
+        # Between the jobs of the stream and those of the projection.
+        "spark.scheduler.mode": "FAIR",
         # Adaptive execution would run each side of the shuffle as a job of its own.
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.shuffle.partitions": str(flow.partitions),

@@ -16,9 +16,12 @@ from typing import Any, NamedTuple, TypeVar
 
 from idgraph.model.batch_size import BatchSize
 from idgraph.model.errors import FlowStoppedError, IdgraphError
+from idgraph.model.index import IndexRules
+from idgraph.projection.projection import Projection
 from ingestion.spark.sent_snapshots import SentSnapshot
 from ingestion.spark.workers import WorkerPlan, WorkerResources
 from ingestion.stages.dead_letters import BatchAttempt
+from transforms.schema.diff import AttributeTree
 from transforms.spec.mapping import CompiledSnapshot
 
 T = TypeVar("T")
@@ -42,6 +45,8 @@ class BatchOrder(NamedTuple):
 class _Process:
     resources: dict[str, WorkerResources] = field(default_factory=dict)
     compiled: tuple[str, CompiledSnapshot] | None = None
+    rules: tuple[str, IndexRules] | None = None
+    projections: dict[str, Projection] = field(default_factory=dict)
     sizes: dict[str, BatchSize] = field(default_factory=dict)
 
 
@@ -72,6 +77,20 @@ def compiled(order: BatchOrder) -> CompiledSnapshot:
         _freeze_long_lived_objects()
         return compiled
     return known[1]
+
+
+def projection(plan: WorkerPlan, sent: SentSnapshot) -> Projection:
+    """This process's projection of a plan's store, by the rules of a snapshot."""
+    if _process.rules is None or _process.rules[0] != sent.etag:
+        _process.rules = sent.etag, AttributeTree(sent.snapshot()).index_rules
+    if plan.settings not in _process.projections:
+        _process.projections[plan.settings] = resources(plan).projection(_rules)
+    return _process.projections[plan.settings]
+
+
+def _rules() -> IndexRules:
+    assert _process.rules is not None  # noqa: S101 - set before a projection is returned
+    return _process.rules[1]
 
 
 def _freeze_long_lived_objects() -> None:

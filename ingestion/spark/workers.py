@@ -16,6 +16,7 @@ from idgraph.model.index import IndexRules, ProfileIndex
 from idgraph.model.sources import FlowConfig, SourceConfig
 from idgraph.model.store import ProfileStore
 from idgraph.model.tombstones import Tombstone
+from idgraph.projection.parts import Tasks
 from idgraph.projection.projection import Projection
 from ingestion.sources.payload_formats import PayloadFormats
 from ingestion.stages.decrypt import Decryptors
@@ -62,9 +63,9 @@ class WorkerResources:
         ends = {name: Tombstone(each.until, 0) for name, each in others.items()}
         return own | {name: each.joined(own.get(name, each)) for name, each in ends.items()}
 
-    def projection(self, rules: Callable[[], IndexRules]) -> Projection:
-        """A projection of the store to its index; `rules` returns those of the newest snapshot."""
-        return Projection(self.store, self.index, rules)
+    def projection(self, rules: Callable[[], IndexRules], tasks: Tasks | None = None) -> Projection:
+        """A projection of the store to its index; `rules` returns those of the newest snapshot, `tasks` as of `Projection`."""
+        return Projection(self.store, self.index, rules, tasks=tasks)
 
     def key_guard(self) -> KeyGuard:
         """A guard of the store's data keys."""
