@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import os
 import signal
 import socket
 import ssl
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -74,16 +73,6 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-class _HastyAsyncio:
-    """asyncio for one who sleeps too long."""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(asyncio, name)
-
-    def sleep(self, seconds: float) -> Coroutine[Any, Any, None]:
-        return asyncio.sleep(seconds / 20)
-
-
 @pytest.fixture(scope="session", autouse=True)
 def public_authorities_are_read_once() -> Iterator[None]:
     """httpx parses those that everybody trusts for each client, which takes longer than most requests of the tests."""
@@ -116,12 +105,4 @@ def statements_are_compiled_once() -> Iterator[None]:
         patch.setattr(SQLiteDialect, "__hash__", lambda _: hash(SQLiteDialect), raising=False)
         patch.setattr(SQLiteDialect, "__eq__", lambda one, other: type(one) is type(other), raising=False)
         patch.setattr("metadata_service.storage.database.create_engine", create)
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def uvicorn_stops_at_once() -> Iterator[None]:
-    """It looks ten times a second whether it is to stop, then sleeps as long again; hundreds of tests stop one."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("uvicorn.server.asyncio", _HastyAsyncio())
         yield

@@ -7,16 +7,14 @@ import gc
 import signal
 import socket
 import ssl
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
-
-import h11
-import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, cast
 
 from idgraph.model.errors import ConfigError, IdgraphError
 from idgraph.model.transport import PLAIN_HTTP, is_loopback
@@ -24,6 +22,7 @@ from idgraph.model.transport import PLAIN_HTTP, is_loopback
 if TYPE_CHECKING:
     from fastapi import FastAPI
     from starlette.applications import Starlette
+    from starlette.types import Message, Receive, Scope, Send
 
 START_SECONDS = 30
 STOP_SECONDS = 5
@@ -32,7 +31,10 @@ HEAD_SECONDS = 10
 BODY_SECONDS = 60
 """And how long for its body."""
 MOST_CONNECTIONS = 2000
-"""More get the status 503."""
+"""More wait until one of them ends."""
+BACKLOG = 128
+"""Connections that the system keeps until they are accepted."""
+MOST_HEAD_BYTES = 1 << 16
 
 
 class Transport(NamedTuple):
@@ -47,55 +49,174 @@ class Transport(NamedTuple):
 LOCAL = Transport()
 
 
-_SECONDS: dict[Any, Callable[[], float]] = {
-    h11.IDLE: lambda: HEAD_SECONDS,
-    h11.SEND_BODY: lambda: BODY_SECONDS,
-}
-"""By what a client is to send."""
+_LOGS = {"incremental": True, "handlers": {}, "loggers": {"granian.access": {}}}
+"""Handlers stay as they are: granian's own configuration would close those of the process."""
+_SIGNALS = signal.SIGINT, signal.SIGTERM
+_GRACE_SECONDS = 1.0
+"""For connections whose requests were cancelled."""
 
 
-class _Protocol(H11Protocol):
-    """Closes a connection that does not bring the whole head of a request, or its whole body, in time; uvicorn has a time limit
-    only for connections without any byte of one."""
+class Server(Protocol):
+    """One HTTP server of one application."""
 
-    _due: asyncio.TimerHandle | None = None
-    _awaited: Any = None
-    """The part that `_due` is for: a head, or a body."""
+    started: bool
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._watch()
+    def run(self, listener: socket.socket) -> None:
+        """Serve in this thread until `stop`, in the main thread also until SIGINT or SIGTERM, which is raised again at the
+        end. Requests under way have STOP_SECONDS."""
+        ...
 
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        self._watch()
+    def stop(self) -> None:
+        """End `run`; from any thread."""
+        ...
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._unwatch()
-        super().connection_lost(exc)
 
-    def _watch(self) -> None:
-        awaited = self.conn.their_state if self.conn.their_state in _SECONDS else None
-        if awaited is self._awaited:
+class GranianServer:
+    """A `Server`: granian reads heads and bodies, keeps connections and does TLS in Rust (hyper, rustls); requests run on the event
+    loop of the calling thread."""
+
+    def __init__(self, app: Starlette, transport: Transport) -> None:
+        self.started = False
+        self._app = app
+        self._transport = transport
+        self._requests: set[asyncio.Task[Any]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping = asyncio.Event()
+        self._caught: list[int] = []
+
+    def run(self, listener: socket.socket) -> None:
+        is_main = threading.current_thread() is threading.main_thread()
+        before = {each: signal.getsignal(each) for each in _SIGNALS} if is_main else {}
+        asyncio.run(self._run(listener, before))
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if self._caught:
+            signal.raise_signal(self._caught[0])
+
+    def stop(self) -> None:
+        if self._loop is None:
+            self._stopping.set()
             return
-        self._unwatch()
-        if awaited is not None:
-            self._awaited = awaited
-            self._due = self.loop.call_later(_SECONDS[awaited](), self.transport.abort)
+        with suppress(RuntimeError):  # It has ended.
+            self._loop.call_soon_threadsafe(self._stopping.set)
 
-    def _unwatch(self) -> None:
-        self._awaited = None
-        if self._due is not None:
-            self._due.cancel()
-            self._due = None
+    def _catch(self, number: int) -> None:
+        self._caught.append(number)
+        self._stopping.set()
+
+    async def _run(self, listener: socket.socket, signals: Iterable[int]) -> None:
+        self._loop = asyncio.get_running_loop()
+        for each in signals:
+            # Any thread may get one: asyncio wakes the loop.
+            self._loop.add_signal_handler(each, self._catch, each)
+        others = _threads()
+        async with self._app.router.lifespan_context(self._app):
+            embedded = _embedded(self._answer, listener, self._transport)
+            serving = asyncio.create_task(embedded.serve())
+            stopping = asyncio.create_task(self._stopping.wait())
+            self.started = True
+            await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
+            own = _threads() - others
+            getattr(self._app.state, "before_shutdown", bool)()
+            embedded.interrupt_signal = True
+            embedded.main_loop_interrupt.set()
+            if not (await asyncio.wait([serving], timeout=STOP_SECONDS))[0]:
+                for request in self._requests:
+                    request.cancel()
+                await asyncio.wait([serving], timeout=_GRACE_SECONDS)
+            if serving.done():
+                serving.result()
+            # A thread of Rust that comes back to an interpreter which has ended aborts the process.
+            due = self._loop.time() + _GRACE_SECONDS
+            while own & _threads() and self._loop.time() < due:
+                await asyncio.sleep(0.002)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._requests.add(task := cast(asyncio.Task[Any], asyncio.current_task()))
+        received = _Received(scope, receive)
+        try:
+            await self._app(scope, received.next, send)
+        finally:
+            self._requests.discard(task)
+            received.close()
 
 
-class _Server(uvicorn.Server):
-    """Calls `before_shutdown` of the application's state first, if there is one."""
+def _threads() -> set[int]:
+    """The threads of this process that Python has not started (Linux)."""
+    listed = Path("/proc/self/task").iterdir() if sys.platform == "linux" else ()
+    return {int(each.name) for each in listed} - {each.native_id for each in threading.enumerate()}
 
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        getattr(self.config.app.state, "before_shutdown", bool)()  # type: ignore[union-attr]
-        await super().shutdown(sockets)
+
+class _Received:
+    """The messages of one request. A client that has not sent the whole body in time is taken for gone. granian is asked by
+    one task at a time: it ends a stream when several wait for its client to go."""
+
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        self._receive = receive
+        self._has_body = any(
+            name in (b"content-length", b"transfer-encoding") for name, _ in scope["headers"]
+        )
+        self._is_whole = False
+        self._due = asyncio.get_running_loop().time() + BODY_SECONDS
+        self._gone: asyncio.Task[None] | None = None
+
+    async def next(self) -> Message:
+        """The next message, as in ASGI."""
+        if not self._is_whole:
+            if not self._has_body:
+                self._is_whole = True
+                return {"type": "http.request", "body": b"", "more_body": False}
+            try:
+                async with asyncio.timeout_at(self._due):
+                    message = await self._receive()
+            except TimeoutError:
+                return {"type": "http.disconnect"}
+            self._is_whole = not message.get("more_body", False)
+            return message
+        if self._gone is None:
+            self._gone = asyncio.create_task(self._until_gone())
+        await asyncio.shield(self._gone)
+        return {"type": "http.disconnect"}
+
+    async def _until_gone(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    def close(self) -> None:
+        """Wait for nothing more."""
+        if self._gone is not None:
+            self._gone.cancel()
+
+
+def _embedded(target: Any, listener: socket.socket, transport: Transport) -> Any:
+    """A server of granian on a socket that listens already: that says why an address cannot be used."""
+    from granian._granian import SocketHolder
+    from granian.constants import HTTPModes, Interfaces, SSLProtocols
+    from granian.http import HTTP1Settings
+    from granian.log import LogLevels
+    from granian.server.embed import Server as Embedded
+
+    made: Any = Embedded(
+        target,
+        interface=Interfaces.ASGINL,
+        http=HTTPModes.http1,
+        websockets=False,
+        backpressure=MOST_CONNECTIONS,
+        http1_settings=HTTP1Settings(
+            header_read_timeout=int(1000 * HEAD_SECONDS), max_buffer_size=MOST_HEAD_BYTES
+        ),
+        log_level=LogLevels.error,
+        log_dictconfig=_LOGS,
+        ssl_cert=transport.certificate_file,
+        ssl_key=transport.key_file or transport.certificate_file,
+        ssl_protocol_min=SSLProtocols.tls12,
+    )
+    holder: Any = SocketHolder
+    backlog = (BACKLOG,) if sys.platform == "linux" else ()
+    # It closes its descriptor at its end.
+    made._shd = holder(listener.dup().detach(), False, *backlog)
+    made._init_shared_socket = lambda: None
+    return made
 
 
 def serve(
@@ -110,14 +231,14 @@ def serve(
     Port 0 takes a free one. Raises ConfigError for an address that cannot be listened on, or must not by plain HTTP.
     """
     name = f"the {app.title} service"
-    server = _server(app, name, host, port, transport)
+    server = _server(app, name, host, transport)
     with closing(_listen(name, host, port)) as listener:
-        if on_listening is not None:
-            on_listening(_url(server, listener))
-        # uvicorn sends it once more when it has shut down: the process must live on to close what it has open.
+        # Raised once more at the end: the process must live on to close what it has open.
         signal.signal(signal.SIGTERM, _end)
+        if on_listening is not None:
+            on_listening(_url(host, transport, listener))
         gc.freeze()  # To look through all modules takes 0.1 s, in which nobody is answered.
-        server.run([listener])
+        server.run(listener)
 
 
 def _end(*_signal: object) -> NoReturn:
@@ -135,9 +256,9 @@ def serving(
     """Serve from a thread while the block runs; gives the URL. Port 0 takes a free one. Errors begin with `name`, else
     with the title of a service. Raises ConfigError as `serve` does."""
     name = name or f"the {getattr(app, 'title', '')} service"
-    server = _server(app, name, host, port, transport)
+    server = _server(app, name, host, transport)
     listener = _listen(name, host, port)
-    thread = threading.Thread(target=server.run, args=([listener],), name=name, daemon=True)
+    thread = threading.Thread(target=server.run, args=(listener,), name=name, daemon=True)
     thread.start()
     try:
         deadline = time.monotonic() + START_SECONDS
@@ -145,9 +266,9 @@ def serving(
             if not thread.is_alive() or time.monotonic() > deadline:
                 raise IdgraphError(f"{name} did not start")
             time.sleep(0.005)
-        yield _url(server, listener)
+        yield _url(host, transport, listener)
     finally:
-        server.should_exit = True
+        server.stop()
         thread.join(START_SECONDS)
         listener.close()
 
@@ -156,12 +277,12 @@ def _listen(name: str, host: str, port: int) -> socket.socket:
     listener: socket.socket | None = None
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        # The protocol must be named: asyncio sets TCP_NODELAY only on sockets that say they are TCP, and
-        # without it every small answer waits 40 ms for an acknowledgement.
         listener = socket.socket(family, kind, protocol)
+        # Of each connection too: without it every small answer waits 40 ms for an acknowledgement.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
-        listener.listen(128)
+        listener.listen(BACKLOG)
     except (OSError, OverflowError) as error:
         if listener is not None:
             listener.close()
@@ -170,29 +291,20 @@ def _listen(name: str, host: str, port: int) -> socket.socket:
     return listener
 
 
-def _url(server: _Server, listener: socket.socket) -> str:
-    host, scheme = server.config.host, "https" if server.config.ssl_context_factory else "http"
+def _url(host: str, transport: Transport, listener: socket.socket) -> str:
+    scheme = "https" if transport.certificate_file else "http"
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
 
 
-def _server(app: Starlette, name: str, host: str, port: int, transport: Transport) -> _Server:
+def _server(app: Starlette, name: str, host: str, transport: Transport) -> Server:
     context = _certificate(name, transport)
     if context is None and not (transport.allow_plain_http or is_loopback(host)):
         raise ConfigError(f"{name} does not listen on {host}: {PLAIN_HTTP}")
-    config = uvicorn.Config(
-        app,
-        host=host,
-        port=port,
-        http=_Protocol,
-        limit_concurrency=MOST_CONNECTIONS,
-        ssl_context_factory=None if context is None else lambda *_: context,
-        ws="none",
-        log_config=None,
-        access_log=False,  # a query may hold what somebody searched for
-        server_header=False,
-        timeout_graceful_shutdown=STOP_SECONDS,
-    )
-    return _Server(config)
+    if find_spec("granian"):
+        return GranianServer(app, transport)
+    from idgraph.web.uvicorn_server import UvicornServer
+
+    return UvicornServer(app, context)
 
 
 def _certificate(name: str, transport: Transport) -> ssl.SSLContext | None:

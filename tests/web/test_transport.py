@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import ssl
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import httpx
 import pytest
 from pydantic import ValidationError
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from idgraph.app.settings.document import MetadataSettings
 from idgraph.client import ProfilesClient
@@ -195,14 +203,76 @@ def test_who_has_no_token_is_answered_and_not_listened_to(
             assert client.get("/v1/specs", headers=headers).status_code == 200
 
 
-def test_more_connections_than_a_service_takes_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_connections_than_a_service_takes_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "MOST_CONNECTIONS", 1)
+    with metadata(tmp_path) as (url, _), httpx.Client(base_url=url) as one_more:
+        with httpx.Client(base_url=url) as first:
+            assert first.get("/health/live").status_code == 200
+            with pytest.raises(httpx.ReadTimeout):
+                one_more.get("/health/live", timeout=0.3)
+        assert one_more.get("/health/live", timeout=30).status_code == 200
+
+
+def test_uvicorn_serves_where_granian_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "find_spec", lambda _: None)
     monkeypatch.setattr(server, "MOST_CONNECTIONS", 2)
+    certificate, key = make_certificate(tmp_path)
     with (
-        metadata(tmp_path) as (url, _),
+        metadata(tmp_path, Transport(certificate, key)) as (url, token),
+        MetadataClient(url, token, ca_file=certificate) as client,
+    ):
+        assert client.snapshot() is not None
+    (tmp_path / "plain").mkdir()
+    with (
+        metadata(tmp_path / "plain") as (url, _),
         httpx.Client(base_url=url) as first,
         httpx.Client(base_url=url) as one_more,
     ):
-        assert first.get("/health/live").status_code == 200
+        found = first.get("/health/live")
+        assert (found.status_code, found.headers.get("server")) == (200, None)
         assert one_more.get("/health/live").status_code == 503
+
+
+@pytest.mark.parametrize("kind", ["granian", "uvicorn"])
+def test_requests_under_way_have_some_seconds_at_the_end(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    if kind == "uvicorn":
+        monkeypatch.setattr(server, "find_spec", lambda _: None)
+    monkeypatch.setattr(server, "STOP_SECONDS", 1)
+    under_way, ended = threading.Barrier(3), threading.Event()
+
+    async def answer(request: Request) -> Response:
+        await run_in_threadpool(under_way.wait, 30)
+        await run_in_threadpool(ended.wait, 30)
+        if request.url.path == "/endless":
+            await asyncio.Event().wait()
+        return Response(b"done")
+
+    app = Starlette(routes=[Route("/{_:path}", answer)])
+    app.state.before_shutdown = ended.set
+    with ThreadPoolExecutor(2) as threads:
+        with serving(app, name="a test") as url:
+            slow, endless = (
+                threads.submit(httpx.get, f"{url}/{each}", timeout=60) for each in ("slow", "endless")
+            )
+            under_way.wait(30)
+        assert slow.result(30).content == b"done"
+        error = endless.exception(30)
+        assert error is not None or endless.result().status_code == 500
+
+
+def test_the_body_of_a_client_that_offers_http_2_is_read() -> None:
+    async def echo(request: Request) -> Response:
+        return Response(await request.body())
+
+    with serving(Starlette(routes=[Route("/", echo, methods=["POST"])]), name="a test") as url:
+        headers = {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c", "HTTP2-Settings": "AAMAAABkAAQ"}
+        assert httpx.post(url, content=b"hello", headers=headers).content == b"hello"
+
+
+def test_a_head_is_bounded(tmp_path: Path) -> None:
+    with metadata(tmp_path) as (url, _):
+        port = httpx.URL(url).port
+        assert port
+        head = b"GET /health/live HTTP/1.1\r\nHost: a\r\nX: " + b"a" * 2 * server.MOST_HEAD_BYTES
+        assert read_to_the_end(port, head + b"\r\n\r\n")[:12] in (b"HTTP/1.1 431", b"")
+        assert httpx.get(f"{url}/health/live").status_code == 200
