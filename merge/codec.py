@@ -158,6 +158,11 @@ def _body(parts: Parts) -> bytes:
     )
 
 
+def may_keep_events(data: bytes) -> bool:
+    """Whether some event can be kept by itself (`evidence.is_of_one_event`). If not, none is."""
+    return b'"|' in data
+
+
 _CHECKSUMS = {form: crc32(form) for form in (FORMAT, WITH_CELLS)}
 """Checksums of each format's byte alone."""
 

@@ -5,7 +5,7 @@ Two contract suites (`test_profile_store.py` and `test_erasure.py` in `tests/con
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import chain, islice
 from typing import NamedTuple, Protocol
@@ -94,6 +94,17 @@ class FragmentWrite(NamedTuple):
     dropped: frozenset[str] = frozenset()
 
 
+class SharedIdentifiers(NamedTuple):
+    """The identifiers of some fragments, their own ids among them, that another fragment carries too or that a pin names.
+
+    `of_fragments` has them by fragment; fragments without one are left out. `carriers` has, for as many of them as the
+    store knows, all fragments that carry them, in no order.
+    """
+
+    of_fragments: Mapping[str, Collection[str]]
+    carriers: Mapping[str, Collection[str]]
+
+
 class OutboxEntry(NamedTuple):
     """A fragment that was written, erased or withdrawn and is not projected yet. `version` is the one that was written,
     of a fragment that is gone the version of its tombstone."""
@@ -118,6 +129,13 @@ class FragmentStore(Protocol):
         self, ids: Sequence[str]
     ) -> tuple[dict[str, StoredFragment], dict[str, Tombstone]]:
         """The results of `read` and `Tombstones.tombstones`, each fragment at one moment, for the price of `read`."""
+        ...
+
+    def read_with_shared(
+        self, ids: Sequence[str]
+    ) -> tuple[dict[str, StoredFragment], SharedIdentifiers | None]:
+        """The result of `read`, and the identifiers that these fragments share. None from a store that cannot say so for about
+        the price of `read`."""
         ...
 
     def consistent_read(self) -> AbstractContextManager[None]:

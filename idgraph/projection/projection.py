@@ -264,7 +264,8 @@ class Projection:
         are these fragments, and others that will be."""
         rules = self._rules()
         around = self._persons(rules).around(ids, resolves_all=False)
-        members = {each.stored.id: each.stored for person in around.persons() for each in person.members}
+        all_persons = around.persons()
+        members = {each.stored.id: each.stored for person in all_persons for each in person.members}
         self._size.weighed(len(ids), sum(len(each.state) for each in members.values()))
         result = Projected()
         missing = [each for each in ids if each not in members and each not in around.unreadable]
@@ -274,7 +275,18 @@ class Projection:
             self._split(around.hubs, rules.identity_version)
             self._unsplit(around.not_hubs)
         if members:
-            persons, waiting = self._assigned(around.persons(), members, asked, has_lost)
+            read = dict(members)
+            persons, waiting = self._assigned(all_persons, members, asked, has_lost)
+            due = {
+                name
+                for name, each in members.items()
+                if each is not read[name] or (name in asked and projected.get(name, -1) < each.version)
+            }
+            for person in persons:
+                # Others whom the rules compared with hers are as they were.
+                if due.isdisjoint(names := [each.stored.id for each in person.members]):
+                    waiting.update(names)
+            persons = [each for each in persons if each.id not in waiting]
             documents, refused = documents_of(persons, rules)
             refused |= put(self._index, documents)
             if rules.segments:
@@ -404,7 +416,11 @@ class Projection:
 
         An assignment leaves an entry in the outbox, so that a crash before the index's commit leaves no
         document behind."""
-        profile_of = {each.stored.id: person.id for person in persons for each in person.members}
+        # A fragment that is alone, and in its own profile, neither moves nor is absorbed.
+        joined = [
+            each for each in persons if has_lost or len(each.members) > 1 or each.members[0].stored.profile_id
+        ]
+        profile_of = {each.stored.id: person.id for person in joined for each in person.members}
         moved = {name for name, profile in profile_of.items() if members[name].projected_into != profile}
         overtaken: set[str] = set()
         if moved or has_lost:
@@ -413,9 +429,9 @@ class Projection:
                 members[name].projected_into for name in moved
             }
             now, assignments = time.time_ns() // 1_000_000, []
-            for name in sorted(moved | (profiles & profile_of.keys())):
+            for name in sorted(moved | (profiles & members.keys())):
                 _, version, state, previous, epoch = members[name]
-                profile = profile_of[name] if profile_of[name] != name else ""
+                profile = "" if (profile := profile_of.get(name, name)) == name else profile
                 assignments.append(Assignment(name, epoch, profile, previous, now))
                 members[name] = StoredFragment(name, version + 1, state, previous, epoch + 1)
             if refused := self._store.assign(assignments):
@@ -425,11 +441,16 @@ class Projection:
                     if any(each.stored.id in refused for each in person.members)
                     for each in person.members
                 }
-            persons = [
-                each._replace(members=tuple(Member(members[part.id], state) for part, state in each.members))
-                for each in persons
-                if each.id not in overtaken
-            ]
+            left = {each.fragment_id for each in assignments} - profile_of.keys()
+            assigned = {
+                each.id: Person(
+                    each.id,
+                    tuple([Member(members[part.id], state) for part, state in each.members]),
+                    each.identifiers,
+                )
+                for each in (*joined, *(each for each in persons if each.id in left))
+            }
+            persons = [assigned.get(each.id, each) for each in persons if each.id not in overtaken]
         absorbed = {name for name, profile in profile_of.items() if profile != name} - overtaken
         erased = {name for name in absorbed if name in moved or name in asked}
         if erased:

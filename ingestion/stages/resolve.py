@@ -114,11 +114,12 @@ def resolved_profiles(
         ids = [each.fragment_id for component in components for each in component]
         stored = store.read(ids)
         size.weighed(len(ids), sum(len(each.state) for each in stored.values()))
+        parse = cache(Identifier.parse)
         for component in components:
             members = {name: _member(stored[name]) for _, name, _ in component if name in stored}
             yield from (unreadable(name) for name, member in members.items() if member is None)
             hubs = {Identifier.parse(name) for each in component for name in each.hubs}
-            found = resolved([each for each in members.values() if each], rules, pins, hubs)
+            found = resolved([each for each in members.values() if each], rules, pins, hubs, parse)
             yield from (profile_of(person, show) for person in found.persons)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cache
 from itertools import product
 from typing import NamedTuple
 
@@ -42,9 +41,8 @@ class Person(NamedTuple):
     @property
     def version(self) -> int:
         """The version of its document, once its fragments are assigned to it."""
-        return document_version(
-            self.members[0].stored.generation, (each.stored.version for each in self.members)
-        )
+        stored = self.members[0].stored
+        return document_version(stored.generation, [each.stored.version for each in self.members])
 
     def bytes(self) -> int:
         """Bytes of its fragments in the store."""
@@ -109,16 +107,40 @@ def joined(states: Sequence[FragmentState]) -> FragmentState:
     return whole
 
 
+def undisputed(members: Sequence[Member], rules: Rules, decided: Collection[str]) -> Person | None:
+    """The person of all these fragments, if they are one in whatever order links are tried, without her identifiers. None
+    where only `resolved` says so. `decided` are the hubs and the identifiers with a pin. Identifiers are compared as they
+    are stored."""
+    parts: list[set[str]] = []
+    aged = []
+    for each in members:
+        own = each.stored.id
+        names, since = each.state.named(own) or ((), None)
+        if since is None or own not in names:
+            return None
+        aged.append((since, own, each))
+        part = set(names)
+        for other in parts[:]:
+            if not other.isdisjoint(part):
+                part |= other
+                parts.remove(other)
+        parts.append(part)
+    if len(parts) > 1 or not rules.allows(parts[0]) or not parts[0].isdisjoint(decided):
+        return None
+    aged.sort()
+    return Person(aged[0][1], tuple([each for *_, each in aged]), ())
+
+
 def resolved(
     members: Sequence[Member],
     rules: Rules,
     pins: Mapping[Identifier, Sequence[Pin]],
     hubs: Collection[Identifier],
-    name: Callable[[str], str] = str,
+    parse: Callable[[str], Identifier] = Identifier.parse,
 ) -> Component:
     """The persons of all fragments of a component. `pins` are by the lower identifier. `hubs` are identifiers that more
-    fragments carry than their hub limit allows. Those of other components do no harm. `name` as of `Persons`."""
-    parse = cache(lambda text: Identifier.parse(name(text)))
+    fragments carry than their hub limit allows. Those of other components do no harm. `parse` returns the form in which
+    a stored identifier is compared."""
     seen: set[Identifier] = set()
     joining: list[tuple[Identifier, Iterable[Identifier]]] = []
     ages: dict[str, tuple[int, str, str]] = {}

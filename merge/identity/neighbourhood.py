@@ -6,7 +6,7 @@ An identifier that more fragments carry than its hub limit allows joins nothing,
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, partial
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
@@ -16,6 +16,7 @@ from idgraph.model.errors import DamagedStateError
 from idgraph.model.identifiers import Identifier
 from idgraph.model.pins import PinRecord, Pins
 from idgraph.model.store import FragmentStore
+from merge.codec import may_keep_events
 from merge.fragments import FragmentState
 from merge.identity.components import Member, pins_of
 from merge.identity.resolve import Decision, Pin
@@ -29,7 +30,7 @@ class Carriers(NamedTuple):
     """By identifier the fragments that carry it; `hubs` are identifiers that more carry than their hub limit allows: of
     these, some fragments."""
 
-    carriers: dict[str, list[str]]
+    carriers: dict[str, Collection[str]]
     hubs: set[str]
 
 
@@ -47,7 +48,7 @@ def carriers_of(
     store: FragmentStore,
     rules: Rules,
     identifiers: Iterable[str],
-    known: Mapping[str, list[str]] = NOTHING_KNOWN,
+    known: Mapping[str, Collection[str]] = NOTHING_KNOWN,
 ) -> Carriers:
     """The fragments that carry some identifiers, as they are stored. Raises StoreError. `known` as of `Persons.around`."""
     by_limit: dict[int, list[str]] = defaultdict(list)
@@ -67,7 +68,7 @@ def carriers_of(
     return result
 
 
-def _counted(fragment_ids: Sequence[str], rules: Rules) -> int:
+def _counted(fragment_ids: Iterable[str], rules: Rules) -> int:
     return rules.counted(list(map(Identifier.parse, fragment_ids)))
 
 
@@ -81,9 +82,13 @@ class Neighbourhood:
         name: Callable[[str], str],
         size: BatchSize,
         supposed: Sequence[PinRecord],
-        known: Mapping[str, list[str]],
+        known: Mapping[str, Collection[str]],
+        is_short: bool = False,
     ) -> None:
+        """With `is_short` the store may say which identifiers are shared: the others join nothing, and nobody asks for
+        them."""
         self._store = store
+        self._is_short = is_short
         self._supposed = supposed
         self._known_carriers = known
         self._rules = rules
@@ -99,6 +104,8 @@ class Neighbourhood:
         self.taken_back: set[str] = set()
         self.pins: dict[Identifier, list[Pin]] = defaultdict(list)
         self.unreadable: dict[str, str] = {}
+        self.alone: list[Member] = []
+        """Readable fragments that share nothing, were never part of another profile, and have no decision on them."""
 
     def extend(self, ids: Iterable[str]) -> None:
         """Read these fragments and all around them."""
@@ -116,25 +123,41 @@ class Neighbourhood:
                     if carrier not in seen:
                         seen.add(carrier)
                         waiting.append(carrier)
-                    if carrier not in self._members:
-                        self._above.setdefault(carrier, carrier)
-                    self._join(self._first_carrier.setdefault(self._name(identifier), carrier), carrier)
+                    self._above.setdefault(carrier, carrier)
+                    first = self._first_carrier.setdefault(self._name(identifier), carrier)
+                    if first != carrier:
+                        self._join(first, carrier)
 
     def _read(self, ids: Sequence[str]) -> list[str]:
         """Read fragments; the identifiers that were not known before."""
         found: set[str] = set()
-        stored = self._store.read(ids)
-        self._size.weighed(len(ids), sum(len(each.state) for each in stored.values()))
+        stored, shared = (
+            self._store.read_with_shared(ids) if self._is_short else (self._store.read(ids), None)
+        )
+        self._size.weighed(len(ids), sum([len(each.state) for each in stored.values()]))
+        if shared is not None:
+            self._known_carriers = shared.carriers
         for each in stored.values():
             try:
                 state = FragmentState.checked(each.state)
+                if (
+                    shared is not None
+                    and each.id not in shared.of_fragments
+                    and not (each.profile_id or may_keep_events(each.state))
+                ):
+                    self.alone.append(Member(each, state))
+                    continue
                 names, taken_back = state.names_and_others(each.id)
             except DamagedStateError:
                 self.unreadable[each.id] = "its stored state is damaged"
                 continue
             self._members[each.id] = Member(each, state)
             self._above.setdefault(each.id, each.id)
-            self.taken_back |= taken_back
+            if taken_back:
+                self.taken_back |= taken_back
+            if shared is not None:
+                found.update(shared.of_fragments.get(each.id, ()), taken_back)
+                continue
             names |= taken_back
             found |= {each.id, *names}
             found.update(map(self._name, names))
@@ -159,7 +182,7 @@ class Neighbourhood:
         self._asked |= pinned
         return [*sorted(pinned), *self._pinned(sorted(pinned))] if pinned else []
 
-    def _carriers(self, identifiers: Sequence[str]) -> dict[str, list[str]]:
+    def _carriers(self, identifiers: Sequence[str]) -> dict[str, Collection[str]]:
         found = carriers_of(self._store, self._rules, identifiers, self._known_carriers)
         self.hubs.update(Identifier.parse(self._name(text)) for text in found.hubs)
         self.stored_hubs.update(found.hubs)
@@ -175,7 +198,7 @@ class Neighbourhood:
         self._above[self._root(other)] = self._root(one)
 
     def components(self) -> list[list[Member]]:
-        """The readable fragments of each component."""
+        """The readable fragments of each component, without those in `alone`."""
         for one, other in self._pinned_together:
             if one in self._first_carrier and other in self._first_carrier:
                 self._join(self._first_carrier[one], self._first_carrier[other])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import chain, islice
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ from idgraph.model.identifiers import Identifier
 from idgraph.model.pins import PinRecord
 from idgraph.model.store import StoredFragment, read_pages
 from merge.fragments import FragmentState
-from merge.identity.components import Component, Member, Person, resolved, shown_by
+from merge.identity.components import Component, Member, Person, resolved, shown_by, undisputed
 from merge.identity.neighbourhood import NOTHING_KNOWN, Neighbourhood, PersonStore
 from merge.identity.rules import Rules
 
@@ -76,18 +77,28 @@ class Persons:
         """The persons of these fragments, with all others that the rules compared them with. Fragments that are gone are
         left out. Raises StoreError.
 
-        Without `resolves_all` the identifiers of a fragment that shares none are not resolved. `supposed` decisions count as
+        Without `resolves_all` only fragments that share identifiers are resolved, and a person that no rule can divide has no
+        identifiers. `supposed` decisions count as
         if they were stored. `known` are identifiers with all fragments that carry them: these are not asked for again.
         """
-        read = Neighbourhood(self._store, self._rules, self._name, self._size, supposed, known)
+        is_short = not (resolves_all or supposed or known) and self._name is str
+        read = Neighbourhood(self._store, self._rules, self._name, self._size, supposed, known, is_short)
         with self._store.consistent_read():
             read.extend(ids)
-        components = [
-            Component((Person(members[0].stored.id, (members[0],), ()),))
-            if len(members) == 1 and not resolves_all
-            else resolved(members, self._rules, read.pins, read.hubs, self._name)
-            for members in read.components()
-        ]
+        components = [Component((Person(each.stored.id, (each,), ()),)) for each in read.alone]
+        decided = {*map(str, read.pins), *read.stored_hubs}
+        parse = cache(self.parse)
+        for members in read.components():
+            person = None
+            if len(members) == 1 and not resolves_all:
+                person = Person(members[0].stored.id, (members[0],), ())
+            elif is_short:
+                person = undisputed(members, self._rules, decided)
+            components.append(
+                resolved(members, self._rules, read.pins, read.hubs, parse)
+                if person is None
+                else Component((person,))
+            )
         return Found(components, read.unreadable, read.stored_hubs, read.taken_back - read.stored_hubs)
 
     def named(self, ids: Iterable[str], resolves_all: bool = True) -> Named:

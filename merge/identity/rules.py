@@ -59,6 +59,7 @@ class Rules:
         own = [each.hub_limit for each in self.document.namespaces.values()]
         hub_limits = [each for each in (self.document.hub_limit, *own) if each is not None]
         self.least_hub_limit = min(hub_limits, default=float("inf"))
+        self._most = min(self.least_hub_limit, self.document.size_limit or float("inf"))
         self.joins_all = self.document.least_strength <= 0
         self._uncounted = frozenset(
             name for name, rules in self.document.namespaces.items() if not rules.counted
@@ -119,6 +120,23 @@ class Rules:
         )
         limits = ((each, self.hub_limit(each.type), count) for each, count in neighbours.items())
         return {each for each, limit, count in limits if limit is not None and count > limit}
+
+    def allows(self, identifiers: Collection[str]) -> bool:
+        """Whether any links of these identifiers, `type:value`, join without a refusal, since all of them together keep every
+        limit. False where only the links say so."""
+        if not self.joins_all or len(identifiers) > self._most:
+            return False
+        kinds: dict[str, int] = {}
+        for text in identifiers:
+            kind = text.partition(":")[0]
+            kinds[kind] = kinds.get(kind, 0) + 1
+        for most, names in self.bounds:
+            if len(names) == 1:
+                if kinds.get(names[0], 0) > most:
+                    return False
+            elif sum([kinds.get(each, 0) for each in names]) > most:
+                return False
+        return True
 
     def counted(self, identifiers: Collection[Identifier]) -> int:
         """The number of identifiers that count as neighbours, and for the size of a person."""

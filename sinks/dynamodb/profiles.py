@@ -14,7 +14,7 @@ from functools import partial
 from itertools import chain, islice
 
 from idgraph.model.errors import UnstorableError
-from idgraph.model.store import NEW, Assignment, FragmentWrite, OutboxEntry, StoredFragment
+from idgraph.model.store import NEW, Assignment, FragmentWrite, OutboxEntry, SharedIdentifiers, StoredFragment
 from idgraph.model.tombstones import Tombstone
 from sinks.dynamodb import items
 from sinks.dynamodb.client import REFUSED, TOO_LARGE, Item, Statement
@@ -58,6 +58,11 @@ class DynamoProfileStore(DynamoErasure, DynamoPins, DynamoLedger):
             ids_of[bytes(item["pk"]["B"])]: tombstone_of(item) for item in found if "tombstone_until" in item
         }
         return {item["fragment"]["S"]: items.stored(item) for item in found if "body" in item}, tombstoned
+
+    def read_with_shared(
+        self, ids: Sequence[str]
+    ) -> tuple[dict[str, StoredFragment], SharedIdentifiers | None]:
+        return self.read(ids), None
 
     def consistent_read(self) -> AbstractContextManager[None]:
         return nullcontext()

@@ -54,9 +54,13 @@ class SqlitePins(SqliteTables):
             self._file.write(delete_pins)
 
 
+def are_there(connection: sqlite3.Connection) -> bool:
+    """Whether there is any: mostly there is none."""
+    return connection.execute("SELECT 1 FROM pins LIMIT 1").fetchone() is not None
+
+
 def _of(connection: sqlite3.Connection, identifiers: Sequence[str]) -> list[PinRecord]:
-    # Mostly there are none at all.
-    if connection.execute("SELECT 1 FROM pins LIMIT 1").fetchone() is None:
+    if not are_there(connection):
         return []
     found = {
         PinRecord._make(row)

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from idgraph.model.errors import StoreError, UnstorableError
-from idgraph.model.store import NEW, Assignment, FragmentWrite, OutboxEntry, StoredFragment
+from idgraph.model.store import NEW, Assignment, FragmentWrite, OutboxEntry, SharedIdentifiers, StoredFragment
 from idgraph.model.tombstones import NO_EPOCH, Tombstone, TombstoneNames
 from sinks.sqlite import erasure, ledger, outbox, pins, tombstones
 from sinks.sqlite.database import CHUNK, SqliteFile, among
@@ -76,6 +76,9 @@ class SqliteProfileStore(SqlitePins, SqliteLedger, SqliteErasure):
         return self._file.read(
             lambda connection: (_read(connection, ids), self._tombstones.find(connection, ids))
         )
+
+    def read_with_shared(self, ids: Sequence[str]) -> tuple[dict[str, StoredFragment], SharedIdentifiers]:
+        return self._file.read(lambda connection: _read_with_shared(connection, ids))
 
     def consistent_read(self) -> AbstractContextManager[None]:
         return self._file.consistent_read()
@@ -156,6 +159,62 @@ class SqliteProfileStore(SqlitePins, SqliteLedger, SqliteErasure):
 def _read(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str, StoredFragment]:
     query = "SELECT id, version, state, profile, epoch FROM fragments WHERE id"
     return {row[0]: StoredFragment._make(row) for row in among(connection, query, ids)}
+
+
+_SHARED = (
+    """SELECT own.fragment, own.identifier, other.fragment FROM identifiers AS own
+    JOIN identifiers AS other ON other.identifier = own.identifier AND other.fragment <> own.fragment
+    WHERE own.fragment""",
+    # The id of another fragment, and the same from that one's side.
+    """SELECT fragment, identifier, number FROM identifiers JOIN fragments ON id = identifier AND named
+    WHERE fragment""",
+    "SELECT number, id, fragment FROM fragments JOIN identifiers ON identifier = id WHERE number",
+)
+_SHARED_BY_MANY = (
+    """SELECT fragment, identifier FROM identifiers AS own WHERE (
+    EXISTS (SELECT 1 FROM identifiers WHERE identifier = own.identifier AND fragment <> own.fragment)
+    OR EXISTS (SELECT 1 FROM fragments WHERE id = own.identifier AND named)) AND fragment""",
+    "SELECT number, id FROM fragments WHERE EXISTS (SELECT 1 FROM identifiers WHERE identifier = id) AND number",
+)
+_PINNED = (
+    "SELECT fragment, identifier FROM identifiers JOIN pins ON low = identifier WHERE fragment",
+    "SELECT fragment, identifier FROM identifiers JOIN pins ON high = identifier WHERE fragment",
+    "SELECT number, id FROM fragments JOIN pins ON low = id WHERE number",
+    "SELECT number, id FROM fragments JOIN pins ON high = id WHERE number",
+)
+
+
+def _read_with_shared(
+    connection: sqlite3.Connection, ids: Sequence[str]
+) -> tuple[dict[str, StoredFragment], SharedIdentifiers]:
+    query = "SELECT id, version, state, profile, epoch, number, named FROM fragments WHERE id"
+    rows = list(among(connection, query, ids))
+    names = {row[5]: row[0] for row in rows}
+    of_fragments: dict[str, set[str]] = defaultdict(set)
+    carried: dict[str, set[int]] = defaultdict(set)
+    for start in range(0, len(rows), CHUNK):
+        numbers = [row[5] for row in rows[start : start + CHUNK]]
+        shared = [
+            each for one in _SHARED for each in among(connection, one, numbers, f" LIMIT {_MOST_TOGETHER}")
+        ]
+        others: tuple[str, ...] = _PINNED if pins.are_there(connection) else ()
+        if len(shared) >= _MOST_TOGETHER:
+            shared, others = [], others + _SHARED_BY_MANY
+        for number, identifier, other in shared:
+            name = names[number]
+            of_fragments[name].add(identifier)
+            carried[identifier].add(other)
+            if identifier != name:
+                carried[identifier].add(number)
+        for number, identifier in (each for one in others for each in among(connection, one, numbers)):
+            of_fragments[names[number]].add(identifier)
+    for row in rows:
+        if row[6] and row[0] in carried:
+            carried[row[0]].add(row[5])
+    unread = set().union(*carried.values()) - names.keys()
+    names.update(among(connection, "SELECT number, id FROM fragments WHERE number", unread))
+    carriers = {identifier: [names[each] for each in some] for identifier, some in carried.items()}
+    return {row[0]: StoredFragment._make(row[:5]) for row in rows}, SharedIdentifiers(of_fragments, carriers)
 
 
 _CARRIERS = """

@@ -11,6 +11,7 @@ import pytest
 
 from idgraph.model.batch_size import BatchSize
 from idgraph.model.errors import StoreError, UnstorableError
+from idgraph.model.pins import PinRecord
 from idgraph.model.store import (
     NEW,
     Assignment,
@@ -130,6 +131,26 @@ def test_many_identifiers_are_looked_for_at_once_and_hubs_up_to_a_limit(store: P
     }
     assert len(set(found["hub:1"])) == 5
     assert store.find_all([], 5) == {}
+
+
+def test_a_read_says_which_identifiers_others_carry_too(store: ProfileStore, many: int) -> None:
+    store.write(
+        [new("b:1", b"", "b:1", "mail:x"), new("a:1", b"", "mail:x"), new("a:2", b"", "a:1", "mail:y")]
+    )
+    store.write([new(f"c:{number}", b"", f"c:{number}", "hub:1") for number in range(many)])
+    store.add_pins([PinRecord("mail:y", "none:1", 1, "always")])
+    ids = ["a:1", "a:2", "b:1", "c:0", "none:1"]
+    fragments, shared = store.read_with_shared(ids)
+    assert fragments == store.read(ids)
+    if shared is not None:
+        assert all(sorted(some) == store.find(name) for name, some in shared.carriers.items())
+        assert {name: sorted(some) for name, some in shared.of_fragments.items()} == {
+            "a:1": ["a:1", "mail:x"],
+            "a:2": ["mail:y"],
+            "b:1": ["mail:x"],
+            **({"c:0": ["hub:1"]} if many > 1 else {}),
+        }
+    assert store.read_with_shared([])[0] == {}
 
 
 def test_a_hub_beside_others_is_found_up_to_the_limit(store: ProfileStore, many: int) -> None:

@@ -83,7 +83,7 @@ class Faults:
         _replace(store, write=met_write, withdraw=met_withdraw, erase=lossy_erase)
         for name in ("settle", "finish", "forget_withdrawn"):
             _replace(store, **{name: calls.lossy(getattr(store, name))})
-        for name in ("read", "read_with_tombstones", "tombstones"):
+        for name in ("read", "read_with_tombstones", "read_with_shared", "tombstones"):
             _replace(store, **{name: calls.unanswered(getattr(store, name))})
 
     def _refusing(

@@ -18,7 +18,7 @@ from idgraph.model.batch_size import MOST_BYTES, UNWEIGHED
 from idgraph.model.errors import ProfileIndexError, StoreError
 from idgraph.model.index import IndexDocument, IndexRules
 from idgraph.model.queries import Query, Term
-from idgraph.model.store import FragmentWrite, OutboxEntry, StoredFragment
+from idgraph.model.store import FragmentWrite, OutboxEntry, SharedIdentifiers, StoredFragment
 from idgraph.projection import projection as projections
 from idgraph.projection import runner as runners
 from idgraph.projection.projection import Projection
@@ -319,9 +319,9 @@ def test_an_erasure_waits_for_a_projection_that_has_read_the_fragment(tmp_path: 
     erasure = threading.Thread(target=lambda: sweep(erased, eraser, EVERYTHING))
 
     class Store(MemoryProfileStore):
-        def read(self, ids: Sequence[str]) -> dict[str, StoredFragment]:
-            found = super().read(ids)
-            if found and not erasure.ident:
+        def read_with_shared(self, ids: Sequence[str]) -> tuple[dict[str, StoredFragment], SharedIdentifiers]:
+            found = super().read_with_shared(ids)
+            if found[0] and not erasure.ident:
                 self.erase(["user_id:1"], 1)
                 erasure.start()
                 erasure.join(0.2)

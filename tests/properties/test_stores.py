@@ -9,7 +9,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from idgraph.model.store import FragmentWrite, OutboxEntry, ProfileStore
+from idgraph.model.pins import PinRecord
+from idgraph.model.store import FragmentWrite, OutboxEntry, ProfileStore, SharedIdentifiers
 from sinks.sqlite.data_keys import SqliteDataKeys
 from sinks.sqlite.profiles import SqliteProfileStore
 from tests.contracts.implementations import hashed_name
@@ -37,6 +38,10 @@ writes = st.lists(
     max_size=6,
     unique_by=lambda write: write.id,
 )
+
+
+def _shared(shared: SharedIdentifiers) -> dict[str, set[str]]:
+    return {name: set(some) for name, some in shared.of_fragments.items()}
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -67,6 +72,11 @@ class StoreMachine(RuleBasedStateMachine):
         tombstoned = self.store.tombstones(wanted)
         assert self.store.read_with_tombstones(wanted) == (found, tombstoned)
         assert self.memory.read_with_tombstones(wanted) == (found, tombstoned)
+        assert self.store.read_with_shared(wanted)[0] == self.memory.read_with_shared(wanted)[0] == found
+        shared = self.store.read_with_shared(wanted)[1]
+        assert shared is None or _shared(shared) == _shared(self.memory.read_with_shared(wanted)[1])
+        for identifier, carriers in shared.carriers.items() if shared is not None else ():
+            assert sorted(carriers) == self.memory.find(identifier)
 
     @rule(entries=st.lists(st.builds(OutboxEntry, ids, st.integers(1, 4)), max_size=4))
     def settle_anything(self, entries: list[OutboxEntry]) -> None:
@@ -80,6 +90,14 @@ class StoreMachine(RuleBasedStateMachine):
             entry.fragment_id for entry in self.memory.outbox()
         }
         self.settle_anything(entries)
+
+    @rule(low=names, high=names, is_added=st.booleans())
+    def pin(self, low: str, high: str, is_added: bool) -> None:
+        for store in (self.store, self.memory):
+            if is_added:
+                store.add_pins([PinRecord(low, high, 1, "never")])
+            else:
+                store.drop_pins([low])
 
     @rule(name=names)
     def find(self, name: str) -> None:

@@ -79,6 +79,7 @@ def profiles(path: Path, count: int) -> dict[str, Callable[[], object]]:
         "outbox": lambda: store.outbox(10),
         "settle": lambda: store.settle([OutboxEntry(each, 9) for each in FIFTH]),
         "read with tombstones": lambda: store.read_with_tombstones(FIFTH),
+        "read with shared": lambda: store.read_with_shared(FIFTH),
         "tombstones": lambda: store.tombstones(FIFTH),
         "holdings": lambda: store.summaries(FIFTH),
         "withdraw": lambda: store.withdraw({"none": 1}),

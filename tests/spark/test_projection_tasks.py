@@ -75,7 +75,7 @@ def test_the_index_is_as_by_one_sweep(tmp_path: Path) -> None:
     keep(settings, RULES, 0)
     scenario = Scenario({"rules": RULES})
     with wiring.opened(settings) as resources:
-        scenario.store = resources.store  # type: ignore[assignment]
+        scenario.store = resources.store
         scenario.take(map(event, range(FRAGMENTS)))
     for rules, version, persons in (
         (RULES, 0, FRAGMENTS // 2),

@@ -154,7 +154,7 @@ def test_from_scratch_as_readers_and_the_projection(tmp_path: Path) -> None:
         documents = [each for case in cases for each in case["events"]] + UNDONE + CARTS
         scenario = Scenario({"rules": {}, "events": documents})
         scenario.rules, scenario.index_rules = Rules(rules), IndexRules(lambda _: True, identity=rules)
-        scenario.store = resources.store  # type: ignore[assignment]
+        scenario.store = resources.store
         events = [IdentityEvent.model_validate(each) for each in (*documents, *chain(60))]
         pins = [PinDocument.model_validate(each) for case in cases for each in case["pins"]]
         for number in range(0, len(events), 100):

@@ -31,7 +31,7 @@ def test_spark_reports_as_this_process_does(tmp_path: Path) -> None:
     events, pins = crowd(600)
     with wiring.opened(settings) as resources:
         scenario = Scenario({"rules": CROWD})
-        scenario.rules, scenario.store = Rules(rules), resources.store  # type: ignore[assignment]
+        scenario.rules, scenario.store = Rules(rules), resources.store
         scenario.take(events)
         scenario.pin(pins)
     (file := tmp_path / "rules.json").write_text(json.dumps(OTHERWISE))

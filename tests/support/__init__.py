@@ -1,1 +1,1 @@
-"""Shared by tests and benchmarks: launchers of servers."""
+"""SharedIdentifiers by tests and benchmarks: launchers of servers."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from idgraph.model.fragments import Kind, Register
-from idgraph.model.store import NEW, FragmentWrite, StoredFragment
+from idgraph.model.store import NEW, FragmentWrite, SharedIdentifiers, StoredFragment
 from tests.merge.test_commit import state
 from tests.support.memory.profiles import MemoryProfileStore
 
@@ -33,6 +33,11 @@ class WeighedStore(MemoryProfileStore):
         found = super().read(ids)
         self._note(len(ids), found.values())
         return found
+
+    def read_with_shared(self, ids: Sequence[str]) -> tuple[dict[str, StoredFragment], SharedIdentifiers]:
+        found, shared = super().read_with_shared(ids)
+        self._note(len(ids), found.values())
+        return found, shared
 
     def scan(self, after: str = "", limit: int = 1000) -> list[StoredFragment]:
         page = super().scan(after, limit)

@@ -28,7 +28,7 @@ from idgraph.model.pins import PinRecord
 from idgraph.model.queries import Condition, Exists, Not, Query
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.stamps import SpecRef, Stamp
-from idgraph.model.store import Assignment
+from idgraph.model.store import Assignment, ProfileStore
 from idgraph.model.tombstones import NO_EPOCH
 from idgraph.projection.documents import documents_of
 from idgraph.projection.projection import Projection
@@ -86,11 +86,12 @@ def options(event: IdentityEvent) -> str | None:
 class Installation:
     """A store with its projection, under the rules of a case."""
 
-    def __init__(self, case: dict[str, Any]) -> None:
+    def __init__(self, case: dict[str, Any], store: ProfileStore | None = None) -> None:
         document = IdentityRules.model_validate(case["rules"])
         self.rules = Rules(document)
         self.index_rules = IndexRules(lambda _: True, identity=document, segments=SEGMENTS)
-        self.store, self.index = MemoryProfileStore(), MemoryProfileIndex()
+        self.store = MemoryProfileStore() if store is None else store
+        self.index = MemoryProfileIndex()
         self.projection = Projection(self.store, self.index, lambda: self.index_rules, 3)
         events = [IdentityEvent.model_validate(each) for each in case.get("events", ())]
         self.events = {(each.source, each.id): each for each in events}
@@ -600,7 +601,7 @@ def test_without_the_key_nobody_can_test_a_guess_by_the_mark_of_a_hub(tmp_path: 
     with closing(
         SqliteProfileStore(file, lambda text: blake2b(text.encode(), key=b"secret").digest())
     ) as store:
-        installation.store = store  # type: ignore[assignment]
+        installation.store = store
         installation.projection = Projection(store, installation.index, lambda: installation.index_rules)
         installation.take(map(shared, range(5)))
         installation.check_index()

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from idgraph.model.errors import QueryError, StoreError, UnstorableError
 from idgraph.model.ledger import CHANGES, Crossing, LedgerEntry
 from idgraph.model.pins import PinRecord
-from idgraph.model.store import NEW, Assignment, FragmentWrite, OutboxEntry, StoredFragment
+from idgraph.model.store import NEW, Assignment, FragmentWrite, OutboxEntry, SharedIdentifiers, StoredFragment
 from idgraph.model.tombstones import NO_EPOCH, FragmentSummary, Tombstone, TombstoneNames
 
 
@@ -43,6 +43,25 @@ class MemoryProfileStore:
         _refuse_unstorable(ids)
         with self._lock():
             return self._found(ids), self._tombstoned(ids)
+
+    def read_with_shared(self, ids: Sequence[str]) -> tuple[dict[str, StoredFragment], SharedIdentifiers]:
+        _refuse_unstorable(ids)
+        with self._lock():
+            pinned = {identifier for each in self._pins for identifier in each[:2]}
+            shared = {
+                name: [
+                    each
+                    for each in sorted({name, *self._identifiers.get(name, ())})
+                    if each in pinned or self._carriers.get(each, set()) - {name}
+                ]
+                for name in ids
+                if name in self._fragments
+            }
+            carriers = {each: self._carriers.get(each, set()) for some in shared.values() for each in some}
+            of_fragments = {name: some for name, some in shared.items() if some}
+            return self._found(ids), SharedIdentifiers(
+                of_fragments, {each: set(some) for each, some in carriers.items()}
+            )
 
     def consistent_read(self) -> AbstractContextManager[None]:
         return nullcontext()
