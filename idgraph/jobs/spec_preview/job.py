@@ -149,30 +149,31 @@ class SpecPreviewJob(PagedJob):
         self._context.keep(self.document())
 
     def _page(self, records: list[RawRecord]) -> Iterator[EventPair]:
-        before, after = self._sides
         mapped = [(each, *self._outcomes(each)) for each in records]
-        fragments = {side.event.fragment_id for _, *both in mapped for side in both if side.event is not None}
+        fragments = {
+            side.event.fragment_id for _, _, *both in mapped for side in both if side.event is not None
+        }
         erased = self._tombstones(fragments)
-        for record, old, new in mapped:
+        for record, values, old, new in mapped:
             if any(self._is_refused(record, side.event, erased) for side in (old, new)):
                 self.effect.counts["erased"] += 1
                 continue
-            (flow, payload), (new_flow, _) = before.payload(record), after.payload(record)
-            values = ProtectedValues(payload, flow, new_flow, {*old.leaves, *new.leaves})
             if self.effect.add(record, old, new, values):
                 yield EventPair(*(_without_values(each.event) for each in (old, new)))
 
-    def _outcomes(self, record: RawRecord) -> tuple[TriedEvent, TriedEvent]:
+    def _outcomes(self, record: RawRecord) -> tuple[ProtectedValues, TriedEvent, TriedEvent]:
         """The outcomes by either version, of the event or of one with stand-ins for values that its reader
-        may not see."""
+        may not see, and the protected values of the payload that was mapped."""
         before, after = self._sides
-        if self._stand_ins is None:
-            return before.outcome(record), after.outcome(record)
         (flow, payload), (new_flow, _) = before.payload(record), after.payload(record)
-        hidden = HiddenPlaces(flow, new_flow, self._once)
-        made = self._stand_ins.put_into(payload, record.position, hidden.hides, hidden.named)
-        name_of = self._stand_ins.name_of
-        return before.outcome(record, made, name_of), after.outcome(record, made, name_of)
+        if self._stand_ins is None:
+            old, new = before.outcome(record), after.outcome(record)
+        else:
+            hidden = HiddenPlaces(flow, new_flow, self._once)
+            payload = self._stand_ins.put_into(payload, record.position, hidden.hides, hidden.named)
+            name_of = self._stand_ins.name_of
+            old, new = before.outcome(record, payload, name_of), after.outcome(record, payload, name_of)
+        return ProtectedValues(payload, flow, new_flow, {*old.leaves, *new.leaves}), old, new
 
     def _is_refused(
         self, record: RawRecord, event: MappedEvent | None, erased: Mapping[str, Tombstone]

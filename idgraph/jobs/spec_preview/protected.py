@@ -112,14 +112,15 @@ class HiddenPlaces:
         return not ends[0] and self._after.looks_sensitive(place, value)
 
     def named(self, place: _Place) -> Iterator[str]:
-        """The types of the identifiers that either version makes of a value, and of its event's id."""
-        for version in (self._before, self._after):
-            if version.spec is None:
+        """The types of the identifiers that the version in force makes of a value, and of its event's id; those of the new
+        version too, unless the value's attributes may not show which values are equal."""
+        versions = self._before, self._after
+        may_name = all(each.may_name(path) for each in versions for path, _ in each.ends(place))
+        for version in versions:
+            if version.spec is None or not (version is self._before or may_name):
                 continue
-            reached = {path for keys, _ in version.of(place).outputs for path in (_shown(keys),)}
-            for each in version.spec.identifiers:
-                if each.path in reached and (version is self._before or version.may_name(each.path)):
-                    yield each.type
+            reached = {_shown(keys) for keys, _ in version.of(place).outputs}
+            yield from (each.type for each in version.spec.identifiers if each.path in reached)
             if version.spec.id in reached:
                 yield EVENT
 
@@ -184,6 +185,10 @@ class ProtectedValues:
         for path in is_open[1]:
             self.exposes.setdefault(path, set()).update(sources - {path})
         self.computed |= {by.place for _, by in uses[1].computed - uses[0].computed}
+        for path, trail in reached[1].items():
+            # A computed value has no form of its own: its type, and whether it is there, say something of its source.
+            if trail != (known := reached[0].get(path, frozenset())) and any(each.computes for each in trail):
+                self.computed |= {each.place for each in trail - known or trail}
         spec = versions[1].spec
         for name in ("ordinal", "retracts") if spec is not None else ():
             path = getattr(spec, name)
