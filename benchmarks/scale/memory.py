@@ -31,8 +31,11 @@ POINTS = 10
 _BACK = 1 << 39
 """Milliseconds, 17 years: so that no month lies in the future."""
 _LONG_MONTHS = tuple(
-    f"{year}-{month}" for year in range(2000, 2026) for month in ("01", "03", "05", "07", "08", "10", "12")
+    f"{year}-{month}" for year in range(2001, 2026) for month in ("01", "03", "05", "07", "08", "10", "12")
 )
+"""None before a flow's `earliest_year`."""
+LAST_MONTH = len(_LONG_MONTHS) - 1
+"""The months after it are the same ones again."""
 
 
 def measure(folder: Path, count: int) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from benchmarks.pipeline import pipeline
 from benchmarks.scale.growing_store import GrowingStore
 from benchmarks.scale.hot import HOT_PERSON, heated
 from benchmarks.scale.interference import Mood, Proxy
-from benchmarks.scale.memory import in_month
+from benchmarks.scale.memory import LAST_MONTH, in_month
 from benchmarks.sealing_cost import snapshot
 from benchmarks.workload import SOURCES, events, renamed
 from idgraph.model.events import RawRecord
@@ -51,7 +51,7 @@ def test_events_of_a_later_month_are_other_events_of_the_same_people(tmp_path: P
                 RawRecord(source, f"file:{source}/{month}#{number}", in_month(source, line, month))
                 for number, line in enumerate(lines)
             )
-            for month in (0, 181)
+            for month in (0, LAST_MONTH)
         )
     people = [{name for output in outputs for name in output.fragments} for outputs in (first, second)]
     assert not any(output.dead_letters for output in (*first, *second))
