@@ -1,18 +1,20 @@
 """The flow from Kafka into DynamoDB Local and Elasticsearch on a standalone Spark cluster of one worker and of two, and
-with executors in the driver's own process. All servers share the machine with it."""
+with executors in the driver's own process. All servers share the machine with it. Then the projection of all fragments
+again, without an event: the CPU of each process, beyond that of a flow with nothing to project."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.flow_run import FlowRun, run_until_done
-from benchmarks.product import command, installed
+from benchmarks.processes import ProcessWatch, cpu_of
+from benchmarks.product import RunningFlow, command, installed
 from benchmarks.topics import make_topics
 from benchmarks.workload import SOURCES, clear, events, renamed
 from idgraph.app import wiring
@@ -33,11 +35,13 @@ TYPES = {
 
 
 class _Run(NamedTuple):
-    """The result of a flow: each profile with the origins of its values, and the number in the index."""
+    """The result of a flow: each profile with the origins of its values, the number in the index, and what it took to project
+    all fragments again."""
 
     figures: FlowRun
     profiles: frozenset[bytes]
     indexed: int
+    projected_again: dict[str, float]
 
 
 def measure(folder: Path, count: int) -> dict[str, Any]:
@@ -64,14 +68,19 @@ def measure(folder: Path, count: int) -> dict[str, Any]:
                 for source in SOURCES
             )
         )
+        servers = {"dynamodb": [tables.process.pid], "elasticsearch": [node.process.pid]}
         runs = {
-            f"local[{cores}]": _run(config, f"local-{cores}", total, f"local[{cores}]", cores)
+            f"local[{cores}]": _run(config, f"local-{cores}", total, f"local[{cores}]", cores, servers)
             for cores in (1, 2)
         }
-        runs |= {f"cluster of {workers}": _on_cluster(folder, config, total, workers) for workers in (1, 2)}
+        runs |= {
+            f"cluster of {workers}": _on_cluster(folder, config, total, workers, servers)
+            for workers in (1, 2)
+        }
     return {
         placement: {
             **_figures(run),
+            "projected_again": run.projected_again,
             "of_one": round(_rate(run) / _rate(runs[placement.replace("2", "1")]), 2),
             "lost_profiles": len(runs["local[1]"].profiles - run.profiles),
             "profiles_too_many": len(run.profiles - runs["local[1]"].profiles),
@@ -107,7 +116,9 @@ def _produce(bootstrap_servers: str, count: int) -> int:
     return total
 
 
-def _on_cluster(folder: Path, config: Path, total: int, workers: int) -> _Run:
+def _on_cluster(
+    folder: Path, config: Path, total: int, workers: int, servers: Mapping[str, Sequence[int]]
+) -> _Run:
     with spark_cluster(folder / f"cluster-{workers}", workers) as cluster:
         options = {
             "spark.executor.cores": "1",
@@ -121,10 +132,19 @@ def _on_cluster(folder: Path, config: Path, total: int, workers: int) -> _Run:
             "IDGRAPH_SPARK__PYTHON": sys.executable,
             "IDGRAPH_SPARK__OPTIONS": json.dumps(options),
         }
-        return _run(config, f"cluster-{workers}", total, cluster.url, workers, **further)
+        watched = {**servers, "executors": [each.pid for each in cluster.workers]}
+        return _run(config, f"cluster-{workers}", total, cluster.url, workers, watched, **further)
 
 
-def _run(config: Path, name: str, total: int, master: str, cores: int, **further: str) -> _Run:
+def _run(
+    config: Path,
+    name: str,
+    total: int,
+    master: str,
+    cores: int,
+    watched: Mapping[str, Sequence[int]],
+    **further: str,
+) -> _Run:
     """A flow, tables and an index of its own."""
     variables = {
         "IDGRAPH_FLOW__NAME": name,
@@ -142,7 +162,44 @@ def _run(config: Path, name: str, total: int, master: str, cores: int, **further
         with wiring.opened(settings) as resources:
             scanned = wiring.profile_reader(settings, resources).scan(reveal=True)
             profiles = frozenset(canonical.encode(each.canonical(True)) for each in scanned)
-            return _Run(figures, profiles, resources.index.count(Query()))
+            indexed = resources.index.count(Query())
+            fragments = list(resources.store.ids())
+            nothing = _ran(config, watched)
+            resources.store.enqueue(fragments)
+            everything = _ran(config, watched)
+        return _Run(figures, profiles, indexed, _beyond(nothing, everything, len(fragments)))
+
+
+def _ran(config: Path, watched: Mapping[str, Sequence[int]]) -> dict[str, float]:
+    """Seconds of a flow without events, whole and of CPU by process."""
+    flow = RunningFlow(config, "--until-done")
+    with ExitStack() as stack:
+        own = stack.enter_context(ProcessWatch(flow.pid))
+        others = {
+            kind: [(number, stack.enter_context(ProcessWatch(number))) for number in numbers]
+            for kind, numbers in watched.items()
+        }
+        before = {number: cpu_of(number) for each in others.values() for number, _ in each}
+        seconds = flow.wait()
+        used = {
+            kind: sum(sum(watch.cpu_seconds().values()) - before[number] for number, watch in each)
+            for kind, each in others.items()
+        }
+    return {
+        "seconds": seconds,
+        **{f"driver's {kind}": cpu for kind, cpu in own.cpu_seconds().items()},
+        **used,
+    }
+
+
+def _beyond(nothing: dict[str, float], everything: dict[str, float], fragments: int) -> dict[str, float]:
+    cpu = {
+        f"{kind}, us a fragment": round(1e6 * (used - nothing.get(kind, 0)) / fragments, 1)
+        for kind, used in everything.items()
+        if kind != "seconds"
+    }
+    seconds = everything["seconds"] - nothing["seconds"]
+    return {"fragments": fragments, "fragments_per_second": round(fragments / seconds), **cpu}
 
 
 @contextmanager

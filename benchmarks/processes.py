@@ -33,7 +33,7 @@ class Sample(NamedTuple):
 
 class ProcessWatch:
     """Samples every half second from its start to its end. The use of a process between its last sample and its end
-    is missed. Kinds are `driver` (the root), `jvm` and `workers`. Use as a context manager."""
+    is missed. Kinds are `driver` (the root), `jvm`, `workers` and the `projection` of an embedded index. Use as a context manager."""
 
     def __init__(self, root: int) -> None:
         self._root = root
@@ -78,7 +78,13 @@ class ProcessWatch:
 
     def _sample(self) -> None:
         alive = _below(self._root)
-        self._last |= alive
+        ended = {
+            number: each._replace(kind=self._last[number].kind)
+            for number, each in alive.items()
+            if number in self._last and self._last[number].kind == "projection"
+        }
+        # One that has ended has no command line any more.
+        self._last |= alive | ended
         resident: dict[str, int] = {}
         for process in alive.values():
             resident[process.kind] = resident.get(process.kind, 0) + process.resident_bytes
@@ -113,10 +119,17 @@ def _processes() -> dict[int, _Process]:
         except OSError:
             continue
         fields = rest.split()
-        kind = "jvm" if name.endswith("(java") else "workers"
+        kind = "jvm" if name.endswith("(java") else _kind_of_python(folder)
         cpu = (int(fields[11]) + int(fields[12])) / _TICKS
         found[int(folder.name)] = _Process(int(fields[1]), kind, cpu, int(fields[21]) * _PAGE, written)
     return found
+
+
+def _kind_of_python(folder: Path) -> str:
+    try:
+        return "projection" if b"idgraph.app.projecting" in (folder / "cmdline").read_bytes() else "workers"
+    except OSError:
+        return "workers"
 
 
 def _written(folder: Path) -> int:

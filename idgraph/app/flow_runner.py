@@ -26,6 +26,7 @@ from idgraph.model.queries import Query
 from idgraph.model.sources import file_sources, is_glob
 from idgraph.model.spark import is_local
 from idgraph.projection.documents import IndexPolicies
+from idgraph.projection.process import ProjectionProcess
 from idgraph.projection.runner import ProjectionRunner
 from ingestion.metadata.follower import SnapshotFollower
 from ingestion.metadata.schema_buffer import SchemaBuffer, SchemaSender
@@ -104,7 +105,7 @@ def run_flow(
             return any(flow.is_running() for flow in running)
 
         tasks = _projection_tasks(settings, snapshots, is_running)
-        projection = _projection(settings, resources, snapshots, tasks)
+        projection = stack.enter_context(_projection(settings, resources, snapshots, tasks))
         watched = observed(settings, resources, snapshots, projection, stream.waiting, is_running, on_batch)
         on_batch = stack.enter_context(watched)
         seen = reporting(settings, snapshots, projection, stream.waiting, is_running, on_batch)
@@ -214,18 +215,25 @@ def _projection_tasks(
     return ProjectionTasks(wiring.worker_plan(settings), snapshots.current, is_running)
 
 
+@contextmanager
 def _projection(
     settings: Settings,
     resources: WorkerResources,
     snapshots: SnapshotFollower,
     tasks: ProjectionTasks | None,
-) -> ProjectionRunner | None:
-    """The projection that runs beside the flow, where the flow feeds the index."""
+) -> Iterator[ProjectionRunner | None]:
+    """The projection that runs beside the flow, where the flow feeds the index: in `tasks`, or in a process of its own."""
     if settings.index.fed_by != "flow":
-        return None
+        yield None
+        return
     _report_of_another_store(resources)
-    policies = IndexPolicies(lambda: snapshots.current().snapshot)
-    return ProjectionRunner(resources.projection(lambda: policies().rules, tasks))
+    if tasks is not None:
+        policies = IndexPolicies(lambda: snapshots.current().snapshot)
+        yield ProjectionRunner(resources.projection(lambda: policies().rules, tasks))
+        return
+    places = wiring.worker_plan(settings).settings
+    with closing(ProjectionProcess("idgraph.app.projecting", places, snapshots.current)) as process:
+        yield ProjectionRunner(process)
 
 
 @contextmanager

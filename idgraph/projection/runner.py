@@ -5,10 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Protocol
 
 from idgraph.model.backoff import Backoff
 from idgraph.model.errors import ProfileIndexError
-from idgraph.projection.projection import Projection
+from idgraph.projection.parts import Projected
 from idgraph.repeating import Outage, Repeating, message_of
 
 log = logging.getLogger(__name__)
@@ -36,10 +39,18 @@ index a third of many small ones, and fragments that change again meanwhile are 
 _COUNTED = 10_000
 
 
+class Sweeping(Protocol):
+    """A `Projection`, here or in another process."""
+
+    def many(self) -> AbstractContextManager[Callable[[], bool]]: ...
+    def sweep(self, seconds: float) -> Projected: ...
+    def waiting(self, limit: int) -> int: ...
+
+
 class ProjectionRunner:
     """Runs a projection in a thread of its own: a slow or absent index delays nobody else. Use as a context manager."""
 
-    def __init__(self, projection: Projection, end_seconds: float = END_SECONDS) -> None:
+    def __init__(self, projection: Sweeping, end_seconds: float = END_SECONDS) -> None:
         self._projection = projection
         self._end_seconds = end_seconds
         self._outage = Outage("the projection")
