@@ -14,6 +14,7 @@ from pathlib import Path
 from idgraph.app.java import class_archives
 from idgraph.model.sources import FileSource, FlowConfig
 from ingestion.sources.files.stream import FileStream
+from ingestion.sources.held import HeldSources
 from ingestion.sources.stream import Intake
 from ingestion.spark.session import start_session
 from idgraph.model.spark import SparkSettings

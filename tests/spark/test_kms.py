@@ -69,9 +69,9 @@ def test_a_flow_stops_while_kms_is_away_and_goes_on_later(
     installation = in_kms(tmp_path, shop, kms, batch_retries=1)
     assert running_until_kms_is_away(installation, kms, lambda: False) == 1
     reported = (tmp_path / "flow.err").read_bytes().splitlines()
-    of_the_key = [line.split()[0] for line in reported if b":key/" in line]
-    assert of_the_key[0] == b"WARNING", "it was retried"
-    assert of_the_key[-1] == b"error:"
+    of_the_key = [line for line in reported if b":key/" in line]
+    assert of_the_key[0].split()[1] == b"WARNING", "it was retried"
+    assert of_the_key[-1].startswith(b"error:")
     assert b":key/" in reported[-1]
     assert_nothing_is_in_the_clear(installation, shop)
     kms.start()

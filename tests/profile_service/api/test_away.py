@@ -24,7 +24,7 @@ CALLERS = 4
 
 
 class Leaving:
-    """What it wraps, or its error while it is away."""
+    """What it wraps, or the error of each call while it is away."""
 
     def __init__(self, kept: Any, error: IdgraphError) -> None:
         self._kept, self._error = kept, error
@@ -32,9 +32,10 @@ class Leaving:
         self.instead: Callable[..., Any] | None = None
 
     def __getattr__(self, name: str) -> Any:
-        if self.is_away:
+        found = getattr(self._kept, name)
+        if self.is_away and callable(found):
             return self._fail
-        return self.instead or getattr(self._kept, name)
+        return self.instead or found
 
     def _fail(self, *_words: Any, **_named: Any) -> Any:
         raise type(self._error)(str(self._error))
@@ -211,7 +212,7 @@ class SourceAwayError(PublishError):
 
 def right_or_503(whole: EveryPart, client: httpx.Client, operation: str) -> Any:
     """The status, and what does not change by itself of what was read; None for 503."""
-    client.headers["Authorization"] = f"Bearer {whole.person if '/v1/me/' in operation else ALL}"
+    client.headers["Authorization"] = f"Bearer {whole.person if '/v1/me/' in f'{operation}/' else ALL}"
     answer = whole.call(client, operation)
     if answer.status_code == 503:
         assert int(answer.headers["Retry-After"]) >= 1
