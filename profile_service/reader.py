@@ -252,6 +252,10 @@ class ProfileReader:
                 self.shared.append(identifier)
             yield list(self._profiles(found.persons or found.sharing, reveal))
 
+    def owners(self, identifier: Identifier) -> Owners:
+        """The persons whom an identifier belongs to, as far as the reader may see its type."""
+        return next(self._owning_each([identifier]))
+
     def _owning_each(self, identifiers: Sequence[Identifier]) -> Iterator[Owners]:
         sees_type = self._visibility.sees_type
         asked = [self.stored_forms(each) if sees_type(each.type) else () for each in identifiers]

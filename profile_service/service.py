@@ -13,8 +13,10 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
+from idgraph.model import canonical
 from idgraph.model.attributes import Catalogue
 from idgraph.model.callers import Caller, Scope
+from idgraph.model.errors import DamagedStateError
 from idgraph.model.identifiers import Identifier
 from idgraph.model.index import ProfileIndex
 from idgraph.model.queries import Query as SearchQuery
@@ -26,7 +28,7 @@ from idgraph.web.audit import AuditLog
 from idgraph.web.limits import charge
 from idgraph.web.refusals import BadQueryError, ForbiddenError, NotYetError
 from profile_service.reader import Profile, ProfileReader, SearchResult
-from profile_service.wanted import Wanted
+from profile_service.wanted import MASKED, Plain, PlainAnswers, Question, Wanted
 from transforms.privacy.blind_index import BlindIndex
 from transforms.privacy.sealing import DataKeys
 
@@ -133,7 +135,7 @@ class ProfileService:
         attributes of each field of a contact search. `require_keys` raises KeyProviderError where the keyring is not that of
         the profiles. `is_local`: the store is on this machine. `cursor_key` has 64 bytes; without it, cursors end with the
         process."""
-        self._is_local = is_local
+        self.is_local = is_local
         self._has_committed = has_committed
         self.contact_paths = contact_paths or {}
         self.following = following
@@ -145,6 +147,7 @@ class ProfileService:
         self._project = project
         self._keys_known = -math.inf
         self._own = threading.local()
+        self._answers = PlainAnswers()
         self._views: tuple[str, Views] | None = None
         self._noted: set[tuple[str, str]] = set()
         self.uses: dict[str, list[str]] = defaultdict(list)
@@ -192,6 +195,29 @@ class ProfileService:
         own = reader.with_clearance(caller.clearance, granted)
         own.charge = _charge
         return own
+
+    def plain(self, caller: Caller, identifier: Identifier, has: Callable[[str], bool]) -> Plain | None:
+        """The answer to a look-up with `MASKED`, if there is one person to show; `has` says whether the caller has that of a
+        tag. None where `lookup` must say what there is instead. Raises NotReadyError, StoreError."""
+        question = Question.of(caller, identifier, self.following.edition())
+        changes = self._adapters.store.changes()
+        found = None if changes is None else self._answers.get(changes, question)
+        if found is None:
+            reader = self.reader(caller)
+            owners = reader.owners(identifier)
+            if len(owners.persons) != 1 or reader.damaged:
+                return None
+            etag = question.etag(owners.persons[0])
+            if has(etag):
+                return Plain(etag, None)
+            try:
+                profile = reader.profile_of(owners.persons[0])
+            except DamagedStateError:
+                return None
+            found = Plain(etag, canonical.encode(MASKED.document(profile)))
+            if changes is not None:
+                self._answers.keep(changes, question, found)
+        return found._replace(body=None) if has(found.etag) else found
 
     def lookup(self, caller: Caller, identifier: Identifier, wanted: Wanted) -> Looked:
         """The profiles of an identifier as they may be shown; what is revealed is recorded first."""
@@ -266,7 +292,7 @@ class ProfileService:
         """Do the work of a few look-ups. A local store needs a millisecond for one, and several threads would
         wait for the interpreter at each read: the event loop does that work. A thread does work that waits
         for a network."""
-        if not self._is_local or wanted.reveal or wanted.view is not None:
+        if not self.is_local or wanted.reveal or wanted.view is not None:
             return await _in_thread(work)
         return work()
 

@@ -1,22 +1,30 @@
-"""The part of a profile that an answer shows."""
+"""The part of a profile that an answer shows, and kept answers that show all that a caller may see."""
 
 from __future__ import annotations
 
 import copy
+import hashlib
+import threading
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from idgraph.model import paths
+from cachetools import LRUCache
+
+from idgraph.model import canonical, paths
 from idgraph.model.callers import Caller
 from idgraph.model.errors import DamagedStateError
+from idgraph.model.identifiers import Identifier
 from idgraph.web.refusals import BadQueryError, ForbiddenError
+from merge.identity.components import Person
 from profile_service import consents
 from profile_service.consents import Consent, consent_of
 from profile_service.reader import Profile, ProfileReader, SearchResult
+from profile_service.visibility import NOTHING_GRANTED, Granted
 
 if TYPE_CHECKING:
     from profile_service.api.views import View
-    from profile_service.service import ProfileService
+    from profile_service.service import Edition, ProfileService
 
 
 class Wanted:
@@ -46,6 +54,12 @@ class Wanted:
         self.sharing = False
         """Whether the profiles are shown that share an identifier which belongs to none of them."""
         self._purposes = {view.document.purpose} if view and view.document.purpose else set[str]()
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is as `MASKED`."""
+        asks = self.fields is not None or self.provenance or self.reveal or self.view is not None
+        return not (asks or self.sharing or self._purposes) and self._show_identifiers
 
     def with_purpose(self, purpose: str | None) -> Wanted:
         """The same, limited to profiles that have consented to a purpose."""
@@ -132,3 +146,69 @@ def _consent_document(consent: Consent, reader: ProfileReader) -> dict[str, Any]
 
 MASKED = Wanted(None, provenance=False, reveal=False, purpose=None)
 """All that a caller may see, without revealing anything."""
+
+
+MOST_BYTES = 64 << 20
+"""Of the answers that a process keeps."""
+_ENTRY_BYTES = 600
+"""Of an entry besides its answer."""
+_FORM = b"1"
+"""Another one for each change of how answers are made: callers keep ETags longer than processes live."""
+
+
+class Plain(NamedTuple):
+    """The answer of a look-up, and its ETag. Without `body` the caller has it."""
+
+    etag: str
+    body: bytes | None
+
+
+class Question(NamedTuple):
+    """All that an answer rests on besides the store. An answer to another caller of the same clearance is the same."""
+
+    identifier: Identifier
+    edition: str
+    clearance: int
+    granted: Granted
+
+    @classmethod
+    def of(cls, caller: Caller, identifier: Identifier, edition: Edition) -> Question:
+        granted = caller.granted(datetime.now(UTC)) if caller.grants else NOTHING_GRANTED
+        return cls(identifier, edition.etag, caller.clearance, granted)
+
+    def etag(self, person: Person) -> str:
+        """The tag of the answer that shows this person: of what it is made from, so that none must be made to know it."""
+        digest = hashlib.sha256(_FORM)
+        identifiers = [str(each) for each in person.identifiers]
+        digest.update(canonical.encode([self.edition, self.clearance, sorted(self.granted), identifiers]))
+        for each in person.members:
+            digest.update(b"%d %b" % (len(each.stored.state), each.stored.state))
+        return f'"{digest.hexdigest()[:32]}"'
+
+
+class PlainAnswers:
+    """Answers with `MASKED`, kept by one process until anything changes in the store. Safe for several threads."""
+
+    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+        self._known: LRUCache[Question, Plain] = LRUCache(most_bytes, _bytes)
+        self._changes: int | None = None
+        self._lock = threading.Lock()
+
+    def get(self, changes: int, question: Question) -> Plain | None:
+        """The answer while the store has had these `changes`."""
+        with self._lock:
+            if changes != self._changes:
+                self._known.clear()
+                self._changes = changes
+                return None
+            return self._known.get(question)
+
+    def keep(self, changes: int, question: Question, answer: Plain) -> None:
+        """Keep an answer that was read after the store had these `changes`."""
+        with self._lock:
+            if changes == self._changes and _bytes(answer) <= self._known.maxsize:
+                self._known[question] = answer
+
+
+def _bytes(answer: Plain) -> int:
+    return _ENTRY_BYTES + len(answer.body or b"")

@@ -209,6 +209,15 @@ class Outbox(Protocol):
         ...
 
 
+class ChangeCounter(Protocol):
+    """What lets a reader keep answers."""
+
+    def changes(self) -> int | None:
+        """A number that is another one after each change of anything in the store, whoever made it. It says nothing in
+        another process, nor after a restart. None: the store cannot tell cheaply."""
+        ...
+
+
 class StoreMarks(Protocol):
     """Marks that are kept with the fragments. A restored store lacks the marks that are younger than its backup."""
 
@@ -223,7 +232,9 @@ class StoreMarks(Protocol):
         ...
 
 
-class ProfileStore(FragmentStore, Outbox, Pins, Ledger, Tombstones, Withdrawals, StoreMarks, Protocol):
+class ProfileStore(
+    FragmentStore, Outbox, Pins, Ledger, Tombstones, Withdrawals, StoreMarks, ChangeCounter, Protocol
+):
     """All protocols of one store: what an adapter implements and the wiring opens. Users take the part they need."""
 
 

@@ -3,7 +3,8 @@ and a true description."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, MutableMapping
+import time
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from email.message import Message
 from typing import Any
@@ -22,8 +23,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from idgraph.model import json_text
 from idgraph.web import api_page, metrics, problems
-from idgraph.web.codings import Compressing, Decompressing, Heads
-from idgraph.web.guard import Access, Guard
+from idgraph.web.codings import SMALLEST_BYTES, Compressing, Decompressing, Heads
+from idgraph.web.guard import MARKS, Access, Guard, at_once
 from idgraph.web.metrics import Gauge
 from idgraph.web.refusals import RefusedRequestError
 
@@ -51,7 +52,9 @@ class Application(FastAPI):
         super().__init__(
             title=f"idgraph {title}", version="1", docs_url=None, redoc_url=None, lifespan=lifespan
         )
-        self._heads = Heads(super().__call__)
+        self.entrance: ASGIApp = Heads(super().__call__)
+        """The whole application; may be replaced by one that answers some calls itself."""
+        self.access = access
         self.state.before_shutdown = before_shutdown
         self._free = access.free
         problems.install(self)
@@ -71,7 +74,7 @@ class Application(FastAPI):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Before all that is added, pages too."""
-        await self._heads(scope, receive, send)
+        await self.entrance(scope, receive, send)
 
     def openapi(self) -> dict[str, Any]:
         """The interface description, with the token that the guard asks for and the problems that any call can get."""
@@ -141,6 +144,87 @@ def query_names(dependant: Dependant) -> Iterator[str]:
             yield field.alias
     for each in dependant.dependencies:
         yield from query_names(each)
+
+
+_ELSEWHERE = frozenset((b"origin", b"content-length", b"transfer-encoding", b"content-encoding"))
+"""Headers of calls that go the long way, as do those that have one twice."""
+_UNCHANGED = 304
+
+Look = Callable[[Any, bytes, str | None], tuple[str, bytes | None] | None]
+"""Gets the caller, the rest of the path as it was sent, and `If-None-Match`; gives the ETag, and the body unless the caller has
+it. None for what goes the long way. Does not block."""
+
+RawHeaders = Sequence[tuple[bytes, bytes]]
+
+
+class PlainCalls:
+    """ASGI middleware for `GET` of one segment behind `prefix`, without parameters: answered before the framework sees it, as it would
+    answer it, byte for byte. Only what is granted and found is answered here. Any other call goes the long way, also one that was
+    tried: its answer, an error, is made there."""
+
+    def __init__(
+        self, app: Application, prefix: str, route: str, look: Look, headers: RawHeaders = ()
+    ) -> None:
+        """`route` is its name in the metrics; `headers` are added to each answer."""
+        self._headers = headers
+        self.app: ASGIApp = app.entrance
+        """The long way."""
+        self._access = app.access
+        self._prefix, self._look = prefix.encode(), look
+        seconds = getattr(app.state, "request_seconds", None)
+        self._seconds = {
+            status: None if seconds is None else seconds.labels("GET", route, status)
+            for status in (200, _UNCHANGED)
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if (
+            scope["type"] != "http"
+            or scope["method"] != "GET"
+            or scope["query_string"]
+            or not scope["raw_path"].startswith(self._prefix)
+            or b"/" in (rest := scope["raw_path"][len(self._prefix) :])
+        ):
+            return await self.app(scope, receive, send)
+        started = time.perf_counter()
+        try:
+            found = self._answered(scope, rest)
+        except Exception:
+            found = None  # The long way reports it.
+        if found is None:
+            return await self.app(scope, receive, send)
+        status, headers, body = found
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+        if (seconds := self._seconds[status]) is not None:
+            seconds.observe(time.perf_counter() - started)
+        return None
+
+    def _answered(self, scope: Scope, rest: bytes) -> tuple[int, list[tuple[bytes, bytes]], bytes] | None:
+        headers = dict(scope["headers"])
+        if len(headers) < len(scope["headers"]) or not _ELSEWHERE.isdisjoint(headers):
+            return None
+        scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+        if scheme.lower() != "bearer":
+            return None
+        admitted = at_once(self._access, token.strip(), "GET", scope["path"])
+        if admitted is None:
+            return None
+        caller, turn = admitted
+        known = headers.get(b"if-none-match")
+        etag, body = self._look(caller, rest, known and known.decode("latin-1")) or ("", None)
+        is_compressed = len(body or b"") >= SMALLEST_BYTES and b"gzip" in headers.get(b"accept-encoding", b"")
+        if not etag or is_compressed:
+            if turn is not None and self._access.rate is not None:
+                self._access.rate.give_back(self._access.charged(caller))
+            return None
+        answered = [(b"etag", etag.encode()), (b"cache-control", b"no-store")]
+        if body is not None:
+            answered += [(b"content-length", b"%d" % len(body)), (b"content-type", b"application/json")]
+        answered += [each for each in MARKS if each[0] != b"cache-control"]
+        answered += turn.headers() if turn is not None else ()
+        answered += self._headers
+        return (_UNCHANGED if body is None else 200), answered, body or b""
 
 
 def _lift_definitions(node: Any, schemas: MutableMapping[str, Any]) -> None:

@@ -63,7 +63,13 @@ def json_answer(
     body: str | bytes, if_none_match: str | None = None, status: int = 200, caching: str = "private, no-cache"
 ) -> Response:
     """A JSON body with its ETag, or 304 if the caller has it."""
-    headers = {"ETag": etag_of(body), "Cache-Control": caching}
-    if is_listed(headers["ETag"], if_none_match):
+    etag = etag_of(body)
+    return tagged(etag, None if is_listed(etag, if_none_match) else body, caching, status)
+
+
+def tagged(etag: str, body: str | bytes | None, caching: str, status: int = 200) -> Response:
+    """A JSON body with this ETag; 304 without one."""
+    headers = {"ETag": etag, "Cache-Control": caching}
+    if body is None:
         return Response(status_code=304, headers=headers)
     return Response(body, status, headers, media_type="application/json")

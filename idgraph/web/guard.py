@@ -76,6 +76,20 @@ async def _drained(receive: Receive, most: int) -> None:
     raise TimeoutError
 
 
+def at_once(access: Access, token: str, method: str, path: str) -> tuple[NamedCaller, Turn | None] | None:
+    """The caller of a call without a body that may be made now, and its turn; None where the guard must see it: it waits, or is
+    refused. Raises as they do."""
+    if access.blocks or is_signed_token(token):
+        return None
+    caller = access.authenticate(token)
+    if caller is None or not access.permits(caller, method, path):
+        return None
+    if access.rate is None:
+        return caller, None
+    turn = access.rate.take(access.charged(caller))
+    return (caller, turn) if turn.is_granted else None
+
+
 class Guard:
     """ASGI middleware that lets callers in by an `Access`, and marks each answer as not to be sniffed."""
 

@@ -64,6 +64,7 @@ def install(app: FastAPI, prefix: str, gauges: Mapping[str, Gauge]) -> None:
 
     app.add_api_route(PATH, metrics, include_in_schema=False)
     app.add_middleware(_Observing, seconds=seconds)
+    app.state.request_seconds = seconds
 
 
 def observation(

@@ -20,7 +20,12 @@ def keep_slashes(scope: Scope) -> None:
 
 def path_value(request: Request, place: int) -> str:
     """A part of the path, counted from 1 (`v1` is the first), decoded once. Raises BadQueryError for text that is not UTF-8."""
+    return decoded(request.scope["raw_path"].split(b"/")[place])
+
+
+def decoded(part: bytes) -> str:
+    """A part of a path as it was sent, decoded. Raises BadQueryError for text that is not UTF-8."""
     try:
-        return unquote(request.scope["raw_path"].split(b"/")[place].decode("ascii"), errors="strict")
+        return unquote(part.decode("ascii"), errors="strict")
     except UnicodeDecodeError:
         raise BadQueryError("the path is not UTF-8, percent-encoded") from None

@@ -11,7 +11,7 @@ from anyio import to_thread
 from fastapi import APIRouter, FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
-from idgraph.web.application import FREE, Application
+from idgraph.web.application import FREE, Application, PlainCalls
 from idgraph.web.guard import Access
 from idgraph.web.limits import RateLimit
 from idgraph.web.metrics import Gauge
@@ -116,6 +116,7 @@ def create_app(
 
     app = Application("profiles", access, routers, lifespan, gauges, before_shutdown=stop)
     app.state.service = service
+    varying = ((b"vary", b"Origin"),) if allowed_origins else ()
     if allowed_origins:
         # Outside of the guard: a browser asks first without a token.
         app.add_middleware(
@@ -126,7 +127,13 @@ def create_app(
             expose_headers=READ,
             max_age=PREFLIGHT_SECONDS,
         )
-    app.router.routes.insert(0, profiles.PlainRoute())
+    app.entrance = PlainCalls(
+        app,
+        f"{profiles.router.prefix}/",
+        f"{profiles.router.prefix}/{{identifier}}",
+        profiles.plain_look(service),
+        varying,
+    )
     return app
 
 

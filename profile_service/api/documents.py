@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from idgraph.model import canonical
 from idgraph.model.documents import StrictDocument
-from idgraph.web.conditional import json_answer
+from idgraph.web.conditional import json_answer, tagged
 from profile_service.request_bodies import LONGEST_PURPOSE
 
 Item = TypeVar("Item")
@@ -320,6 +320,11 @@ class MoveDocument(BaseModel):
         default=None, description="The one that the profile entered, left, or changed in."
     )
     profile: str
+
+
+def plain_answer(etag: str, body: bytes | None) -> Response:
+    """The same of a body whose ETag is known; without a body the caller has it."""
+    return tagged(etag, body, "no-store")
 
 
 def answer(body: Any, if_none_match: str | None = None, status: int = 200) -> Response:

@@ -67,6 +67,9 @@ class DynamoProfileStore(DynamoErasure, DynamoPins, DynamoLedger):
     def consistent_read(self) -> AbstractContextManager[None]:
         return nullcontext()
 
+    def changes(self) -> None:
+        return None
+
     def write(self, writes: Sequence[FragmentWrite]) -> set[str]:
         named = {write.id: self.names(write.id) for write in writes}
         # Before the first is put: what cannot be stored is reported now.

@@ -149,6 +149,9 @@ class SqliteProfileStore(SqlitePins, SqliteLedger, SqliteErasure):
     def name(self, text: str) -> bytes:
         return self._tombstones.name(text)
 
+    def changes(self) -> int | None:
+        return self._file.changes()
+
     def close(self) -> None:
         self._file.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -91,6 +92,23 @@ def test_a_consistent_read_hinders_nobody_and_ends_with_an_error(store: ProfileS
     with pytest.raises(ZeroDivisionError), store.consistent_read():
         raise ZeroDivisionError
     assert sorted(store.find_all(["x:1"], 10)["x:1"]) == ["a:1", "a:2"]
+
+
+def test_each_change_changes_the_counter(store: ProfileStore) -> None:
+    """Of a store that has one."""
+    seen = [store.changes()]
+    acts: list[Callable[[], object]] = [
+        lambda: store.write([new("a:1", b"one", "x:1")]),
+        lambda: store.write([FragmentWrite("a:1", 1, b"two", frozenset())]),
+        lambda: store.assign([Assignment("a:1", 0, "b:1")]),
+        lambda: store.add_pins([PinRecord("a:1", "b:1", 5, "never")]),
+    ]
+    for act in acts:
+        act()
+        seen.append(store.changes())
+        store.read(["a:1"])
+        assert store.changes() == seen[-1]
+    assert len(set(seen)) == (1 if seen[0] is None else len(seen))
 
 
 def test_conflicts_in_a_batch_hurt_only_themselves(store: ProfileStore, many: int) -> None:

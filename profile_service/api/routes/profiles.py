@@ -8,15 +8,14 @@ from functools import partial
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
-from starlette.routing import Match, Route
-from starlette.types import Receive, Send
-from starlette.types import Scope as RequestScope
 
 from idgraph.model.callers import Caller, Scope
+from idgraph.model.errors import IdgraphError
 from idgraph.model.identifiers import Identifier, given_identifier
 from idgraph.model.pins import PinRecord
-from idgraph.web.conditional import IfNoneMatch
-from idgraph.web.path_values import path_value
+from idgraph.web.application import Look
+from idgraph.web.conditional import IfNoneMatch, is_listed
+from idgraph.web.path_values import decoded, path_value
 from idgraph.web.refusals import ClashError, UnknownSubjectError
 from profile_service.api.dependencies import AFTER_COMMIT, ActingCaller, Service, WantedParts
 from profile_service.api.documents import (
@@ -26,6 +25,7 @@ from profile_service.api.documents import (
     LookupResults,
     ProfileHistory,
     answer,
+    plain_answer,
 )
 from profile_service.consents import consents_by_fragment
 from profile_service.link_documents import link_document, periods_document, pin_document
@@ -34,7 +34,7 @@ from profile_service.reader import Profile, ProfileReader, provenance_of
 from profile_service.request_bodies import LookupBody
 from profile_service.searching import warned
 from profile_service.service import Looked, ProfileService
-from profile_service.wanted import MASKED, Wanted
+from profile_service.wanted import Plain, Wanted
 
 router = APIRouter(prefix="/v1/profiles", tags=["profiles"])
 
@@ -90,6 +90,10 @@ async def get(
 ) -> Response:
     """The profile of an identifier, whichever of its systems it is from, or of a profile id. 404: none that this caller may
     know of. 409: several profiles share the identifier, and the rules give it to none of them."""
+    if wanted.is_plain:
+        looked_up = partial(service.plain, caller, identifier, partial(is_listed, header=if_none_match))
+        if (plain := await service.answer(wanted, looked_up)) is not None:
+            return plain_answer(*plain)
     profile = _unshared(await service.answer(wanted, partial(service.lookup, caller, identifier, wanted)))
     await service.require_any(profile is not None)
     found = _existing(profile)
@@ -97,30 +101,18 @@ async def get(
     return answer(warned(wanted.document(found), warnings), if_none_match)
 
 
-class PlainRoute(Route):
-    """`GET /v1/profiles/{identifier}` without parameters, as most look-ups are: spared what FastAPI needs to read some."""
+def plain_look(service: ProfileService) -> Look:
+    """`get` without parameters, as most look-ups are."""
 
-    def __init__(self) -> None:
-        super().__init__(f"{router.prefix}/{{identifier}}", _PlainLookup(), include_in_schema=False)
+    def look(caller: Caller, named: bytes, known: str | None) -> Plain | None:
+        if not service.is_local:
+            return None
+        try:
+            return service.plain(caller, given_identifier(decoded(named)), partial(is_listed, header=known))
+        except IdgraphError:
+            return None
 
-    def matches(self, scope: RequestScope) -> tuple[Match, RequestScope]:
-        if scope["type"] != "http" or scope["method"] != "GET" or scope["query_string"]:
-            return Match.NONE, {}
-        match, found = super().matches(scope)
-        return match, {**found, "route": self}
-
-
-class _PlainLookup:
-    async def __call__(self, scope: RequestScope, receive: Receive, send: Send) -> None:
-        request = Request(scope)
-        response = await get(
-            given_identifier(path_value(request, 3)),
-            request.app.state.service,
-            request.state.caller,
-            MASKED,
-            request.headers.get("If-None-Match"),
-        )
-        await response(scope, receive, send)
+    return look
 
 
 @router.post("/lookup", response_model=LookupResults, dependencies=[AFTER_COMMIT])

@@ -66,6 +66,9 @@ class MemoryProfileStore:
     def consistent_read(self) -> AbstractContextManager[None]:
         return nullcontext()
 
+    def changes(self) -> None:
+        return None
+
     def _found(self, ids: Sequence[str]) -> dict[str, StoredFragment]:
         return {each: self._fragments[each] for each in ids if each in self._fragments}
 
