@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
+from functools import lru_cache
 from typing import Annotated, Any, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -196,13 +197,19 @@ def _begins(parsed: Any) -> bool:
     return begins and not parsed.state.flags & re.MULTILINE
 
 
-def finders(patterns: Iterable[str]) -> list[Finder]:
+def finders(patterns: Iterable[str]) -> Sequence[Finder]:
     """Functions that find one of some patterns in a text: `match` for those that can only be found at its beginning,
     where `search` would try each character, and one call for all that can be one pattern."""
+    return _finders(tuple(patterns))
+
+
+# Each map task asks again, and to parse patterns takes milliseconds.
+@lru_cache
+def _finders(patterns: tuple[str, ...]) -> tuple[Finder, ...]:
     begins = {each: _begins(_PARSER.parse(each)) for each in patterns}
     groups = [[each for each in begins if begins[each] is value] for value in (True, False)]
     beginning, others = map(_joined, groups)
-    return [*(each.match for each in beginning), *(each.search for each in others)]
+    return (*(each.match for each in beginning), *(each.search for each in others))
 
 
 def _joined(patterns: list[str]) -> list[re.Pattern[str]]:

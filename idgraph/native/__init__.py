@@ -112,6 +112,7 @@ class NativeLeaves(Protocol):
         sealed_types: frozenset[str],
         undecided_types: frozenset[str],
         protects: Callable[[Any], bool],
+        normal: Callable[[Any], Any],
         hashed: Callable[[Any], Any],
         /,
     ) -> Callable[[Any], Any]: ...

@@ -86,7 +86,7 @@ class _Normalised(dict[Identifier, Identifier | None]):
         self._rules = rules
 
     def __missing__(self, identifier: Identifier) -> Identifier | None:
-        normal = self[identifier] = self._rules.identifier(*identifier)
+        normal = self[identifier] = self._rules.normal(identifier)
         return normal
 
 
@@ -112,18 +112,13 @@ class Protector:
         self._stops_without_keys = stops_without_keys
         self._hashes = _Hashes(blind_index)
         self._normalised = _Normalised(Rules(snapshot.snapshot.identity_rules))
-        self._protect = self._names.protector(self._hashes.__getitem__)
+        self.identifiers = self._names.protector(self._normalised.__getitem__, self._hashes.__getitem__)
+        """The identifiers of an event as they are stored. Nothing if the first, which names the fragment, is blocked."""
 
     def forget_identifiers(self) -> None:
         """Drop the plaintext of the identifiers that were hashed. A chunk ends with it."""
         self._hashes.clear()
         self._normalised.clear()
-
-    def identifiers(self, identifiers: tuple[Identifier, ...]) -> tuple[Identifier, ...]:
-        """The identifiers of an event, normalised, those hashed that are matched by keyed hash. Nothing if the first, which
-        names the fragment, is blocked."""
-        normal = tuple([self._normalised[each] for each in identifiers])
-        return self._protect(normal if None not in normal else _unblocked(normal))  # type: ignore[arg-type]
 
     def names(self, mapped: MappedPayload, spec: MappingSpec, leaves: Leaves) -> EventNames:
         """The protected names of an event that a spec mapped. `leaves` take over the protected stamp. Raises EventError
@@ -241,10 +236,6 @@ class Protector:
                         key, event.origin, what, elements, policy.bound
                     )
         return found
-
-
-def _unblocked(normal: Sequence[Identifier | None]) -> tuple[Identifier, ...]:
-    return () if normal[0] is None else tuple(each for each in normal if each is not None)
 
 
 def _key(keys: FetchedKeys, fragment_id: str) -> SealingKey:

@@ -75,13 +75,13 @@ def normalise(value: str, rules: NamespaceRules) -> str:
 
     Idempotent: `normalise(normalise(v)) == normalise(v)`. Used for events, look-up, search, erasure and pins alike.
     """
-    return normal_form(text_of(value), rules)
+    text, form = text_of(value), form_of(rules)
+    return text if form is None else form(text, rules)
 
 
-def normal_form(text: str, rules: NamespaceRules) -> str:
-    """The same of a text as `text_of` gives it."""
-    made = _FORMS.get(rules.normalise)
-    return text if made is None else made(text, rules)
+def form_of(rules: NamespaceRules) -> Callable[[str, NamespaceRules], str] | None:
+    """The function that makes the same of a text as `text_of` gives it; None where that stays as it is."""
+    return _FORMS.get(rules.normalise)
 
 
 def _lower(value: str, _: object = None) -> str:

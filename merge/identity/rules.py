@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from idgraph.model.identifiers import HASHED_PREFIX, Identifier
@@ -12,11 +12,12 @@ from idgraph.model.identity_rules import (
     SEARCHED_CHARACTERS,
     Finder,
     IdentityRules,
+    NamespaceRules,
     Owner,
     finders,
 )
 from merge.identity.evidence import Class, Link, Moment, Pair
-from merge.identity.normal_forms import normal_form, normalise, text_of
+from merge.identity.normal_forms import form_of, normalise, text_of
 
 
 class CountLimit(NamedTuple):
@@ -42,12 +43,21 @@ class Order(NamedTuple):
     high: Identifier
 
 
+class _Ready(NamedTuple):
+    """The rules of a namespace for one value: its normal form, None for the value itself, and what is blocked."""
+
+    rules: NamespaceRules
+    form: Callable[[str, NamespaceRules], str] | None
+    values: set[str]
+    patterns: Sequence[Finder]
+
+
 class Rules:
     """Compiled identity rules. Pure; safe for several threads."""
 
     def __init__(self, document: IdentityRules | None = None) -> None:
         self.document = document or IdentityRules()
-        self._blocked: dict[str, tuple[set[str], list[Finder]]] = {}
+        self._ready: dict[str, _Ready] = {}
         self.limits = list(self._limits())
         connecting = [each.connects.items() for each in self.document.namespaces.values()]
         self.bounds = [(each.most, each.names) for each in self.limits]
@@ -80,29 +90,31 @@ class Rules:
 
     def identifier(self, namespace: str, value: str) -> Identifier | None:
         """An identifier as events bring it, normalised; None where it is empty or blocked."""
+        return self.normal(Identifier(namespace, value))
+
+    def normal(self, identifier: Identifier) -> Identifier | None:
+        """The same of an identifier, which is returned itself if it is normal."""
+        # For each identifier of each event: calls, and objects like the given one, take longer than all else.
+        namespace, value = identifier
+        rules, form, values, patterns = self._ready.get(namespace) or self._made_ready(namespace)
+        text = value.strip() if value.isascii() and value.isprintable() else text_of(value)
+        normal = text if form is None else form(text, rules)
+        if not normal:
+            return None
+        for each in (normal,) if text == normal else (normal, text):
+            if each in values:
+                return None
+            for find in patterns:
+                if find(each, 0, SEARCHED_CHARACTERS):
+                    return None
+        return identifier if normal == value else Identifier(namespace, normal)
+
+    def _made_ready(self, namespace: str) -> _Ready:
         rules = self.document.namespace(namespace)
-        text = text_of(value)
-        normal = normal_form(text, rules)
-        if not normal or self._is_blocked(namespace, normal):
-            return None
-        if text != normal and self._is_blocked(namespace, text):
-            return None
-        return Identifier(namespace, normal)
-
-    def _is_blocked(self, namespace: str, value: str) -> bool:
-        values, patterns = self._blocked.get(namespace) or self._blocked_in(namespace)
-        if value in values:
-            return True
-        for find in patterns:  # noqa: SIM110 - for each identifier of each event: a generator takes longer
-            if find(value, 0, SEARCHED_CHARACTERS):
-                return True
-        return False
-
-    def _blocked_in(self, namespace: str) -> tuple[set[str], list[Finder]]:
-        here = [each for each in self.document.blocked if each.namespace in (None, namespace)]
-        values = {text_of(each.value) for each in here if each.value is not None}
-        made = values, finders(each.pattern for each in here if each.pattern is not None)
-        self._blocked[namespace] = made
+        blocked = [each for each in self.document.blocked if each.namespace in (None, namespace)]
+        values = {text_of(each.value) for each in blocked if each.value is not None}
+        patterns = finders(each.pattern for each in blocked if each.pattern is not None)
+        made = self._ready[namespace] = _Ready(rules, form_of(rules), values, patterns)
         return made
 
     def hub_limit(self, namespace: str) -> int | None:

@@ -1,9 +1,9 @@
-/* transforms.privacy.protected_names.ProtectedNames.protector: which identifiers of an event are hashed. */
+/* transforms.privacy.protected_names.ProtectedNames.protector: an event's identifiers as they are stored. */
 #pragma once
 
 #include "words.h"
 
-enum { SEALED_TYPES, UNDECIDED_TYPES, PROTECTS, HASHED, PROTECTOR_PARTS };
+enum { SEALED_TYPES, UNDECIDED_TYPES, PROTECTS, NORMAL, HASHED, PROTECTOR_PARTS };
 
 /* Whether an identifier is hashed: 1, 0, or -1 with an exception. Its type and value are exact texts. */
 static int is_hashed(PyObject *parts, PyObject *identifier)
@@ -27,28 +27,26 @@ static int is_hashed(PyObject *parts, PyObject *identifier)
     return found;
 }
 
-static PyObject *protected_one(PyObject *parts, PyObject *identifier)
+/* An identifier as it is stored; None for a blocked one. */
+static PyObject *stored_one(PyObject *parts, PyObject *given)
 {
+    PyObject *identifier = PyObject_CallOneArg(PyTuple_GET_ITEM(parts, NORMAL), given);
+    if (identifier == NULL || identifier == Py_None) {
+        return identifier;
+    }
     if (!PyTuple_Check(identifier) || PyTuple_GET_SIZE(identifier) != 2 ||
         !PyUnicode_CheckExact(PyTuple_GET_ITEM(identifier, 0)) ||
         !PyUnicode_CheckExact(PyTuple_GET_ITEM(identifier, 1))) {
         PyErr_SetString(PyExc_TypeError, "identifiers are needed");
+        Py_DECREF(identifier);
         return NULL;
     }
     int hashed = is_hashed(parts, identifier);
-    if (hashed <= 0) {
-        return hashed < 0 ? NULL : Py_NewRef(identifier);
+    if (hashed) {
+        PyObject *made = hashed < 0 ? NULL : PyObject_CallOneArg(PyTuple_GET_ITEM(parts, HASHED), identifier);
+        Py_SETREF(identifier, made);
     }
-    return PyObject_CallOneArg(PyTuple_GET_ITEM(parts, HASHED), identifier);
-}
-
-static PyObject *copy_of(PyObject *identifiers)
-{
-    PyObject *made = PyTuple_New(PyTuple_GET_SIZE(identifiers));
-    for (Py_ssize_t each = 0; made != NULL && each < PyTuple_GET_SIZE(identifiers); each++) {
-        PyTuple_SET_ITEM(made, each, Py_NewRef(PyTuple_GET_ITEM(identifiers, each)));
-    }
-    return made;
+    return identifier;
 }
 
 static PyObject *protect(PyObject *parts, PyObject *identifiers)
@@ -57,33 +55,40 @@ static PyObject *protect(PyObject *parts, PyObject *identifiers)
         PyErr_SetString(PyExc_TypeError, "a tuple is needed");
         return NULL;
     }
-    /* A copy as soon as one of them is hashed: mostly none is. */
-    PyObject *made = NULL;
-    for (Py_ssize_t each = 0; each < PyTuple_GET_SIZE(identifiers); each++) {
-        PyObject *given = PyTuple_GET_ITEM(identifiers, each), *one = protected_one(parts, given);
-        if (one != NULL && one != given && made == NULL) {
-            made = copy_of(identifiers);
+    Py_ssize_t size = PyTuple_GET_SIZE(identifiers), kept = 0;
+    bool is_same = true;
+    PyObject *made = PyTuple_New(size);
+    for (Py_ssize_t each = 0; made != NULL && each < size; each++) {
+        PyObject *given = PyTuple_GET_ITEM(identifiers, each), *one = stored_one(parts, given);
+        is_same = is_same && one == given;
+        if (one == NULL) {
+            Py_CLEAR(made);
         }
-        if (one == NULL || (one != given && made == NULL)) {
-            Py_XDECREF(one);
-            Py_XDECREF(made);
-            return NULL;
+        else if (one != Py_None) {
+            PyTuple_SET_ITEM(made, kept++, one);
         }
-        if (made == NULL) {
+        else {
             Py_DECREF(one);
-            continue;
+            if (each == 0) {
+                break;
+            }
         }
-        PyTuple_SET_ITEM(made, each, one);
-        Py_DECREF(given);
     }
-    return made == NULL ? Py_NewRef(identifiers) : made;
+    if (made == NULL || kept == size) {
+        if (made != NULL && is_same) {
+            Py_SETREF(made, Py_NewRef(identifiers));
+        }
+        return made;
+    }
+    return _PyTuple_Resize(&made, kept) ? NULL : made;
 }
 
-static PyMethodDef protector_method = {"protect", protect, METH_O, "protect(identifiers): some of them hashed."};
+static PyMethodDef protector_method = {"protect", protect, METH_O, "protect(identifiers): as they are stored."};
 
-PyDoc_STRVAR(protector_doc, "protector(sealed_types, undecided_types, protects, hashed): a function that gives a tuple of\n"
-                            "identifiers with those hashed that are of a sealed type, or of an undecided one and\n"
-                            "protects(identifier).");
+PyDoc_STRVAR(protector_doc, "protector(sealed_types, undecided_types, protects, normal, hashed): a function that gives a tuple of\n"
+                            "identifiers normalised, and those hashed that are of a sealed type, or of an undecided one and\n"
+                            "protects(identifier); without those of which normal(identifier) is None, and nothing if the\n"
+                            "first of them is.");
 
 static PyObject *protector(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
 {

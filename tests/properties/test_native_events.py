@@ -195,7 +195,7 @@ def test_what_is_reported_to_be_harmless_is(value: str) -> None:
         return False
 
     assert native.leaves is not None
-    protect = native.leaves.protector(frozenset(), frozenset({"t"}), protects, lambda each: each)
+    protect = native.leaves.protector(frozenset(), frozenset({"t"}), protects, *(lambda each: each,) * 2)
     protect((Identifier("t", value),))
     detection.KNOWN_ANSWERS[1].discard(value)
     # The quick answer is only ever that nothing is found.
@@ -207,7 +207,7 @@ def test_ids_as_machines_make_them_are_reported_without_asking() -> None:
         raise AssertionError
 
     assert native.leaves is not None
-    protect = native.leaves.protector(frozenset(), frozenset({"t"}), protects, lambda each: each)
+    protect = native.leaves.protector(frozenset(), frozenset({"t"}), protects, *(lambda each: each,) * 2)
     found = tuple(
         Identifier("t", value)
         for value in (
@@ -227,8 +227,11 @@ def test_ids_as_machines_make_them_are_reported_without_asking() -> None:
         st.builds(Identifier, st.sampled_from(["user_id", "email", "contact", "x"]), values), max_size=4
     ),
     st.sampled_from(["none", "protected"]),
+    st.dictionaries(st.sampled_from(["user_id", "email", "contact", "x"]), st.none() | values, max_size=2),
 )
-def test_protected_identifiers(identifiers: list[Identifier], encryption: str) -> None:
+def test_protected_identifiers(
+    identifiers: list[Identifier], encryption: str, forms: dict[str, str | None]
+) -> None:
     place = IdentifierPlace(type="contact", path="contact.nick")
     declared = [attribute("identity.userId", encryption=encryption)]
     known = snapshot(
@@ -238,8 +241,12 @@ def test_protected_identifiers(identifiers: list[Identifier], encryption: str) -
     def hashed(identifier: Identifier) -> Identifier:
         return identifier._replace(value="~")
 
+    def normal(identifier: Identifier) -> Identifier | None:
+        value = forms.get(identifier.type, identifier.value)
+        return None if value is None else identifier._replace(value=value)
+
     def work() -> Any:
-        protect = ProtectedNames(known).protector(hashed)
+        protect = ProtectedNames(known).protector(normal, hashed)
         return protect(tuple(identifiers))
 
     one, other = both(work)

@@ -1,1 +1,1 @@
-"""SharedIdentifiers by tests and benchmarks: launchers of servers."""
+"""Shared by tests and benchmarks: launchers of servers."""

@@ -88,15 +88,25 @@ class ProtectedNames:
         return kind in self._undecided_types and self._seals(_detection().shaped(identifier.value))
 
     def protector(
-        self, hashed: Callable[[Identifier], Identifier]
+        self,
+        normal: Callable[[Identifier], Identifier | None],
+        hashed: Callable[[Identifier], Identifier],
     ) -> Callable[[tuple[Identifier, ...]], tuple[Identifier, ...]]:
-        """The function that gives an event's identifiers with those hashed that are matched by keyed hash."""
+        """The function that gives an event's identifiers as they are stored: normalised, without those of which `normal` is
+        None, and those hashed that are matched by keyed hash. Nothing if the first one has no normal form."""
         if native.leaves is not None:
-            return native.leaves.protector(self._sealed_types, self._undecided_types, self.protects, hashed)
+            return native.leaves.protector(
+                self._sealed_types, self._undecided_types, self.protects, normal, hashed
+            )
 
         def protect(identifiers: tuple[Identifier, ...]) -> tuple[Identifier, ...]:
             # Reference of `protector` in native/leaves.c.
-            return tuple([hashed(each) if self.protects(each) else each for each in identifiers])
+            found = [normal(each) for each in identifiers]
+            if found and found[0] is None:
+                return ()
+            return tuple(
+                [hashed(each) if self.protects(each) else each for each in found if each is not None]
+            )
 
         return protect
 
