@@ -15,7 +15,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import latency, profiles, stages, throughput
+from benchmarks import idle, latency, profiles, stages, throughput
 from benchmarks.decryptor import measure as measure_decryptor
 from benchmarks.detection import measure as measure_detection
 from benchmarks.erasure import measure as measure_erasure
@@ -40,6 +40,7 @@ Benchmark = Callable[[Path, argparse.Namespace], dict[str, Any]]
 BENCHMARKS: dict[str, Benchmark] = {
     "throughput": lambda folder, arguments: throughput.measure(folder, arguments.shops),
     "latency": lambda folder, arguments: latency.measure(folder, arguments.seconds),
+    "idle": lambda folder, arguments: idle.measure(folder, arguments.seconds),
     "mapping": lambda folder, arguments: measure_mapping(),
     "stages": lambda folder, arguments: stages.measure(folder, min(arguments.shops, 2)),
     "modules": lambda folder, arguments: measure_modules(folder),

@@ -97,6 +97,14 @@ def cpu_of(process: int) -> float:
     return _processes()[process].cpu_seconds
 
 
+def cpu_below(root: int) -> dict[str, float]:
+    """CPU seconds that a process and all below it that are there have used so far, by kind as in `ProcessWatch`."""
+    used: dict[str, float] = {}
+    for process in _below(root).values():
+        used[process.kind] = used.get(process.kind, 0.0) + process.cpu_seconds
+    return used
+
+
 def _below(root: int) -> dict[int, _Process]:
     running = _processes()
     below = {root}

@@ -103,6 +103,15 @@ class InputStream(Protocol):
         SourceUnavailableError while it cannot be determined."""
         ...
 
+    @property
+    def look_seconds(self) -> float:
+        """Between two looks for input that leaves no traces, while none comes."""
+        ...
+
+    def traces(self) -> object:
+        """The traces of input: others than before when something may have come. Cheap."""
+        ...
+
     def is_bound_otherwise(self) -> bool:
         """Whether micro-batches should be larger or smaller from now on, which they are when it is loaded again."""
         ...

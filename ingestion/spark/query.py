@@ -6,11 +6,13 @@ Spark is the shell: what happens to an event is in the stages, which know nothin
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
@@ -37,6 +39,18 @@ log = logging.getLogger(__name__)
 # The time for which a stop waits until Spark has noted a finished micro-batch. Not noted, it is only done once
 # more.
 COMMIT_SECONDS = 10.0
+
+QUIET_SECONDS = 0.5
+"""A flow rests when it has had no micro-batch for so long."""
+AWAKE_SECONDS = 2.0
+"""It rests again so long after traces of input, if they were of none: a busy machine takes its time to look."""
+AWAIT_SECONDS = 0.2
+"""Between two looks at what else changes a query: holds of sources, specs, its bound."""
+
+LOOK_SECONDS = 0.05
+"""Between two looks at the traces of input: the most that a rest delays an event."""
+ACQUIRE_SECONDS = 0.002
+"""Between two looks whether the query waits for its lock."""
 
 PAUSE_SECONDS = 0.1
 """So often a paused flow looks whether it may go on."""
@@ -76,6 +90,8 @@ class Flow:
         self._throttle = Throttle(None)
         self._stopping = False
         self._last_batch = -1
+        self._rest: Rest | None = None
+        self._busy_until = 0.0
 
     def run(self, stop: threading.Event, intake: Intake) -> None:
         """Blocks until `stop` is set, or with `until_done` until all that is there at the start is done.
@@ -89,7 +105,7 @@ class Flow:
         try:
             self._batches.follow_specs()
             query = self._start(intake)
-            while not stop.is_set() and not query.awaitTermination(0.2):
+            while not stop.is_set() and not self._has_ended(query, stop):
                 self._batches.follow_specs()
                 if self._held.has_changed() or (not intake.until_done and self._stream.is_bound_otherwise()):
                     query = self._started_again(query, intake)
@@ -109,6 +125,8 @@ class Flow:
             raise failure from None
         finally:
             if query is not None:
+                with unless_gone():
+                    self._end_rest()
                 with unless_gone():
                     query.stop()
             self._stream.close()
@@ -136,8 +154,29 @@ class Flow:
         with self._in_batch:
             return self._batches.unfinished() in (None, etag)
 
+    def _has_ended(self, query: StreamingQuery, stop: threading.Event) -> bool:
+        """Waits for a moment. Raises what ended the query."""
+        if self._rest is None or not self._is_quiet():
+            self._end_rest()
+            return query.awaitTermination(AWAIT_SECONDS) is True
+        seconds = AWAIT_SECONDS if self._held.waiting else self._stream.look_seconds
+        if not self._rest.wait(seconds, lambda: not self._is_quiet(), stop):
+            self._busy_until = max(self._busy_until, time.monotonic() + AWAKE_SECONDS)
+        return query.awaitTermination(0.001) is True
+
+    def _is_quiet(self) -> bool:
+        return time.monotonic() > self._busy_until and not self._in_batch.locked()
+
+    def _stay_awake(self) -> None:
+        self._busy_until = time.monotonic() + QUIET_SECONDS
+
+    def _end_rest(self) -> None:
+        if self._rest is not None:
+            self._rest.end()
+
     def _let_end(self, query: StreamingQuery) -> None:
         """Let the micro-batch end and no other begin: Spark's own stop would break it off."""
+        self._end_rest()
         with self._in_batch:
             self._stopping = True
         self._await_commit(query)
@@ -163,6 +202,11 @@ class Flow:
                 processingTime=f"{round(self._config.trigger_seconds * 1000)} milliseconds"
             )
         query = writer.start()
+        self._stay_awake()
+        seconds = self._stream.look_seconds
+        # A trigger may look as rarely anyway.
+        if not intake.until_done and self._config.trigger_seconds < seconds:
+            self._rest = resting(query, self._stream.traces, seconds)
         if not self._query_id.done():
             # The checkpoint's, whichever run of the query it is.
             self._query_id.set_result(str(query.id))
@@ -182,6 +226,7 @@ class Flow:
             try:
                 self._run_batch(self._stream.in_tasks(rows, number), number)
                 self._last_batch = number
+                self._stay_awake()
             except Exception as error:
                 # Spark hands only a text on, and that to nobody once a stop was asked for; the caller of `run` wants the error.
                 self._failure = self._as_our_error(error)
@@ -215,3 +260,72 @@ class Flow:
             if progress is not None and progress["batchId"] >= self._last_batch:
                 return
             time.sleep(0.02)
+
+
+class Rest:
+    """A query without input rests (docs/adr/0057-rest.md).
+
+    Spark looks for input a hundred times a second. While a rest is on, it looks only every `seconds`. A rest ends when
+    `traces` are others than before. It is on while this has the lock that the query looks under. For one thread.
+    """
+
+    def __init__(self, lock: Any, traces: Callable[[], object], seconds: float) -> None:
+        """`lock` is Java's."""
+        self._lock = lock
+        self._traces = traces
+        self._seconds = seconds
+        self._is_on = False
+        self._seen: object = None
+        self._looked = 0.0
+
+    def wait(self, seconds: float, is_over: Callable[[], bool], stop: threading.Event) -> bool:
+        """Begin the rest, or go on with it, for so many seconds. It ends when `is_over`, and the wait when `stop` is set.
+        Whether there are no traces of input."""
+        ends = time.monotonic() + seconds
+        if not self._is_on:
+            self._seen = self._traces()
+            self._take_lock()
+            # What came before these traces may have been missed by the last look.
+            self._let_look()
+        while not is_over() and self._traces() == self._seen:
+            if stop.wait(LOOK_SECONDS):
+                return True
+            now = time.monotonic()
+            if now - self._looked >= self._seconds:
+                self._let_look()
+            if now >= ends:
+                return True
+        self.end()
+        return False
+
+    def end(self) -> None:
+        """The query looks for input as often as Spark does. It must not be stopped before."""
+        if self._is_on:
+            self._is_on = False
+            self._lock.unlock()
+
+    def _take_lock(self) -> None:
+        self._lock.lock()
+        self._is_on = True
+
+    def _let_look(self) -> None:
+        """Let the query pass its lock twice: it looks under it, and reports under it that there was nothing."""
+        for _ in range(2):
+            self._await(LOOK_SECONDS, is_queued=True)
+            self.end()
+            self._await(self._seconds, is_queued=False)
+            self._take_lock()
+        self._looked = time.monotonic()
+
+    def _await(self, seconds: float, *, is_queued: bool) -> None:
+        ends = time.monotonic() + seconds
+        while self._lock.hasQueuedThreads() != is_queued and time.monotonic() < ends:
+            time.sleep(ACQUIRE_SECONDS)
+
+
+def resting(query: StreamingQuery, traces: Callable[[], object], seconds: float) -> Rest | None:
+    """The rest of a query; None where each call may reach another thread of Java (PYSPARK_PIN_THREAD=false): a lock is a
+    thread's."""
+    if os.environ.get("PYSPARK_PIN_THREAD", "true").lower() != "true":
+        return None
+    return Rest(query._jsq.streamingQuery().awaitProgressLock(), traces, seconds)

@@ -25,7 +25,7 @@ from metadata_service.api.routes import (
     specs,
     users,
 )
-from metadata_service.api.service import MetadataService, RevisionWatch, ServiceSettings
+from metadata_service.api.service import ChangeWatch, MetadataService, ServiceSettings
 from metadata_service.attributes.undecided import waiting_on
 from metadata_service.specs.rules import CompileSpec, packaged_compiler
 from metadata_service.storage.database import Database, open_database
@@ -72,13 +72,18 @@ def create_app(
     cannot be used; SQLAlchemyError when the database is away.
     """
     database = open_database(settings.database_url, settings.key.history if settings.key else b"")
-    watch = RevisionWatch(lambda: str(database.revision()), settings.poll_seconds)
-    database.listeners.append(watch.poke)
+    watch = ChangeWatch(lambda: str(database.revision()), settings.poll_seconds)
+    callers_watch = ChangeWatch(lambda: users.trace_of_callers(database), settings.poll_seconds)
+    database.listeners += [watch.poke, callers_watch.poke]
+
+    def let_go() -> None:
+        watch.close()
+        callers_watch.close()
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         yield
-        watch.close()
+        let_go()
         database.close()
 
     app = Application(
@@ -97,10 +102,12 @@ def create_app(
             ),
         },
         # Waiting readers are let go, so that stopping does not wait for them.
-        before_shutdown=watch.close,
+        before_shutdown=let_go,
     )
     database_problems.install(app)
-    app.state.service = MetadataService(settings, database, SnapshotCache(database), watch, compile_spec)
+    app.state.service = MetadataService(
+        settings, database, SnapshotCache(database), watch, callers_watch, compile_spec
+    )
     app.state.pages = create_pages(app.state.service, profile_source, openid)
     app.add_middleware(BesidePages, pages=app.state.pages)
     return app

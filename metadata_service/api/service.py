@@ -29,10 +29,10 @@ TURN_SECONDS = 1.0
 """Between changes that waiters learn of. Under steady change all flows then ask for the same few answers."""
 
 
-class RevisionWatch:
-    """Wakes waiters when the revision changes, whichever process changed it.
+class ChangeWatch:
+    """Wakes waiters when what it reads changes, whichever process changed it.
 
-    While anyone waits, one task reads the revision: at once when `poke` is called, else every `interval`
+    While anyone waits, one task reads it: at once when `poke` is called or another begins to wait, else every `interval`
     seconds. All waiters are on one event loop; `poke` and `close` may be called from any thread.
     """
 
@@ -51,11 +51,13 @@ class RevisionWatch:
         self._poked = asyncio.Event()
 
     async def wait(self, known: str, timeout: float) -> None:
-        """Returns when the revision is not `known` (under steady change, in turns), after `timeout` seconds, or when closed."""
+        """Returns when it reads something else than `known` (under steady change, in turns), after `timeout` seconds, or when closed."""
         self._loop = asyncio.get_running_loop()
         self._known.append(known)
         if self._task is None:
             self._task = asyncio.create_task(self._follow())
+        else:
+            self._poked.set()
         begun = self._begun  # what was read before may be older than what is known
         try:
             async with asyncio.timeout(timeout), self._changed:
@@ -91,7 +93,7 @@ class RevisionWatch:
                 # Waiters stay until their time is up and then meet the error themselves. The database reports it, once.
                 pass
             except Exception as error:
-                log.warning("cannot read the newest revision: %s", type(error).__name__)
+                log.warning("cannot read what others wait for: %s", type(error).__name__)
             else:
                 if any(each != seen for each in self._known) and not self.is_closed:
                     await asyncio.sleep(self._turn - time.monotonic())
@@ -118,7 +120,7 @@ class ServiceSettings:
 
     database_url: str
     key: ServiceKey | None = None
-    poll_seconds: float = 0.25
+    poll_seconds: float = 1.0
     max_body_bytes: int = 16 * 1024 * 1024
     sandboxes: Path | None = None
     sandbox: str = ""
@@ -136,7 +138,10 @@ class MetadataService:
     settings: ServiceSettings
     database: Database
     snapshots: SnapshotCache
-    watch: RevisionWatch
+    watch: ChangeWatch
+    """Of the revision."""
+    callers_watch: ChangeWatch
+    """Of the callers of the profile service."""
     compile_spec: CompileSpec
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Select, and_, delete, or_, select
+from sqlalchemy import Select, and_, delete, func, or_, select
 from sqlalchemy.orm import Session as Reading
 
 from idgraph.model.callers import SESSION_PREFIX, Caller, token_digest
@@ -147,6 +147,14 @@ def session_callers(reading: Reading) -> list[Caller]:
         if (who := _who(token, user)).role in CALLING
     ]
     return sorted(found, key=lambda each: (each.name, each.digest))
+
+
+def trace_of_sessions(reading: Reading) -> str:
+    """Another text after each write to a session."""
+    [(count, began, used)] = reading.execute(
+        select(func.count(), func.max(SessionRow.began), func.max(SessionRow.used))
+    )
+    return f"{count} {began} {used}"
 
 
 def _who(token: TokenRow | None, user: UserRow | None) -> TokenRecord:

@@ -25,7 +25,7 @@ from profile_service.service import Edition
 
 LONG_POLL_SECONDS = 10.0
 CALLERS_SECONDS = 1.0
-"""Seconds until a new token works, and until a revoked one stops working."""
+"""Between two changes of the callers that it learns of: new tokens work, and revoked ones stop working, as soon."""
 CATALOGUE_SECONDS = 1.0
 """Between two readings of the catalogue, which is read whole."""
 _UNBOUND = CallerRights(clearance=100, may_reveal=True, scopes=frozenset(Scope))
@@ -36,7 +36,7 @@ class MetadataSource(Protocol):
 
     def snapshot(self, etag: str | None, wait: float) -> tuple[MetadataSnapshot, str] | None: ...
     def catalogue(self, etag: str | None, wait: float) -> tuple[Catalogue, str] | None: ...
-    def callers(self) -> CallerList: ...
+    def callers(self, etag: str | None, wait: float) -> tuple[CallerList, str] | None: ...
 
 
 class SignedCaller(Caller):
@@ -53,6 +53,7 @@ class Following:
         self._edition: Edition | None = None
         self._catalogue: tuple[Catalogue, str] | None = None
         self._callers: dict[str, Caller] | None = None
+        self._callers_etag: str | None = None
         self._people: dict[str, KnownPerson] = {}
         self._grants: dict[str, tuple[Grant, ...]] = {}
         self._threads = [
@@ -151,7 +152,11 @@ class Following:
         self._catalogue = answer or known
 
     def _follow_callers(self) -> None:
-        found = self._source.callers()
+        known = self._callers_etag
+        answer = self._source.callers(known, 0 if known is None else LONG_POLL_SECONDS)
+        if answer is None:
+            return
+        found, self._callers_etag = answer
         self._people = {each.identity: each for each in found.people}
         grants: dict[str, tuple[Grant, ...]] = {}
         for each in found.grants:

@@ -109,9 +109,13 @@ class MetadataClient:
             timeout=httpx.Timeout(self._http.timeout, read=self._http.timeout + wait),
         )
 
-    def callers(self) -> CallerList:
-        """Callers of the profile service. For tokens of the role `service` or `admin`."""
-        return self._http.get_model(CallerList, "GET", "/v1/callers")
+    def callers(self, etag: str | None = None, wait: float = 0) -> tuple[CallerList, str] | None:
+        """Callers of the profile service and their ETag, or None as `snapshot`. For tokens of the role `service` or
+        `admin`."""
+        answer = self._get_newer("/v1/callers", etag, wait, {})
+        if answer.status_code == httpx.codes.NOT_MODIFIED:
+            return None
+        return self._http.read(CallerList, answer), answer.headers.get("ETag", "")
 
     def send(self, changes: list[SchemaChange]) -> list[RefusedSchemaChange]:
         """Implements `SchemaUpdates`."""

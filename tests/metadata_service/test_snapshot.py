@@ -15,12 +15,14 @@ from sqlalchemy import text
 
 from idgraph.model.attributes import Catalogue
 from idgraph.model.snapshots import MetadataSnapshot
-from metadata_service.api.service import RevisionWatch
+from metadata_service.api.service import ChangeWatch
 from metadata_service.attributes.discovery import apply_schema_changes
 from metadata_service.storage.database import Database, open_database
+from metadata_service.storage.sessions import Sessions
 from metadata_service.storage.snapshots import SnapshotCache
-from metadata_service.storage.tokens import Role
+from metadata_service.storage.tokens import Role, revoke_token
 from tests.metadata_service.conftest import Running
+from tests.metadata_service.made_tokens import create_token
 from tests.metadata_service.test_proposals import change, patched
 from tests.metadata_service.test_spec_approval import BOB, decide
 from tests.tokens import give_token
@@ -224,6 +226,39 @@ def test_a_write_of_another_process_wakes_too(service: Running, open_another: Ca
         assert at - written < 25
 
 
+def test_a_reader_of_the_callers_is_woken_by_a_new_token_a_revoked_one_and_a_session(
+    service: Running, open_another: Callable[[], Database]
+) -> None:
+    def names() -> set[str]:
+        answer = service.admin.get("/v1/callers")
+        etags.append(answer.headers["ETag"])
+        return {each["name"] for each in answer.json()["callers"]}
+
+    def wait_for(write: Callable[[], object]) -> set[str]:
+        waiting = Waiting(service.admin, etags[-1], 30, "/v1/callers")
+        write()
+        written = time.monotonic()
+        status, at = waiting.done()
+        assert status == 200
+        assert at - written < 25
+        return names()
+
+    etags: list[str] = []
+    before, other = names(), open_another()
+    token = ""
+
+    def make() -> None:
+        nonlocal token
+        token = create_token(service.database, "ann", Role.VIEWER)
+
+    assert wait_for(make) == before | {"ann"}
+    assert wait_for(lambda: Sessions(other).begin(token))
+    assert len(service.admin.get("/v1/callers").json()["callers"]) == len(before) + 2
+    assert wait_for(lambda: revoke_token(service.database, "ann")) == before
+    unchanged = {"If-None-Match": etags[-1]}
+    assert service.admin.get("/v1/callers", params={"wait": 0.1}, headers=unchanged).status_code == 304
+
+
 def test_many_wait_without_threads_or_connections(service: Running) -> None:
     _, etag = read(service.reader)
     headers = dict(service.reader.headers) | {"If-None-Match": etag}
@@ -258,7 +293,7 @@ def test_a_failing_read_does_not_end_the_watch() -> None:
 
     async def wait() -> float:
         start = time.monotonic()
-        await RevisionWatch(read_next, 0.01).wait("1", 120)
+        await ChangeWatch(read_next, 0.01).wait("1", 120)
         return time.monotonic() - start
 
     assert asyncio.run(wait()) < 60
@@ -266,7 +301,7 @@ def test_a_failing_read_does_not_end_the_watch() -> None:
 
 def test_a_closed_watch_lets_go() -> None:
     async def wait() -> None:
-        watch = RevisionWatch(lambda: "1", 10)
+        watch = ChangeWatch(lambda: "1", 10)
         waiting = asyncio.create_task(watch.wait("1", 60))
         await asyncio.sleep(0.05)
         watch.close()
@@ -283,7 +318,7 @@ def test_what_was_read_before_somebody_waits_does_not_wake_them() -> None:
 
     async def wait() -> None:
         nonlocal newest
-        watch = RevisionWatch(lambda: newest, 60)
+        watch = ChangeWatch(lambda: newest, 60)
         first = asyncio.create_task(watch.wait("0", 60))
         await asyncio.wait_for(first, 30)
         newest = "2"
@@ -313,7 +348,7 @@ def test_a_change_that_nobody_waited_for_delays_no_later_one() -> None:
 
     async def wait() -> float:
         nonlocal newest
-        watch = RevisionWatch(lambda: newest, 0.01)
+        watch = ChangeWatch(lambda: newest, 0.01)
         with suppress(TimeoutError):
             await asyncio.wait_for(watch.wait("1", 60), 0.1)
         newest = "2"

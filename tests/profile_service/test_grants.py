@@ -136,7 +136,7 @@ def test_a_granted_identifier_finds(served: Served) -> None:
 class _SignedIn(Metadata):
     """Ann signs in by an issuer; `callers_now` says whether something is granted to her."""
 
-    def callers(self) -> CallerList:
+    def caller_list(self) -> CallerList:
         ann = KnownPerson(identity=token_digest("issuer 7"), name="ann", is_disabled=False)
         grants = [
             PersonGrant(person="ann", path=AGE, level=60, until=until(hours=1)) for _ in self.callers_now

@@ -9,7 +9,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 from idgraph.app.flow_folders import FlowFolders
@@ -202,9 +202,11 @@ def reporting(
     except IdgraphError:
         before = None
     nothing: Mapping[str, int] = {}
-    has_lag = bool(kafka_sources(settings.sources_by_name()))
-    with Watch(waiting if has_lag else lambda: nothing, nothing, LAG_SECONDS) as lag:
-        reporter = FlowReporter(settings, snapshots, projection, lag.latest, before)
+    with ExitStack() as stack:
+        lag: Callable[[], Mapping[str, int]] = lambda: nothing  # noqa: E731
+        if kafka_sources(settings.sources_by_name()):
+            lag = stack.enter_context(Watch(waiting, nothing, LAG_SECONDS)).latest
+        reporter = FlowReporter(settings, snapshots, projection, lag, before)
         was_paused = False
 
         def failed(error: Exception) -> None:

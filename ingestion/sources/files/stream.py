@@ -15,7 +15,14 @@ from pyspark.sql import DataFrame, SparkSession
 from idgraph.model.errors import StoreError
 from idgraph.model.sources import FileSource, is_glob
 from ingestion.sources.files.lines import size_of
-from ingestion.sources.files.taken import files_of, leave_out, source_of, spark_path
+from ingestion.sources.files.taken import (
+    directories_below,
+    files_of,
+    folder_of,
+    leave_out,
+    source_of,
+    spark_path,
+)
 from ingestion.sources.held import HeldSources
 from ingestion.sources.stream import Intake
 from ingestion.spark import local_disk
@@ -30,6 +37,8 @@ _FILE_SCHEMA = "path string, modificationTime timestamp, length long, content bi
 class FileStream:
     """The paths of new files of all sources that do not wait. `checkpoint` is that of the flow's query."""
 
+    look_seconds = 2.0
+
     def __init__(
         self, sources: Mapping[str, FileSource], max_files_per_batch: int, checkpoint: Path, held: HeldSources
     ) -> None:
@@ -40,11 +49,12 @@ class FileStream:
         self._session: SparkSession | None = None
         self._noted: tuple[int, list[Path]] = (-1, [])
         self._hide: Callable[[Iterable[Path]], None] = lambda _: None
+        self._traces: Mapping[Path, int] = {}
 
     def load(self, session: SparkSession, intake: Intake) -> DataFrame:
         """One column, `path`."""
         self._hide = local_disk.hiding(session)
-        self._session, self._noted = session, (-1, [])
+        self._session, self._noted, self._traces = session, (-1, []), {}
         self._held.load(self._sources)
         query = query_id(self._checkpoint)
         for name, hold in (self._held.waiting | self._held.tried_again).items():
@@ -118,6 +128,14 @@ class FileStream:
         """Empty: waiting files are not counted."""
         return {}
 
+    def traces(self) -> Mapping[Path, int]:
+        """When something was last made, renamed or removed in the sources' directories."""
+        if not self._traces or any(_modified(folder) != at for folder, at in self._traces.items()):
+            folders = {folder_of(self._sources[name]) for name in self.active()}
+            found = {each for folder in folders for each in directories_below(folder)}
+            self._traces = {each: _modified(each) for each in found}
+        return self._traces
+
     def is_bound_otherwise(self) -> bool:
         """Never: a micro-batch of files has the bounds of the configuration."""
         return False
@@ -149,6 +167,14 @@ def _may_share(source: Path, other: Path) -> bool:
         return False
     first, second = (re.split(r"[*?\[]", each.name)[0] for each in (source, other))
     return first.startswith(second) or second.startswith(first)
+
+
+def _modified(folder: Path) -> int:
+    """In nanoseconds; 0 for one that is gone."""
+    try:
+        return folder.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _is_empty(file: Path) -> bool:

@@ -18,6 +18,13 @@ def folder_of(source: FileSource) -> Path:
     return source.path.parent if is_glob(source.path) else source.path
 
 
+def directories_below(folder: Path) -> Iterator[Path]:
+    """The directories that Spark lists for a source's folder, itself included, without those that are linked below it."""
+    for path, names, _ in os.walk(folder):
+        names[:] = [each for each in names if not each.startswith((".", "_"))]
+        yield Path(path)
+
+
 def path_below(folder: Path, place: Path) -> Path | None:
     """The path of a place below a folder, however both are written: with `..`, or through links. None if elsewhere."""
     folder, place = Path(os.path.realpath(folder)), Path(os.path.realpath(place))

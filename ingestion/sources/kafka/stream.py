@@ -74,6 +74,8 @@ BATCHES_BY_RANGES = 20
 class KafkaStream:
     """The records of the topics of all sources that do not wait. `checkpoint` is that of the flow's query."""
 
+    look_seconds = 0.25
+
     def __init__(
         self,
         sources: Mapping[str, KafkaSource],
@@ -204,6 +206,9 @@ class KafkaStream:
             **{topic: at for hold in self._held.waiting.values() for topic, at in hold.offsets.items()},
             **done,
         }
+
+    def traces(self) -> None:
+        """None: the query asks the brokers, and nothing else does."""
 
     def is_bound_otherwise(self) -> bool:
         """Whether the rate of the last micro-batches asks for another bound than the query has."""

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, Field
+from starlette.concurrency import run_in_threadpool
 
 from idgraph.model.callers import CallerList, Scope
 from idgraph.model.documents import StrictDocument
-from idgraph.web.conditional import IfNoneMatch, Precondition, json_answer
+from idgraph.web.conditional import IfNoneMatch, Precondition, etag_of, is_listed, json_answer
 from idgraph.web.cursors import ListPage
 from metadata_service.api.access import CALLERS
+from metadata_service.api.routes.pipeline import Wait
 from metadata_service.api.service import Acting, Paging, Reason, Service
 from metadata_service.storage import passwords, users
+from metadata_service.storage.database import Database, revision_in
 from metadata_service.storage.grants import grants_in_force
 from metadata_service.storage.passwords import MOST_CHARACTERS
-from metadata_service.storage.sessions import session_callers
+from metadata_service.storage.sessions import session_callers, trace_of_sessions
 from metadata_service.storage.tokens import Role, TokenRecord, callers_in, person_of, require_within
 from metadata_service.storage.users import NAME_PATTERN, PersonRights, PersonRole, UserRecord, known_people
 
@@ -164,12 +168,30 @@ def _require_within(caller: TokenRecord, rights: PersonRights) -> None:
     require_within(caller, rights.clearance, rights.may_reveal, rights.all_scopes)
 
 
-@callers.get("", response_model=CallerList, responses={304: {"description": "Nothing changed."}})
-def get_callers(service: Service, if_none_match: IfNoneMatch = None) -> Response:
-    """Callers of the profile service, by a token or signed in to the pages: digests, never tokens. For the roles
-    `service` and `admin`."""
-    with service.database.read() as session:
+def trace_of_callers(database: Database) -> str:
+    """Another text after each write that may have changed who may call; cheap."""
+    with database.read() as session:
+        return f"{revision_in(session)} {trace_of_sessions(session)}"
+
+
+def _callers_in_force(database: Database) -> tuple[str, str]:
+    """The `CallerList` of now as JSON, and its trace."""
+    trace = trace_of_callers(database)
+    with database.read() as session:
         known = (*callers_in(session), *session_callers(session))
         people, grants = known_people(session), grants_in_force(session, datetime.now(UTC))
     found = CallerList(callers=known, people=tuple(people), grants=tuple(grants))
-    return json_answer(found.model_dump_json(), if_none_match)
+    return found.model_dump_json(), trace
+
+
+@callers.get("", response_model=CallerList, responses={304: {"description": "Nothing changed."}})
+async def get_callers(service: Service, wait: Wait = 0, if_none_match: IfNoneMatch = None) -> Response:
+    """Callers of the profile service, by a token or signed in to the pages: digests, never tokens. For the roles
+    `service` and `admin`. `If-None-Match` and `wait` as for the snapshot."""
+    ends, watch = time.monotonic() + wait, service.callers_watch
+    while True:
+        found, trace = await run_in_threadpool(_callers_in_force, service.database)
+        left = ends - time.monotonic()
+        if left <= 0 or watch.is_closed or not is_listed(etag_of(found), if_none_match):
+            return json_answer(found, if_none_match)
+        await watch.wait(trace, left)

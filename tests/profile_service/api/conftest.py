@@ -18,6 +18,7 @@ from idgraph.model.errors import MetadataError
 from idgraph.model.events import RawRecord
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.web.audit import PURPOSE, AuditLog
+from idgraph.web.conditional import etag_of
 from idgraph.web.server import serving
 from profile_service.api.app import create_app
 from profile_service.api.following import Following
@@ -65,9 +66,20 @@ class Metadata:
         found = self.snapshot(etag, wait)
         return found and (Catalogue.of(found[0].attributes), found[1])
 
-    def callers(self) -> CallerList:
-        if self.is_away:
-            raise MetadataError("away")
+    def callers(self, etag: str | None, wait: float) -> tuple[CallerList, str] | None:
+        ends = time.monotonic() + wait
+        while True:
+            if self.is_away:
+                raise MetadataError("away")
+            found = self.caller_list()
+            now = etag_of(found.model_dump_json())
+            if etag != now:
+                return found, now
+            if time.monotonic() > ends:
+                return None
+            time.sleep(0.01)
+
+    def caller_list(self) -> CallerList:
         return CallerList(callers=tuple(self.callers_now))
 
 
