@@ -25,6 +25,7 @@ from tests.app.test_erase_command import (
     ids_of,
     person,
     process,
+    remains,
     seen,
 )
 from transforms.privacy.protected_names import TombstoneNames
@@ -93,7 +94,7 @@ def test_the_same_command_again_completes_it(filled: CommandLine, tmp_path: Path
     assert reported["continued"] is (STEPS.index(step) >= 2)
 
     assert export(filled) == others
-    assert seen(settings.directory, *(each.partition(":")[2] for each in ids)) == []
+    assert remains(settings.directory, ids) == []
     (left,) = filled.json("dead-letters", "list", "--json")
     assert left["position"].endswith("#903")
     with wiring.opened(settings) as resources:
