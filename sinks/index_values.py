@@ -130,7 +130,7 @@ def order_key(value: Any) -> tuple[int, Any]:
     """Sorts values as `Order` does: booleans, strings, numbers."""
     kind = class_of(value)
     if kind is ValueClass.NUMBER:
-        return 2, float(in_column(value))
+        return 2, in_column(value)
     return (1, value) if kind is ValueClass.TEXT else (0, value)
 
 
@@ -216,6 +216,12 @@ AFTER_BEYOND = b"\x01"
 
 _pack = struct.Struct(">d").pack
 _unpack = struct.Struct(">Q").unpack
+
+
+def _as_double(bits: int) -> tuple[float]:
+    return struct.unpack(">d", bits.to_bytes(8, "big"))
+
+
 _SIGN = 1 << 63
 _ALL = (1 << 64) - 1
 _EXACT = 2.0**53
@@ -261,6 +267,16 @@ def _positive(number: float) -> bytes:
 def _negative(number: float) -> bytes:
     # The larger a negative number's bits, the smaller it is.
     return b"\0" + (int.from_bytes(_pack(number), "big") ^ _ALL).to_bytes(8, "big")
+
+
+def shown_number(key: bytes) -> int | float:
+    """The number whose `number_order` this is, whole numbers as such; the largest double for infinite ones."""
+    bits = int.from_bytes(key[1:9], "big")
+    (nearest,) = _as_double(bits if key[0] else bits ^ _ALL)
+    if len(key) > 9:
+        return int(nearest) + int(key[9:], 16) - int(math.ulp(nearest))
+    number: float = max(-_LARGEST, min(_LARGEST, nearest))
+    return int(number) if number.is_integer() else number
 
 
 INFINITE = frozenset({_positive(math.inf), _negative(-math.inf)})

@@ -9,18 +9,20 @@ A profile is one document with these fields:
 | `stamp` | 2 * version, of the tombstone of an erased profile 2 * version + 1: the larger one wins |
 | `content` | 64 bits of a hash of `source`, by which documents are compared |
 | `id` | the profile's id; a tombstone has none, nor any of what follows |
-| `keys` | for each value: hash of its path, class, and the value in an order of its own, in hexadecimal |
-| `data` | the fields as JSON: columns for order and facets, and words by path, with pairs behind texts of scripts without blanks |
+| `data` | by column: each value as it is, for equality, beginnings, ranges, order and facets |
+| `text` | by column: the words of texts, without those of opaque ids; pairs behind texts of scripts without blanks |
 | `words` | all text |
 | `source` | the fields, to write the document again |
 
-Types cannot clash: a key holds the class of its value, and a JSON column holds values of each class.
+A column is a hash of an attribute's path. Types cannot clash: the values of each class are texts that begin alike. Those
+of numbers sort as the numbers do.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import isfinite
 from typing import Any, NamedTuple
@@ -32,30 +34,32 @@ from idgraph.model import canonical
 from idgraph.model.index import IndexDocument
 from idgraph.model.queries import Scalar
 from sinks.index_values import (
-    BEHIND_TEXT,
     ORDERED_CHARACTERS,
     ValueClass,
     class_of,
     composed,
-    in_column,
-    number_key,
+    number_order,
     plain_key,
+    shown_number,
     spread,
 )
 
 ANALYZER = "words"
 
-BOOLEANS, NUMBERS, TEXTS = "b", "n", "t"
-"""The classes of keys."""
-BEHIND = "g"
-"""Sorts behind every key that begins alike: these are hexadecimal."""
+FALSE, TRUE = "B0", "B1"
+TEXT, BEHIND_TEXTS = "_", "a"
+NUMBER, BEHIND_NUMBERS = "n", "o"
+"""The beginnings of values in `data`, which sort so. Tantivy's query language takes no bound with one for a number or a date,
+which it would look for in another column."""
+SHORTEST_OPAQUE = 16
+OPAQUE = re.compile(rf"(?=.{{{SHORTEST_OPAQUE}}})[0-9a-fA-F]{{4,}}(?:-[0-9a-fA-F]{{4,}})*(?:-[0-9]{{1,4}})?")
+"""UUIDs and digests. Their words by path would be most of an index."""
 
 _EXACT = 2**53
-_LARGEST = 2**64 - 1
-_SMALLEST = -(2**63)
-_DATE_CHARACTERS = 20
-_AS_TEXT = "\x1f"
-"""Before a text that tantivy would take for a date."""
+_DOUBLE = 9
+"""Bytes of the key of a number that is a double."""
+_LONGEST = 10_000
+"""Characters of a text in `data`, of which tantivy keeps at most 65,530 bytes; a longer one is cut, with its hash."""
 
 
 def schema() -> Schema:
@@ -66,8 +70,8 @@ def schema() -> Schema:
     builder.add_unsigned_field("stamp", fast=True)
     builder.add_unsigned_field("content", fast=True)
     builder.add_text_field("id", stored=True, fast=True, tokenizer_name="raw", index_option="basic")
-    builder.add_text_field("keys", tokenizer_name="raw", index_option="basic")
-    builder.add_json_field("data", fast=True, tokenizer_name=ANALYZER, index_option="freq")
+    builder.add_json_field("data", fast=True, tokenizer_name="raw", index_option="basic")
+    builder.add_json_field("text", tokenizer_name=ANALYZER, index_option="freq")
     builder.add_text_field("words", tokenizer_name=ANALYZER, index_option="freq")
     builder.add_bytes_field("source", stored=True)
     return builder.build()
@@ -114,40 +118,42 @@ def prepared(document: IndexDocument) -> Prepared:
 
 def restored(document: Mapping[str, list[Any]], stamp: int) -> Prepared:
     """A document again, of its stored fields."""
-    return _prepared(document["id"][0], stamp, _read(document["source"][0]))
+    return _prepared(document["id"][0], stamp, read(document["source"][0]))
 
 
 def _prepared(name: str, stamp: int, fields: Mapping[str, Any]) -> Prepared:
-    keys: list[str] = []
-    texts: list[str] = []
-    changed: dict[str, Any] = {}
+    data: dict[str, Any] = {}
+    text: dict[str, Any] = {}
+    words: list[str] = []
     for path, value in fields.items():
         kind = type(value)
-        begin = path_key(path)
+        place = column(path)
         if kind is str:
-            keys.append(begin + text_key(value))
-            text = value if value.isascii() else spread(composed(value))
-            texts.append(text)
-            if text is not value or (text[10:11] == "T" and len(text) >= _DATE_CHARACTERS):
-                changed[path] = _not_a_date(text)
-        elif kind is bool:
-            keys.append(begin + ("b1" if value else "b0"))
+            size = len(value)
+            data[place] = TEXT + value if size <= _LONGEST else _marked(value)
+            found = value if value.isascii() else spread(composed(value))
+            words.append(found)
+            if size < SHORTEST_OPAQUE or OPAQUE.fullmatch(value) is None:
+                text[place] = found
         elif (kind is int or kind is float) and -_EXACT < value < _EXACT:
-            keys.append(begin + NUMBERS + plain_key(value))
+            data[place] = NUMBER + plain_key(value).rstrip("0")
         else:
             values = value if kind is list else [value]
-            changed[path] = [_add(path, each, keys, texts) for each in _distinct(path, values)]
-    source = canonical.encode(_storable(fields) if changed else fields)
-    data: Any = msgspec.Raw(source)
-    if changed or any("\0" in path for path in fields):
-        data = {column(path): changed.get(path, value) for path, value in fields.items()}
+            data[place] = _stored(path, values)
+            texts = [each for each in values if isinstance(each, str)]
+            if texts:
+                all_found = [spread(composed(each)) for each in texts]
+                words += all_found
+                if not is_opaque(texts):
+                    text[place] = all_found
+    source = canonical.encode(_storable(fields))
     content = int.from_bytes(hashlib.blake2b(source, digest_size=8).digest(), "big")
     written = {
         "id": name,
         "content": content,
-        "keys": keys,
         "data": data,
-        "words": " ".join(texts),
+        "text": text,
+        "words": " ".join(words),
         "source": source,
     }
     return Prepared(name, stamp, content, _encode(written)[:-1])
@@ -157,44 +163,47 @@ def _prepared(name: str, stamp: int, fields: Mapping[str, Any]) -> Prepared:
 _encode = msgspec.json.Encoder().encode
 
 
-def _distinct(path: str, values: list[Any]) -> list[Any]:
-    """The values of a field without NaN, each once."""
-    found: dict[str, Any] = {}
-    for each in values:
-        try:
-            key = value_key(each)
-        except TypeError as error:
-            raise TypeError(f"{path}: {error}") from None
-        if key is not None:
-            found[key] = each
-    return list(found.values())
+def is_opaque(texts: Sequence[str]) -> bool:
+    """Whether `text` has none of the words of these texts of one attribute."""
+    return all(map(OPAQUE.fullmatch, texts))
 
 
-def _add(path: str, value: Any, keys: list[str], texts: list[str]) -> Scalar:
-    """Add the key of a value, and its text; gives what stands in the column."""
-    key = value_key(value)
-    keys.append(path_key(path) + (key or ""))
-    if isinstance(value, str):
-        text = spread(composed(value))
-        texts.append(text)
-        return _not_a_date(text)
-    if isinstance(value, bool):
-        return value
-    number = in_column(value)
-    return number if type(number) is int and _SMALLEST <= number <= _LARGEST else float(number)
+def _stored(path: str, values: Sequence[Any]) -> list[str]:
+    """The values of a field as they stand in `data`: each once, without NaN."""
+    try:
+        return [each for each in dict.fromkeys(map(stored, values)) if each is not None]
+    except TypeError as error:
+        raise TypeError(f"{path}: {error}") from None
 
 
-def _not_a_date(text: str) -> str:
-    return _AS_TEXT + text if text[10:11] == "T" and len(text) >= _DATE_CHARACTERS else text
+def stored(value: Any) -> str | None:
+    """A value as it stands in `data`; None for NaN, which equals nothing. Numbers that are too large for a double are as
+    infinite ones. Raises TypeError for what is no scalar."""
+    kind = class_of(value)
+    if kind is ValueClass.TEXT:
+        return _marked(value)
+    if kind is ValueClass.BOOLEAN:
+        return TRUE if value else FALSE
+    key = number_order(value)
+    return None if key is None else NUMBER + (key.hex().rstrip("0") if len(key) == _DOUBLE else key.hex())
 
 
-def shown(value: Scalar) -> Scalar:
-    """The value of a column as it was given."""
-    if not isinstance(value, str):
-        return value
-    text, behind, pairs = value.removeprefix(_AS_TEXT).rpartition(BEHIND_TEXT)
-    # A text that has the character itself, and no pairs.
-    return text if behind and spread(text) == f"{text}{behind}{pairs}" else text + behind + pairs
+def shown(text: str) -> Scalar:
+    """The value that stands in `data` so, if its text is not cut."""
+    if text.startswith(NUMBER):
+        return shown_number(bytes.fromhex(text.removeprefix(NUMBER).ljust(2 * _DOUBLE, "0")))
+    return text == TRUE if text in (TRUE, FALSE) else text.removeprefix(TEXT)
+
+
+def _marked(text: str) -> str:
+    if len(text) <= _LONGEST:
+        return TEXT + text
+    return f"{TEXT}{text[:ORDERED_CHARACTERS]}\0{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def is_cut(value: str) -> bool:
+    """Whether a text of `data` may be the beginning of a long one, and its hash."""
+    return len(value) == ORDERED_CHARACTERS + 66 and value[-65] == "\0"
 
 
 def _storable(fields: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -202,18 +211,19 @@ def _storable(fields: Mapping[str, Any]) -> Mapping[str, Any]:
     if all(isfinite(value) if type(value) is float else type(value) is not list for value in fields.values()):
         return fields
     return {
-        path: [_marked(each) for each in value] if isinstance(value, list) else _marked(value)
+        path: [_finite(each) for each in value] if isinstance(value, list) else _finite(value)
         for path, value in fields.items()
     }
 
 
-def _marked(value: Any) -> Any:
+def _finite(value: Any) -> Any:
     if isinstance(value, float) and not isfinite(value):
         return {"number": str(value)}
     return value
 
 
-def _read(source: bytes) -> dict[str, Any]:
+def read(source: bytes) -> dict[str, Any]:
+    """The fields of a document, by its `source`."""
     return {
         path: [_unmarked(each) for each in value] if isinstance(value, list) else _unmarked(value)
         for path, value in canonical.decode(source).items()
@@ -225,35 +235,6 @@ def _unmarked(value: Any) -> Any:
 
 
 @lru_cache(maxsize=65_536)
-def path_key(path: str) -> str:
-    """The beginning of a path's keys."""
-    return hashlib.blake2b(path.encode(), digest_size=8).hexdigest()
-
-
-def value_key(value: Any) -> str | None:
-    """Class and value of a key; None for NaN, which equals nothing. Raises TypeError for what is no scalar."""
-    kind = class_of(value)
-    if kind is ValueClass.TEXT:
-        return text_key(value)
-    if kind is ValueClass.BOOLEAN:
-        return f"{BOOLEANS}{value:d}"
-    key = number_key(value)
-    return None if key is None else NUMBERS + key.hex()
-
-
-def text_key(text: str) -> str:
-    """Distinct for distinct texts; sorts as their first characters do."""
-    if len(text) <= ORDERED_CHARACTERS:
-        return TEXTS + text.encode().hex()
-    return f"{TEXTS}{text[:ORDERED_CHARACTERS].encode().hex()}00{hashlib.sha256(text.encode()).hexdigest()}"
-
-
 def column(path: str) -> str:
-    """The name of an attribute in `data`: one character cannot stand there."""
-    return path.replace("\0", "\x02")
-
-
-def column_path(path: str) -> str:
-    """Tantivy's name of an attribute in `data`."""
-    escaped = column(path).replace("\\", "\\\\").replace(".", "\\.")
-    return f"data.{escaped}"
+    """The name of an attribute in `data` and `text`."""
+    return hashlib.blake2b(path.encode(), digest_size=8).hexdigest()

@@ -16,7 +16,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Literal, NamedTuple, TypeVar
 
-from tantivy import Index, IndexWriter, TextAnalyzerBuilder, Tokenizer
+from tantivy import Index, IndexWriter
 
 from idgraph.files import OWNER_ONLY, WriterLock, write_atomically
 from idgraph.model.backoff import Retries, steady
@@ -30,8 +30,8 @@ _FILE = "versions.json"
 _PREFIX = "index-"
 _HEAP_BYTES = 64 << 20
 LOCK_SECONDS = 5.0
-LAYOUT = 2
-"""The version of documents and keys: a folder of another one must be made again."""
+LAYOUT = 3
+"""The version of documents: a folder of another one must be made again."""
 
 T = TypeVar("T")
 
@@ -328,5 +328,4 @@ def _writer(index: Index) -> IndexWriter:
 def _prepared(index: Index) -> Index:
     index.config_reader("manual")
     index.register_tokenizer(ANALYZER, analyzer())
-    index.register_fast_field_tokenizer(ANALYZER, TextAnalyzerBuilder(Tokenizer.raw()).build())
     return index

@@ -81,17 +81,15 @@ class TantivyProfileIndex:
         self, query: Query, limit: int = 20, cursor: str | None = None, order: Order | None = None
     ) -> SearchPage:
         check_text(query, order)
-        return self.folder.read(
-            lambda index: page_of(index.searcher(), compiled(query, index), query, limit, cursor, order)
-        )
+        return self.folder.read(lambda index: page_of(*compiled(query, index), query, limit, cursor, order))
 
     def facets(self, query: Query, path: str, limit: int = 10) -> list[FacetCount]:
         check_text(query, Order(path))
-        return self.folder.read(lambda index: facets(index.searcher(), compiled(query, index), path, limit))
+        return self.folder.read(lambda index: facets(*compiled(query, index), path, limit))
 
     def count(self, query: Query) -> int:
         check_text(query)
-        return self.folder.read(lambda index: count(index.searcher(), compiled(query, index)))
+        return self.folder.read(lambda index: count(*compiled(query, index)))
 
     def matches(self, document: IndexDocument, query: Query) -> bool:
         return matches(document, query)

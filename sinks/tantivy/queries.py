@@ -1,65 +1,71 @@
 """Queries in tantivy's form.
 
-A user's text is never read as syntax: ranges, which only tantivy's own query language has for text, are over keys
-in hexadecimal. Only words count for the relevance of an answer.
+A user's text is never read as syntax: only ranges need tantivy's own query language, and their bounds end before any
+character of it. Where the index cannot decide, the few documents that may match are read: texts that begin as a bound
+that was cut, numbers beyond all doubles, and words of opaque ids. Only words count for the relevance of an answer.
 """
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from tantivy import Index, Occur
+from tantivy import Index, Occur, Searcher
 from tantivy import Query as Compiled
 
+from idgraph.model.index import IndexDocument
 from idgraph.model.queries import All, AnyOf, Condition, Exists, FullText, Not, Prefix, Query, Range, Term
-from sinks.index_values import (
-    AFTER_BEYOND,
-    INFINITE,
-    ORDERED_CHARACTERS,
-    ValueClass,
-    asked_words,
-    class_of,
-    number_order,
-)
-from sinks.tantivy.documents import (
-    BEHIND,
-    NUMBERS,
-    SCHEMA,
-    TEXTS,
-    column_path,
-    path_key,
-    value_key,
-)
+from sinks.index_values import ORDERED_CHARACTERS, ValueClass, asked_words, class_of, ordered
+from sinks.matching import holds
+from sinks.tantivy.documents import BEHIND_NUMBERS, BEHIND_TEXTS, NUMBER, SCHEMA, TEXT, column, read, stored
+
+_SYNTAX = re.compile(r"[\s{}\"\[\]()]")
+"""Characters that cannot stand in a bound of tantivy's query language."""
+_BEHIND = "\U0010ffff" * 3
+"""Sorts behind all texts that begin alike."""
+_HEXADECIMAL = re.compile(r"[0-9a-f]*")
 
 
-def compiled(query: Query, index: Index) -> Compiled:
-    """The query for the documents of this index, without tombstones."""
-    return _all([_compiled(each, index) for each in query.clauses])
+class Opened(NamedTuple):
+    """An index, and its documents at one moment."""
+
+    parsed: Index
+    searcher: Searcher
 
 
-def _compiled(condition: Condition, index: Index) -> Compiled:
+def compiled(query: Query, index: Index) -> tuple[Searcher, Compiled]:
+    """The documents of this index at this moment; and the query for those that match, without tombstones."""
+    there = Opened(index, index.searcher())
+    return there.searcher, _all([_compiled(each, there) for each in query.clauses])
+
+
+def _compiled(condition: Condition, there: Opened) -> Compiled:
     match condition:
         case All(conditions):
-            return _all([_compiled(each, index) for each in conditions])
+            return _all([_compiled(each, there) for each in conditions])
         case AnyOf(conditions):
-            return _any([_compiled(each, index) for each in conditions])
+            return _any([_compiled(each, there) for each in conditions])
         case Not(negated):
-            parts = [(Occur.Must, every()), (Occur.MustNot, _compiled(negated, index))]
+            parts = [(Occur.Must, every()), (Occur.MustNot, _compiled(negated, there))]
             return _unranked(Compiled.boolean_query(parts))
+        case FullText(_, None):
+            return _words(condition, "words")
         case FullText():
-            return _words(condition)
+            return _words_of_attribute(condition, there)
         case Exists(path):
-            return _unranked(Compiled.exists_query(column_path(path)))
-        case Term(path, value):
-            key = value_key(value)
-            if key is None:
-                return Compiled.empty_query()
-            return _unranked(Compiled.term_query(SCHEMA, "keys", path_key(path) + key, index_option="basic"))
+            return _unranked(Compiled.exists_query(_data(path)))
+        case Term():
+            return _term(condition, there)
         case Prefix(path, prefix):
-            begin = path_key(path) + TEXTS + prefix[:ORDERED_CHARACTERS].encode().hex()
-            return _between(index, f"[{begin}", f"{begin}{BEHIND}}}")
+            return _beginning(path, prefix[:ORDERED_CHARACTERS])
         case Range():
-            return _range(condition, index)
+            return _range(condition, there)
+
+
+def _data(path: str) -> str:
+    return f"data.{column(path)}"
 
 
 def every() -> Compiled:
@@ -82,11 +88,10 @@ def _any(parts: Sequence[Compiled]) -> Compiled:
 _NOTHING = Compiled.empty_query()
 
 
-def _words(clause: FullText) -> Compiled:
+def _words(clause: FullText, field: str) -> Compiled:
     found = asked_words(clause.words)
     if not found:
         return _NOTHING
-    field = "words" if clause.path is None else column_path(clause.path)
     last = found.pop() if clause.is_prefix else None
     parts = [
         Compiled.fuzzy_term_query(SCHEMA, field, each, distance=clause.edits)
@@ -99,59 +104,97 @@ def _words(clause: FullText) -> Compiled:
     return _all(parts)
 
 
-def _range(clause: Range, index: Index) -> Compiled:
+def _words_of_attribute(clause: FullText, there: Opened) -> Compiled:
+    path = clause.path or ""
+    known = _words(clause, f"text.{column(path)}")
+    if not all(_may_be_opaque(each, clause.edits) for each in asked_words(clause.words)):
+        return known
+    may = [
+        (Occur.Must, _words(clause, "words")),
+        (Occur.Must, Compiled.exists_query(_data(path))),
+        (Occur.MustNot, known),
+    ]
+    return _any([known, _read(clause, Compiled.boolean_query(may), there)])
+
+
+def _may_be_opaque(word: str, edits: int) -> bool:
+    """Whether an opaque id may have the word, or one so near to it."""
+    return len(_HEXADECIMAL.sub("", word)) <= edits
+
+
+def _read(condition: Condition, may: Compiled, there: Opened) -> Compiled:
+    """Those of the documents that may match, as far as their fields do."""
+    searcher = there.searcher
+    hits = searcher.search(may, max(1, searcher.num_docs), count=False).hits
+    names: list[str] = []
+    for _, place in sorted(hits, key=lambda hit: (hit[1].segment_ord, hit[1].doc)):
+        document = searcher.doc(place).to_dict()
+        if holds(condition, IndexDocument("", 0, read(document["source"][0]))):
+            names += document["name"]
+    return _unranked(Compiled.term_set_query(SCHEMA, "name", names)) if names else _NOTHING
+
+
+def _term(clause: Term, there: Opened) -> Compiled:
+    value = stored(clause.value)
+    if value is None:
+        return _NOTHING
+    found = _unranked(Compiled.term_query(SCHEMA, _data(clause.path), value, index_option="basic"))
+    is_infinite = not isinstance(clause.value, str) and ordered(clause.value) in (math.inf, -math.inf)
+    return _read(clause, found, there) if is_infinite else found
+
+
+def _beginning(path: str, prefix: str) -> Compiled:
+    query = Compiled.fuzzy_term_query(SCHEMA, _data(path), TEXT + prefix, distance=0, prefix=True)
+    return _unranked(query)
+
+
+def _range(clause: Range, there: Opened) -> Compiled:
     classes = {class_of(bound) for bound in (clause.lower, clause.upper) if bound is not None}
     if len(classes) > 1 or ValueClass.BOOLEAN in classes:
         return _NOTHING
-    begin = path_key(clause.path)
-    return _any([_between(index, *bounds) for bounds in _bounds(clause, classes, begin)])
-
-
-def _bounds(clause: Range, classes: set[ValueClass], begin: str) -> Iterator[tuple[str, str]]:
-    """Lower and upper ends of keys, in the form of tantivy's query language."""
+    parts: list[Compiled] = []
     if classes != {ValueClass.NUMBER}:
-        yield _text_lower(clause, begin + TEXTS), _text_upper(clause, begin + TEXTS)
+        parts += _texts(clause, there)
     if classes != {ValueClass.TEXT}:
-        lower = b"" if clause.lower is None else number_order(clause.lower)
-        upper = b"" if clause.upper is None else number_order(clause.upper)
-        if lower is not None and upper is not None:
-            start = begin + NUMBERS
-            yield _number_lower(clause, start, lower), _number_upper(clause, start, upper)
+        parts += _numbers(clause, there)
+    return _any(parts)
 
 
-def _between(index: Index, lower: str, upper: str) -> Compiled:
-    return _unranked(index.parse_query(f"keys:{lower} TO {upper}"))
+def _between(path: str, bounds: str, there: Opened) -> Compiled:
+    """By bounds in the form of tantivy's query language."""
+    return _unranked(there.parsed.parse_query(f"{_data(path)}:{bounds}"))
 
 
-def _text_lower(clause: Range, begin: str) -> str:
-    if not isinstance(clause.lower, str):
-        return f"[{begin}"
-    bound = begin + clause.lower[:ORDERED_CHARACTERS].encode().hex()
-    if clause.include_lower:
-        return f"[{bound}"
-    # All texts that begin with the characters that count are equal to the bound.
-    return f"{{{bound}" if len(clause.lower) < ORDERED_CHARACTERS else f"[{bound}{BEHIND}"
+def _texts(clause: Range, there: Opened) -> Iterator[Compiled]:
+    lower, upper = f"[{TEXT}", f"{BEHIND_TEXTS}}}"
+    if isinstance(clause.lower, str):
+        bound = clause.lower[:ORDERED_CHARACTERS]
+        if cut := _SYNTAX.search(bound):
+            yield _read(clause, _beginning(clause.path, bound[: cut.start()]), there)
+            lower = f"[{TEXT}{bound[: cut.start()]}{_BEHIND}"
+        elif clause.include_lower:
+            lower = f"[{TEXT}{bound}"
+        else:
+            # All texts that begin with the characters that count are equal to the bound.
+            is_whole = len(clause.lower) < ORDERED_CHARACTERS
+            lower = f"{{{TEXT}{bound}" if is_whole else f"[{TEXT}{bound}{_BEHIND}"
+    if isinstance(clause.upper, str):
+        bound = clause.upper[:ORDERED_CHARACTERS]
+        if cut := _SYNTAX.search(bound):
+            yield _read(clause, _beginning(clause.path, bound[: cut.start()]), there)
+            upper = f"{TEXT}{bound[: cut.start()]}}}"
+        elif not clause.include_upper:
+            upper = f"{TEXT}{bound}}}"
+        else:
+            is_whole = len(clause.upper) < ORDERED_CHARACTERS
+            upper = f"{TEXT}{bound}]" if is_whole else f"{TEXT}{bound}{_BEHIND}}}"
+    yield _between(clause.path, f"{lower} TO {upper}", there)
 
 
-def _text_upper(clause: Range, begin: str) -> str:
-    if not isinstance(clause.upper, str):
-        return f"{begin}{BEHIND}}}"
-    bound = begin + clause.upper[:ORDERED_CHARACTERS].encode().hex()
-    if not clause.include_upper:
-        return f"{bound}}}"
-    return f"{bound}]" if len(clause.upper) < ORDERED_CHARACTERS else f"{bound}{BEHIND}}}"
-
-
-def _number_lower(clause: Range, begin: str, key: bytes) -> str:
-    if clause.include_lower or not key:
-        return f"[{begin}{key.hex()}"
-    # All numbers that are too large for a double are equal to an infinite bound.
-    return f"[{begin}{(key + AFTER_BEYOND).hex()}" if key in INFINITE else f"{{{begin}{key.hex()}"
-
-
-def _number_upper(clause: Range, begin: str, key: bytes) -> str:
-    if not key:
-        return f"{begin}{BEHIND}}}"
-    if not clause.include_upper:
-        return f"{begin}{key.hex()}}}"
-    return f"{begin}{(key + AFTER_BEYOND).hex()}}}" if key in INFINITE else f"{begin}{key.hex()}]"
+def _numbers(clause: Range, there: Opened) -> Iterator[Compiled]:
+    lower = NUMBER if clause.lower is None else stored(clause.lower)
+    upper = BEHIND_NUMBERS if clause.upper is None else stored(clause.upper)
+    if lower is not None and upper is not None:
+        begin = "{["[clause.include_lower]
+        end = "}]"[clause.include_upper and clause.upper is not None]
+        yield _between(clause.path, f"{begin}{lower} TO {upper}{end}", there)

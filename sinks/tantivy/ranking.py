@@ -16,7 +16,7 @@ from idgraph.model.errors import QueryError
 from idgraph.model.index import FacetCount, SearchPage
 from idgraph.model.queries import Order, Query, Scalar
 from sinks.index_values import cursor_of, order_key, read_cursor
-from sinks.tantivy.documents import SCHEMA, column_path, path_key, shown
+from sinks.tantivy.documents import SCHEMA, column, is_cut, read, shown, stored
 
 RANKED = "ranked"
 MOST_PASSED_OVER = 1_000_000
@@ -30,7 +30,7 @@ def page_of(
     place = None if cursor is None else read_cursor(cursor)
     if order is None and query.is_ranked:
         return _ranked(searcher, found, limit, _behind(place, RANKED))
-    kind = "by id" if order is None else f"by {'-' * order.is_descending}{path_key(order.path)}"
+    kind = "by id" if order is None else f"by {'-' * order.is_descending}{column(order.path)}"
     return _sorted(searcher, found, order, limit, _behind(place, kind), kind)
 
 
@@ -88,7 +88,7 @@ def _buckets(
     sources: list[dict[str, Any]] = [{"id": {"terms": {"field": "id"}}}]
     if order is not None:
         direction = "desc" if order.is_descending else "asc"
-        by = {"field": column_path(order.path), "order": direction}
+        by = {"field": f"data.{column(order.path)}", "order": direction}
         sources.insert(0, {"value": {"terms": {**by, "missing_bucket": True, "missing_order": "last"}}})
     asked: dict[str, Any] = {"sources": sources, "size": size}
     if behind is not None:
@@ -116,16 +116,23 @@ def _first_met(searcher: Searcher, page: Sequence[_Bucket], order: Order | None)
 
 def facets(searcher: Searcher, found: Compiled, path: str, limit: int) -> list[FacetCount]:
     """The most frequent values of a column."""
-    asked = {"terms": {"field": column_path(path), "size": 10 * limit + 100}}
+    asked = {"terms": {"field": f"data.{column(path)}", "size": 10 * limit + 100}}
     answer = searcher.aggregate(found, {"values": asked})["values"]
-    counted = [FacetCount(_value(each), each["doc_count"]) for each in answer["buckets"]]
+    counted = [FacetCount(_value(each, searcher, path), each["doc_count"]) for each in answer["buckets"]]
     return sorted(counted, key=lambda each: (-each.profiles, order_key(each.value)))[:limit]
 
 
-def _value(bucket: dict[str, Any]) -> Scalar:
-    value: Scalar = bucket["key"]
-    if "key_as_string" in bucket:
-        return bool(value)
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return shown(value)
+def _value(bucket: dict[str, Any], searcher: Searcher, path: str) -> Scalar:
+    value: str = bucket["key"]
+    return _whole(value, searcher, path) if is_cut(value) else shown(value)
+
+
+def _whole(text: str, searcher: Searcher, path: str) -> str:
+    """A text of `data` that may be cut, as it was given."""
+    query = Compiled.term_query(SCHEMA, f"data.{column(path)}", text, index_option="basic")
+    for _, place in searcher.search(query, 1, count=False).hits:
+        value = read(searcher.doc(place).to_dict()["source"][0])[path]
+        for each in value if isinstance(value, list) else [value]:
+            if isinstance(each, str) and stored(each) == text:
+                return each
+    return str(shown(text))

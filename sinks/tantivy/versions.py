@@ -66,7 +66,7 @@ class TantivyIndexVersions:
         except ProfileIndexError:
             # A damaged one is listed too, so that it can be deleted, or made again.
             return 0
-        return count(index.searcher(), compiled(Query(), index))
+        return count(*compiled(Query(), index))
 
     def _made(self) -> Version:
         for each in self._folder.versions():

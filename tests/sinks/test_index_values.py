@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
 from typing import Any
 
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from idgraph.model.index import IndexDocument
+from idgraph.model.queries import Scalar
 from sinks.index_values import (
     WORD_BYTES,
     ValueClass,
@@ -20,7 +22,7 @@ from sinks.index_values import (
     ordered,
     words,
 )
-from sinks.tantivy.documents import prepared, text_key, value_key
+from sinks.tantivy.documents import prepared, shown, stored
 
 
 @pytest.mark.parametrize(
@@ -95,14 +97,29 @@ def test_classes_and_numbers() -> None:
 
 
 @given(st.floats() | st.integers())
-def test_the_short_way_gives_the_key_of_the_long_one(number: float) -> None:
+def test_the_short_way_gives_what_the_long_one_does(number: float) -> None:
     exactly = Decimal(number)
-    assert number_key(number) == number_key(exactly)
-    assert (value_key(number) is None) == exactly.is_nan()
+    assert stored(number) == stored(exactly)
+    assert (stored(number) is None) == exactly.is_nan()
+    if stored(number) is not None:
+        text = prepared(IndexDocument("a", 1, {"p": number})).fields + b"}"
+        assert [*json.loads(text)["data"].values()] in ([stored(number)], [[stored(number)]])
 
 
 @given(st.text(), st.text())
-def test_text_keys_sort_as_strings_and_report_all_apart(one: str, other: str) -> None:
-    assert (text_key(one) < text_key(other)) == (one < other)
-    long, longer = "x" * 300 + one, "x" * 300 + other
-    assert (text_key(long) == text_key(longer)) == (one == other)
+def test_stored_texts_sort_as_strings_and_keep_all_apart(one: str, other: str) -> None:
+    before, behind = stored(one), stored(other)
+    assert before is not None
+    assert behind is not None
+    assert (before < behind) == (one < other)
+    long, longer = "x" * 10_001 + one, "x" * 10_001 + other
+    assert (stored(long) == stored(longer)) == (one == other)
+
+
+@given(st.text() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False))
+def test_a_stored_value_is_shown_as_it_was(value: Scalar) -> None:
+    text = stored(value)
+    assert text is not None
+    again = shown(text)
+    assert again == value
+    assert isinstance(again, bool) == isinstance(value, bool)
