@@ -1,11 +1,12 @@
 """The flow from Kafka into DynamoDB Local and Elasticsearch on a standalone Spark cluster of one worker and of two, and
 with executors in the driver's own process. All servers share the machine with it. Then the projection of all fragments
-again, without an event: the CPU of each process, beyond that of a flow with nothing to project."""
+again, without an event: the CPU of each process per fragment."""
 
 from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -13,8 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.flow_run import FlowRun, run_until_done
-from benchmarks.processes import ProcessWatch, cpu_of
-from benchmarks.product import RunningFlow, command, installed
+from benchmarks.product import command, installed
 from benchmarks.topics import make_topics
 from benchmarks.workload import SOURCES, clear, events, renamed
 from idgraph.app import wiring
@@ -163,43 +163,12 @@ def _run(
             scanned = wiring.profile_reader(settings, resources).scan(reveal=True)
             profiles = frozenset(canonical.encode(each.canonical(True)) for each in scanned)
             indexed = resources.index.count(Query())
-            fragments = list(resources.store.ids())
-            nothing = _ran(config, watched)
-            resources.store.enqueue(fragments)
-            everything = _ran(config, watched)
-        return _Run(figures, profiles, indexed, _beyond(nothing, everything, len(fragments)))
-
-
-def _ran(config: Path, watched: Mapping[str, Sequence[int]]) -> dict[str, float]:
-    """Seconds of a flow without events, whole and of CPU by process."""
-    flow = RunningFlow(config, "--until-done")
-    with ExitStack() as stack:
-        own = stack.enter_context(ProcessWatch(flow.pid))
-        others = {
-            kind: [(number, stack.enter_context(ProcessWatch(number))) for number in numbers]
-            for kind, numbers in watched.items()
-        }
-        before = {number: cpu_of(number) for each in others.values() for number, _ in each}
-        seconds = flow.wait()
-        used = {
-            kind: sum(sum(watch.cpu_seconds().values()) - before[number] for number, watch in each)
-            for kind, each in others.items()
-        }
-    return {
-        "seconds": seconds,
-        **{f"driver's {kind}": cpu for kind, cpu in own.cpu_seconds().items()},
-        **used,
-    }
-
-
-def _beyond(nothing: dict[str, float], everything: dict[str, float], fragments: int) -> dict[str, float]:
-    cpu = {
-        f"{kind}, us a fragment": round(1e6 * (used - nothing.get(kind, 0)) / fragments, 1)
-        for kind, used in everything.items()
-        if kind != "seconds"
-    }
-    seconds = everything["seconds"] - nothing["seconds"]
-    return {"fragments": fragments, "fragments_per_second": round(fragments / seconds), **cpu}
+        again = subprocess.run(
+            [sys.executable, "-m", "benchmarks.cluster_projection", str(config), json.dumps(watched)],
+            check=True,
+            stdout=subprocess.PIPE,
+        )
+        return _Run(figures, profiles, indexed, json.loads(again.stdout))
 
 
 @contextmanager

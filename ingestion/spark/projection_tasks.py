@@ -82,4 +82,4 @@ def _run(
     plan: WorkerPlan, sent: SentSnapshot, work: Work, parts: Iterable[Sequence[str]]
 ) -> Iterator[Projected]:
     for part in parts:
-        yield projection(plan, sent).part(work, part)
+        yield projection(plan, sent, is_kept=work is Work.PROJECT).part(work, part)

@@ -79,10 +79,13 @@ def compiled(order: BatchOrder) -> CompiledSnapshot:
     return known[1]
 
 
-def projection(plan: WorkerPlan, sent: SentSnapshot) -> Projection:
-    """This process's projection of a plan's store, by the rules of a snapshot."""
+def projection(plan: WorkerPlan, sent: SentSnapshot, is_kept: bool) -> Projection:
+    """This process's projection of a plan's store, by the rules of a snapshot. One that looks through all fragments is not
+    kept: it remembers persons whose page goes to another process."""
     if _process.rules is None or _process.rules[0] != sent.etag:
         _process.rules = sent.etag, AttributeTree(sent.snapshot()).index_rules
+    if not is_kept:
+        return resources(plan).projection(_rules)
     if plan.settings not in _process.projections:
         _process.projections[plan.settings] = resources(plan).projection(_rules)
     return _process.projections[plan.settings]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.crashes.points import POINTS, Point
-from tests.crashes.scenes import PATIENCE, Scene, events, second_flow
+from tests.crashes.scenes import FLOW_GOES_ON, PATIENCE, Scene, events, second_flow
 from tests.installation import Shop, kill_tree, until
 
 STRATEGIES = ("low_latency", "high_throughput")
@@ -37,9 +37,9 @@ def at_point(point: Point, killed: str, strategy: str) -> Cell:
         scene = Scene(folder, shop, strategy=strategy)
         scene.publish()
         scene.die_at(point, killed)
-        if killed != "worker":
+        if killed not in FLOW_GOES_ON:
             scene.run()
-        elif not any(batch["attempts"] > 1 for batch in scene.installation.batches()):
+        elif killed == "worker" and not any(batch["attempts"] > 1 for batch in scene.installation.batches()):
             raise AssertionError("the worker died, and no micro-batch was retried")
         return scene
 
@@ -187,7 +187,7 @@ def cells() -> list[Cell]:
             found += [at_point(point, "worker", strategy) for strategy in STRATEGIES]
             found.append(at_point(point, "machine", STRATEGIES[number % 2]))
         else:
-            found.append(at_point(point, "driver", STRATEGIES[number % 2]))
+            found.append(at_point(point, point.role, STRATEGIES[number % 2]))
             found.append(at_point(point, "machine", STRATEGIES[(number + 1) % 2]))
     found += [
         Cell(

@@ -57,8 +57,8 @@ POINTS = (
     Point("the second write", "worker", "before", f"{STORE}.write", 2),
     Point("rows are written, not committed", "worker", "after", "sinks.sqlite.profiles:_write", 2),
     Point("the store has written", "worker", "after", f"{STORE}.write", 2),
-    Point("the index has written", "driver", "after", "sinks.tantivy.index:TantivyProfileIndex.put"),
-    Point("the outbox is settled", "driver", "after", f"{STORE}.settle"),
+    Point("the index has written", "projection", "after", "sinks.tantivy.index:TantivyProfileIndex.put"),
+    Point("the outbox is settled", "projection", "after", f"{STORE}.settle"),
     Point(
         "schema changes go to the journal",
         "driver",
@@ -75,7 +75,7 @@ POINTS = (
     Point("the next micro-batch begins", "driver", "before", "ingestion.spark.query:Flow._run_batch", 2),
     Point(
         "the index has committed, nobody knows of it",
-        "driver",
+        "projection",
         "after",
         "sinks.tantivy.index:put_into",
     ),

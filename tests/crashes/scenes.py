@@ -27,6 +27,9 @@ FLOW: dict[str, Any] = {
 }
 """Small enough for several micro-batches, tasks and writes."""
 
+FLOW_GOES_ON = ("worker", "projection")
+"""Processes that the driver replaces."""
+
 SHARES = {"segment": 1200, "amplitude": 900, "orders": 500}
 LINES_A_FILE = 300
 PATIENCE = 240.0
@@ -73,10 +76,10 @@ class Scene:
                 lambda: marker.exists() or process.poll() is not None, PATIENCE, f"the point ({point.words})"
             )
             assert marker.exists(), f"no process came by: {self._said()}"
-            if killed == "worker":
+            if killed in FLOW_GOES_ON:
                 assert process.wait(PATIENCE) == 0, self._said()
         finally:
-            if killed != "worker" or process.poll() is None:
+            if killed not in FLOW_GOES_ON or process.poll() is None:
                 _end(process, killed)
         self.deaths += 1
 

@@ -54,11 +54,18 @@ def test_a_flow_fills_it_and_it_answers_as_the_embedded_index(tmp_path: Path, sh
     batches = installation.run()
     assert sum(batch["events"] for batch in batches) == sum(FIRST.values())
     assert not list((installation.folder / ".idgraph").glob("index.db*"))
+    with wiring.opened(load(installation.config)) as resources:
+        resources.store.enqueue(list(resources.store.ids()))
     with opened(installation) as (elasticsearch, embedded):
         everybody = all_pages(embedded, Query(), 100)
         found = [all_pages(embedded, query, 100) for query in QUERIES]
         assert [all_pages(elasticsearch, query, 100) for query in QUERIES] == found
         assert [elasticsearch.count(query) for query in QUERIES] == [len(each) for each in found]
+        # In tasks, as the flow did.
+        installation.command("resolve", "--rebuild", "--rules-restored")
+        with wiring.opened(load(installation.config)) as resources:
+            assert resources.store.outbox() == []
+        assert [all_pages(elasticsearch, query, 100) for query in QUERIES] == found
     assert sum(bool(each) for each in found) >= 6, "the queries ask for what is there"
     profiles = [json.loads(line) for line in installation.export("--reveal").splitlines()]
     emails = [each["attributes"].get("identity", {}).get("email") for each in profiles]

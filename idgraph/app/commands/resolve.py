@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +17,9 @@ from idgraph.app.terminal import counted, print_json
 from idgraph.model.text import escape_control_chars
 
 if TYPE_CHECKING:
+    from idgraph.app.jobs.context import LocalJobContext
     from idgraph.model.jobs import Progress
+    from idgraph.projection.parts import Tasks
 
 
 def resolve(
@@ -70,16 +74,30 @@ def resolve(
         differs = bool(done.counts["misplaced"] or done.counts["documents"])
         if not check and (differs or rules_restored):
             say("the projection corrects them")
-            rules = wiring.index_rules(settings)
-            projection = here.resources().projection(lambda: rules)
-            if rules_restored:
-                projection.count_as_newest()
-            left = projection.sweep().left()
+            rules = wiring.index_rules(settings, here.pinned)
+            with _tasks(here, rebuild) as tasks:
+                projection = here.resources().projection(lambda: rules, tasks)
+                if rules_restored:
+                    projection.count_as_newest()
+                left = projection.sweep().left()
             differs = left > 0
             if left:
                 say(f"the index has not taken {counted(left, 'fragment')}: the outbox keeps them")
     if differs:
         raise typer.Exit(Exit.FAILED)
+
+
+@contextmanager
+def _tasks(here: LocalJobContext, rebuild: bool) -> Iterator[Tasks | None]:
+    """Tasks of Spark, where Spark is wanted and its executors reach the index."""
+    if not rebuild or here.settings.index.kind == "sqlite":
+        yield None
+        return
+    from ingestion.spark.projection_tasks import ProjectionTasks
+
+    tasks = ProjectionTasks(here.plan, lambda: here.pinned, lambda: False)
+    with here.spark("resolve") as session, tasks.on(session):
+        yield tasks
 
 
 def _show_report(done: Progress, check: bool, as_json: bool) -> None:

@@ -2,7 +2,7 @@
 named in the environment. The code itself knows nothing of it.
 
 IDGRAPH_TEST_DEATHS is a JSON array of objects, of which each is one death: `module`, `owner` (a class, or empty), `name`, `when` (before or after), `call` (which one in
-this process), `role` (driver or worker), `marker` (a file that the one that dies makes), and `waits`: to be killed with
+this process), `role` (driver, worker or projection), `marker` (a file that the one that dies makes), and `waits`: to be killed with
 all others instead.
 """
 
@@ -67,6 +67,8 @@ def _patch(module: ModuleType, death: dict[str, Any]) -> None:
 
 
 def _role() -> str:
+    if "idgraph.app.projecting" in sys.orig_argv:
+        return "projection"
     return "worker" if "pyspark.worker" in sys.modules else "driver"
 
 
