@@ -68,8 +68,6 @@ MASK = {"$protected": True}
 UNREADABLE = {"$protected": "unreadable"}
 """The mask in a revealed profile of a value whose key is gone, or that was altered."""
 
-MOST_SEARCHED = 1000
-"""Attributes that words without a path are searched in, for a caller from whom some attributes are hidden."""
 
 _NO_PATH = "$none"
 """A path that no attribute has: a key of ours never begins so."""
@@ -572,10 +570,6 @@ def _anywhere(clause: FullText, places: Sequence[str]) -> Condition:
     """The indexed text also has the words of hidden attributes: each word is looked for in every visible one,
     `places`."""
     words = clause.words.split()
-    if len(places) > MOST_SEARCHED:
-        raise QueryError(
-            f"words without a path are searched in at most {MOST_SEARCHED} attributes; write path:word"
-        )
     return All(
         tuple(
             AnyOf(

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from tantivy import Index, Occur, Searcher
@@ -18,8 +19,18 @@ from tantivy import Query as Compiled
 from idgraph.model.index import IndexDocument
 from idgraph.model.queries import All, AnyOf, Condition, Exists, FullText, Not, Prefix, Query, Range, Term
 from sinks.index_values import ORDERED_CHARACTERS, ValueClass, asked_words, class_of, ordered
-from sinks.matching import holds
-from sinks.tantivy.documents import BEHIND_NUMBERS, BEHIND_TEXTS, NUMBER, SCHEMA, TEXT, column, read, stored
+from sinks.matching import holds, values_of
+from sinks.tantivy.documents import (
+    BEHIND_NUMBERS,
+    BEHIND_TEXTS,
+    NUMBER,
+    SCHEMA,
+    TEXT,
+    column,
+    is_opaque,
+    read,
+    stored,
+)
 
 _SYNTAX = re.compile(r"[\s{}\"\[\]()]")
 """Characters that cannot stand in a bound of tantivy's query language."""
@@ -46,14 +57,22 @@ def _compiled(condition: Condition, there: Opened) -> Compiled:
         case All(conditions):
             return _all([_compiled(each, there) for each in conditions])
         case AnyOf(conditions):
-            return _any([_compiled(each, there) for each in conditions])
+            words: list[FullText] = []
+            others: list[Condition] = []
+            for each in conditions:
+                if isinstance(each, FullText) and each.path is not None:
+                    words.append(each)
+                else:
+                    others.append(each)
+            found = [_compiled(each, there) for each in others]
+            return _any([*found, *_words_of_attributes(words, there)])
         case Not(negated):
             parts = [(Occur.Must, every()), (Occur.MustNot, _compiled(negated, there))]
             return _unranked(Compiled.boolean_query(parts))
         case FullText(_, None):
             return _words(condition, "words")
         case FullText():
-            return _words_of_attribute(condition, there)
+            return _any([*_words_of_attributes([condition], there)])
         case Exists(path):
             return _unranked(Compiled.exists_query(_data(path)))
         case Term():
@@ -104,17 +123,30 @@ def _words(clause: FullText, field: str) -> Compiled:
     return _all(parts)
 
 
-def _words_of_attribute(clause: FullText, there: Opened) -> Compiled:
-    path = clause.path or ""
-    known = _words(clause, f"text.{column(path)}")
-    if not all(_may_be_opaque(each, clause.edits) for each in asked_words(clause.words)):
-        return known
-    may = [
-        (Occur.Must, _words(clause, "words")),
-        (Occur.Must, Compiled.exists_query(_data(path))),
-        (Occur.MustNot, known),
-    ]
-    return _any([known, _read(clause, Compiled.boolean_query(may), there)])
+def _words_of_attributes(clauses: Sequence[FullText], there: Opened) -> Iterator[Compiled]:
+    """What meets any of these clauses, each with a path."""
+    known = [_words(each, f"text.{column(each.path or '')}") for each in clauses]
+    yield from known
+    # At once for all paths: a caller from whom something is hidden looks for a word in each other attribute.
+    alike: dict[FullText, dict[str, FullText]] = {}
+    for each in clauses:
+        if each.path is not None and all(
+            _may_be_opaque(word, each.edits) for word in asked_words(each.words)
+        ):
+            alike.setdefault(each._replace(path=None), {})[each.path] = each
+    for anywhere, by_path in alike.items():
+        may = [(Occur.Must, _words(anywhere, "words")), (Occur.MustNot, _any(known))]
+        if len(by_path) == 1:
+            may += [(Occur.Must, Compiled.exists_query(_data(path))) for path in by_path]
+        yield _read(partial(_is_in_an_opaque_id, by_path), Compiled.boolean_query(may), there)
+
+
+def _is_in_an_opaque_id(by_path: Mapping[str, FullText], document: IndexDocument) -> bool:
+    for path in document.fields.keys() & by_path.keys():
+        texts = [each for each in values_of(document, path) if isinstance(each, str)]
+        if texts and is_opaque(texts) and holds(by_path[path], document):
+            return True
+    return False
 
 
 def _may_be_opaque(word: str, edits: int) -> bool:
@@ -122,14 +154,14 @@ def _may_be_opaque(word: str, edits: int) -> bool:
     return len(_HEXADECIMAL.sub("", word)) <= edits
 
 
-def _read(condition: Condition, may: Compiled, there: Opened) -> Compiled:
+def _read(matches: Callable[[IndexDocument], bool], may: Compiled, there: Opened) -> Compiled:
     """Those of the documents that may match, as far as their fields do."""
     searcher = there.searcher
     hits = searcher.search(may, max(1, searcher.num_docs), count=False).hits
     names: list[str] = []
     for _, place in sorted(hits, key=lambda hit: (hit[1].segment_ord, hit[1].doc)):
         document = searcher.doc(place).to_dict()
-        if holds(condition, IndexDocument("", 0, read(document["source"][0]))):
+        if matches(IndexDocument("", 0, read(document["source"][0]))):
             names += document["name"]
     return _unranked(Compiled.term_set_query(SCHEMA, "name", names)) if names else _NOTHING
 
@@ -140,7 +172,7 @@ def _term(clause: Term, there: Opened) -> Compiled:
         return _NOTHING
     found = _unranked(Compiled.term_query(SCHEMA, _data(clause.path), value, index_option="basic"))
     is_infinite = not isinstance(clause.value, str) and ordered(clause.value) in (math.inf, -math.inf)
-    return _read(clause, found, there) if is_infinite else found
+    return _read(partial(holds, clause), found, there) if is_infinite else found
 
 
 def _beginning(path: str, prefix: str) -> Compiled:
@@ -170,7 +202,7 @@ def _texts(clause: Range, there: Opened) -> Iterator[Compiled]:
     if isinstance(clause.lower, str):
         bound = clause.lower[:ORDERED_CHARACTERS]
         if cut := _SYNTAX.search(bound):
-            yield _read(clause, _beginning(clause.path, bound[: cut.start()]), there)
+            yield _read(partial(holds, clause), _beginning(clause.path, bound[: cut.start()]), there)
             lower = f"[{TEXT}{bound[: cut.start()]}{_BEHIND}"
         elif clause.include_lower:
             lower = f"[{TEXT}{bound}"
@@ -181,7 +213,7 @@ def _texts(clause: Range, there: Opened) -> Iterator[Compiled]:
     if isinstance(clause.upper, str):
         bound = clause.upper[:ORDERED_CHARACTERS]
         if cut := _SYNTAX.search(bound):
-            yield _read(clause, _beginning(clause.path, bound[: cut.start()]), there)
+            yield _read(partial(holds, clause), _beginning(clause.path, bound[: cut.start()]), there)
             upper = f"{TEXT}{bound[: cut.start()]}}}"
         elif not clause.include_upper:
             upper = f"{TEXT}{bound}}}"

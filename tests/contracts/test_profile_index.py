@@ -353,6 +353,29 @@ def test_what_users_type_is_words_and_never_syntax(index: ProfileIndex, text: st
     assert "b" in found(index, Prefix("x", text))
 
 
+def test_words_of_ids_are_found_in_their_attribute(index: ProfileIndex) -> None:
+    number = "7c6e7bc3-94CC-4147-bd01-e7ecf04cf834"
+    digest = "d41d8cd98f00b204e9800998ecf8427e"
+    put(
+        index,
+        a={"x": number},
+        b={"x": [number, "x y"]},
+        c={"x": digest, "y": "4147"},
+        d={"y": [number, digest]},
+    )
+    for text in (number, "4147", "94cc 7C6E7BC3"):
+        assert found(index, FullText(text, "x")) == ["a", "b"]
+    assert found(index, FullText("4147", "y")) == ["c", "d"]
+    assert found(index, FullText("4147 y", "x")) == ["b"]
+    assert found(index, FullText("414", "x", is_prefix=True)) == ["a", "b"]
+    assert found(index, FullText(digest, "x")) == ["c"]
+    either = AnyOf(
+        (FullText("4147", "x"), FullText("4147", "y"), FullText("d41d8cd98f00b204e9800998ecf8427e", "x"))
+    )
+    assert set(found(index, either)) == {"a", "b", "c", "d"}
+    assert found(index, AnyOf((FullText("bd01", "z"), FullText("bd01", "y")))) == ["d"]
+
+
 def test_no_words_find_nothing(index: ProfileIndex) -> None:
     put(index, a={"x": "..."})
     assert found(index, FullText("")) == found(index, FullText("...", "x")) == []
@@ -362,6 +385,12 @@ def test_many_words(index: ProfileIndex) -> None:
     text = " ".join(f"w{number}" for number in range(700))
     put(index, a={"x": text}, b={"x": "w1 w2"})
     assert found(index, FullText(text)) == ["a"]
+
+
+def test_a_word_in_any_of_thousands_of_attributes(index: ProfileIndex) -> None:
+    put(index, a={"p7": "admin"}, b={"p2999": "the admin"}, c={"q": "admin"}, d={"p1": "other"})
+    places = AnyOf(tuple(FullText("admin", f"p{number}") for number in range(3000)))
+    assert found(index, places) == ["a", "b"]
 
 
 def test_all_clauses_hold(index: ProfileIndex) -> None:

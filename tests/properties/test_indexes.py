@@ -54,6 +54,10 @@ texts = st.sampled_from(
         "語x手机",
         LONG,
         LONG + "x",
+        "7c6e7bc3-94CC-4147-bd01-e7ecf04cf834",
+        "7c6e7bc3-94cc-4147-bd01-e7ecf04cf834-12",
+        "4147",
+        "94cc bd0",
     ]
 ) | st.text(max_size=6)
 numbers = (
