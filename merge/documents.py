@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from math import isinf
 from typing import Any
@@ -17,6 +17,7 @@ from idgraph.model.index import IndexDocument, IndexRules
 from idgraph.model.queries import Scalar
 from merge import codec
 from merge.fragments import FragmentState
+from merge.identity.components import joined
 from merge.resolution import Shown, shown
 
 
@@ -25,10 +26,16 @@ def document(fragment_id: str, version: int, state: FragmentState, rules: IndexR
 
     A sealed value has only its blind-index token in it, if there is one.
     """
-    if native.states is not None and state.encoded is not None and state.encoded[:1] == codec.FORMAT:
-        # It has no cells, and need not be decoded.
-        fields = _fields_of_bytes(state.encoded, rules.is_indexable)
-    else:
+    return document_of_all(fragment_id, version, (state,), rules)
+
+
+def document_of_all(
+    fragment_id: str, version: int, states: Sequence[FragmentState], rules: IndexRules
+) -> IndexDocument:
+    """The same of the join of several fragments' states."""
+    fields = _fields_of_bytes([each.encoded for each in states], rules.is_indexable)
+    if fields is None:
+        state = joined(states) if len(states) > 1 else states[0]
         fields = _fields_of_state(state, rules.is_indexable)
         if state.cells:
             _set_reconciled(fields, state, rules)
@@ -48,11 +55,12 @@ _Field = Scalar | list[Scalar] | _Members | None
 _Fields = dict[str, Any]
 
 
-def _fields_of_bytes(data: bytes, is_indexable: Callable[[str], bool]) -> _Fields:
-    fields = None
-    if native.states is not None:
-        fields = native.states.fields(data, is_indexable, shown_of_json)
-    return _fields_of_state(FragmentState.decode(data), is_indexable) if fields is None else fields
+def _fields_of_bytes(encoded: Sequence[bytes | None], is_indexable: Callable[[str], bool]) -> _Fields | None:
+    # Without cells they need not be decoded.
+    states = tuple([each for each in encoded if each is not None and each[:1] == codec.FORMAT])
+    if native.states is None or len(states) < len(encoded):
+        return None
+    return native.states.fields(states, is_indexable, shown_of_json)
 
 
 def _fields_of_state(state: FragmentState, is_indexable: Callable[[str], bool]) -> _Fields:

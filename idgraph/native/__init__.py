@@ -131,7 +131,11 @@ class States(Protocol):
         self, data: bytes, own: str, /
     ) -> tuple[frozenset[str], tuple[int, str, str] | None] | None: ...
     def fields(
-        self, data: bytes, is_indexable: Callable[[str], bool], odd: Callable[[int, bytes], Any], /
+        self,
+        states: tuple[bytes, ...],
+        is_indexable: Callable[[str], bool],
+        odd: Callable[[int, bytes], Any],
+        /,
     ) -> dict[str, Any] | None: ...
 
 

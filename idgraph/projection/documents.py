@@ -11,7 +11,7 @@ from idgraph.model.attributes import AttributeMetadata, AttributeStatus, Encrypt
 from idgraph.model.errors import DamagedStateError, IdgraphError, StoreError
 from idgraph.model.index import IndexDocument, IndexRules
 from idgraph.model.snapshots import DiscoveryDefaults, MetadataSnapshot
-from merge.documents import document
+from merge.documents import document_of_all
 from merge.identity.components import Person
 from transforms.schema.diff import AttributeTree
 
@@ -84,7 +84,8 @@ def documents_of(persons: Iterable[Person], rules: IndexRules) -> Documents:
     found = Documents([], {})
     for person in persons:
         try:
-            found.documents.append(document(person.id, person.version, person.state(), rules))
+            states = [each.state for each in person.members]
+            found.documents.append(document_of_all(person.id, person.version, states, rules))
         except DamagedStateError:
             found.unreadable[person.id] = "its stored state is damaged"
         except (StoreError, MemoryError):

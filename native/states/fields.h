@@ -1,7 +1,7 @@
 /* What readers take from a state: its identifiers, and the fields that the index may have. */
 #pragma once
 
-#include "reading.h"
+#include "joined.h"
 #include <math.h>
 #include <stdint.h>
 
@@ -310,33 +310,65 @@ static bool is_null(const struct text *value)
     return value->size == 4 && !memcmp(value->start, "null", 4);
 }
 
-PyDoc_STRVAR(fields_doc, "fields(data, is_indexable, odd): what the index may know of a state, by path; odd(kind, json)\n"
-                         "says what stands for a value that is no plain scalar. None for the reference to say.");
+/* The registers of some states' join in room of their own, since whom the caller asks may join others; NULL where the
+ * reference has to say, or with an exception. */
+static struct entry *registers_of(PyObject *states, int *size)
+{
+    struct join *join = room_to_join();
+    Py_ssize_t number = PyTuple_GET_SIZE(states);
+    for (Py_ssize_t each = 0; each < number; each++) {
+        struct text json = json_of(PyTuple_GET_ITEM(states, each), HEADER);
+        if (is_clean(json) != 1 || !join_next(join, each, json)) {
+            return NULL;
+        }
+    }
+    const struct state *joined = number == 1 ? &join->sides[0] : &join->joined;
+    size_t bytes = (size_t)joined->registers_size * sizeof *joined->registers;
+    struct entry *made = PyMem_Malloc(bytes);
+    if (made == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    memcpy(made, joined->registers, bytes);
+    *size = joined->registers_size;
+    return made;
+}
+
+PyDoc_STRVAR(fields_doc, "fields(states, is_indexable, odd): what the index may know of the join of some states, a tuple, by path;\n"
+                         "odd(kind, json) says what stands for a value that is no plain scalar. None for the reference to say.");
 
 static PyObject *fields(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
 {
-    if (!check_arguments(given, 3) || !are_bytes(arguments, 1)) {
+    if (!check_arguments(given, 3)) {
         return NULL;
     }
-    int clean = is_clean(json_of(arguments[0], HEADER));
-    struct state *state = clean == 1 ? state_of(arguments[0]) : NULL;
-    if (state == NULL) {
+    PyObject *states = arguments[0];
+    if (!PyTuple_CheckExact(states) || !PyTuple_GET_SIZE(states)) {
+        PyErr_SetString(PyExc_TypeError, "a tuple of states is needed");
+        return NULL;
+    }
+    if (!are_bytes(((PyTupleObject *)states)->ob_item, PyTuple_GET_SIZE(states))) {
+        return NULL;
+    }
+    int size = 0;
+    struct entry *registers = registers_of(states, &size);
+    if (registers == NULL) {
         return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
     }
-    for (int each = 0; each < state->registers_size; each++) {
-        if (state->registers[each].kind == DELETED && !is_null(&state->registers[each].value)) {
-            PyMem_Free(state);
+    for (int each = 0; each < size; each++) {
+        if (registers[each].kind == DELETED && !is_null(&registers[each].value)) {
+            PyMem_Free(registers);
             Py_RETURN_NONE;
         }
     }
     struct asked asked = {arguments[1], arguments[2], false};
     PyObject *made = PyDict_New();
-    for (int each = 0; made != NULL && each < state->registers_size; each++) {
-        if (state->registers[each].kind != DELETED && set_field(made, &state->registers[each], &asked)) {
+    for (int each = 0; made != NULL && each < size; each++) {
+        if (registers[each].kind != DELETED && set_field(made, &registers[each], &asked)) {
             Py_CLEAR(made);
         }
     }
-    PyMem_Free(state);
+    PyMem_Free(registers);
     /* Text that is none the reference finds damaged; what those that were asked raise is theirs. */
     if (made == NULL && !asked.has_raised && PyErr_ExceptionMatches(PyExc_UnicodeDecodeError)) {
         PyErr_Clear();

@@ -148,7 +148,6 @@ static struct join workplace;
 
 static struct join *room_to_join(void)
 {
-    workplace.sides[0].room = workplace.sides[1].room = MOST_REGISTERS;
     workplace.walked = 0;
     return &workplace;
 }

@@ -3,7 +3,6 @@
 
 #include "../objects.h"
 
-#include <stddef.h>
 #include <string.h>
 
 /* Fragments of people have some ten of each; others go to the reference. An event may have 10,000 leaves. */
@@ -11,8 +10,6 @@
 #define MOST_IDENTIFIERS 32
 #define MOST_SIGHTINGS 64
 #define MOST_REGISTERS 16384
-/* `"":[0,0,0]` */
-#define SHORTEST_REGISTER 10
 #define DEEPEST 32
 /* Before the JSON of a state stand its format and its checksum, which the caller has looked at. */
 #define HEADER 5
@@ -46,9 +43,8 @@ struct sighting {
     int oldest, newest;
 };
 
-/* `room` is how many registers there is memory for: in one that `new_state` gave for no more than its JSON can have. */
 struct state {
-    int origins_size, registers_size, identifiers_size, sightings_size, room;
+    int origins_size, registers_size, identifiers_size, sightings_size;
     struct origin origins[MOST_ORIGINS];
     struct named identifiers[MOST_IDENTIFIERS];
     struct sighting sightings[MOST_SIGHTINGS];
@@ -239,7 +235,7 @@ static bool read_registers(struct reader *reader, struct state *state)
     while (!is_next(reader, '}')) {
         int size = state->registers_size;
         struct entry *entry = state->registers + size;
-        if (size == state->room || (size && !take(reader, ',')) || !read_register(reader, state, entry) ||
+        if (size == MOST_REGISTERS || (size && !take(reader, ',')) || !read_register(reader, state, entry) ||
             (size && compare_texts(&entry[-1].path, &entry->path) >= 0)) {
             return false;
         }
@@ -313,24 +309,6 @@ static bool is_nested(const struct entry *registers, int size)
     return false;
 }
 
-/* How many registers this JSON may hold, of those that are read. */
-static int room_of(struct text json)
-{
-    Py_ssize_t room = json.size / SHORTEST_REGISTER + 1;
-    return room < MOST_REGISTERS ? (int)room : MOST_REGISTERS;
-}
-
-/* Room for what this JSON may hold, to be freed; NULL without memory. */
-static struct state *new_state(struct text json)
-{
-    int room = room_of(json);
-    struct state *state = PyMem_Malloc(offsetof(struct state, registers) + (size_t)room * sizeof(struct entry));
-    if (state != NULL) {
-        state->room = room;
-    }
-    return state;
-}
-
 /* Whether this is the JSON of a state of the common form: without markers, no path below another. */
 static bool read_state(struct text json, struct state *state)
 {
@@ -343,20 +321,4 @@ static bool read_state(struct text json, struct state *state)
            read_sightings(&reader, state->origins_size, state->sightings, &state->sightings_size) &&
            take(&reader, ']') &&
            reader.at == reader.end && !is_nested(state->registers, state->registers_size);
-}
-
-/* The state of these bytes, to be freed: NULL for what is not of the common form, and with an exception without memory. */
-static struct state *state_of(PyObject *data)
-{
-    struct text json = json_of(data, HEADER);
-    struct state *state = new_state(json);
-    if (state == NULL) {
-        PyErr_NoMemory();
-        return NULL;
-    }
-    if (!read_state(json, state)) {
-        PyMem_Free(state);
-        return NULL;
-    }
-    return state;
 }

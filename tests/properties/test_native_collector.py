@@ -167,7 +167,7 @@ def undecodable(*_: Any) -> Any:
 def test_what_the_asked_raise_is_passed_on(asked: tuple[Any, Any]) -> None:
     assert native.states is not None
     with pytest.raises(UnicodeDecodeError):
-        native.states.fields(encoded(), *asked)
+        native.states.fields((encoded(),), *asked)
 
 
 @pytest.mark.parametrize("number", ["9007199254740993.0", "12345678901234567890.0", "0.1", "1e16", "-0.0"])
@@ -179,14 +179,14 @@ def test_a_number_is_in_the_index_what_its_twin_makes_of_it(number: str) -> None
     state.normalise()
     stored = state.encode()
     assert native.states is not None
-    found = native.states.fields(stored, lambda _: True, documents.shown_of_json)
+    found = native.states.fields((stored,), lambda _: True, documents.shown_of_json)
     expected = documents._fields_of_state(FragmentState.decode(stored), lambda _: True)
     assert repr(found) == repr(expected)
 
 
 def test_text_that_is_none_is_left_to_the_twin() -> None:
     assert native.states is not None
-    assert native.states.fields(encoded().replace(b'"a"', b'"\xff"'), lambda _: True, lambda *_: 1) is None
+    assert native.states.fields((encoded().replace(b'"a"', b'"\xff"'),), lambda _: True, lambda *_: 1) is None
 
 
 @at_once

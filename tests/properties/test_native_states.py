@@ -19,7 +19,7 @@ from idgraph.model.index import IndexRules
 from idgraph.model.stamps import SpecRef, Stamp
 from ingestion.stages.map_output import event_states
 from merge import codec
-from merge.documents import document
+from merge.documents import document, document_of_all
 from merge.fragments import FragmentState, join_all
 from tests.lanes import examples
 from tests.properties import odd_values
@@ -187,6 +187,15 @@ def test_fields_of_states(mine: list[list[FragmentChange]], numbers: list[str]) 
         ]
     check_fields(data, PATHS_SHOWN.__contains__)
     check_fields(data, lambda _: True)
+    rules = IndexRules(PATHS_SHOWN.__contains__)
+
+    def joint() -> list[tuple[str, Any]]:
+        fields = document_of_all("f", 1, list(map(FragmentState.decode, data)), rules).fields
+        return sorted(fields.items(), key=str)
+
+    if data:
+        one, other = both(joint)
+        assert one == other
 
 
 @more
