@@ -14,6 +14,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 
 from idgraph.jobs.job import JobRunner, Pace, PagedJob, Plan, Run
 from idgraph.jobs.kind import JobContext, Rate, page_of, without
@@ -199,11 +200,21 @@ class PolicyChanges:
         self._repeating = Repeating("policy-changes", self._step, self._report, backoff=RETRY)
 
     def __enter__(self) -> PolicyChanges:
+        self._begin_with_nothing()
         self._repeating.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._repeating.close(60)
+
+    def _begin_with_nothing(self) -> None:
+        """Before the first micro-batch of a new flow nothing is stored: else its thread would look through all of that."""
+        store = self._resources.store
+        is_new = self._baseline is None and sealed_by(self._runner, self._flow, store) is None
+        if is_new and not store.scan("", 1) and self._is_past(self._known.etag):
+            # The thread does it again, and reports what failed.
+            with suppress(IdgraphError):
+                self._run_job(set())
 
     def _step(self) -> float:
         self._look()

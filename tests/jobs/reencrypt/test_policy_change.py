@@ -64,11 +64,16 @@ class Beside:
     """A pipeline's store, with the sealing beside it."""
 
     def __init__(
-        self, folder: Path, store: ProfileStore | None = None, keys: DataKeyStore | None = None
+        self,
+        folder: Path,
+        store: ProfileStore | None = None,
+        keys: DataKeyStore | None = None,
+        is_new: bool = False,
     ) -> None:
         store, keys = store or MemoryProfileStore(), keys or MemoryDataKeys()
         self.pipeline = Pipeline(folder, keys, store, snapshot=BEFORE)
-        self.pipeline.process([order(number, number) for number in range(1, MANY)])
+        if not is_new:
+            self.store_all()
         self.current = PinnedSnapshot('"2"', AFTER)
         self.asked: list[str] = []
         self.past = True
@@ -76,6 +81,9 @@ class Beside:
         self.runner = JobRunner(self.jobs, self.pipeline.sealer)
         self.baseline: str | None = None
         self.opened: list[DeadLetters] = []
+
+    def store_all(self) -> None:
+        self.pipeline.process([order(number, number) for number in range(1, MANY)])
 
     def is_past(self, etag: str) -> bool:
         self.asked.append(etag)
@@ -142,6 +150,26 @@ def test_what_is_stored_is_sealed_once(beside: Beside) -> None:
     with beside.sealing():
         time.sleep(0.1)
     assert len(beside.asked) == asked, "the next run knows it too"
+
+
+@pytest.mark.usefixtures("beside")
+def test_a_new_flow_does_not_look_through_what_it_stores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "new").mkdir()
+    new = Beside(tmp_path / "new", is_new=True)
+    new.current = PinnedSnapshot('"1"', BEFORE)
+    with new.sealing():
+        assert new.kept() == protection_of(BEFORE)
+        new.store_all()
+        places = new.scanned(monkeypatch)
+        time.sleep(0.1)
+        assert places == []
+        new.current = PinnedSnapshot('"2"', AFTER)
+        eventually(lambda: new.kept() == protection_of(AFTER))
+    assert new.found() == 0
+    for dead_letters in new.opened:
+        dead_letters.close()
 
 
 def test_it_waits_for_what_was_begun_under_an_older_snapshot(beside: Beside) -> None:
