@@ -242,7 +242,10 @@ class JobRunner:
         try:
             kept = json.loads(self._sealer.open(record.private, record.id, _SEALED))
         except (SealError, ValueError):
-            log.warning("job %s begins again: its resume point cannot be opened by this keyring", record.id)
+            log.warning(
+                "job %s: this keyring does not open its notes and resume point; resumed, it would begin again",
+                record.id,
+            )
             return {}
         return kept if isinstance(kept, dict) else {}
 

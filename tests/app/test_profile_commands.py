@@ -535,3 +535,20 @@ def test_a_service_that_is_away_is_no_empty_store(
         result = idgraph(*words)
         assert (result.exit_code, result.stdout) == (5, "")
         assert "http://127.0.0.1:9 does not answer" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--facet", "activity.platform", "--count"),
+        ("--facet", "activity.platform", "--sort", "x"),
+        ("--count", "--limit", "3"),
+        ("--count", "--cursor", "x"),
+    ],
+)
+def test_options_of_search_that_say_nothing_together_are_refused(
+    filled: CommandLine, words: tuple[str, ...]
+) -> None:
+    refused = filled("search", *words)
+    assert refused.exit_code == 2
+    assert f"{words[0]} " in refused.stderr

@@ -125,7 +125,7 @@ def publish(
     """Publish events to a source.
 
     JSON Lines pass unchanged; the flow checks them. Other formats are converted, a column to a key; values of
-    CSV stay text. A file that holds no events is refused before anything is published.
+    CSV stay text. A file of another kind is refused before anything is published; an empty one has no events.
     """
     from idgraph.app.payload_files import STANDARD_INPUT, event_files
     from idgraph.app.publish import EVENTS_PER_FILE, publisher

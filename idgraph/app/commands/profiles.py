@@ -117,6 +117,10 @@ def search(
     """
     from idgraph.app.entrance import entrance
 
+    if facet and (count or cursor or sort or fields):
+        raise typer.BadParameter("--facet counts: it takes no --count, --cursor, --sort or --fields")
+    if count and (cursor or sort or fields or limit):
+        raise typer.BadParameter("--count takes no --limit, --cursor, --sort or --fields")
     wanted = [each for each in (fields or "").split(",") if each]
     query = {"words": words or []}
     page: dict[str, Any] | None = None
