@@ -78,7 +78,7 @@ def starting(kinds: Mapping[JobKind, JobType[Any, Any]]) -> APIRouter:
             each.parameters.__name__.replace("Parameters", "Body"),
             __base__=(each.parameters, Reasoned),
             __doc__=each.parameters.__doc__,
-            kind=(literal[kind], ...),
+            kind=(literal[str(kind)], ...),
         )
         for kind, each in kinds.items()
         if each.request == START
@@ -90,7 +90,7 @@ def starting(kinds: Mapping[JobKind, JobType[Any, Any]]) -> APIRouter:
         segment = stated.get("segment")
         if segment is not None and segment not in service.reader(caller).segments():
             raise UnknownSubjectError("there is no such segment")
-        return started(service, caller, body.kind, stated, body.reason, segment)
+        return started(service, caller, JobKind(body.kind), stated, body.reason, segment)
 
     start.__annotations__["body"] = Annotated[Union[bodies], Field(discriminator="kind")]  # noqa: UP007
     found = APIRouter(prefix=router.prefix, tags=router.tags)
