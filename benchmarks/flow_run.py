@@ -12,7 +12,8 @@ from idgraph.app.settings.document import Settings
 
 class FlowRun(NamedTuple):
     """Seconds are wall time: of the whole process; from the first micro-batch to the last one's end; from there to the end
-    of the process, when all is searchable and Spark has ended. CPU seconds are by kind of process. `written_bytes` are what the disk was given, logs and temporary files included."""
+    of the process, when all is searchable and Spark has ended. CPU seconds and `written_bytes` are by kind of process; the latter are what the disk was
+    given, logs and temporary files included."""
 
     events: int
     fragments_written: int
@@ -23,11 +24,16 @@ class FlowRun(NamedTuple):
     searchable_seconds: float
     cpu_seconds: dict[str, float]
     peak: Sample
-    written_bytes: int
+    written_bytes: dict[str, int]
 
     @property
     def cpu_us_an_event(self) -> dict[str, float]:
         return {kind: round(1e6 * used / self.events, 1) for kind, used in self.cpu_seconds.items()}
+
+    @property
+    def written_bytes_an_event(self) -> dict[str, int]:
+        of_kinds = {kind: round(count / self.events) for kind, count in self.written_bytes.items()}
+        return {"all": round(sum(self.written_bytes.values()) / self.events), **of_kinds}
 
     @property
     def cpu_us_an_event_all(self) -> float:

@@ -38,6 +38,9 @@ class ProcessWatch:
     def __init__(self, root: int) -> None:
         self._root = root
         self._last: dict[int, _Process] = {}
+        self._alive: set[int] = set()
+        self._of_ended: dict[str, int] = {}
+        """Written bytes of processes that have ended, by the kind of the one that waited for it."""
         self.peak = Sample(0.0, {})
         """The sample with the highest sum over all processes."""
         self.latest = Sample(0.0, {})
@@ -62,9 +65,13 @@ class ProcessWatch:
         found = {number: each for number, each in self._last.items() if each.kind == kind}
         return max(found, key=lambda number: found[number].resident_bytes)
 
-    def written_bytes(self) -> int:
-        """Bytes that all processes had the disk write: 0 where the system does not report."""
-        return int(sum(self._sums("written_bytes").values()))
+    def written_bytes(self) -> dict[str, int]:
+        """Bytes that processes had the disk write, by kind: 0 where the system does not report."""
+        # The system adds those of a process that has ended to those of the one that waited for it.
+        return {
+            kind: max(0, int(count - self._of_ended.get(kind, 0)))
+            for kind, count in self._sums("written_bytes").items()
+        }
 
     def _sums(self, field: str) -> dict[str, float]:
         total: dict[str, float] = {}
@@ -83,6 +90,11 @@ class ProcessWatch:
             for number, each in alive.items()
             if number in self._last and self._last[number].kind == "projection"
         }
+        for gone in (self._last[number] for number in self._alive - alive.keys()):
+            if gone.parent in alive:
+                kind = self._last[gone.parent].kind
+                self._of_ended[kind] = self._of_ended.get(kind, 0) + gone.written_bytes
+        self._alive = set(alive)
         # One that has ended has no command line any more.
         self._last |= alive | ended
         resident: dict[str, int] = {}

@@ -33,7 +33,7 @@ def _measured(folder: Path, shops: int) -> dict[str, Any]:
         "events": run.events,
         "events_a_second": round(run.events / run.streaming_seconds),
         "mib_read_a_million": round(mib(read) / millions),
-        "mib_written_a_million": round(mib(run.written_bytes) / millions),
+        "mib_written_a_million": round(mib(sum(run.written_bytes.values())) / millions),
         "mib_kept_a_million": round(mib(sum(kept.values())) / millions),
         "cpu_seconds_a_million": round(sum(run.cpu_seconds.values()) / millions, 1),
         "cpu_seconds_a_million_by_process": {

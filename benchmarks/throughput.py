@@ -51,6 +51,7 @@ def measure(folder: Path, shops: int) -> dict[str, Any]:
             "spark_carry_events_per_second": round(run.events / carried),
             "share_of_spark_carry": round(carried / run.streaming_seconds, 3),
             "cpu_us_an_event": run.cpu_us_an_event,
+            "written_bytes_an_event": run.written_bytes_an_event,
             "peak_resident_mib": round(mib(run.peak.total)),
             "store_bytes_per_event": round(stored(settings)["profiles"] / run.events, 1),
             "measured_at": time.strftime("%Y-%m-%d %H:%M:%S"),

@@ -76,6 +76,8 @@ def session_options(
         # Shuffle blocks are sealed, so they do not become smaller.
         "spark.shuffle.compress": "false",
         "spark.shuffle.spill.compress": "false",
+        # Else each block is written twice: to a file for its partition, then to the task's own.
+        "spark.shuffle.sort.bypassMergeThreshold": "1",
         # On a cluster the reports as well. Here it would be most of the JVM's work, which has no better compiler.
         "spark.io.encryption.enabled": str(not (here and seals_rows)).lower(),
     }

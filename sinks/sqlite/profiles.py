@@ -52,8 +52,8 @@ _SCHEMA = Schema(
             *ledger.TABLES,
         ),
     ),
-    # Megabytes of log between checkpoints (pages of 8 KiB): a page written often is moved home once.
-    settings=("PRAGMA wal_autocheckpoint = 4000", "PRAGMA cache_size = -32768"),
+    # 64 MB of log between checkpoints: a page that is written often is moved home once.
+    settings=("PRAGMA wal_autocheckpoint = 16000", "PRAGMA cache_size = -32768"),
 )
 
 

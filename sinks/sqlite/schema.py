@@ -17,7 +17,7 @@ OWNER_ONLY = 0o600
 _OLDER = (
     "keep using the idgraph that wrote it, or begin a new `directory` and run over the source files again"
 )
-_PAGE_SIZE = 8192
+_PAGE_SIZE = 4096
 
 
 class Schema(NamedTuple):
