@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
+from shutil import rmtree
 
 from fastapi import FastAPI
 
@@ -15,14 +16,15 @@ from idgraph.app.dead_letter_desk import dead_letter_desk
 from idgraph.app.entrance import project_now
 from idgraph.app.flow_folders import FlowFolders
 from idgraph.app.flow_progress import committed
-from idgraph.app.jobs.threads import JobThreads
+from idgraph.app.jobs.threads import JobThreads, shared_results
 from idgraph.app.observation.json_logs import say
 from idgraph.app.publish import kafka_publisher, publisher
 from idgraph.app.settings.document import Settings
 from idgraph.app.settings.tables import TopicSettings, WebhookSettings
 from idgraph.snapshot_file import PinnedSnapshot
 from idgraph.web.limits import RateLimit
-from idgraph.web.server import Transport, serve, serving
+from idgraph.web.metrics import metrics_of_processes
+from idgraph.web.server import Transport, secret_of_processes, serve, serve_by_processes, serving
 from profile_service.api import person_tokens
 from profile_service.api.app import create_app
 from profile_service.api.following import Following
@@ -40,17 +42,34 @@ RETRY_SECONDS = 2.0
 """A caller gets the error so soon when the store is away: each that waits holds one of the service's threads."""
 
 
-def serve_here(settings: Settings, host: str | None, port: int | None) -> None:
-    """Serve until the process is asked to stop. Raises ConfigError, KeyProviderError, StoreError."""
+def serve_here(
+    settings: Settings,
+    host: str | None,
+    port: int | None,
+    command: Sequence[str] = (),
+    processes: int = 1,
+    descriptor: int | None = None,
+) -> None:
+    """Serve until the process is asked to stop, or by several processes of `command`; `descriptor` as of `serve`. Raises ConfigError,
+    KeyProviderError, StoreError."""
     stated = settings.profiles
-    with application(settings) as app:
-        serve(
-            app,
-            host or stated.host,
-            stated.port if port is None else port,
-            lambda url: say(f"profile service on {url}, its interface on {url}/docs"),
-            Transport(stated.certificate_file, stated.certificate_key_file, stated.allow_plain_http),
-        )
+    host, port = host or stated.host, stated.port if port is None else port
+    transport = Transport(stated.certificate_file, stated.certificate_key_file, stated.allow_plain_http)
+
+    def show(url: str) -> None:
+        say(f"profile service on {url}, its interface on {url}/docs")
+
+    if descriptor is not None:
+        with application(settings, secret_of_processes()) as app:
+            serve(app, host, port, None, transport, descriptor)
+    elif processes > 1:
+        # Nothing can open those of an earlier start.
+        rmtree(shared_results(settings), ignore_errors=True)
+        with metrics_of_processes():
+            serve_by_processes(command, processes, "the profile service", host, port, show, transport)
+    else:
+        with application(settings) as app:
+            serve(app, host, port, show, transport)
 
 
 @contextmanager
@@ -61,8 +80,8 @@ def serving_here(settings: Settings, port: int = 0) -> Iterator[str]:
 
 
 @contextmanager
-def application(settings: Settings) -> Iterator[FastAPI]:
-    """The service, while the block runs. Raises ConfigError, KeyProviderError, StoreError."""
+def application(settings: Settings, secret: bytes | None = None) -> Iterator[FastAPI]:
+    """The service, while the block runs; `secret` is that of all its processes, if there are several. Raises ConfigError, KeyProviderError, StoreError."""
     ensure_keyring(settings)
     with ExitStack() as stack:
         adapters = stack.enter_context(wiring.opened_to_read(settings, RETRY_SECONDS))
@@ -80,6 +99,7 @@ def application(settings: Settings) -> Iterator[FastAPI]:
                     settings,
                     lambda: PinnedSnapshot(*following.edition(), following.catalogue),
                     client.protected_places,
+                    secret,
                 )
             )
             tokens = PersonTokens(provider_of(settings).purpose_key(person_tokens.PURPOSE))

@@ -6,8 +6,11 @@ A route is named by its pattern: a path may hold a person's name.
 from __future__ import annotations
 
 import json
+import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.applications import Starlette
@@ -25,6 +28,27 @@ METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"}
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
 """Up to a minute: a flow waits in `/v1/snapshot` for the next one."""
+
+
+_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+
+
+@contextmanager
+def metrics_of_processes() -> Iterator[None]:
+    """The processes that are started in the block count together: each answers with what all have counted."""
+    with TemporaryDirectory(prefix="idgraph-metrics-") as folder:
+        os.environ[_FOLDER] = folder
+        yield
+        del os.environ[_FOLDER]
+
+
+def _of_all_processes() -> CollectorRegistry:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.multiprocess import MultiProcessCollector
+
+    registry = CollectorRegistry()
+    MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+    return registry
 
 
 class Gauge(NamedTuple):
@@ -51,7 +75,9 @@ def install(app: FastAPI, prefix: str, gauges: Mapping[str, Gauge]) -> None:
         registry=registry,
     )
     shown = {
-        name: prometheus_client.Gauge(f"{prefix}_{name}", gauge.meaning, registry=registry)
+        name: prometheus_client.Gauge(
+            f"{prefix}_{name}", gauge.meaning, registry=registry, multiprocess_mode="mostrecent"
+        )
         for name, gauge in gauges.items()
     }
 
@@ -60,7 +86,7 @@ def install(app: FastAPI, prefix: str, gauges: Mapping[str, Gauge]) -> None:
             value = await run_in_threadpool(gauge.read)
             if value is not None:
                 shown[name].set(value)
-        return _exposition(registry)
+        return _exposition(registry if _FOLDER not in os.environ else _of_all_processes())
 
     app.add_api_route(PATH, metrics, include_in_schema=False)
     app.add_middleware(_Observing, seconds=seconds)

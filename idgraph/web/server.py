@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
+import os
 import signal
 import socket
 import ssl
+import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, cast
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, NoReturn, Protocol, cast
 
 from idgraph.model.errors import ConfigError, IdgraphError
 from idgraph.model.transport import PLAIN_HTTP, is_loopback
@@ -35,6 +39,11 @@ MOST_CONNECTIONS = 2000
 BACKLOG = 128
 """Connections that the system keeps until they are accepted."""
 MOST_HEAD_BYTES = 1 << 16
+END_SECONDS = 30.0
+"""For processes that were asked to stop: their jobs end at a page."""
+SECRET_BYTES = 64
+
+log = logging.getLogger(__name__)
 
 
 class Transport(NamedTuple):
@@ -213,8 +222,8 @@ def _embedded(target: Any, listener: socket.socket, transport: Transport) -> Any
     )
     holder: Any = SocketHolder
     backlog = (BACKLOG,) if sys.platform == "linux" else ()
-    # It closes its descriptor at its end.
-    made._shd = holder(listener.dup().detach(), False, *backlog)
+    # It closes its descriptor at its end. `socket.dup` would let all who share the socket wait in `accept` for a moment.
+    made._shd = holder(os.dup(listener.fileno()), False, *backlog)
     made._init_shared_socket = lambda: None
     return made
 
@@ -225,14 +234,17 @@ def serve(
     port: int = 8001,
     on_listening: Callable[[str], None] | None = None,
     transport: Transport = LOCAL,
+    descriptor: int | None = None,
 ) -> None:
-    """Serve until the process is asked to stop (SIGINT, SIGTERM). `on_listening` is given the URL.
+    """Serve until the process is asked to stop (SIGINT, SIGTERM). `on_listening` is given the URL. `descriptor` is of a socket that
+    listens already, as `serve_by_processes` hands it on.
 
     Port 0 takes a free one. Raises ConfigError for an address that cannot be listened on, or must not by plain HTTP.
     """
     name = f"the {app.title} service"
     server = _server(app, name, host, transport)
-    with closing(_listen(name, host, port)) as listener:
+    opened = _listen(name, host, port) if descriptor is None else socket.socket(fileno=descriptor)
+    with closing(opened) as listener:
         # Raised once more at the end: the process must live on to close what it has open.
         signal.signal(signal.SIGTERM, _end)
         if on_listening is not None:
@@ -243,6 +255,95 @@ def serve(
 
 def _end(*_signal: object) -> NoReturn:
     raise SystemExit(0)
+
+
+def serve_by_processes(
+    command: Sequence[str],
+    processes: int,
+    name: str,
+    host: str,
+    port: int,
+    on_listening: Callable[[str], None],
+    transport: Transport,
+) -> None:
+    """Serve by so many processes of `command`, on one socket, until asked to stop; then each ends as `serve` does. The last argument
+    of each is the socket's descriptor; `secret_of_processes` reads a secret that they share. One that ends is replaced.
+    Raises ConfigError as `serve` does, IdgraphError when one ends soon after its start."""
+    _certified(name, host, transport)
+    secret = os.urandom(SECRET_BYTES)
+    ended: SimpleQueue[_Process] = SimpleQueue()
+    with closing(_listen(name, host, port)) as listener, ExitStack() as stack:
+        signal.signal(signal.SIGTERM, _end)
+        running: list[_Process] = []
+        stack.callback(_end_all, running)
+        for _ in range(processes):
+            running.append(_Process(command, listener, secret, ended))
+        on_listening(_url(host, transport, listener))
+        while True:
+            process = ended.get()
+            running.remove(process)
+            if process.seconds() < START_SECONDS:
+                raise IdgraphError(
+                    f"a process of {name} ended with code {process.returncode} soon after its start, so the others end too"
+                )
+            log.warning(
+                "a process of %s ended with code %s; another one replaces it", name, process.returncode
+            )
+            running.append(_Process(command, listener, secret, ended))
+
+
+class _Process(subprocess.Popen[bytes]):
+    """Not in our process group: a terminal's Ctrl-C is for us. It ends when its standard input does, so also with us."""
+
+    def __init__(
+        self, command: Sequence[str], listener: socket.socket, secret: bytes, ended: SimpleQueue[_Process]
+    ) -> None:
+        self._began = time.monotonic()
+        descriptor = listener.fileno()
+        super().__init__(
+            [*command, str(descriptor)], stdin=subprocess.PIPE, pass_fds=[descriptor], process_group=0
+        )
+        kept = cast(BinaryIO, self.stdin)
+        with suppress(BrokenPipeError):
+            kept.write(secret)
+            kept.flush()
+
+        def watch() -> None:
+            self.wait()
+            with suppress(BrokenPipeError):
+                kept.close()
+            ended.put(self)
+
+        threading.Thread(target=watch, daemon=True).start()
+
+    def seconds(self) -> float:
+        """Since its start."""
+        return time.monotonic() - self._began
+
+
+def _end_all(running: Iterable[_Process]) -> None:
+    for process in running:
+        process.terminate()
+    due = time.monotonic() + END_SECONDS
+    for process in running:
+        try:
+            process.wait(max(0, due - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+
+
+def secret_of_processes() -> bytes:
+    """The secret of this process and those beside it. From here on, this process is asked to stop when standard input ends."""
+    # Not by `sys.stdin`, whose lock a thread would hold when the interpreter ends.
+    with open(0, "rb", buffering=0, closefd=False) as given:
+        secret = given.read(SECRET_BYTES)
+
+    def watch() -> None:
+        os.read(0, 1)
+        signal.raise_signal(signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
+    return secret
 
 
 @contextmanager
@@ -283,6 +384,7 @@ def _listen(name: str, host: str, port: int) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
         listener.listen(BACKLOG)
+        listener.setblocking(False)
     except (OSError, OverflowError) as error:
         if listener is not None:
             listener.close()
@@ -296,10 +398,16 @@ def _url(host: str, transport: Transport, listener: socket.socket) -> str:
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
 
 
-def _server(app: Starlette, name: str, host: str, transport: Transport) -> Server:
+def _certified(name: str, host: str, transport: Transport) -> ssl.SSLContext | None:
+    """The certificate; None where plain HTTP may be spoken. Raises ConfigError."""
     context = _certificate(name, transport)
     if context is None and not (transport.allow_plain_http or is_loopback(host)):
         raise ConfigError(f"{name} does not listen on {host}: {PLAIN_HTTP}")
+    return context
+
+
+def _server(app: Starlette, name: str, host: str, transport: Transport) -> Server:
+    context = _certified(name, host, transport)
     if find_spec("granian"):
         return GranianServer(app, transport)
     from idgraph.web.uvicorn_server import UvicornServer

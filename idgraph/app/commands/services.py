@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -32,6 +33,10 @@ def serve_profiles(
     port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="Default: from the configuration.")
     ] = None,
+    processes: Annotated[
+        int, typer.Option(min=1, max=64, help="Processes that share the port. One for each core is enough.")
+    ] = 1,
+    socket: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Run the profile service until Ctrl-C: look-up and search over HTTP, by clearance.
 
@@ -39,4 +44,5 @@ def serve_profiles(
     """
     from idgraph.app import profile_server
 
-    profile_server.serve_here(settings_of(context), host, port)
+    command = [sys.executable, "-m", "idgraph", *sys.argv[1:], "--socket"]
+    profile_server.serve_here(settings_of(context), host, port, command, processes, socket)

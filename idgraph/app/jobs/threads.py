@@ -7,15 +7,17 @@ import math
 import shutil
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Queue
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from cachetools import FIFOCache
 
 from idgraph.app import wiring
 from idgraph.app.jobs.context import HIGHEST, LocalJobContext
+from idgraph.files import write_atomically
 from idgraph.jobs.erase.receipt import write_receipt
 from idgraph.jobs.export import FOLDER
 from idgraph.jobs.job import Pace, Run
@@ -23,7 +25,8 @@ from idgraph.jobs.kind import rate_of
 from idgraph.jobs.table import JOBS
 from idgraph.model.errors import MetadataError
 from idgraph.model.jobs import JobKind, JobRecord, JobState, Requester
-from idgraph.web.refusals import NotReadyError
+from idgraph.web.cursors import SealedCursors
+from idgraph.web.refusals import BadQueryError, NotReadyError
 
 if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings
@@ -33,6 +36,11 @@ if TYPE_CHECKING:
     from transforms.spec.operation_moves import Place
 
 MOST_RESULTS = 20
+
+
+def shared_results(settings: Settings) -> Path:
+    """The folder of results that several processes of a service share while they run."""
+    return settings.directory / "results"
 
 
 class JobThreads:
@@ -46,8 +54,11 @@ class JobThreads:
         settings: Settings,
         pinned: Callable[[], PinnedSnapshot],
         protected_places: Callable[[SpecDefinition], Collection[Place]] = lambda _: (),
+        secret: bytes | None = None,
     ) -> None:
-        """`protected_places` of a spec's input, by all versions of all specs; raises MetadataError."""
+        """`protected_places` of a spec's input, by all versions of all specs; raises MetadataError. `secret`, of 64 bytes, is that of
+        the processes that share results."""
+        self._sealed = None if secret is None else SealedCursors(secret)
         self.protected_places = protected_places
         self._settings = settings
         self._pinned = pinned
@@ -145,10 +156,17 @@ class JobThreads:
         return self._downloads.read(job_id)
 
     def result(self, job_id: str) -> Mapping[str, Any] | None:
-        """The result of a job; None before its end. A preview's result, whose examples name persons, is only
-        in the memory of this process; the receipt of an erasure is in a file."""
+        """The result of a job; None before its end. A preview's result, whose examples name persons, lasts as long as the service: in
+        the memory of this process, or for those beside it in a file that only they can open. The receipt of an erasure is in a
+        file."""
         file = self._receipt_file(job_id)
-        return json.loads(file.read_bytes()) if file.exists() else self._results.get(job_id)
+        if file.exists():
+            return cast(Mapping[str, Any], json.loads(file.read_bytes()))
+        if self._sealed is not None and job_id not in self._results:
+            with suppress(BadQueryError, FileNotFoundError):
+                sealed = self._shared_file(job_id).read_text()
+                return cast(Mapping[str, Any], json.loads(self._sealed.open(sealed, job_id)))
+        return self._results.get(job_id)
 
     def keep_result(self, job_id: str, found: Mapping[str, Any], is_durable: bool) -> None:
         """Keep the result of a job."""
@@ -159,6 +177,17 @@ class JobThreads:
             return
         with self._lock:
             self._results[job_id] = found
+        if self._sealed is not None:
+            file = self._shared_file(job_id)
+            file.parent.mkdir(mode=0o700, exist_ok=True)
+            write_atomically(file, self._sealed.seal(json.dumps(found), job_id).encode())
+            with suppress(FileNotFoundError):  # Another process removes some, too.
+                known = sorted(file.parent.iterdir(), key=lambda each: each.stat().st_mtime)
+                for old in known[:-MOST_RESULTS]:
+                    old.unlink()
+
+    def _shared_file(self, job_id: str) -> Path:
+        return shared_results(self._settings) / f"{job_id}.sealed"
 
     def _receipt_file(self, job_id: str) -> Path:
         return self._settings.directory / "receipts" / f"{job_id}.json"
