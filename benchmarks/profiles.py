@@ -43,6 +43,8 @@ RATES = (100, 200, 400, 1000, 2000)
 HELD = 0.98
 SECONDS = 10.0
 CONNECTIONS = 32
+HOT = 300
+"""Persons who are looked up again and again: the service keeps their answers."""
 BARE = "bare"
 PAGES = "pages"
 """A profile service where the pages look for it."""
@@ -101,6 +103,14 @@ def measure(folder: Path, fragments: int, more: str = "") -> dict[str, Any]:
         for name, arguments, processes, requests, rates in (
             ("profile service", service, 1, list(map(_get, paths)), RATES),
             ("profile service, two processes", service, 2, list(map(_get, paths)), RATES),
+            ("kept answers", service, 1, list(map(_get, paths[:HOT])), RATES),
+            (
+                "unchanged answers",
+                service,
+                1,
+                [_get(path, "If-None-Match: *\r\n") for path in paths[:HOT]],
+                RATES,
+            ),
             ("100 at once", service, 1, [_post("/v1/profiles/lookup", each) for each in bodies], (2,)),
             ("search, 20 profiles", service, 1, list(map(_get, search)), (10,)),
             ("count", service, 1, list(map(_get, counts)), (50,)),
@@ -149,8 +159,8 @@ def _pages(settings: Settings, token: str, wanted: Sequence[Identifier]) -> dict
     return figures
 
 
-def _get(path: str) -> bytes:
-    return f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+def _get(path: str, header: str = "") -> bytes:
+    return f"GET {path} HTTP/1.1\r\nHost: x\r\n{header}\r\n".encode()
 
 
 def _post(path: str, body: bytes) -> bytes:
@@ -189,7 +199,7 @@ async def _asked(
     services: Sequence[_Service], requests: Sequence[bytes], token: str, rate: int
 ) -> dict[str, Any]:
     """Ask at a rate. `cpu_us` are microseconds per request: of the services, and of this process, which asks. Raises
-    RuntimeError for an answer other than 200."""
+    RuntimeError for an answer other than 200 and 304."""
     spent: list[float] = []
     due: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
     allowed = f"\r\nAuthorization: Bearer {token}\r\n".encode()
@@ -200,9 +210,10 @@ async def _asked(
             moment, request = await due.get()
             writer.write(request.replace(b"\r\n", allowed, 1))
             head = await reader.readuntil(b"\r\n\r\n")
-            length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r")[0])
-            await reader.readexactly(length)
-            if head[9:12] != b"200":
+            if head[9:12] != b"304":
+                length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r")[0])
+                await reader.readexactly(length)
+            if head[9:12] not in (b"200", b"304"):
                 raise RuntimeError(head[:20].decode())
             spent.append(1000 * (time.perf_counter() - moment))
             due.task_done()
