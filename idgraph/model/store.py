@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import chain, islice
 from typing import NamedTuple, Protocol
+from zlib import crc32
 
 from idgraph.model.batch_size import BatchSize
 from idgraph.model.ledger import Ledger, LedgerEntry
@@ -113,6 +114,21 @@ class OutboxEntry(NamedTuple):
     version: int
 
 
+class OutboxShare(NamedTuple):
+    """The share `number` of all fragments, of so many that are disjoint and together all. Always the same fragments."""
+
+    number: int
+    of: int
+
+    def has(self, fragment_id: str) -> bool:
+        """Whether a fragment is in it, where a store has no order of its own for that."""
+        return self.of == 1 or crc32(fragment_id.encode()) % self.of == self.number
+
+
+WHOLE = OutboxShare(0, 1)
+MOST_SHARES = 16
+
+
 class FragmentStore(Protocol):
     """Fragments by id, with conditional writes. Safe for several processes and threads at once. Every method blocks.
 
@@ -193,8 +209,8 @@ class FragmentStore(Protocol):
 class Outbox(Protocol):
     """Entries of fragments that were written, erased or withdrawn and are not projected yet."""
 
-    def outbox(self, limit: int = 1000, after: str = "") -> list[OutboxEntry]:
-        """Up to `limit` entries, one per fragment, behind the fragment of id `after`, whether that has an entry or not,
+    def outbox(self, limit: int = 1000, after: str = "", share: OutboxShare = WHOLE) -> list[OutboxEntry]:
+        """Up to `limit` entries of a share of the fragments, at most `MOST_SHARES`, one per fragment, behind the fragment of id `after`, whether that has an entry or not,
         in an order of the store's own that does not change. May lag behind `write` by a second or so, and return a
         version that is no longer the newest."""
         ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import dropwhile, islice
@@ -14,13 +14,14 @@ from typing import Protocol
 class Projected:
     """`projected` fragments are in the index as they are stored, or gone from both; of the latter the index
     had `erased` documents. `refused` has by id the reason why the index has not taken the others, without any
-    value; `postponed` are those that it refused before, or that wait for a process that has newer identity
+    value, `versions` which version it has not taken; `postponed` are those that it refused before, or that wait for a process that has newer identity
     rules. `has_split` says whether other fragments got entries in the outbox. `is_whole` says whether the time
     was enough for all."""
 
     projected: int = 0
     erased: int = 0
     refused: dict[str, str] = field(default_factory=dict)
+    versions: dict[str, int] = field(default_factory=dict)
     postponed: int = 0
     has_split: bool = False
     is_whole: bool = True
@@ -36,12 +37,12 @@ class Projected:
         self.postponed += other.postponed
         self.has_split |= other.has_split
         self.refused |= other.refused
+        self.versions |= other.versions
 
 
 class Work(StrEnum):
-    """What a part of a sweep does with its fragments."""
+    """What is done for all fragments, some at a time."""
 
-    PROJECT = "project"
     FOLLOW_RULES = "follow rules"
     """Put those into the outbox that new identity rules give to another profile."""
     FOLLOW_SEGMENTS = "follow segments"
@@ -49,17 +50,21 @@ class Work(StrEnum):
 
 
 class Tasks(Protocol):
-    """Runs parts of a sweep as tasks of an engine, several at once, each by `Projection.part` of a projection of
-    its own. A part may run twice, and parts in any order."""
+    """Runs a sweep as tasks of an engine, several at once, each by a projection of its own. A task may run twice, and tasks in
+    any order. Under a snapshot that is not older than the sweep's. Raises as `Projection.project` does, and FlowStoppedError
+    for what the engine says: safe to repeat."""
+
+    def sweep(self, waiting: Mapping[str, int]) -> Projected:
+        """The sum of `Projection.share` over shares of the outbox, for some seconds."""
+        ...
 
     @property
     def at_once(self) -> int:
-        """Fragments per call: they occupy the engine for some seconds."""
+        """Fragments per call of `follow`: they occupy the engine for some seconds."""
         ...
 
-    def run(self, work: Work, ids: Sequence[str]) -> Projected:
-        """The sum of all parts, under a snapshot that is not older than the sweep's. Raises as
-        `Projection.project` does, and FlowStoppedError for what the engine says: safe to repeat."""
+    def follow(self, work: Work, ids: Sequence[str]) -> Projected:
+        """The sum of `Projection.follow` over parts of these."""
         ...
 
 

@@ -10,7 +10,7 @@ read and the commit of the put. If an index lets several write at once, versions
 slices, since a commit costs as much for ten documents as for a thousand; entries are settled behind it.
 
 A sweep of an index that several can write to may leave its work to the tasks of an engine (`Tasks`). Then it
-only lists ids.
+only decides what waits and what new rules and segments ask for.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager
-from functools import partial
 from itertools import islice, starmap
 
 from idgraph.model.backoff import Backoff
@@ -29,8 +28,10 @@ from idgraph.model.batch_size import BatchSize
 from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.index import IndexRules, ProfileIndex
 from idgraph.model.store import (
+    WHOLE,
     Assignment,
     OutboxEntry,
+    OutboxShare,
     ProfileStore,
     StoredFragment,
     document_version,
@@ -91,7 +92,7 @@ class Projection:
         at_once: int = AT_ONCE,
         tasks: Tasks | None = None,
     ) -> None:
-        """`rules` returns those of the newest snapshot. With `tasks` a sweep leaves its parts to these."""
+        """`rules` returns those of the newest snapshot. With `tasks` a sweep leaves its work to these."""
         self._store = store
         self._index = index
         self._rules = rules
@@ -123,10 +124,19 @@ class Projection:
         total.has_split, self._has_split = self._has_split, False
         return total
 
-    def part(self, work: Work, ids: Sequence[str]) -> Projected:
-        """One part of a sweep. Raises as `project` does."""
-        if work is Work.PROJECT:
-            return self.project(ids)
+    def share(self, share: OutboxShare, waiting: Mapping[str, int], seconds: float) -> Projected:
+        """Project once all that has an entry in a share of the outbox, or what so many `seconds` are enough for, without
+        what is `waiting` for its retry, by version. Raises as `project` does."""
+        total, after, ends = Projected(is_whole=False), "", time.monotonic() + seconds
+        while not total.is_whole and time.monotonic() < ends:
+            reached = self._project_page(share, after, waiting, total)
+            total.is_whole, after = reached is None, reached or ""
+        total.has_split, self._has_split = self._has_split, False
+        total.versions = {each: self._refused[each] for each in total.refused if each in self._refused}
+        return total
+
+    def follow(self, work: Work, ids: Sequence[str]) -> Projected:
+        """Do what new rules or segments ask for. Raises as `project` does."""
         rules = self._rules()
         persons = self._persons(rules)
         if work is Work.FOLLOW_SEGMENTS:
@@ -148,29 +158,45 @@ class Projection:
         started = time.monotonic()
         # Documents that `project` was refused have no time of retry yet.
         waiting = self._refused if started < self._retry_at < math.inf else {}
-        total, after = Projected(is_whole=False), ""
-        projected_to = partial(self._project_in_tasks, self._tasks) if self._tasks else self._project_page
-        while not total.is_whole and time.monotonic() < started + seconds:
-            reached = projected_to(after, waiting, total)
-            total.is_whole, after = reached is None, reached or ""
+        total, ends = Projected(is_whole=False), started + seconds
+        while not total.is_whole and time.monotonic() < ends:
+            done = self._swept(waiting, ends - time.monotonic())
+            total.add(done)
+            total.is_whole = done.is_whole
             # All that is stored, once identity rules or segments are new; in this pass and those before.
             is_followed = (
                 not total.is_whole or self._is_late or (self._follow_rules() and self._follow_segments())
             )
-            if total.is_whole and (self._has_split or not is_followed):
-                # Entries before the sweep's present place.
-                total.is_whole, self._has_split, after = False, False, ""
+            if total.is_whole and (done.has_split or self._has_split or not is_followed):
+                # Entries that the sweep has passed by.
+                total.is_whole, self._has_split = False, False
                 total.postponed = 0
         self._plan_retry(waiting is not self._refused)
         return total
 
-    def _project_page(self, after: str, waiting: Mapping[str, int], total: Projected) -> str | None:
-        """Project entries of the outbox behind `after` in one commit, and add the result to `total`. Returns the last one, None
+    def _swept(self, waiting: Mapping[str, int], seconds: float) -> Projected:
+        if self._tasks is None:
+            return self.share(WHOLE, waiting, seconds)
+        self._look_for_newer_rules()
+        entries = self._store.outbox(len(waiting) + 1)
+        if all(waiting.get(name) == version for name, version in entries):
+            return Projected(postponed=len(entries))
+        done = self._tasks.sweep(waiting)
+        self._remember(done.versions, done.refused)
+        if not waiting:
+            # Others were taken, or are written again.
+            self._refused = {each: self._refused[each] for each in done.versions if each in self._refused}
+        return done
+
+    def _project_page(
+        self, share: OutboxShare, after: str, waiting: Mapping[str, int], total: Projected
+    ) -> str | None:
+        """Project entries of a share of the outbox behind `after` in one commit, and add the result to `total`. Returns the last one, None
         where that was all."""
         with self._committed() as settled:
             # Read inside: another process has projected what it could. All at once: a person whose fragments come over
             # many pages is projected with the first.
-            entries, ahead = self._store.outbox(self._ahead, after), self._ahead
+            entries, ahead = self._store.outbox(self._ahead, after, share), self._ahead
             due, names = self._due(entries, settled, waiting, total), {name for name, _ in entries}
             ends = time.monotonic() + COMMIT_SECONDS
             while batch := list(islice(due, self._size.present)):
@@ -184,22 +210,6 @@ class Projection:
                 return None
             self._ahead = min(4 * ahead, COMMITTED_AT_ONCE)
             return entries[-1].fragment_id
-
-    def _project_in_tasks(
-        self, tasks: Tasks, after: str, waiting: Mapping[str, int], total: Projected
-    ) -> str | None:
-        """The same by tasks, as many entries as these take at once."""
-        self._look_for_newer_rules()
-        versions = dict(self._store.outbox(tasks.at_once, after))
-        due = list(self._due(starmap(OutboxEntry, versions.items()), {}, waiting, total))
-        done = tasks.run(Work.PROJECT, due) if due else Projected()
-        for name in self._refused.keys() & (set(due) - done.refused.keys()):
-            del self._refused[name]
-        # Others of their persons are refused by entries of their own.
-        self._remember({each: versions[each] for each in done.refused if each in versions}, done.refused)
-        self._has_split |= done.has_split
-        total.add(done)
-        return next(reversed(versions)) if len(versions) == tasks.at_once else None
 
     @staticmethod
     def _due(
@@ -343,7 +353,7 @@ class Projection:
         tasks = self._tasks
 
         def run(ids: Sequence[str]) -> None:
-            done = self.part(work, ids) if tasks is None else tasks.run(work, ids)
+            done = self.follow(work, ids) if tasks is None else tasks.follow(work, ids)
             self._has_split |= done.has_split
 
         return Pass(self._store.ids, run, lambda: self._size.present if tasks is None else tasks.at_once)

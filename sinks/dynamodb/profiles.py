@@ -14,7 +14,16 @@ from functools import partial
 from itertools import chain, islice
 
 from idgraph.model.errors import UnstorableError
-from idgraph.model.store import NEW, Assignment, FragmentWrite, OutboxEntry, SharedIdentifiers, StoredFragment
+from idgraph.model.store import (
+    NEW,
+    WHOLE,
+    Assignment,
+    FragmentWrite,
+    OutboxEntry,
+    OutboxShare,
+    SharedIdentifiers,
+    StoredFragment,
+)
 from idgraph.model.tombstones import Tombstone
 from sinks.dynamodb import items
 from sinks.dynamodb.client import REFUSED, TOO_LARGE, Item, Statement
@@ -198,10 +207,11 @@ class DynamoProfileStore(DynamoErasure, DynamoPins, DynamoLedger):
         """Reads the whole table, as `scan` does."""
         return sum(1 for _ in self._scan("pk"))
 
-    def outbox(self, limit: int = 1000, after: str = "") -> list[OutboxEntry]:
+    def outbox(self, limit: int = 1000, after: str = "", share: OutboxShare = WHOLE) -> list[OutboxEntry]:
         """From an index of the table, which follows it within a second or so; in the order of the keyed hashes."""
         behind = self.names(after) if after else b"\0"
-        parts = self.client.each(partial(self._waiting, limit, behind), range(SHARDS))
+        shards = range(share.number, SHARDS, share.of)
+        parts = self.client.each(partial(self._waiting, limit, behind), shards)
         waiting = sorted((item for part in parts for item in part), key=lambda item: bytes(item["pk"]["B"]))
         return [items.entry(item) for item in waiting[:limit]]
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
-from idgraph.model.store import OutboxEntry
+from idgraph.model.store import OutboxEntry, OutboxShare
 
 TABLE = "CREATE TABLE outbox (fragment TEXT PRIMARY KEY, version INTEGER NOT NULL) WITHOUT ROWID"
 
@@ -22,10 +23,11 @@ def add(connection: sqlite3.Connection, written: Iterable[tuple[str, int]]) -> N
     )
 
 
-def entries(connection: sqlite3.Connection, limit: int, after: str) -> list[OutboxEntry]:
+def entries(connection: sqlite3.Connection, limit: int, after: str, share: OutboxShare) -> list[OutboxEntry]:
     """Entries in the order of the ids."""
-    query = "SELECT fragment, version FROM outbox WHERE fragment > ? ORDER BY fragment LIMIT ?"
-    return [OutboxEntry._make(row) for row in connection.execute(query, (after, limit))]
+    query = "SELECT fragment, version FROM outbox WHERE fragment > ? ORDER BY fragment"
+    rows = map(OutboxEntry._make, connection.execute(query, (after,)))
+    return list(islice((each for each in rows if share.has(each.fragment_id)), limit))
 
 
 def waits(connection: sqlite3.Connection, fragment_id: str) -> bool:

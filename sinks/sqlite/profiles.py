@@ -14,7 +14,16 @@ from functools import cache
 from pathlib import Path
 
 from idgraph.model.errors import StoreError, UnstorableError
-from idgraph.model.store import NEW, Assignment, FragmentWrite, OutboxEntry, SharedIdentifiers, StoredFragment
+from idgraph.model.store import (
+    NEW,
+    WHOLE,
+    Assignment,
+    FragmentWrite,
+    OutboxEntry,
+    OutboxShare,
+    SharedIdentifiers,
+    StoredFragment,
+)
 from idgraph.model.tombstones import NO_EPOCH, Tombstone, TombstoneNames
 from sinks.sqlite import erasure, ledger, outbox, pins, tombstones
 from sinks.sqlite.database import CHUNK, SqliteFile, among
@@ -119,8 +128,8 @@ class SqliteProfileStore(SqlitePins, SqliteLedger, SqliteErasure):
     def count(self) -> int:
         return int(self._rows("SELECT count(*) FROM fragments", ())[0][0])
 
-    def outbox(self, limit: int = 1000, after: str = "") -> list[OutboxEntry]:
-        return self._file.read(lambda connection: outbox.entries(connection, limit, after))
+    def outbox(self, limit: int = 1000, after: str = "", share: OutboxShare = WHOLE) -> list[OutboxEntry]:
+        return self._file.read(lambda connection: outbox.entries(connection, limit, after, share))
 
     def enqueue(self, ids: Sequence[str]) -> None:
         def raise_versions(connection: sqlite3.Connection) -> None:

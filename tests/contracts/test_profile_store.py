@@ -14,10 +14,12 @@ from idgraph.model.batch_size import BatchSize
 from idgraph.model.errors import StoreError, UnstorableError
 from idgraph.model.pins import PinRecord
 from idgraph.model.store import (
+    MOST_SHARES,
     NEW,
     Assignment,
     FragmentWrite,
     OutboxEntry,
+    OutboxShare,
     ProfileStore,
     StoredFragment,
     document_version,
@@ -310,6 +312,22 @@ def test_settling_leaves_what_was_written_again_since(store: ProfileStore) -> No
     assert store.outbox() == []
     store.write([FragmentWrite("a:1", 2, b"3", frozenset())])
     assert store.outbox() == [OutboxEntry("a:1", 3)]
+
+
+@pytest.mark.parametrize("of", [1, 2, 3, MOST_SHARES])
+def test_shares_of_the_outbox_are_disjoint_and_together_all(of: int, store: ProfileStore) -> None:
+    store.write([new(f"a:{number}") for number in range(40)])
+    shares = []
+    for number in range(of):
+        share, after, found = OutboxShare(number, of), "", list[OutboxEntry]()
+        while page := store.outbox(3, after, share):
+            found += page
+            after = page[-1].fragment_id
+        assert store.outbox(share=share) == found
+        shares.append(found)
+    together = [each for found in shares for each in found]
+    assert sorted(together) == sorted(store.outbox())
+    assert len({*together}) == len(together) == 40
 
 
 def test_a_refused_write_is_not_in_the_outbox(store: ProfileStore) -> None:

@@ -77,7 +77,7 @@ class Site(FlowSite):
 
         if is_late not in self._projections:
             self._projections[is_late] = projection(
-                None if is_late else Shuffled(projection, Random(version))
+                None if is_late else Shuffled(self.store, projection, Random(version))
             )
         self._heard[is_late] = max(version, self._heard[is_late])
         self._projections[is_late].sweep()

@@ -18,7 +18,14 @@ from idgraph.model.batch_size import MOST_BYTES, UNWEIGHED
 from idgraph.model.errors import ProfileIndexError, StoreError
 from idgraph.model.index import IndexDocument, IndexRules
 from idgraph.model.queries import Query, Term
-from idgraph.model.store import FragmentWrite, OutboxEntry, SharedIdentifiers, StoredFragment
+from idgraph.model.store import (
+    WHOLE,
+    FragmentWrite,
+    OutboxEntry,
+    OutboxShare,
+    SharedIdentifiers,
+    StoredFragment,
+)
 from idgraph.projection import projection as projections
 from idgraph.projection import runner as runners
 from idgraph.projection.projection import Projection
@@ -529,11 +536,11 @@ def test_a_store_that_fails_is_reported_and_does_not_end_it(
     class Store(MemoryProfileStore):
         left = failures
 
-        def outbox(self, limit: int = 1000, after: str = "") -> list[OutboxEntry]:
+        def outbox(self, limit: int = 1000, after: str = "", share: OutboxShare = WHOLE) -> list[OutboxEntry]:
             if self.left:
                 self.left -= 1
                 raise error
-            return super().outbox(limit, after)
+            return super().outbox(limit, after, share)
 
     store = Store()
     with caplog.at_level(logging.WARNING), running(store, MemoryProfileIndex()):

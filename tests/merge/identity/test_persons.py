@@ -8,6 +8,7 @@ import sqlite3
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from hashlib import blake2b, sha256
 from itertools import combinations
 from pathlib import Path
@@ -97,11 +98,13 @@ class Installation:
         self.events = {(each.source, each.id): each for each in events}
         self.retracting = {each.source for each in events if each.retracts is not None}
         """The sources whose spec says how an event is taken back."""
+        self.erased: set[str] = set()
 
     def project_in_tasks(self, random: random.Random) -> None:
         """Sweeps leave their parts to tasks from now on."""
-        tasks = Shuffled(lambda: Projection(self.store, self.index, lambda: self.index_rules, 3), random)
-        self.projection = Projection(self.store, self.index, lambda: self.index_rules, 3, tasks)
+        one = partial(Projection, self.store, self.index, lambda: self.index_rules, 3)
+        tasks = Shuffled(self.store, one, random)
+        self.projection = one(tasks)
 
     def take(self, events: Iterable[IdentityEvent]) -> None:
         """Commit events as one batch."""
@@ -203,7 +206,13 @@ class Installation:
             assert each.previous in (profiles.get(each.fragment, each.fragment), each.fragment)
             assert each.previous != each.profile
             profiles[each.fragment] = each.profile
-        members = {each.stored.id: person.id for person in persons for each in person.members}
+        # One that came back and stayed by itself has no entry again.
+        members = {
+            each.stored.id: person.id
+            for person in persons
+            for each in person.members
+            if each.stored.id not in self.erased
+        }
         assert members == {each: profiles.get(each.encode(), each.encode()).decode() for each in members}
 
 
@@ -346,6 +355,7 @@ def erase(installation: Installation, *ids: str) -> None:
 def erase_some(installation: Installation, ids: Sequence[str]) -> None:
     """Erase any fragments of any persons, whose documents the next sweep erases."""
     store, projection = installation.store, installation.projection
+    installation.erased.update(ids)
     names = {name for each in ids for name in (each, *store.identifiers(each))}
     store.erase(list(ids), NO_EPOCH)
     for name in names:

@@ -9,7 +9,16 @@ from contextlib import AbstractContextManager, nullcontext
 from idgraph.model.errors import QueryError, StoreError, UnstorableError
 from idgraph.model.ledger import CHANGES, Crossing, LedgerEntry
 from idgraph.model.pins import PinRecord
-from idgraph.model.store import NEW, Assignment, FragmentWrite, OutboxEntry, SharedIdentifiers, StoredFragment
+from idgraph.model.store import (
+    NEW,
+    WHOLE,
+    Assignment,
+    FragmentWrite,
+    OutboxEntry,
+    OutboxShare,
+    SharedIdentifiers,
+    StoredFragment,
+)
 from idgraph.model.tombstones import NO_EPOCH, FragmentSummary, Tombstone, TombstoneNames
 
 
@@ -191,9 +200,9 @@ class MemoryProfileStore:
         with self._lock():
             return len(self._fragments)
 
-    def outbox(self, limit: int = 1000, after: str = "") -> list[OutboxEntry]:
+    def outbox(self, limit: int = 1000, after: str = "", share: OutboxShare = WHOLE) -> list[OutboxEntry]:
         with self._lock():
-            later = sorted(each for each in self._outbox if each > after)
+            later = sorted(each for each in self._outbox if each > after and share.has(each))
             return [OutboxEntry(each, self._outbox[each]) for each in later[:limit]]
 
     def enqueue(self, ids: Sequence[str]) -> None:
