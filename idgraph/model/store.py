@@ -5,7 +5,7 @@ Two contract suites (`test_profile_store.py` and `test_erasure.py` in `tests/con
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from itertools import chain, islice
 from typing import NamedTuple, Protocol
@@ -96,13 +96,12 @@ class FragmentWrite(NamedTuple):
 
 
 class SharedIdentifiers(NamedTuple):
-    """The identifiers of some fragments, their own ids among them, that another fragment carries too or that a pin names.
+    """What some fragments share: `identifiers`, their own ids among them, that another fragment carries too or that a pin
+    names, and the `fragments` that have one of these. `carriers` has, for as many of them as the store knows, all fragments
+    that carry them, in no order."""
 
-    `of_fragments` has them by fragment; fragments without one are left out. `carriers` has, for as many of them as the
-    store knows, all fragments that carry them, in no order.
-    """
-
-    of_fragments: Mapping[str, Collection[str]]
+    fragments: Set[str]
+    identifiers: Set[str]
     carriers: Mapping[str, Collection[str]]
 
 

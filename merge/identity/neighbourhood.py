@@ -53,9 +53,13 @@ def carriers_of(
     """The fragments that carry some identifiers, as they are stored. Raises StoreError. `known` as of `Persons.around`."""
     by_limit: dict[int, list[str]] = defaultdict(list)
     limit_of = cache(partial(too_many, rules))
-    for text in identifiers:
-        by_limit[limit_of(text.partition(":")[0])].append(text)
     result = Carriers({}, set())
+    for text in identifiers:
+        # Most are no hub by whatever limit.
+        if (carriers := known.get(text)) is not None and len(carriers) <= rules.least_hub_limit:
+            result.carriers[text] = carriers
+        else:
+            by_limit[limit_of(text.partition(":")[0])].append(text)
     for limit, texts in by_limit.items():
         result.carriers.update({each: known[each] for each in texts if each in known})
         if unread := [each for each in texts if each not in known]:
@@ -118,14 +122,18 @@ class Neighbourhood:
             waiting += sorted(former - seen - {""})
             seen |= former
             carried += self._pinned(carried)
+            above = self._above
             for identifier, carriers in self._carriers(carried).items():
+                first = self._first_carrier.get(name := self._name(identifier))
                 for carrier in carriers:
                     if carrier not in seen:
                         seen.add(carrier)
                         waiting.append(carrier)
-                    self._above.setdefault(carrier, carrier)
-                    first = self._first_carrier.setdefault(self._name(identifier), carrier)
-                    if first != carrier:
+                    if carrier not in above:
+                        above[carrier] = carrier
+                    if first is None:
+                        first = self._first_carrier[name] = carrier
+                    if above[carrier] != above[first]:
                         self._join(first, carrier)
 
     def _read(self, ids: Sequence[str]) -> list[str]:
@@ -137,12 +145,13 @@ class Neighbourhood:
         self._size.weighed(len(ids), sum([len(each.state) for each in stored.values()]))
         if shared is not None:
             self._known_carriers = shared.carriers
+            found.update(shared.identifiers)
         for each in stored.values():
             try:
                 state = FragmentState.checked(each.state)
                 if (
                     shared is not None
-                    and each.id not in shared.of_fragments
+                    and each.id not in shared.fragments
                     and not (each.profile_id or may_keep_events(each.state))
                 ):
                     self.alone.append(Member(each, state))
@@ -156,7 +165,7 @@ class Neighbourhood:
             if taken_back:
                 self.taken_back |= taken_back
             if shared is not None:
-                found.update(shared.of_fragments.get(each.id, ()), taken_back)
+                found |= taken_back
                 continue
             names |= taken_back
             found |= {each.id, *names}

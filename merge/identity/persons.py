@@ -26,18 +26,20 @@ _MOST_AHEAD = 200_000
 
 
 class Found(NamedTuple):
-    """Components; by id why fragments could not be read, without any value; and the identifiers, as they are stored, that
-    more fragments carry than their hub limit allows. `not_hubs` are those that a fragment carries no more, as an event was
-    taken back, and that are no hubs."""
+    """Components, and in `alone` persons of one fragment that no component has: only `around` without `resolves_all` finds
+    any. By id why fragments could not be read, without any value; and the identifiers, as they are stored, that more
+    fragments carry than their hub limit allows. `not_hubs` are those that a fragment carries no more, as an event was taken
+    back, and that are no hubs."""
 
     components: list[Component]
+    alone: list[Person]
     unreadable: dict[str, str]
     hubs: set[str]
     not_hubs: set[str]
 
     def persons(self) -> list[Person]:
         """All persons, sorted by id."""
-        return sorted(person for each in self.components for person in each.persons)
+        return sorted([*self.alone, *(person for each in self.components for person in each.persons)])
 
 
 class Named(NamedTuple):
@@ -85,7 +87,7 @@ class Persons:
         read = Neighbourhood(self._store, self._rules, self._name, self._size, supposed, known, is_short)
         with self._store.consistent_read():
             read.extend(ids)
-        components = [Component((Person(each.stored.id, (each,), ()),)) for each in read.alone]
+        components = []
         decided = {*map(str, read.pins), *read.stored_hubs}
         parse = cache(self.parse)
         for members in read.components():
@@ -99,7 +101,13 @@ class Persons:
                 if person is None
                 else Component((person,))
             )
-        return Found(components, read.unreadable, read.stored_hubs, read.taken_back - read.stored_hubs)
+        return Found(
+            components,
+            [Person(each.stored.id, (each,), ()) for each in read.alone],
+            read.unreadable,
+            read.stored_hubs,
+            read.taken_back - read.stored_hubs,
+        )
 
     def named(self, ids: Iterable[str], resolves_all: bool = True) -> Named:
         """The persons whose id is one of these: over pages of all fragments, each person once. Raises StoreError.

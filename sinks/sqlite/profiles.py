@@ -202,31 +202,38 @@ def _read_with_shared(
     query = "SELECT id, version, state, profile, epoch, number, named FROM fragments WHERE id"
     rows = list(among(connection, query, ids))
     names = {row[5]: row[0] for row in rows}
-    of_fragments: dict[str, set[str]] = defaultdict(set)
-    carried: dict[str, set[int]] = defaultdict(set)
+    fragments: set[int] = set()
+    # All that carry an identifier stand beside the first fragment that shares it.
+    first_of: dict[str, int] = {}
+    others_of: dict[str, list[int]] = defaultdict(list)
+    unknown: set[str] = set()
     for start in range(0, len(rows), CHUNK):
         numbers = [row[5] for row in rows[start : start + CHUNK]]
         shared = [
             each for one in _SHARED for each in among(connection, one, numbers, f" LIMIT {_MOST_TOGETHER}")
         ]
-        others: tuple[str, ...] = _PINNED if pins.are_there(connection) else ()
+        queries: tuple[str, ...] = _PINNED if pins.are_there(connection) else ()
         if len(shared) >= _MOST_TOGETHER:
-            shared, others = [], others + _SHARED_BY_MANY
+            shared, queries = [], queries + _SHARED_BY_MANY
         for number, identifier, other in shared:
-            name = names[number]
-            of_fragments[name].add(identifier)
-            carried[identifier].add(other)
-            if identifier != name:
-                carried[identifier].add(number)
-        for number, identifier in (each for one in others for each in among(connection, one, numbers)):
-            of_fragments[names[number]].add(identifier)
-    for row in rows:
-        if row[6] and row[0] in carried:
-            carried[row[0]].add(row[5])
-    unread = set().union(*carried.values()) - names.keys()
+            fragments.add(number)
+            if first_of.setdefault(identifier, number) == number:
+                others_of[identifier].append(other)
+        for number, identifier in (each for one in queries for each in among(connection, one, numbers)):
+            fragments.add(number)
+            unknown.add(identifier)
+    unread = {each for some in others_of.values() for each in some if each not in names}
+    found = {row[0]: StoredFragment._make(row[:5]) for row in rows}
+    in_question = {names[each] for each in fragments}
     names.update(among(connection, "SELECT number, id FROM fragments WHERE number", unread))
-    carriers = {identifier: [names[each] for each in some] for identifier, some in carried.items()}
-    return {row[0]: StoredFragment._make(row[:5]) for row in rows}, SharedIdentifiers(of_fragments, carriers)
+    unnamed = {row[0] for row in rows if not row[6]}
+    carriers = {
+        identifier: [
+            names[each] for each in (*others_of[identifier], *((first,) * (identifier not in unnamed)))
+        ]
+        for identifier, first in first_of.items()
+    }
+    return found, SharedIdentifiers(in_question, unknown.union(first_of), carriers)
 
 
 _CARRIERS = """

@@ -58,19 +58,18 @@ class MemoryProfileStore:
         with self._lock():
             pinned = {identifier for each in self._pins for identifier in each[:2]}
             shared = {
-                name: [
+                name: {
                     each
-                    for each in sorted({name, *self._identifiers.get(name, ())})
+                    for each in (name, *self._identifiers.get(name, ()))
                     if each in pinned or self._carriers.get(each, set()) - {name}
-                ]
+                }
                 for name in ids
                 if name in self._fragments
             }
-            carriers = {each: self._carriers.get(each, set()) for some in shared.values() for each in some}
-            of_fragments = {name: some for name, some in shared.items() if some}
-            return self._found(ids), SharedIdentifiers(
-                of_fragments, {each: set(some) for each, some in carriers.items()}
-            )
+            identifiers = set().union(*shared.values())
+            carriers = {each: set(self._carriers.get(each, ())) for each in identifiers}
+            in_question = {name for name, some in shared.items() if some}
+            return self._found(ids), SharedIdentifiers(in_question, identifiers, carriers)
 
     def consistent_read(self) -> AbstractContextManager[None]:
         return nullcontext()
