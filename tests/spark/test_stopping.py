@@ -208,7 +208,5 @@ def test_workers_take_nothing_from_the_current_folder(tmp_path: Path, shop: Shop
     (tmp_path / "ingestion").mkdir()
     (tmp_path / "ingestion" / "__init__.py").write_text("raise ImportError('not this one')\n")
     program = Path(sys.executable).with_name("idgraph")
-    subprocess.run(
-        [program, "-c", installation.config, "run", "--until-done"], cwd=tmp_path, check=True, timeout=120
-    )
+    subprocess.run([program, "-c", installation.config, "run", "--until-done"], cwd=tmp_path, check=True)
     assert len(installation.export().splitlines()) == 10
