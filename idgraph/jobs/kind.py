@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
@@ -145,8 +145,9 @@ class JobContext(Protocol):
         """Raises SpecError or RefusedRequestError for a document that the metadata service would refuse."""
         ...
 
-    def protected_places(self, definition: SpecDefinition) -> Collection[Place]:
-        """Places of a spec's input that an earlier version protected. Raises MetadataError where that is not known."""
+    def protected_places(self, definition: SpecDefinition) -> Mapping[Place, bool]:
+        """Places of a spec's input that an earlier version protected, each with whether a keyed hash of its values may name
+        persons. Raises MetadataError where that is not known."""
         ...
 
     def send(self, changes: list[SchemaChange]) -> None:

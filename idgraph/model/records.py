@@ -163,6 +163,9 @@ class ProtectedPlaceList(BaseModel):
     """The places of a spec's input whose values policy protects, each as its keys; null for any key or element."""
 
     places: list[list[str | None]]
+    unnamed: list[list[str | None]] = Field(
+        [], description="Those of them that make no identifier: policy seals even which values are equal."
+    )
 
 
 class SpecCheckRecord(CheckRecord):

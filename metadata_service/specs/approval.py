@@ -14,7 +14,6 @@ from pydantic import BaseModel
 from sqlalchemy.orm import Session
 
 from idgraph.model import paths
-from idgraph.model.classification import EncryptionLevel
 from idgraph.model.errors import SpecError, first_few
 from idgraph.model.snapshots import precedence
 from idgraph.model.specs import RESERVED_KEY, IdentifierPlace, SpecDefinition, SpecDocument
@@ -138,7 +137,7 @@ def _named(definition: SpecDefinition, place: ProtectedPlace, places: InputPlace
             continue
         if not is_hashed and (places.seals(place) or paths.is_within(each.path, RESERVED_KEY)):
             yield f"{definition.name} makes a readable identifier, {each.type}, of what {_shown(place)} protects"
-        elif unnamed := _unnamed(place, places):
+        elif unnamed := places.unnamed(place):
             yield f"{definition.name} makes an identifier, {each.type}, of what {unnamed} protects: its hash tells equal values"
 
 
@@ -167,7 +166,7 @@ def _stamped(
                 return
     if not is_hashed:
         yield f"{definition.name} reads its {name} from what {_shown(place)} protects"
-    elif unnamed := _unnamed(place, places):
+    elif unnamed := places.unnamed(place):
         yield f"{definition.name} reads its {name} from what {unnamed} protects: its hash tells equal values"
 
 
@@ -199,17 +198,6 @@ def _reaches(spec: SpecDefinition, place: Place, path: str) -> bool:
         all(key is None or key == each for key, each in zip(keys, own, strict=False))
         for keys in ways_of(flow_of(spec), place).outputs
     )
-
-
-def _unnamed(place: ProtectedPlace, places: InputPlaces) -> str:
-    """The first path that seals more than which values are equal, and was not declared to name a person."""
-    found = (
-        each
-        for each in places.seals(place)
-        if places.declared.policy(each).encryption is EncryptionLevel.PROTECTED
-        and not places.names_somebody(each)
-    )
-    return next(found, "")
 
 
 def _shown(place: ProtectedPlace) -> str:

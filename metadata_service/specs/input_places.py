@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from sqlalchemy.orm import Session
 
 from idgraph.model import canonical, paths
-from idgraph.model.attributes import AttributeMetadata
+from idgraph.model.attributes import AttributeMetadata, EncryptionLevel
 from idgraph.model.snapshots import MetadataSnapshot, patterns_overlap, precedence
 from idgraph.model.specs import RESERVED_KEY, SpecDefinition, SpecDocument
 from metadata_service.attributes.policies import attributes_around, policies_of
@@ -99,8 +99,17 @@ class InputPlaces:
         """The paths at which its value is encrypted."""
         return sorted(each for each in place.copied | place.made if self.declared.policy(each).is_protected)
 
-    def names_somebody(self, path: str) -> bool:
-        """Whether a path, or one above it, was declared to single out a person."""
+    def unnamed(self, place: ProtectedPlace) -> str:
+        """The first path that seals even which of its values are equal, and was not declared to name a person; "" for none."""
+        found = (
+            each
+            for each in self.seals(place)
+            if self.declared.policy(each).encryption is EncryptionLevel.PROTECTED
+            and not self._names_somebody(each)
+        )
+        return next(found, "")
+
+    def _names_somebody(self, path: str) -> bool:
         found: list[AttributeMetadata | None] = [
             self._attributes.get(each) for each in (path, *paths.ancestors(path))
         ]

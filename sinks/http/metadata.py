@@ -165,12 +165,13 @@ class MetadataClient:
         answer = self._http.get_model(SpecCheckRecord, "POST", "/v1/specs/check", content=body, headers=JSON)
         return answer.warnings
 
-    def protected_places(self, definition: SpecDefinition) -> list[tuple[str | None, ...]]:
-        """The places of its input that policy protects, by all versions of all specs: keys from the root, None for any."""
+    def protected_places(self, definition: SpecDefinition) -> dict[tuple[str | None, ...], bool]:
+        """The places of its input that policy protects, by all versions of all specs: keys from the root, None for any. Each
+        with whether a keyed hash of its values may name persons."""
         body = _stated(definition, SpecDefinition)
         path = "/v1/specs/protected-places"
         answer = self._http.get_model(ProtectedPlaceList, "POST", path, content=body, headers=JSON)
-        return [tuple(each) for each in answer.places]
+        return {tuple(each): each not in answer.unnamed for each in answer.places}
 
     def activate(
         self, name: str, version: int | None = None, reason: str = "", allow_failing_cases: bool = False

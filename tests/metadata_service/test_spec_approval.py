@@ -428,3 +428,23 @@ def test_a_spec_of_what_nobody_protected_is_published_by_one(service: Running) -
     named = [{"type": "email", "path": "contact.mail", "primary": True}]
     answer = put(service, shift, id="_event.id", ordinal="_event.ordinal", identifiers=named)
     assert answer.status_code == 201, answer.text
+
+
+@pytest.mark.parametrize(
+    ("attribute", "unnamed"),
+    [({}, [["diagnosis"]]), ({"encryption": "searchable"}, []), ({"identifiable": True}, [])],
+)
+def test_a_preview_learns_which_values_may_name_persons(
+    clinic: Running, attribute: dict[str, Any], unnamed: list[list[str]]
+) -> None:
+    """Also of a version that maps nothing any more."""
+    body = {"path": "health.diagnosis", "data_type": "string", "classification": "restricted", **attribute}
+    headers = {"If-Match": clinic.admin.get("/v1/attributes/health.diagnosis").headers["ETag"]}
+    changed = clinic.admin.put("/v1/attributes/health.diagnosis", json=body, headers=headers)
+    if attribute:
+        assert decide(clinic, changed.json()["id"]).status_code == 200
+    clinic.admin.post("/v1/specs/clinic/status", json={"status": "retired"}).raise_for_status()
+    found = clinic.admin.post(
+        "/v1/specs/protected-places", json=definition({"diagnosis": "identity.patient"})
+    )
+    assert found.json() == {"places": [["diagnosis"]], "unnamed": unnamed}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, suppress
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
@@ -180,11 +180,11 @@ class LocalJobContext:
         else:
             check_spec(document, packaged_compiler)
 
-    def protected_places(self, definition: SpecDefinition) -> Collection[Place]:
+    def protected_places(self, definition: SpecDefinition) -> Mapping[Place, bool]:
         # The owner of the keyring here may reveal: without the service, the spec in force counts.
         with suppress(MetadataError, ConfigError), metadata_access.metadata_client(self.settings) as client:
             return client.protected_places(definition)
-        return ()
+        return {}
 
     def keep(self, found: Mapping[str, Any], is_durable: bool = False) -> None:
         """A command has the job itself."""

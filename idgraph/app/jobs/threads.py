@@ -6,7 +6,7 @@ import json
 import math
 import shutil
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,7 +53,7 @@ class JobThreads:
         self,
         settings: Settings,
         pinned: Callable[[], PinnedSnapshot],
-        protected_places: Callable[[SpecDefinition], Collection[Place]] = lambda _: (),
+        protected_places: Callable[[SpecDefinition], Mapping[Place, bool]] = lambda _: {},
         secret: bytes | None = None,
     ) -> None:
         """`protected_places` of a spec's input, by all versions of all specs; raises MetadataError. `secret`, of 64 bytes, is that of
@@ -217,7 +217,7 @@ class _ServedJobContext(LocalJobContext):
     def keep(self, found: Mapping[str, Any], is_durable: bool = False) -> None:
         self.jobs.keep_result(self.job_id, found, is_durable)
 
-    def protected_places(self, definition: SpecDefinition) -> Collection[Place]:
+    def protected_places(self, definition: SpecDefinition) -> Mapping[Place, bool]:
         try:
             return self.jobs.protected_places(definition)
         except MetadataError as error:

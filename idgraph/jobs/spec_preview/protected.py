@@ -8,7 +8,7 @@ different ways differ there, whether or not the results do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from decimal import Decimal
 from itertools import takewhile
@@ -96,9 +96,10 @@ class HiddenPlaces:
     (`once`), or that look sensitive. Values of the last kind count unless the version in force has them in
     the clear somewhere."""
 
-    def __init__(self, before: VersionFlow, after: VersionFlow, once: Iterable[_Keys]) -> None:
+    def __init__(self, before: VersionFlow, after: VersionFlow, once: Mapping[_Keys, bool]) -> None:
+        """`once` as of `JobContext.protected_places`."""
         self._before, self._after = before, after
-        self._once = tuple(once)
+        self._once = once
 
     def hides(self, place: _Place, value: Any) -> bool:
         """Whether no draft may see the value."""
@@ -115,7 +116,9 @@ class HiddenPlaces:
         """The types of the identifiers that the version in force makes of a value, and of its event's id; those of the new
         version too, unless the value's attributes may not show which values are equal."""
         versions = self._before, self._after
-        may_name = all(each.may_name(path) for each in versions for path, _ in each.ends(place))
+        may_name = all(each.may_name(path) for each in versions for path, _ in each.ends(place)) and all(
+            may_name for keys, may_name in self._once.items() if _may_be(keys, tuple(map(str, place)))
+        )
         for version in versions:
             if version.spec is None or not (version is self._before or may_name):
                 continue

@@ -79,8 +79,10 @@ def protected_places(definition: SpecDefinition, service: Service) -> ProtectedP
     check_spec(definition, service.compile_spec)
     with service.database.read() as session:
         places = InputPlaces(session, definition)
+        sealed = [each for each in places.protected() if places.seals(each)]
         return ProtectedPlaceList(
-            places=[list(each.keys) for each in places.protected() if places.seals(each)]
+            places=[list(each.keys) for each in sealed],
+            unnamed=[list(each.keys) for each in sealed if places.unnamed(each)],
         )
 
 
