@@ -1,6 +1,7 @@
 """The projection in tasks: executors list the outbox, read, resolve, write to the index and settle.
 
-Each task has a share of the fragments. Nothing but counts and refused ids come back. A lost executor has its part repeated by Spark, which changes nothing.
+Each task has a share of the fragments; counts and refused ids come back. Spark repeats the share of a lost
+executor, which changes nothing.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ class ProjectionTasks:
     def __init__(
         self, plan: WorkerPlan, newest: Callable[[], PinnedSnapshot], is_streaming: Callable[[], bool]
     ) -> None:
-        """While `is_streaming`, one core is left to the stream: a part that waits for a slow index holds up no micro-batch."""
+        """While `is_streaming`, one core is left to the stream: a task that waits for a slow index holds up no
+        micro-batch."""
         self._plan = plan
         self._newest = newest
         self._is_streaming = is_streaming
@@ -90,7 +92,7 @@ class ProjectionTasks:
             self._context.setLocalProperty("spark.scheduler.pool", POOL)
             sent = self._snapshots.sent(self._newest())
             rows = self._context.parallelize(parts, len(parts))
-            task = partial(_run, self._plan, sent, does, is_sweep)
+            task = partial(_task, self._plan, sent, does, is_sweep)
             for each in collected(rows.mapPartitions(task)):
                 total.add(each)
                 total.is_whole &= each.is_whole
@@ -110,7 +112,7 @@ def _follow(work: Work, projection: Projection, ids: Sequence[str]) -> Projected
 
 
 @only_our_errors
-def _run(
+def _task(
     plan: WorkerPlan,
     sent: SentSnapshot,
     does: Callable[[Projection, T], Projected],
