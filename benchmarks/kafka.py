@@ -1,4 +1,4 @@
-"""The flow from Kafka beside a bare consumer of the same topics: events a second, and from published to readable."""
+"""The flow from Kafka beside a bare consumer of the same topics and the same flow from files: events a second, and from published to readable."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from benchmarks.flow_run import run_until_done
+from benchmarks.flow_run import FlowRun, run_until_done
 from benchmarks.latency import POLL_SECONDS, marked, percentiles, until
 from benchmarks.product import RunningFlow, installed
 from benchmarks.topics import SteadyPublisher, consumer, consuming_seconds, make_topics, publish_all
-from benchmarks.workload import SOURCES, clear, events, renamed
+from benchmarks.workload import SOURCES, clear, events, renamed, write_inbox
 from idgraph.app import wiring
 from idgraph.app.settings.document import load
 from idgraph.model.store import ProfileStore
@@ -31,6 +31,8 @@ def measure(folder: Path, shops: int, seconds: float) -> dict[str, Any]:
     """Events a second of `shops` and latency at 1,000 events a second, each beside a bare consumer's."""
     clear(folder)
     folder.mkdir(parents=True)
+    with installed(folder / "files") as (config, _):
+        files = run_until_done(config, write_inbox(folder / "files" / "inbox", shops))
     with kafka(folder / "broker") as broker, installed(folder / "replay") as (config, _):
         servers = broker.bootstrap_servers
         make_topics(servers, [*SOURCES, *(LIVE + source for source in SOURCES)], PARTITIONS)
@@ -44,9 +46,16 @@ def measure(folder: Path, shops: int, seconds: float) -> dict[str, Any]:
             "bare_consumer_events_per_second": round(published / bare),
             "streaming_events_per_second": round(published / run.streaming_seconds),
             "cpu_us_an_event": run.cpu_us_an_event,
+            "cpu_us_an_event_from_files": files.cpu_us_an_event,
+            "share_of_files": round(_flowing(files) / _flowing(run), 2),
         }
         latency = _latency(config, servers, seconds)
     return {**rates, **latency, "measured_at": time.strftime("%Y-%m-%d %H:%M:%S")}
+
+
+def _flowing(run: FlowRun) -> float:
+    """CPU per event of the flow itself, without broker and projection."""
+    return sum(used for kind, used in run.cpu_us_an_event.items() if kind != "projection")
 
 
 def _read_topics(config: Path, servers: str, prefix: str) -> None:

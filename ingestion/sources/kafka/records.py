@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 from idgraph.model.counts import BatchCounts
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import ConfigError
@@ -22,7 +24,22 @@ ReadRange = Callable[[str, int, int | None, int], Iterable[Any]]
 """Reads a range: gives offset, timestamp, key, value and headers as pairs of each of its records."""
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
-"""Columns of the rows, in this order; the timestamp is in epoch milliseconds."""
+"""Columns of the rows, in this order."""
+
+COMPUTED = {
+    "timestamp": "unix_millis(timestamp)",
+    # For a list Spark's Arrow writer goes through all rows of a batch again for each row that has none.
+    "headers": "CASE WHEN size(headers) > 0 THEN to_json(headers) END",
+}
+"""Columns that are not as the connector has them: the timestamp in epoch milliseconds, the headers, if any, as JSON."""
+
+
+class _Header(msgspec.Struct):
+    key: str
+    value: bytes | None = None
+
+
+_read_headers = msgspec.json.Decoder(list[_Header]).decode
 
 
 class KafkaRecords:
@@ -48,7 +65,7 @@ class KafkaRecords:
                 yield from self._records_in(*row)
             else:
                 topic, partition, offset, timestamp, key, value, headers = row
-                carried = [(each["key"], _bytes(each["value"])) for each in headers] if headers else []
+                carried = [(each.key, each.value) for each in _read_headers(headers)] if headers else []
                 yield self._record(topic, partition, offset, timestamp, _bytes(key), _bytes(value), carried)
 
     def _records_in(

@@ -25,7 +25,7 @@ from ingestion.sources.kafka.offsets import (
     ranges_of,
     taken,
 )
-from ingestion.sources.kafka.records import COLUMNS, source_of_topic
+from ingestion.sources.kafka.records import COLUMNS, COMPUTED, source_of_topic
 from ingestion.sources.stream import Intake
 from ingestion.spark.checkpoints import query_id
 
@@ -109,8 +109,9 @@ class KafkaStream:
         reader = session.readStream.format("kafka")
         for name, value in self._options(cores, most).items():
             reader = reader.option(name, value)
-        columns = ("unix_millis(timestamp) AS timestamp" if name == "timestamp" else name for name in COLUMNS)
-        return reader.load().selectExpr(*(f"`{each}`" if each.isalpha() else each for each in columns))
+        return reader.load().selectExpr(
+            *(f"{COMPUTED.get(name, f'`{name}`')} AS `{name}`" for name in COLUMNS)
+        )
 
     def _edit_checkpoint(self) -> None:
         """Remove the topics of sources that wait, and set those of sources that are tried again to where they failed. Spark

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from idgraph.model import canonical
 from idgraph.model.errors import ConfigError, EventError
 from idgraph.model.events import Event, RawRecord
 from idgraph.model.kafka import KafkaSource
@@ -134,10 +136,17 @@ def test_a_record_without_a_payload_is_an_event_of_its_own_type() -> None:
     assert read(source(ordinal_unit="sequence", ordinal={"const": 0}), None).ordinal == 0
 
 
+def as_headers(**values: bytes) -> str:
+    """As Spark gives them."""
+    return canonical.encode(
+        [{"key": name, "value": b64encode(value).decode()} for name, value in values.items()]
+    ).decode()
+
+
 @pytest.mark.parametrize("kind", [bytes, bytearray])
 def test_rows_are_records_with_their_place(kind: type) -> None:
     rows = [
-        ("shop", 0, 7, 5, kind(b"k"), kind(b'{"a": 1}'), [{"key": "h", "value": kind(b"v")}]),
+        ("shop", 0, 7, 5, kind(b"k"), kind(b'{"a": 1}'), as_headers(h=b"v")),
         ("shop", 1, 2, 6, None, None, None),
     ]
     first, second = KafkaRecords({"shop": source()}, 1000, rows).records()
@@ -157,7 +166,7 @@ def test_what_is_too_large_is_cut_wherever_it_is(part: str) -> None:
         5,
         large if part == "key" else None,
         large if part == "payload" else b"{}",
-        [{"key": "h", "value": large}] if part == "header" else None,
+        as_headers(h=large) if part == "header" else None,
     )
     (found,) = KafkaRecords({"shop": source()}, 100, [row]).records()
     assert isinstance(found, DamagedRecord)
