@@ -26,7 +26,7 @@ from idgraph.model.store import (
 )
 from idgraph.model.tombstones import NO_EPOCH, Tombstone, TombstoneNames
 from sinks.sqlite import erasure, ledger, outbox, pins, tombstones
-from sinks.sqlite.database import CHUNK, SqliteFile, among
+from sinks.sqlite.database import CHUNK, SqliteFile, among, marks
 from sinks.sqlite.erasure import SqliteErasure
 from sinks.sqlite.ledger import SqliteLedger
 from sinks.sqlite.pins import SqlitePins
@@ -242,15 +242,20 @@ UNION ALL SELECT ?1, id FROM identifiers JOIN fragments ON number = fragment WHE
 LIMIT ?2"""
 _MOST_TOGETHER = 4 * CHUNK
 """If some identifiers have more carriers, one of them may be a hub: each is asked for by itself."""
+_TOGETHER = """
+SELECT id, id FROM fragments WHERE named AND id IN ({0})
+UNION ALL SELECT * FROM (
+    SELECT identifier, id FROM identifiers JOIN fragments ON number = fragment WHERE identifier IN ({0})
+    LIMIT {1})"""
 
 
 def _find_all(connection: sqlite3.Connection, identifiers: Sequence[str], limit: int) -> dict[str, list[str]]:
-    query = "SELECT identifier, id FROM identifiers JOIN fragments ON number = fragment WHERE identifier"
     found: dict[str, list[str]] = defaultdict(list)
     for start in range(0, len(identifiers), CHUNK):
         some = identifiers[start : start + CHUNK]
-        rows = [*among(connection, "SELECT id, id FROM fragments WHERE named AND id", some)]
-        rows += among(connection, query, some, f" LIMIT {_MOST_TOGETHER}")
+        rows = connection.execute(
+            _TOGETHER.format(marks(len(some)), _MOST_TOGETHER), (*some, *some)
+        ).fetchall()
         if len(rows) >= _MOST_TOGETHER:
             rows = [row for each in some for row in connection.execute(_CARRIERS, (each, limit))]
         for identifier, fragment_id in rows:
