@@ -189,8 +189,10 @@ class ProtectedValues:
             self.exposes.setdefault(path, set()).update(sources - {path})
         self.computed |= {by.place for _, by in uses[1].computed - uses[0].computed}
         for path, trail in reached[1].items():
-            # A computed value has no form of its own: its type, and whether it is there, say something of its source.
-            if trail != (known := reached[0].get(path, frozenset())) and any(each.computes for each in trail):
+            # A value that both versions compute has no form of its own: its type, and whether it is there, say something of
+            # its source.
+            known = reached[0].get(path, frozenset())
+            if trail != known and any(each.computes for each in known):
                 self.computed |= {each.place for each in trail - known or trail}
         spec = versions[1].spec
         for name in ("ordinal", "retracts") if spec is not None else ():
