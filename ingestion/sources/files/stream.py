@@ -37,7 +37,7 @@ _FILE_SCHEMA = "path string, modificationTime timestamp, length long, content bi
 class FileStream:
     """The paths of new files of all sources that do not wait. `checkpoint` is that of the flow's query."""
 
-    look_seconds = 2.0
+    look_seconds = 1.0
 
     def __init__(
         self, sources: Mapping[str, FileSource], max_files_per_batch: int, checkpoint: Path, held: HeldSources
