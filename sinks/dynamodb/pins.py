@@ -23,13 +23,15 @@ class DynamoPins(DynamoTables):
     """`Pins` says what the methods promise."""
 
     def add_pins(self, pins: Sequence[PinRecord]) -> None:
+        # Each once: DynamoDB refuses a batch with two items of one key. Identifiers that are hashed now may be one.
+        new = list(dict.fromkeys(pins))
         of_identifiers = [
             self._pin_item(self._pin_key(identifier), each)
-            for each in pins
-            for identifier in (each.low, each.high)
+            for each in new
+            for identifier in {each.low, each.high}
         ]
         self.client.put(LINKS, [{"PutRequest": {"Item": item}} for item in of_identifiers])
-        self.client.put(LINKS, [{"PutRequest": {"Item": self._pin_item(_LIST, each)}} for each in pins])
+        self.client.put(LINKS, [{"PutRequest": {"Item": self._pin_item(_LIST, each)}} for each in new])
 
     def pins_of(self, identifiers: Sequence[str]) -> list[PinRecord]:
         if not any(True for _ in self._query_pins(_LIST, 1)):
@@ -44,7 +46,7 @@ class DynamoPins(DynamoTables):
         named = set(identifiers)
         listed = (pin for pin in self.pins() if not named.isdisjoint(pin[:2]))
         found = sorted({*self.pins_of(identifiers), *listed})
-        self._delete_pins((self._pin_key(name), pin) for pin in found for name in (pin.low, pin.high))
+        self._delete_pins((self._pin_key(name), pin) for pin in found for name in {pin.low, pin.high})
         # Last: what a crash leaves is found by it.
         self._delete_pins((_LIST, pin) for pin in found)
 

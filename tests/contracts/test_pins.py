@@ -20,6 +20,15 @@ def test_decisions_are_kept_and_found_by_either_identifier(store: ProfileStore) 
     assert store.pins_of([]) == store.pins_of(["x:1"]) == []
 
 
+def test_a_decision_given_twice_or_about_one_identifier_is_kept_once(store: ProfileStore) -> None:
+    """Found by the convergence machine: identifiers that policy hashes may become one."""
+    alone = PinRecord("a:1", "a:1", 7, "never")
+    store.add_pins([alone, APART, alone])
+    assert sorted(store.pins()) == sorted(store.pins_of(["a:1"])) == sorted([APART, alone])
+    store.drop_pins(["a:1"])
+    assert list(store.pins()) == []
+
+
 def test_what_names_an_erased_person_is_forgotten(store: ProfileStore) -> None:
     store.add_pins([APART, TAKEN_BACK, TOGETHER])
     store.drop_pins(["a:1"])
