@@ -228,7 +228,7 @@ def test_want_of_memory_is_no_fault_of_a_document(monkeypatch: pytest.MonkeyPatc
 
     CommitStage(store).run([one(1)])
     with monkeypatch.context() as want:
-        want.setattr("idgraph.projection.documents.document", document)
+        want.setattr("idgraph.projection.documents.document_of_all", document)
         with pytest.raises(MemoryError):
             sweep(store, index, EVERYTHING)
     assert [entry.fragment_id for entry in store.outbox()] == ["user_id:1"]
