@@ -40,7 +40,7 @@ from ingestion.spark.micro_batch import MicroBatches, MicroBatchRunner
 from ingestion.spark.projection_tasks import ProjectionTasks
 from ingestion.spark.query import Flow
 from ingestion.spark.sent_snapshots import BatchPins
-from ingestion.spark.session import Session, opened_session
+from ingestion.spark.session import Session, start_session, stop_session
 from ingestion.spark.workers import WorkerResources
 from ingestion.stages.outcomes import BatchReport
 from sinks.http.metadata import MetadataClient
@@ -240,13 +240,14 @@ def _projection(
 def _session(settings: Settings, stop: threading.Event, jars: Sequence[Path]) -> Iterator[Session]:
     """A Spark session of the flow's own."""
     state = settings.flow_state()
-    opening = opened_session(
-        settings.flow, settings.spark, state / "spark", state / "spark.log", class_archives(), jars
-    )
-    with ExitStack() as stack:
-        with _keeping_interrupt_handler(), _reporting_of_interruption(stop):
-            session = stack.enter_context(opening)
+    with _keeping_interrupt_handler(), _reporting_of_interruption(stop):
+        session = start_session(
+            settings.flow, settings.spark, state / "spark", state / "spark.log", class_archives(), jars
+        )
+    try:
         yield session
+    finally:
+        stop_session(session)
 
 
 def _flow(

@@ -129,24 +129,6 @@ def stop_session(session: SparkSession) -> None:
 
 
 @contextmanager
-def opened_session(
-    flow: FlowConfig,
-    spark: SparkSettings,
-    scratch: Path,
-    log_file: Path,
-    archives: Path,
-    jars: Sequence[Path] = (),
-    seals_rows: bool = True,
-) -> Iterator[Session]:
-    """`start_session`, which is stopped at the end."""
-    session = start_session(flow, spark, scratch, log_file, archives, jars, seals_rows)
-    try:
-        yield session
-    finally:
-        stop_session(session)
-
-
-@contextmanager
 def session_beside(
     flow: FlowConfig, spark: SparkSettings, folder: Path, archives: Path
 ) -> Iterator[SparkSession]:
@@ -154,8 +136,12 @@ def session_beside(
     folder.mkdir(mode=0o700, exist_ok=True)
     named = flow.model_copy(update={"name": folder.name})
     places = folder / "spark", folder / "spark.log", archives
-    with owner_only(), opened_session(named, spark, *places, seals_rows=False) as session:
-        yield session
+    with owner_only():
+        session = start_session(named, spark, *places, seals_rows=False)
+        try:
+            yield session
+        finally:
+            stop_session(session)
 
 
 @contextmanager

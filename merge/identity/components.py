@@ -203,10 +203,7 @@ def uncontested(
     """The partition by links that are strong enough, from one identifier to each of some others; None where rules may refuse
     some. If all identifiers together keep every limit, each part of them does too: no link is refused in whatever order they
     are tried, and neither their order nor their classes need be known. `pairs` are those of all links, read where somebody may have too many neighbours. O(n) but for sorting each part."""
-    kinds: dict[str, int] = {}
-    for kind, _ in seen:
-        kinds[kind] = kinds.get(kind, 0) + 1
-    if any(sum([kinds.get(each, 0) for each in names]) > most for most, names in rules.bounds):
+    if not rules.keep_limits(each.type for each in seen):
         return None
     size = rules.document.size_limit
     if size is not None and len(seen) > size and rules.counted(seen) > size:

@@ -60,8 +60,8 @@ class Rules:
         self._ready: dict[str, _Ready] = {}
         self.limits = list(self._limits())
         connecting = [each.connects.items() for each in self.document.namespaces.values()]
-        self.bounds = [(each.most, each.names) for each in self.limits]
-        self.bounds += [(most, (other,)) for each in connecting for other, most in each]
+        self._bounds = [(each.most, each.names) for each in self.limits]
+        self._bounds += [(most, (other,)) for each in connecting for other, most in each]
         """Numbers of identifiers of some namespaces that together break no limit of theirs, whatever joins them."""
         self._unique = frozenset(
             name for name, rules in self.document.namespaces.items() if rules.largest == 1
@@ -138,11 +138,14 @@ class Rules:
         limit. False where only the links say so."""
         if not self.joins_all or len(identifiers) > self._most:
             return False
+        return self.keep_limits(text.partition(":")[0] for text in identifiers)
+
+    def keep_limits(self, namespaces: Iterable[str]) -> bool:
+        """Whether identifiers of these namespaces, of which each stands once for each identifier, keep every limit together."""
         kinds: dict[str, int] = {}
-        for text in identifiers:
-            kind = text.partition(":")[0]
-            kinds[kind] = kinds.get(kind, 0) + 1
-        for most, names in self.bounds:
+        for each in namespaces:
+            kinds[each] = kinds.get(each, 0) + 1
+        for most, names in self._bounds:
             if len(names) == 1:
                 if kinds.get(names[0], 0) > most:
                     return False

@@ -260,18 +260,23 @@ def test_incremental_equals_from_scratch(case: dict[str, Any]) -> None:
     assert sorted(installation.shown().values()) == expected(case, installation.rules)
 
 
+def retractions(events: Any, data: st.DataObject) -> tuple[set[str], list[dict[str, Any]]]:
+    """The ids of some events, and events that take these back."""
+    gone = data.draw(st.sets(st.sampled_from([each["id"] for each in events]))) if events else set()
+    return gone, [
+        {"id": f"r-{each['id']}", "t": each["t"], "source": each["source"], "retracts": each["id"]}
+        for each in events
+        if each["id"] in gone
+    ]
+
+
 @settings(max_examples=examples(60), deadline=None)
 @given(RULES, EVENTS, PINS, st.data())
 def test_a_retracted_event_has_never_been_stored(
     rules: Any, events: Any, pins: Any, data: st.DataObject
 ) -> None:
     """Laws 1 and 2, in the store and in the index after every prefix."""
-    gone = data.draw(st.sets(st.sampled_from([each["id"] for each in events]))) if events else set()
-    taken_back = [
-        {"id": f"r-{each['id']}", "t": each["t"], "source": each["source"], "retracts": each["id"]}
-        for each in events
-        if each["id"] in gone
-    ]
+    gone, taken_back = retractions(events, data)
     case = {"rules": rules, "events": [*events, *taken_back, *ALWAYS_RETRACTING]}
     decisions = [PinDocument.model_validate(each) for each in pins]
     installation = Installation(case)
@@ -301,12 +306,7 @@ def test_any_split_of_the_outbox_into_parts_gives_the_same_index(
     rules: Any, later: Any, events: Any, pins: Any, shuffled: random.Random, data: st.DataObject
 ) -> None:
     """Parts in any order, repeated, by several projections; with hubs, decisions, erasures, new rules and segments."""
-    gone = data.draw(st.sets(st.sampled_from([each["id"] for each in events]))) if events else set()
-    taken_back = [
-        {"id": f"r-{each['id']}", "t": each["t"], "source": each["source"], "retracts": each["id"]}
-        for each in events
-        if each["id"] in gone
-    ]
+    _, taken_back = retractions(events, data)
     case = {"rules": rules, "events": [*events, *taken_back, *ALWAYS_RETRACTING]}
     whole, split = Installation(case), Installation(case)
     split.project_in_tasks(shuffled)
