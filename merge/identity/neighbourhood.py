@@ -19,7 +19,7 @@ from idgraph.model.store import FragmentStore
 from merge.codec import may_keep_events
 from merge.fragments import FragmentState
 from merge.identity.components import Member, pins_of
-from merge.identity.resolve import Decision, Pin
+from merge.identity.resolve import Decision, Pin, root_of
 from merge.identity.rules import Rules
 
 UNLIMITED = 1 << 31
@@ -197,14 +197,8 @@ class Neighbourhood:
         self.stored_hubs.update(found.hubs)
         return {text: carriers for text, carriers in found.carriers.items() if text not in found.hubs}
 
-    def _root(self, fragment_id: str) -> str:
-        above = self._above
-        while (parent := above[fragment_id]) != fragment_id:
-            above[fragment_id] = fragment_id = above[parent]
-        return fragment_id
-
     def _join(self, one: str, other: str) -> None:
-        self._above[self._root(other)] = self._root(one)
+        self._above[root_of(self._above, other)] = root_of(self._above, one)
 
     def components(self) -> list[list[Member]]:
         """The readable fragments of each component, without those in `alone`."""
@@ -213,5 +207,5 @@ class Neighbourhood:
                 self._join(self._first_carrier[one], self._first_carrier[other])
         found: dict[str, list[Member]] = defaultdict(list)
         for fragment_id, member in self._members.items():
-            found[self._root(fragment_id)].append(member)
+            found[root_of(self._above, fragment_id)].append(member)
         return list(found.values())

@@ -11,11 +11,13 @@ from bisect import insort
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from idgraph.model.identifiers import Identifier
 from merge.identity.evidence import Link, Pair
 from merge.identity.rules import CountLimit, Order, Rules, peak
+
+T = TypeVar("T")
 
 
 class Decision(StrEnum):
@@ -165,10 +167,7 @@ class _Attempt:
 
     def find(self, identifier: Identifier) -> Identifier:
         """The identifier that stands for the part."""
-        parent = self._parent
-        while (above := parent[identifier]) != identifier:
-            parent[identifier] = identifier = parent[above]
-        return identifier
+        return root_of(self._parent, identifier)
 
     def _keep_apart(self, one: Identifier, other: Identifier) -> None:
         self._never.setdefault(one, set()).add(other)
@@ -219,6 +218,13 @@ class _Attempt:
         )
         partition = sorted(tuple(sorted(part)) for part in self._members.values())
         return Resolution(tuple(partition), tuple(self._accepted), tuple(sorted(violations)))
+
+
+def root_of(parents: dict[T, T], one: T) -> T:
+    """The element that stands for the set of another one, in a forest of disjoint sets."""
+    while (parent := parents[one]) != one:
+        parents[one] = one = parents[parent]
+    return one
 
 
 def _counts(identifier: Identifier, first_seen: int, rules: Rules) -> dict[int, list[int]]:
