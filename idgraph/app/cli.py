@@ -30,8 +30,12 @@ YOUNG_OBJECTS = 50_000
 """New objects after which Python looks for garbage. Most objects that are read are small tuples, and hardly
 any is in a cycle. At Python's default a third of the projection's CPU went into looking."""
 
+END_WITH_INPUT = "--end-with-input"
+"""The option of a process that is to stop when its standard input ends, as with the process that started it."""
+
 COMMANDS = {
     "demo": "demo:demo",
+    "up": "up:up",
     "run": "flow:run",
     "publish": "flow:publish",
     "flows": "flows:commands",
@@ -103,6 +107,7 @@ def root(
         LogFormat,
         typer.Option(help="Format of messages on standard error; `json`: one object per line."),
     ] = LogFormat.TEXT,
+    with_input: Annotated[bool, typer.Option(END_WITH_INPUT, hidden=True)] = False,
     _show_version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
@@ -127,6 +132,10 @@ def root(
         for handler in logging.getLogger().handlers:
             handler.addFilter(lambda record: Path(record.pathname).parent.name != "py4j")
     context.obj = config, sandbox
+    if with_input:
+        from idgraph.web.server import end_with_input
+
+        end_with_input()
 
 
 class _Commands(TyperGroup):
@@ -147,8 +156,8 @@ def command_line(names: Iterable[str] = COMMANDS) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
         epilog=EPILOG,
         help="Private, searchable profiles from the events of many systems.\n\n"
-        "A first look: `idgraph demo`. Then: `idgraph keys init`, `idgraph serve metadata`, `idgraph specs apply "
-        "FILE`, `idgraph run`, and `idgraph search`.",
+        "A first look: `idgraph demo`. Then: `idgraph keys init`, `idgraph up`, `idgraph specs apply FILE`, "
+        "`idgraph publish SOURCE FILE`, and `idgraph search`.",
     )
     built.callback()(root)
     for name in names:
@@ -168,7 +177,7 @@ def _named(words: Sequence[str]) -> Iterable[str]:
     for word in waiting:
         if word in ("-c", "--config", "--sandbox", "--log-format"):
             next(waiting, None)
-        elif word not in ("-v", "--verbose"):
+        elif word not in ("-v", "--verbose", END_WITH_INPUT):
             return (word,) if word in COMMANDS else COMMANDS
     return COMMANDS
 

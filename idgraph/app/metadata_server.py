@@ -40,8 +40,9 @@ HIGHEST = 100
 protected values."""
 
 
-def serve_here(settings: Settings, host: str | None, port: int | None) -> None:
-    """Serve until the process is asked to stop. Raises ConfigError."""
+def serve_here(settings: Settings, host: str | None, port: int | None, with_link: bool = False) -> None:
+    """Serve until the process is asked to stop. `with_link`: a link to sign in is shown, as on a terminal. Raises
+    ConfigError."""
     address = urlsplit(settings.metadata.url)
     app = application(settings)
     host = host or address.hostname or "127.0.0.1"
@@ -51,7 +52,7 @@ def serve_here(settings: Settings, host: str | None, port: int | None) -> None:
         say(f"metadata service on {url}, tokens in {settings.directory}")
         say(f"its pages on {url}{ROOT}")
         # Not into logs that others read.
-        link = sign_in_link(app, url, settings) if sys.stdout.isatty() else None
+        link = sign_in_link(app, url, settings) if with_link or sys.stdout.isatty() else None
         if link is not None:
             say(f"sign in once, within ten minutes: {link}")
 

@@ -337,13 +337,18 @@ def secret_of_processes() -> bytes:
     # Not by `sys.stdin`, whose lock a thread would hold when the interpreter ends.
     with open(0, "rb", buffering=0, closefd=False) as given:
         secret = given.read(SECRET_BYTES)
+    end_with_input()
+    return secret
+
+
+def end_with_input() -> None:
+    """From here on, this process is asked to stop when standard input ends: nobody else reads it."""
 
     def watch() -> None:
         os.read(0, 1)
         signal.raise_signal(signal.SIGTERM)
 
     threading.Thread(target=watch, daemon=True).start()
-    return secret
 
 
 @contextmanager

@@ -19,11 +19,12 @@ def serve_metadata(
     port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="Default: from the configured URL.")
     ] = None,
+    link: Annotated[bool, typer.Option("--link", hidden=True)] = False,
 ) -> None:
     """Run the metadata service until Ctrl-C. The first start makes an admin token and prints its path."""
     from idgraph.app import metadata_server
 
-    metadata_server.serve_here(settings_of(context), host, port)
+    metadata_server.serve_here(settings_of(context), host, port, link)
 
 
 @commands.command("profiles")
