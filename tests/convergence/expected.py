@@ -142,18 +142,26 @@ def leaves(value: Any, path: Keys) -> Iterator[tuple[Keys, Any]]:
         yield from leaves(below, (*path, key))
 
 
+def _taken_back(pair: Pair, snapshots: Mapping[int, MetadataSnapshot]) -> str | None:
+    """The event that this one takes back."""
+    (spec,) = [each for each in snapshots[pair.version].specs if each.source == pair.record.source]
+    undone: str | None = json.loads(pair.record.value).get("undo") if spec.retracts else None
+    return undone
+
+
 def _seen(
     pairs: Iterable[Pair], snapshots: Mapping[int, MetadataSnapshot]
 ) -> Iterator[tuple[str, int, SeenEvent]]:
     """The events that are not taken back, with their fragment and the priority of their spec; each has what the rules of its time left."""
     seen: list[tuple[tuple[str, str, str], tuple[int, SeenEvent]]] = []
     taken_back: set[tuple[str, str, str]] = set()
-    for record, version in pairs:
+    for pair in pairs:
+        record, version = pair
         payload, source = json.loads(record.value), record.source
-        (spec,) = [each for each in snapshots[version].specs if each.source == source]
-        if spec.retracts and "undo" in payload:
-            taken_back.add((source, payload["undo"], person_of(record)))
+        if undone := _taken_back(pair, snapshots):
+            taken_back.add((source, undone, person_of(record)))
             continue
+        (spec,) = [each for each in snapshots[version].specs if each.source == source]
         shown = Rules(snapshots[version].identity_rules).identifiers(identifiers_of(record))
         event = SeenEvent(Moment(payload["ts"], source, payload["id"]), shown)
         seen.append(((source, payload["id"], person_of(record)), (spec.priority, event)))
@@ -168,8 +176,17 @@ def carried_by(
     return {each for _, _, event in _seen(own, snapshots) for each in event.identifiers}
 
 
-def _forms(name: str, rules: Rules) -> set[Identifier]:
-    kind, value = Identifier.parse(name)
+def is_anything_taken_back(
+    person: str, pairs: Iterable[Pair], snapshots: Mapping[int, MetadataSnapshot]
+) -> bool:
+    """Whether an event of this fragment takes others back."""
+    own = [pair for pair in pairs if person_of(pair.record) == person]
+    return any(_taken_back(pair, snapshots) for pair in own)
+
+
+def forms(identifier: Identifier, rules: Rules) -> set[Identifier]:
+    """The identifier, and what the rules make of it."""
+    kind, value = identifier
     is_lower = rules.document.namespace(kind).normalise == "lower"
     return {Identifier(kind, value), Identifier(kind, value.lower() if is_lower else value)}
 
@@ -201,8 +218,8 @@ def expected_persons(
     decisions = [
         Pin(LinkedPair.of(stored(one), stored(other)), Decision(decision), at_ms, who)
         for low, high, at_ms, decision, who, _ in pins
-        for one in _forms(low, rules)
-        for other in _forms(high, rules)
+        for one in forms(Identifier.parse(low), rules)
+        for other in forms(Identifier.parse(high), rules)
         if one != other
     ]
     return set(map(frozenset, resolve(evidence, first, decisions, rules).partition))

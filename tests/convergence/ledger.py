@@ -22,12 +22,14 @@ class Ledger:
     """`pairs` count, `dead_letters` lie among the dead ones, by position; the rest was refused because its person was
     erased. Sources in `counting` do not order by time."""
 
-    def __init__(self, counting: Collection[str]) -> None:
+    def __init__(self, counting: Collection[str], forms: Callable[[Identifier], set[Identifier]]) -> None:
+        """`forms` of an identifier are equal to it by the identity rules of the moment."""
         self.pairs: dict[Pair, None] = {}
         self.dead_letters: dict[str, RawRecord] = {}
         self.changes: dict[Pair, None] = {}
         """What the store refused, and is kept as changes in dead letters of fragments."""
         self._counting = counting
+        self._forms = forms
         self._broken: set[tuple[int, str]] = set()
         self._until: dict[str, int] = {}
         self._unfinished: dict[str, set[Identifier]] = {}
@@ -81,7 +83,8 @@ class Ledger:
         self._drop_dead_letters([*self._unfinished])
 
     def _drop_dead_letters(self, persons: Collection[str]) -> None:
-        wanted = set[Identifier]().union(*(self._unfinished.pop(each) for each in persons))
+        carried = set[Identifier]().union(*(self._unfinished.pop(each) for each in persons))
+        wanted = set[Identifier]().union(*map(self._forms, carried))
         self.dead_letters = {
             k: record for k, record in self.dead_letters.items() if wanted.isdisjoint(_forms(record))
         }

@@ -14,6 +14,7 @@ from idgraph.model.events import RawRecord
 from idgraph.model.identity_rules import IdentityRules
 from idgraph.model.snapshots import MetadataSnapshot
 from idgraph.model.sources import FileSource
+from merge.identity.rules import Rules
 from tests.convergence.adapters import Adapters, memory, sqlite
 from tests.convergence.events import (
     AGREED,
@@ -34,7 +35,7 @@ from tests.convergence.events import (
     snapshot,
     written,
 )
-from tests.convergence.expected import PATH
+from tests.convergence.expected import PATH, forms
 from tests.convergence.ledger import Ledger, Pair
 from tests.convergence.sites import Site
 from tests.convergence.ways import Way, small_chunks
@@ -127,7 +128,9 @@ class World(RuleBasedStateMachine):
 
         Where all `is_plain` the latest value holds and nothing is protected, as of most events: they stay bytes."""
         self.protects, self.is_plain = protects and not is_plain, is_plain
-        self.ledger = Ledger(counting)
+        self.ledger = Ledger(
+            counting, lambda each: forms(each, Rules(self.snapshots[self.now].identity_rules))
+        )
         self.sources = {
             name: FileSource(
                 name=name, path=Path(name), ordinal_unit="sequence" if name in counting else "epoch_ms"
