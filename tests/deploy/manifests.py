@@ -1,46 +1,84 @@
-"""The documents of `deploy/`, read by the libraries in Spark, and the parts of pods."""
+"""The chart of `deploy/` as helm renders it, and the parts of pods."""
 
 from __future__ import annotations
 
-import json
+import shutil
 import subprocess
-from importlib.util import find_spec
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from idgraph.app.java import require_java
-from idgraph.model.errors import ConfigError
+import yaml
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
-KUBERNETES = sorted(file for file in (DEPLOY / "kubernetes").glob("*.yaml") if file.stem != "kustomization")
-READER = Path(__file__).with_name("ReadYaml.java")
+CHART = DEPLOY / "chart"
+EXAMPLES = {file.stem: file for file in sorted((CHART / "examples").glob("*.yaml"))}
+RENDERED = Path(__file__).resolve().parents[1] / "data" / "chart"
+KUBERNETES = "1.34"
 
 
-def spark_jars() -> Path:
-    spec = find_spec("pyspark")
-    assert spec
-    assert spec.origin
-    return Path(spec.origin).parent / "jars"
+def rendered(values: Path, *more: str) -> str:
+    """The chart with these values. Raises FileNotFoundError without helm, CalledProcessError for values it refuses."""
+    command = [
+        "helm",
+        "template",
+        "idgraph",
+        str(CHART),
+        "--namespace",
+        "idgraph",
+        "--kube-version",
+        f"{KUBERNETES}.0",
+    ]
+    return subprocess.run(
+        [*command, "--values", str(values), *more], check=True, capture_output=True, text=True
+    ).stdout
 
 
-def documents(*files: Path, typed: bool = False) -> list[dict[str, Any]]:
-    """YAML read by the libraries in Spark; `typed` by those for Kubernetes."""
-    try:
-        java = require_java()
-    except ConfigError as error:
-        pytest.skip(" ".join(str(error).split()))
-    command = [java, "-XX:TieredStopAtLevel=1", "-cp", f"{spark_jars()}/*", str(READER)]
-    command += [*(["--typed"] if typed else []), *map(str, files)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+def documents(name: str) -> list[dict[str, Any]]:
+    """The rendered chart of an example, as the repository has it, with the template of each flow's executors."""
+    found = [each for each in yaml.safe_load_all((RENDERED / f"{name}.yaml").read_text()) if each]
+    return [
+        *found,
+        *(
+            yaml.safe_load(each["data"]["executor-pod.yaml"])
+            for each in of_kind(found, "ConfigMap")
+            if "executor-pod.yaml" in each["data"]
+        ),
+    ]
 
 
-def containers(document: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """A document's pod, if it makes one, and its containers."""
-    pod = document.get("spec", {}).get("template", {}).get("spec") or {}
-    if document["kind"] == "Pod":
-        pod = document["spec"]
-    return pod, [*pod.get("initContainers", []), *pod.get("containers", [])]
+def of_kind(found: list[dict[str, Any]], *kinds: str) -> list[dict[str, Any]]:
+    return [each for each in found if each["kind"] in kinds]
+
+
+def template_of(document: dict[str, Any]) -> dict[str, Any]:
+    """The pod that a document is or makes; empty without one."""
+    found: dict[str, Any] = {}
+    match document["kind"]:
+        case "Pod":
+            found = document
+        case "CronJob":
+            found = document["spec"]["jobTemplate"]["spec"]["template"]
+        case "Deployment" | "StatefulSet" | "Job":
+            found = document["spec"]["template"]
+    return found
+
+
+def pods(found: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Each document that makes a pod, with that pod."""
+    for document in found:
+        if template := template_of(document):
+            yield document, template
+
+
+def containers(pod: dict[str, Any]) -> list[dict[str, Any]]:
+    return [*pod["spec"].get("initContainers", []), *pod["spec"]["containers"]]
+
+
+if __name__ == "__main__":
+    if shutil.which("helm") is None:
+        sys.exit("helm is not on the path")
+    RENDERED.mkdir(parents=True, exist_ok=True)
+    for name, values in EXAMPLES.items():
+        (RENDERED / f"{name}.yaml").write_text(rendered(values))

@@ -27,6 +27,20 @@ def test_the_image_has_what_is_tested_with_all_extras_by_hash() -> None:
     assert needed <= {line.split("==")[0] for line in locked}
 
 
+def test_the_image_is_built_in_two_stages_from_one_digest_and_ends_without_a_compiler() -> None:
+    text = (DEPLOY / "Dockerfile").read_text()
+    assert re.search(r"^ARG PYTHON_IMAGE=python:\S+@sha256:[0-9a-f]{64}$", text, re.MULTILINE)
+    first, last = re.split(r"^FROM \$\{PYTHON_IMAGE\}", text, flags=re.MULTILINE)[1:]
+    assert re.search(r"\bgcc\b", first)
+    assert not re.search(r"\bgcc\b|libc6-dev", last)
+    copied = [line.split()[1:-1] for line in first.splitlines() if line.startswith("COPY")]
+    for file in (file for files in copied for file in files if not file.startswith("--")):
+        assert (ROOT / file).exists(), file
+    (user,) = re.findall(r"^USER (\d+)$", last, re.MULTILINE)
+    assert int(user) > 0
+    assert all((DEPLOY / "image" / name).exists() for name in re.findall(r"/opt/idgraph/(\w+\.sh)", last))
+
+
 def pinned(lock: Path) -> dict[str, str]:
     """The hashes by name and version."""
     entries = re.split(r"^(?=[a-z])", lock.read_text(), flags=re.MULTILINE)
