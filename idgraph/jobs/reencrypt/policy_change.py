@@ -303,10 +303,10 @@ class PolicyChanges:
             pace = Pace(None, self._share, self._repeating.stop, min(self._share, LOOKING_SHARE))
             done = self._runner.run(job, origin, pace=pace, watch=watch)
         except JobStoppedError:
-            if (stopped := runs[0].progress).done:
+            if 0 < (stopped := runs[0].progress).done < stopped.total:
                 log.info(
-                    "sealing what is stored was interrupted after %d of %d profiles; the next run of the flow "
-                    "resumes it, and `idgraph seal` does it at once",
+                    "the flow ended while it sealed what is stored, after %d of %d profiles; its next run "
+                    "continues, and `idgraph seal` does it at once",
                     stopped.done,
                     stopped.total,
                 )
