@@ -54,6 +54,7 @@ COMMANDS = {
     "seal": "seal:seal",
     "reindex": "index:reindex",
     "reconcile": "reconcile:reconcile",
+    "doctor": "doctor:doctor",
     "resolve": "resolve:resolve",
     "bench": "bench:bench",
     "jobs": "jobs:commands",

@@ -187,22 +187,7 @@ def open_database(url: str, key: bytes = b"") -> Database:
     Raises ConfigError for a URL that cannot be used, and for a format that this idgraph does not read;
     StoreError, with the cause, when the database is away or its disk is full.
     """
-    try:
-        parsed = make_url(url)
-        if parsed.get_backend_name() == "sqlite":
-            engine = _sqlite(parsed)
-        elif parsed.get_backend_name() == "postgresql":
-            engine = create_engine(parsed, pool_pre_ping=True)
-        else:
-            raise ConfigError(
-                "metadata service: the database URL must be sqlite:///FILE or postgresql+psycopg://..."
-            )
-    except (ArgumentError, NoSuchModuleError) as error:
-        raise ConfigError("metadata service: the database URL cannot be read") from error
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"metadata service: the database needs the Python package {error.name}; install idgraph[postgresql]"
-        ) from error
+    engine = _engine(url)
     database = Database(engine, key)
     try:
         with Session(database._writer) as session, session.begin():
@@ -218,6 +203,35 @@ def open_database(url: str, key: bytes = b"") -> Database:
         database.close()
         raise
     return database
+
+
+def stored_format(url: str) -> int | None:
+    """The format of a database, which is not changed; None for one without tables of ours. Raises ConfigError and StoreError as
+    `open_database`."""
+    engine = _engine(url)
+    try:
+        with engine.connect() as connection:
+            return format_of(connection)
+    except SQLAlchemyError as error:
+        raise unusable(engine.url, error) from None
+    finally:
+        engine.dispose()
+
+
+def _engine(url: str) -> Engine:
+    try:
+        parsed = make_url(url)
+        if parsed.get_backend_name() == "sqlite":
+            return _sqlite(parsed)
+        if parsed.get_backend_name() == "postgresql":
+            return create_engine(parsed, pool_pre_ping=True)
+    except (ArgumentError, NoSuchModuleError) as error:
+        raise ConfigError("metadata service: the database URL cannot be read") from error
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"metadata service: the database needs the Python package {error.name}; install idgraph[postgresql]"
+        ) from error
+    raise ConfigError("metadata service: the database URL must be sqlite:///FILE or postgresql+psycopg://...")
 
 
 @contextmanager

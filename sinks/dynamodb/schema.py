@@ -55,6 +55,19 @@ def create_tables(client: DynamoClient) -> list[str]:
     return [client.table(name) for name in made]
 
 
+def missing_tables(client: DynamoClient) -> list[str]:
+    """The names of tables that are not there. Raises StoreError when DynamoDB is away or refuses."""
+    missing = []
+    for table in map(client.table, _KEYS):
+        try:
+            client.call("describe_table", table, TableName=table)
+        except DynamoRefusedError as error:
+            if error.code != "ResourceNotFoundException":
+                raise
+            missing.append(table)
+    return missing
+
+
 def _create(client: DynamoClient, name: str) -> bool:
     table = client.table(name)
     indexes = _INDEXES if name == FRAGMENTS else {}

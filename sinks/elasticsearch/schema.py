@@ -210,13 +210,18 @@ def remove(client: ElasticsearchClient, index: str) -> None:
     client.call(lambda api: api.indices.delete(index=index, ignore_unavailable=True))
 
 
+def layouts(client: ElasticsearchClient) -> set[int]:
+    """The formats of the indices behind the alias, 0 for one of others. Raises ProfileIndexError when there is none."""
+    name = client.place.name
+    found = client.call(lambda api: api.indices.get_mapping(index=name))
+    return {each["mappings"].get("_meta", {}).get("layout", 0) for each in found.values()}
+
+
 def require_layout(client: ElasticsearchClient) -> None:
     """Raises ProfileIndexError when there is no index behind the alias, or one that an idgraph made which writes
     other keys."""
     name = client.place.name
-    found = client.call(lambda api: api.indices.get_mapping(index=name))
-    layouts = {each["mappings"].get("_meta", {}).get("layout") for each in found.values()}
-    if layouts != {LAYOUT}:
+    if layouts(client) != {LAYOUT}:
         raise ProfileIndexError(
             f"Elasticsearch index {name}: made by another version of idgraph; `idgraph reindex` makes it again"
         )

@@ -51,6 +51,21 @@ def _ends(consumer: Consumer, partitions: Iterable[tuple[str, int]]) -> dict[tup
     return found
 
 
+def names(bootstrap_servers: str, options: Mapping[str, str]) -> set[str]:
+    """The topics that there are. Raises SourceUnavailableError when the cluster is away, ConfigError as `ends`."""
+    consumer = _consumer(
+        {"log_level": 0, **options, "bootstrap.servers": bootstrap_servers, "group.id": "idgraph-lag"}
+    )
+    try:
+        return set(consumer.list_topics(timeout=ANSWER_SECONDS).topics)
+    except KafkaException as error:
+        raise SourceUnavailableError(
+            f"Kafka at {bootstrap_servers} does not answer ({error.args[0].name()})"
+        ) from None
+    finally:
+        consumer.close()
+
+
 SILENT_SECONDS = 60.0
 """The silence after which the cluster counts as away."""
 

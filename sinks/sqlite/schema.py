@@ -9,8 +9,10 @@ from contextlib import closing, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote
 
-from idgraph.model.errors import IdgraphError
+from idgraph.model.database_errors import reason_of
+from idgraph.model.errors import IdgraphError, StoreError
 from idgraph.model.formats import require_format
 
 OWNER_ONLY = 0o600
@@ -18,6 +20,8 @@ _OLDER = (
     "keep using the idgraph that wrote it, or begin a new `directory` and run over the source files again"
 )
 _PAGE_SIZE = 4096
+_OURS = 0x6964
+"""Each `application_id` begins with it."""
 
 
 class Schema(NamedTuple):
@@ -71,6 +75,20 @@ def prepare(connection: sqlite3.Connection, path: Path, schema: Schema, refusal:
         connection.execute(statement)
     if _number(connection, "PRAGMA user_version") < schema.version:
         _migrate(connection, path, schema, refusal)
+
+
+def format_of(path: Path) -> int:
+    """The version of a file, which is not changed. Raises StoreError for one that cannot be read, or is not ours."""
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as connection:
+            owner, version = (
+                _number(connection, f"PRAGMA {each}") for each in ("application_id", "user_version")
+            )
+    except sqlite3.Error as error:
+        raise StoreError(f"{path}: {reason_of(error)}") from None
+    if owner >> 16 != _OURS:
+        raise StoreError(f"{path}: holds something else; name a file of its own")
+    return version
 
 
 def _check_kind(

@@ -50,6 +50,14 @@ class Version(NamedTuple):
         return int(self.name.removeprefix(_PREFIX))
 
 
+def layout_of(folder: Path) -> int:
+    """The format of the index in a folder. Raises ProfileIndexError for one that cannot be read."""
+    try:
+        return int(json.loads((folder / _FILE).read_bytes())["layout"])
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise ProfileIndexError(f"index {folder}: {_FILE} cannot be read ({type(error).__name__})") from None
+
+
 def holds_documents(folder: Path) -> bool:
     """Whether some version of an index lies here with documents, by tantivy's own list of segments; nothing is opened."""
     for file in folder.glob("*/meta.json"):

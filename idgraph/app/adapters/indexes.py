@@ -6,6 +6,7 @@ credentials, which each process finds for itself.
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,8 +68,15 @@ def create(settings: Settings) -> str | None:
     from sinks.elasticsearch.schema import IndexShape
     from sinks.elasticsearch.schema import create as create_index
 
-    client = ElasticsearchClient(where)
-    try:
+    with closing(ElasticsearchClient(where)) as client:
         return create_index(client, IndexShape(settings.index.shards, settings.index.replicas))
-    finally:
-        client.close()
+
+
+def layouts(settings: Settings) -> set[int]:
+    """The formats of the index in Elasticsearch. Raises ProfileIndexError, ConfigError."""
+    where = place(worker_config(settings))
+    from sinks.elasticsearch.client import ElasticsearchClient
+    from sinks.elasticsearch.schema import layouts as found
+
+    with closing(ElasticsearchClient(where)) as client:
+        return found(client)

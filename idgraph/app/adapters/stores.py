@@ -104,7 +104,7 @@ def require_whole(config: dict[str, Any], store: ProfileStore, key_store: DataKe
         from idgraph.app.adapters.lost_keys import require_data_keys
 
         directory = Path(config["directory"])
-        _require_profiles(directory)
+        require_profiles(directory)
         require_data_keys(directory / PROFILES, directory / DATA_KEYS, store, key_store)
 
 
@@ -120,7 +120,7 @@ def holds_data_keys(directory: Path) -> bool:
         return bool(store.some(1))
 
 
-def _require_profiles(directory: Path) -> None:
+def require_profiles(directory: Path) -> None:
     """Raises StoreError when there is no file of profiles beside traces that only an earlier one can have
     left. A new file in its place would be empty, and everybody unknown."""
     profiles = directory / PROFILES
@@ -161,8 +161,15 @@ def create(settings: Settings) -> list[str]:
     from sinks.dynamodb.client import DynamoClient
     from sinks.dynamodb.schema import create_tables
 
-    client = DynamoClient(tables)
-    try:
+    with closing(DynamoClient(tables)) as client:
         return create_tables(client)
-    finally:
-        client.close()
+
+
+def missing_tables(settings: Settings) -> list[str]:
+    """The tables that are not there. Raises StoreError, ConfigError."""
+    tables = place(worker_config(settings, 0.0))
+    from sinks.dynamodb.client import DynamoClient
+    from sinks.dynamodb.schema import missing_tables as missing
+
+    with closing(DynamoClient(tables)) as client:
+        return missing(client)

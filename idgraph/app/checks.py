@@ -1,0 +1,404 @@
+"""What is wrong with an installation, looked at from outside: nothing is made, migrated or repaired."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import StrEnum
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import NamedTuple
+
+from idgraph.app import metadata_access, wiring
+from idgraph.app.adapters import indexes, stores
+from idgraph.app.adapters.key_providers import ensure_keyring
+from idgraph.app.flow_folders import FlowFolders
+from idgraph.app.java import require_java
+from idgraph.app.settings.document import Settings
+from idgraph.model.errors import (
+    ConfigError,
+    IdgraphError,
+    KeyServiceError,
+    MetadataError,
+    SnapshotSignatureError,
+    SourceUnavailableError,
+    UnauthorizedError,
+)
+from idgraph.model.formats import UPGRADES, FormatRange, formats_of
+from idgraph.model.kafka import kafka_sources
+from idgraph.model.sources import file_sources
+
+SQLITE_FILES = stores.PROFILES, stores.DATA_KEYS, stores.DEAD_LETTERS, stores.DEAD_LETTER_KEYS
+LEAST_FREE_BYTES = 256 << 20
+NETWORK_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "ceph", "glusterfs", "lustre"}
+CLOCK_SECONDS = 60.0
+"""A file may be so much younger than now."""
+TOOL_SECONDS = 5.0
+
+
+class FindingKind(StrEnum):
+    """The kind of a finding."""
+
+    MISSING = "missing"
+    FOREIGN = "foreign"
+    OPEN = "open to others"
+    OLDER = "older"
+    NEWER = "newer"
+    DAMAGED = "damaged"
+    FULL = "full"
+    UNREACHABLE = "unreachable"
+    WAITING = "waiting"
+    SLOW = "slow"
+
+
+class Finding(NamedTuple):
+    """`command` mends it. With `is_fault` something does not work, or will not; else it is good to know."""
+
+    kind: FindingKind
+    place: str
+    text: str
+    command: str
+    is_fault: bool = True
+
+
+Check = Callable[[Settings], Iterator[Finding]]
+
+
+def _directory(settings: Settings) -> Iterator[Finding]:
+    directory = settings.directory
+    if not directory.exists():
+        text = "nothing is stored here yet"
+        yield Finding(
+            FindingKind.MISSING, str(directory), text, "idgraph keys init && idgraph up", is_fault=False
+        )
+        return
+    for each in (directory, *sorted(directory.iterdir())):
+        state = each.stat()
+        if state.st_uid != os.geteuid():
+            text = f"it belongs to user {state.st_uid}, and this process runs as {os.geteuid()}"
+            yield Finding(FindingKind.FOREIGN, str(each), text, f"sudo chown -R $(id -un) {directory}")
+        elif state.st_mode & 0o077:
+            text = "other users of this machine can read it"
+            yield Finding(FindingKind.OPEN, str(each), text, f"chmod go= {each}")
+    if not os.access(directory, os.W_OK | os.X_OK):
+        yield Finding(
+            FindingKind.FOREIGN, str(directory), "it cannot be written to", f"mount, or chmod u+w {directory}"
+        )
+    if settings.store.kind == "sqlite" and (kind := _file_system(directory)) in NETWORK_FILE_SYSTEMS:
+        text = f"it is on a network file system ({kind}), where SQLite's write-ahead log does not work"
+        yield Finding(
+            FindingKind.FOREIGN, str(directory), text, "move it to a local disk, and change `directory`"
+        )
+
+
+def _file_system(folder: Path) -> str:
+    try:
+        mounts = [line.split()[1:3] for line in Path("/proc/mounts").read_text(encoding="utf-8").splitlines()]
+    except OSError:
+        return ""
+    place = folder.resolve()
+    around = [(len(at), kind) for at, kind in mounts if place.is_relative_to(at)]
+    return max(around)[1] if around else ""
+
+
+def _disk(settings: Settings) -> Iterator[Finding]:
+    folder = next(each for each in (settings.directory, *settings.directory.parents) if each.exists())
+    free = shutil.disk_usage(folder).free
+    if free < LEAST_FREE_BYTES:
+        text = f"{free >> 20} MiB are free, and a flow stops when none is"
+        yield Finding(
+            FindingKind.FULL, str(folder), text, f"du -xsh {folder}/* (remove, or enlarge the disk)"
+        )
+        return
+    largest = max((each.stat().st_size for each in settings.directory.glob("*.db")), default=0)
+    if free < 2 * largest:
+        text = f"{free >> 20} MiB are free; an erasure or `idgraph seal` needs {2 * largest >> 20} MiB to rewrite a file"
+        yield Finding(FindingKind.FULL, str(folder), text, "enlarge the disk", is_fault=False)
+
+
+def _keyring(settings: Settings) -> Iterator[Finding]:
+    place = str(settings.keyring_file())
+    try:
+        ensure_keyring(settings)
+    except KeyServiceError as error:
+        yield Finding(
+            FindingKind.UNREACHABLE, place, str(error), "aws kms describe-key (see docs/security.md)"
+        )
+    except IdgraphError as error:
+        kind = FindingKind.DAMAGED if settings.keyring_file().exists() else FindingKind.MISSING
+        yield Finding(kind, place, str(error), "idgraph keys init, or restore the keyring from its copy")
+
+
+def _stores(settings: Settings) -> Iterator[Finding]:
+    """Formats first: to open an older file upgrades it."""
+    wrong = list(for_version(settings, version("idgraph")))
+    yield from wrong
+    if settings.store.kind == "dynamodb":
+        wrong = list(_tables(settings))
+        yield from wrong
+    elif not wrong:
+        try:
+            stores.require_profiles(settings.directory)
+        except IdgraphError as error:
+            place = settings.directory / stores.PROFILES
+            wrong = [Finding(FindingKind.MISSING, str(place), str(error), "idgraph restore BACKUP")]
+            yield from wrong
+        if not (settings.directory / stores.PROFILES).exists():
+            return
+    if wrong or not settings.keyring_file().exists():
+        return
+    try:
+        with wiring.opened_keys(settings, own=True):
+            pass
+    except KeyServiceError:
+        return  # The keyring's finding.
+    except IdgraphError as error:
+        yield Finding(
+            FindingKind.FOREIGN,
+            str(settings.keyring_file()),
+            str(error),
+            "restore keyring and data keys of one time",
+        )
+
+
+def _tables(settings: Settings) -> Iterator[Finding]:
+    place = f"DynamoDB in {settings.store.region}"
+    try:
+        for table in stores.missing_tables(settings):
+            yield Finding(
+                FindingKind.MISSING, f"{place}, {table}", "there is no such table", "idgraph store create"
+            )
+    except IdgraphError as error:
+        yield Finding(
+            FindingKind.UNREACHABLE, place, str(error), "aws dynamodb list-tables (docs/dynamodb.md)"
+        )
+
+
+def stored_formats(settings: Settings) -> Iterator[tuple[str, str, Callable[[], Iterable[int]]]]:
+    """All that is stored: its name in the table of formats, its place, and a function that reads its formats. That raises
+    IdgraphError for what cannot be read."""
+    for name in (*SQLITE_FILES, "jobs.db", "households.db"):
+        file = settings.directory / name
+        if file.exists() and file.stat().st_size:
+            yield name, str(file), partial(_format_of_file, file)
+    if settings.metadata.database or (settings.directory / "metadata.db").exists():
+        yield (
+            "metadata.db",
+            "database of the metadata service",
+            partial(_format_of_metadata, settings.database_url()),
+        )
+    if settings.index.kind == "elasticsearch":
+        yield (
+            "elasticsearch",
+            f"Elasticsearch index {settings.index.name}",
+            partial(indexes.layouts, settings),
+        )
+    elif (settings.directory / indexes.FOLDER / "versions.json").exists():
+        folder = settings.directory / indexes.FOLDER
+        yield "index", str(folder), partial(_layout_of_index, folder)
+
+
+def _format_of_file(file: Path) -> Iterable[int]:
+    from sinks.sqlite.schema import format_of
+
+    return [format_of(file)]
+
+
+def _format_of_metadata(url: str) -> Iterable[int]:
+    from metadata_service.storage.database import stored_format
+
+    return [stored_format(url) or 0]
+
+
+def _layout_of_index(folder: Path) -> Iterable[int]:
+    from sinks.tantivy.folder import layout_of
+
+    return [layout_of(folder)]
+
+
+def for_version(settings: Settings, of_idgraph: str) -> Iterator[Finding]:
+    """What this version of idgraph does not read as it is. Raises ConfigError for a version that is not known."""
+    reads = formats_of(of_idgraph, version("idgraph"))
+    for name, place, read in stored_formats(settings):
+        try:
+            for found in read():
+                yield from _of_format(name, place, found, reads, of_idgraph)
+        except IdgraphError as error:
+            is_file = Path(place).exists()
+            kind, command = FindingKind.UNREACHABLE, "start its server, or correct its address"
+            if is_file:
+                kind, command = FindingKind.DAMAGED, "idgraph restore BACKUP"
+            yield Finding(kind, place, str(error), command)
+
+
+def _of_format(
+    name: str, place: str, found: int, reads: Mapping[str, FormatRange], of_idgraph: str
+) -> Iterator[Finding]:
+    if name not in reads:
+        text = f"idgraph {of_idgraph} does not know it, and ignores it"
+        yield Finding(FindingKind.NEWER, place, text, f"none ({UPGRADES})", is_fault=False)
+        return
+    oldest, newest = reads[name]
+    kind = FindingKind.NEWER if found > newest else FindingKind.OLDER
+    said = f"it has format {found}"
+    if oldest <= found < newest:
+        text = f"{said}, which idgraph {of_idgraph} upgrades to {newest} when it opens it; from then on no older one reads it"
+        yield Finding(kind, place, text, "idgraph backup BACKUP, before its first start", is_fault=False)
+    elif found != newest and name in ("index", "elasticsearch"):
+        remove = f"rm -r {place} && " if name == "index" else ""
+        yield Finding(
+            kind, place, f"{said}; idgraph {of_idgraph} reads {newest} only", f"{remove}idgraph reindex"
+        )
+    elif found != newest:
+        text = f"{said}, and idgraph {of_idgraph} reads {oldest} to {newest}: it does not start"
+        command = f"restore a backup that {of_idgraph} wrote, or keep the newer idgraph ({UPGRADES})"
+        yield Finding(kind, place, text, command)
+
+
+def _index(settings: Settings) -> Iterator[Finding]:
+    if settings.index.kind == "elasticsearch" or not (settings.directory / stores.PROFILES).exists():
+        return  # A missing index in Elasticsearch has no format.
+    folder = settings.directory / indexes.FOLDER
+    if not (folder / "versions.json").exists():
+        yield Finding(
+            FindingKind.MISSING, str(folder), "profiles are stored, and not searchable", "idgraph reindex"
+        )
+
+
+def _metadata(settings: Settings) -> Iterator[Finding]:
+    place = settings.metadata.url
+    try:
+        with metadata_access.reading_client(settings, metadata_access.QUICK_SECONDS) as client:
+            client.snapshot(None, 0)
+    except SnapshotSignatureError as error:
+        file = settings.directory / "metadata.pub"
+        yield Finding(FindingKind.FOREIGN, place, str(error), f"rm {file}, if its key was changed on purpose")
+    except UnauthorizedError as error:
+        file = settings.token_file()
+        yield Finding(
+            FindingKind.FOREIGN, place, str(error), f"idgraph tokens add NAME --role admin > {file}"
+        )
+    except ConfigError as error:
+        yield Finding(FindingKind.MISSING, place, str(error), "idgraph up")
+    except MetadataError as error:
+        yield Finding(FindingKind.UNREACHABLE, place, str(error), "idgraph up, or idgraph serve metadata")
+
+
+def _sources(settings: Settings) -> Iterator[Finding]:
+    from ingestion.sources.files.taken import folder_of
+
+    for name, source in file_sources(settings.sources_by_name()).items():
+        folder = folder_of(source)
+        if not folder.is_dir():
+            text = f"source {name} has no folder; a flow makes it, if its name is right"
+            yield Finding(FindingKind.MISSING, str(folder), text, f"mkdir -p {folder}", is_fault=False)
+        elif not os.access(folder, os.R_OK | os.X_OK):
+            text = f"source {name} cannot be read"
+            yield Finding(FindingKind.FOREIGN, str(folder), text, f"chmod u+rx {folder}")
+
+
+def _kafka(settings: Settings) -> Iterator[Finding]:
+    from idgraph.app.adapters.extras import needing
+
+    sources = kafka_sources(settings.sources_by_name())
+    if not sources:
+        return
+    servers = settings.kafka.bootstrap_servers
+    try:
+        with needing("kafka", "Kafka needs confluent-kafka"):
+            from sinks.kafka.topics import names
+        there = names(servers, settings.kafka.producer_options())
+    except ConfigError as error:
+        yield Finding(FindingKind.MISSING, servers, str(error), "see the message")
+        return
+    except SourceUnavailableError as error:
+        yield Finding(
+            FindingKind.UNREACHABLE, servers, str(error), "start Kafka, or correct [kafka] bootstrap_servers"
+        )
+        return
+    for name, source in sources.items():
+        for topic in set(source.topics) - there:
+            command = f"kafka-topics.sh --bootstrap-server {servers} --create --topic {topic}"
+            yield Finding(
+                FindingKind.MISSING, f"{servers}, {topic}", f"source {name} has no such topic", command
+            )
+
+
+def _flows(settings: Settings) -> Iterator[Finding]:
+    folders = FlowFolders(settings.directory)
+    for name in folders.names():
+        report = folders.report(name)
+        place = str(folders.report_file(name).parent)
+        if report is not None and report.is_silent(time.time()):
+            text = f"the flow {name} was killed or hangs: it said {report.state} last"
+            yield Finding(FindingKind.WAITING, place, text, "idgraph up, or idgraph run")
+        if (pause := folders.pause_of(name)) is not None:
+            text = f"the flow {name} was paused by {pause.who}: {pause.why}"
+            yield Finding(FindingKind.WAITING, place, text, f"idgraph flows resume {name}", is_fault=False)
+        for hold in folders.holds_of(name):
+            command = f"idgraph dead-letters list; idgraph flows resume {name} --source {hold.source}"
+            yield Finding(FindingKind.WAITING, place, f"source {hold.source} waits: {hold.why}", command)
+
+
+def _java(settings: Settings) -> Iterator[Finding]:
+    if settings.sources:
+        try:
+            require_java()
+        except ConfigError as error:
+            text, _, command = str(error).partition("\n")
+            yield Finding(
+                FindingKind.MISSING,
+                os.environ.get("JAVA_HOME", "PATH"),
+                text,
+                command.strip() or "see the message",
+            )
+
+
+def _native(_settings: Settings) -> Iterator[Finding]:
+    from idgraph import native
+
+    if native.states is None:
+        text = f"native code: {native.state}; events take some three times longer"
+        command = "python setup.py build_ext --inplace, or install idgraph again beside a C compiler"
+        yield Finding(FindingKind.SLOW, str(Path(native.__file__).parent), text, command, is_fault=False)
+
+
+def _clock(settings: Settings) -> Iterator[Finding]:
+    ahead = max((each.stat().st_mtime for each in settings.directory.glob("*")), default=0.0) - time.time()
+    command = "timedatectl set-ntp true"
+    if ahead > CLOCK_SECONDS:
+        text = f"the clock is {ahead:,.0f} s behind what was written here: events would be of the future"
+        yield Finding(FindingKind.FOREIGN, "clock", text, command)
+        return
+    tool = shutil.which("timedatectl")
+    try:
+        words = [str(tool), "show", "--property", "NTPSynchronized", "--value"]
+        done = tool and subprocess.run(  # noqa: S603 - our own words
+            words, capture_output=True, text=True, check=False, timeout=TOOL_SECONDS
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return
+    if done and done.stdout.strip() == "no":
+        text = "the clock follows no time server"
+        yield Finding(FindingKind.FOREIGN, "clock", text, command, is_fault=False)
+
+
+CHECKS: Mapping[str, Check] = {
+    "directory": _directory,
+    "disk": _disk,
+    "keyring": _keyring,
+    "stores": _stores,
+    "index": _index,
+    "metadata service": _metadata,
+    "sources": _sources,
+    "Kafka": _kafka,
+    "flows": _flows,
+    "Java": _java,
+    "native code": _native,
+    "clock": _clock,
+}
+"""By name, in the order of the output."""
