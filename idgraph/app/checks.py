@@ -16,9 +16,10 @@ from typing import NamedTuple
 from idgraph.app import metadata_access, wiring
 from idgraph.app.adapters import indexes, stores
 from idgraph.app.adapters.key_providers import ensure_keyring
-from idgraph.app.flow_folders import FlowFolders
+from idgraph.app.adapters.shared_state import is_embedded, shared_flows
 from idgraph.app.java import require_java
 from idgraph.app.settings.document import Settings
+from idgraph.app.shared_flows import SharedFlows
 from idgraph.model.errors import (
     ConfigError,
     IdgraphError,
@@ -26,6 +27,7 @@ from idgraph.model.errors import (
     MetadataError,
     SnapshotSignatureError,
     SourceUnavailableError,
+    StoreError,
     UnauthorizedError,
 )
 from idgraph.model.formats import UPGRADES, FormatRange, formats_of
@@ -329,19 +331,27 @@ def _kafka(settings: Settings) -> Iterator[Finding]:
 
 
 def _flows(settings: Settings) -> Iterator[Finding]:
-    folders = FlowFolders(settings.directory)
-    for name in folders.names():
-        report = folders.report(name)
-        place = str(folders.report_file(name).parent)
-        if report is not None and report.is_silent(time.time()):
-            text = f"the flow {name} was killed or hangs: it said {report.state} last"
-            yield Finding(FindingKind.WAITING, place, text, "idgraph up, or idgraph run")
-        if (pause := folders.pause_of(name)) is not None:
-            text = f"the flow {name} was paused by {pause.who}: {pause.why}"
-            yield Finding(FindingKind.WAITING, place, text, f"idgraph flows resume {name}", is_fault=False)
-        for hold in folders.holds_of(name):
-            command = f"idgraph dead-letters list; idgraph flows resume {name} --source {hold.source}"
-            yield Finding(FindingKind.WAITING, place, f"source {hold.source} waits: {hold.why}", command)
+    with shared_flows(settings) as flows:
+        try:
+            names = flows.names()
+        except StoreError:
+            return  # The stores' finding.
+        for name in names:
+            yield from _flow(settings, flows, name)
+
+
+def _flow(settings: Settings, flows: SharedFlows, name: str) -> Iterator[Finding]:
+    report = flows.report(name)
+    place = str(settings.directory / "flows" / name) if is_embedded(settings) else f"flow {name}"
+    if report is not None and report.is_silent(time.time()):
+        text = f"the flow {name} was killed or hangs: it said {report.state} last"
+        yield Finding(FindingKind.WAITING, place, text, "idgraph up, or idgraph run")
+    if (pause := flows.pause_of(name)) is not None:
+        text = f"the flow {name} was paused by {pause.who}: {pause.why}"
+        yield Finding(FindingKind.WAITING, place, text, f"idgraph flows resume {name}", is_fault=False)
+    for hold in flows.holds_of(name):
+        command = f"idgraph dead-letters list; idgraph flows resume {name} --source {hold.source}"
+        yield Finding(FindingKind.WAITING, place, f"source {hold.source} waits: {hold.why}", command)
 
 
 def _java(settings: Settings) -> Iterator[Finding]:

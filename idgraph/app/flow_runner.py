@@ -13,11 +13,12 @@ from pathlib import Path
 from idgraph.app import metadata_access, wiring
 from idgraph.app.adapters.inputs import input_stream, needed_jars, require_formats
 from idgraph.app.adapters.key_providers import ensure_keyring
-from idgraph.app.flow_folders import FlowFolders
+from idgraph.app.adapters.shared_state import shared_flows
 from idgraph.app.java import class_archives, require_java
 from idgraph.app.observation.flow_observation import observed
 from idgraph.app.observation.flow_report import reporting
 from idgraph.app.settings.document import Settings
+from idgraph.app.shared_flows import SharedFlows
 from idgraph.files import exclusive_lock, owner_only
 from idgraph.jobs.reencrypt.policy_change import PolicyChanges
 from idgraph.model.errors import ConfigError, FlowInterruptedError, FlowStoppedError, ProfileIndexError
@@ -98,7 +99,8 @@ def run_flow(
         kept, max_age = metadata_access.snapshot_file(settings), settings.metadata.max_snapshot_age_seconds
         snapshots = stack.enter_context(SnapshotFollower(client, kept, max_age))
         schema = stack.enter_context(_schema_changes(settings, client))
-        held = _held(settings)
+        flows = stack.enter_context(shared_flows(settings))
+        held = _held(settings, flows)
         stream = input_stream(settings, held)
 
         def is_running() -> bool:
@@ -106,9 +108,11 @@ def run_flow(
 
         tasks = _projection_tasks(settings, snapshots, is_running)
         projection = stack.enter_context(_projection(settings, resources, snapshots, tasks))
-        watched = observed(settings, resources, snapshots, projection, stream.waiting, is_running, on_batch)
+        watched = observed(
+            settings, flows, resources, snapshots, projection, stream.waiting, is_running, on_batch
+        )
         on_batch = stack.enter_context(watched)
-        seen = reporting(settings, snapshots, projection, stream.waiting, is_running, on_batch)
+        seen = reporting(settings, flows, snapshots, projection, stream.waiting, is_running, on_batch)
         on_batch = _noting_uses(stack.enter_context(seen), stack.enter_context(SpecUsage(client)))
         on_start()
         if projection is not None and tasks is None:
@@ -119,7 +123,7 @@ def run_flow(
             stack.enter_context(projection)
         metadata = snapshots, schema
         on_commit = projection.wake if projection else lambda: None
-        flow = _flow(settings, session, stream, held, metadata, resources, on_commit, on_batch)
+        flow = _flow(settings, flows, session, stream, held, metadata, resources, on_commit, on_batch)
         running.append(flow)
         stack.enter_context(_following_policy(settings, resources, snapshots, flow, sealed_by))
         try:
@@ -132,9 +136,9 @@ def run_flow(
             _require_no_wait(settings, held)
 
 
-def _held(settings: Settings) -> HeldSources:
+def _held(settings: Settings, flows: SharedFlows) -> HeldSources:
     """The sources that wait; with a limit that none exceeds, all are tried again."""
-    held = HeldSources(settings.flow_state())
+    held = flows.held(settings.flow.name)
     if settings.flow.dead_letters.max_rate >= 1:
         for hold in held.holds():
             held.try_again(hold.source)
@@ -252,6 +256,7 @@ def _session(settings: Settings, stop: threading.Event, jars: Sequence[Path]) ->
 
 def _flow(
     settings: Settings,
+    flows: SharedFlows,
     session: Session,
     stream: InputStream,
     held: HeldSources,
@@ -275,7 +280,7 @@ def _flow(
         plan.sources,
         on_commit,
     )
-    is_paused = partial(FlowFolders(settings.directory).is_paused, plan.flow.name)
+    is_paused = partial(flows.is_paused, plan.flow.name)
     return Flow(session, plan.flow, stream, state / "checkpoint", batches, on_batch, held, is_paused)
 
 

@@ -13,8 +13,8 @@ from fastapi import FastAPI
 from sqlalchemy.exc import SQLAlchemyError
 
 from idgraph.app import metadata_access, wiring
+from idgraph.app.adapters.shared_state import shared_flows
 from idgraph.app.adapters.stores import DEAD_LETTERS, PROFILES, open_profiles, worker_config
-from idgraph.app.flow_folders import FlowFolders
 from idgraph.app.metadata_database import opened_metadata_database, service_key
 from idgraph.app.observation.json_logs import say
 from idgraph.app.settings.document import ADMIN_TOKEN, Settings
@@ -161,9 +161,10 @@ def _side(settings: Settings) -> SandboxSide | None:
     if letters.exists():
         with closing(SqliteDeadLetters(letters)) as dead_letters:
             count = sum(dead_letters.counts().values())
-    folders = FlowFolders(settings.directory)
+    with shared_flows(settings) as shared:
+        reports = [report for report in map(shared.report, shared.names()) if report]
     flows = []
-    for report in filter(None, map(folders.report, folders.names())):
+    for report in reports:
         age = time.time() - report.written_ms / 1000
         is_running = report.state in RUNNING and age < FRESH_SECONDS
         flows.append(

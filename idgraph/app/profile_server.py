@@ -12,15 +12,16 @@ from fastapi import FastAPI
 
 from idgraph.app import metadata_access, wiring
 from idgraph.app.adapters.key_providers import ensure_keyring, provider_of
+from idgraph.app.adapters.shared_state import open_documents
 from idgraph.app.dead_letter_desk import dead_letter_desk
 from idgraph.app.entrance import project_now
-from idgraph.app.flow_folders import FlowFolders
 from idgraph.app.flow_progress import committed
 from idgraph.app.jobs.threads import JobThreads, shared_results
 from idgraph.app.observation.json_logs import say
 from idgraph.app.publish import kafka_publisher, publisher
 from idgraph.app.settings.document import Settings
 from idgraph.app.settings.tables import TopicSettings, WebhookSettings
+from idgraph.app.shared_flows import SharedFlows
 from idgraph.snapshot_file import PinnedSnapshot
 from idgraph.web.limits import RateLimit
 from idgraph.web.metrics import metrics_of_processes
@@ -106,7 +107,8 @@ def application(settings: Settings, secret: bytes | None = None) -> Iterator[Fas
             households = stack.enter_context(closing(wiring.household_log(settings)))
             own_households = Households(households, wiring.keyed_hash(adapters))
             desk = stack.enter_context(dead_letter_desk(settings))
-            rights = Rights(consents, jobs, own_households, tokens, desk, FlowFolders(settings.directory))
+            documents = stack.enter_context(closing(open_documents(settings)))
+            rights = Rights(consents, jobs, own_households, tokens, desk, SharedFlows(documents))
             is_local = settings.store.kind == "sqlite"
             contact_paths = {str(k): paths for k, paths in settings.profiles.contact_attributes.items()}
             service = ProfileService(

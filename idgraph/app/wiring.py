@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from idgraph.app import metadata_access
 from idgraph.app.adapters.indexes import open_index
 from idgraph.app.adapters.key_providers import keys_config, open_provider, provider_of
+from idgraph.app.adapters.shared_state import job_log
 from idgraph.app.adapters.stores import (
     charged,
     open_data_keys,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from idgraph.jobs.erase.erasure import Erasure
     from idgraph.jobs.job import Job, JobRunner
     from idgraph.model.index import IndexRules, ProfileIndex
-    from idgraph.model.jobs import JobLog, JobRecord
+    from idgraph.model.jobs import JobRecord
     from idgraph.model.store import ProfileStore
     from idgraph.snapshot_file import PinnedSnapshot
     from idgraph.web.audit import AuditLog
@@ -65,7 +66,6 @@ def prepare_directory(settings: Settings) -> None:
 def worker_plan(settings: Settings) -> WorkerPlan:
     """The configuration of Spark workers: places, never keys or tokens."""
     from idgraph.app.adapters.inputs import decryptors_config, formats_config, ranges_config
-    from idgraph.model.spark import is_local
     from ingestion.spark.workers import WorkerPlan
 
     config = {
@@ -82,8 +82,6 @@ def worker_plan(settings: Settings) -> WorkerPlan:
         settings.sources_by_name(),
         json.dumps(config),
         open_resources,
-        # For other machines, which do not have the flow's folder.
-        dead_letters_by_driver=not is_local(settings.flow.master),
         closed=(settings.directory, settings.keyring_file()),
     )
 
@@ -311,15 +309,6 @@ def index_rules(settings: Settings, pinned: PinnedSnapshot | None = None) -> Ind
     from transforms.schema.diff import AttributeTree
 
     return AttributeTree((pinned or metadata_access.snapshot_to_read_by(settings)).snapshot).index_rules
-
-
-@contextmanager
-def job_log(settings: Settings) -> Iterator[JobLog]:
-    """All jobs of this installation, closed at the end."""
-    from sinks.sqlite.jobs import SqliteJobLog
-
-    with closing(SqliteJobLog(settings.directory / "jobs.db", settings.directory / "jobs")) as log:
-        yield log
 
 
 @contextmanager

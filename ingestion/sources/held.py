@@ -1,19 +1,19 @@
 """The sources of a flow that wait: each has failed beyond the limit of dead letters, and the others flow on.
 
-`held/SOURCE.json` in the flow's folder says why. To have the source tried again, rename it to `SOURCE.again`, which
-stays until the flow has taken some of the source again. So a hold outlives the flow and its crashes.
+The shared document `held/SOURCE.json` of the flow says why. To have the source tried again, it becomes
+`held/SOURCE.again`, which stays until the flow has taken some of the source again. So a hold outlives the flow and its
+crashes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from pathlib import Path
 
 from pydantic import ValidationError
 
-from idgraph.files import write_atomically
 from idgraph.model.errors import StoreError
 from idgraph.model.flows import SourceHold
+from idgraph.model.shared_documents import SharedDocuments
 from idgraph.model.snapshots import MetadataSnapshot, pattern_matches
 from idgraph.model.sources import SourceConfig
 
@@ -30,10 +30,12 @@ def specs_for(snapshot: MetadataSnapshot, source: SourceConfig) -> tuple[str, ..
 
 
 class HeldSources:
-    """The waiting sources of one flow; `folder` is the flow's own. The flow holds, others only let be tried again."""
+    """The waiting sources of one flow, whose documents' names begin with `flow`. The flow holds, others only let be tried
+    again."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder / FOLDER
+    def __init__(self, documents: SharedDocuments, flow: str) -> None:
+        self._documents = documents
+        self._folder = f"{flow}{FOLDER}/"
         self._is_new = False
         self.waiting: dict[str, SourceHold] = {}
         """Those that the running query leaves out, by source."""
@@ -57,25 +59,18 @@ class HeldSources:
 
     def hold(self, hold: SourceHold) -> None:
         """Let a source wait from now on. Durable when it returns. Raises StoreError."""
-        file = self._folder / f"{hold.source}{_WAITS}"
-        try:
-            self._folder.mkdir(exist_ok=True)
-            write_atomically(file, hold.model_dump_json().encode())
-            file.with_suffix(_AGAIN).unlink(missing_ok=True)
-        except OSError as error:
-            raise StoreError(f"{file}: {error.strerror}") from None
+        self._documents.write(self._name(hold.source, _WAITS), hold.model_dump_json().encode())
+        self._documents.remove(self._name(hold.source, _AGAIN))
         self._is_new = True
 
     def try_again(self, source: str) -> bool:
         """Let a source be taken again. False if it does not wait. Raises StoreError."""
-        file = self._folder / f"{source}{_WAITS}"
-        try:
-            file.rename(file.with_suffix(_AGAIN))
-        except FileNotFoundError:
+        hold = self._documents.read(self._name(source, _WAITS))
+        if hold is None:
             return False
-        except OSError as error:
-            raise StoreError(f"{file}: {error.strerror}") from None
-        return True
+        # One that has both waits still.
+        self._documents.write(self._name(source, _AGAIN), hold)
+        return self._documents.remove(self._name(source, _WAITS))
 
     def follow(self, snapshot: MetadataSnapshot, sources: Mapping[str, SourceConfig]) -> list[str]:
         """Let those be tried again for which other specs are in force than when they failed; returns their names."""
@@ -95,11 +90,7 @@ class HeldSources:
     def was_taken(self, source: str) -> None:
         """Some of a source that is tried again was taken. Raises StoreError."""
         self.tried_again.pop(source, None)
-        file = self._folder / f"{source}{_AGAIN}"
-        try:
-            file.unlink(missing_ok=True)
-        except OSError as error:
-            raise StoreError(f"{file}: {error.strerror}") from None
+        self._documents.remove(self._name(source, _AGAIN))
 
     def is_new(self) -> bool:
         """Whether a source waits that the running query does not leave out."""
@@ -107,17 +98,21 @@ class HeldSources:
 
     def has_changed(self) -> bool:
         """Whether the running query should be another: some source waits that did not, or the other way round."""
-        return self._is_new or any(not (self._folder / f"{name}{_WAITS}").exists() for name in self.waiting)
+        return self._is_new or any(
+            self._documents.read(self._name(each, _WAITS)) is None for each in self.waiting
+        )
+
+    def _name(self, source: str, suffix: str) -> str:
+        return f"{self._folder}{source}{suffix}"
 
     def _read(self, suffix: str) -> dict[str, SourceHold]:
         found = {}
-        for file in sorted(self._folder.glob(f"*{suffix}")):
+        for name in self._documents.names(f"{self._folder}*{suffix}"):
+            content = self._documents.read(name)
             try:
-                found[file.stem] = SourceHold.model_validate_json(file.read_bytes())
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                raise StoreError(f"{file}: {error.strerror}") from None
+                if content is not None:
+                    source = name.removeprefix(self._folder).removesuffix(suffix)
+                    found[source] = SourceHold.model_validate_json(content)
             except ValidationError:
-                raise StoreError(f"{file}: is damaged, or of another version of idgraph") from None
+                raise StoreError(f"{name}: is damaged, or of another version of idgraph") from None
         return found

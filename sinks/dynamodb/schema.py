@@ -13,6 +13,8 @@ FRAGMENTS = "fragments"
 LINKS = "links"
 DATA_KEYS = "data-keys"
 KEY_VERSIONS = "key-versions"
+SHARED = "shared"
+DEAD_LETTER_KEYS = "dead-letter-keys"
 
 OUTBOX = "outbox"
 ERASED = "erased"
@@ -21,8 +23,8 @@ ERASED = "erased"
 SHARDS = 16
 """Partitions of each sparse index: each takes 1,000 writes per second at first."""
 
-RECOVERY_DAYS = {FRAGMENTS: 35, LINKS: 35, DATA_KEYS: 1, KEY_VERSIONS: 35}
-"""Days to which a table can be restored. An erased data key can be brought back for so long: hence one day."""
+RECOVERY_DAYS = {FRAGMENTS: 35, LINKS: 35, DATA_KEYS: 1, KEY_VERSIONS: 35, SHARED: 35, DEAD_LETTER_KEYS: 1}
+"""Days to which a table can be restored. An erased key can be brought back for so long: hence one day."""
 
 _CREATE_SECONDS = 300
 
@@ -31,6 +33,8 @@ _KEYS: dict[str, list[tuple[str, str]]] = {
     LINKS: [("pk", "B"), ("sk", "B")],
     DATA_KEYS: [("fragment", "S")],
     KEY_VERSIONS: [("kek", "N"), ("replica", "N")],
+    SHARED: [("pk", "S"), ("sk", "S")],
+    DEAD_LETTER_KEYS: [("fragment", "S")],
 }
 _INDEXES: dict[str, list[tuple[str, str]]] = {
     OUTBOX: [("waiting", "N"), ("pk", "B")],

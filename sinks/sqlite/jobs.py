@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 import secrets
 import sqlite3
-import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +14,11 @@ from idgraph.files import file_lock
 from idgraph.model import canonical
 from idgraph.model.errors import AlreadyRunningError, StoreError
 from idgraph.model.jobs import JobIdentity, JobKind, JobRecord, JobState, Progress, Requester
+from sinks.job_rows import KEPT, decoded, encoded, now, running_already
 from sinks.sqlite.database import SqliteFile
 from sinks.sqlite.schema import Schema
 
-KEPT = 1000
-"""So many jobs are kept; of older ones that have ended the log knows nothing."""
-
 _COLUMNS = "id, kind, target, what, who, why, state, started, updated, progress, private, cancel"
-_NUMBERS = ("total", "done", "begun_at", "begun_done")
 _SCHEMA = Schema(
     application_id=0x69646A6F,
     migrations=(
@@ -73,18 +67,29 @@ class SqliteJobLog:
                 (work.kind, work.target),
             ).fetchone()
             if last and last[1] == JobState.RUNNING:
-                raise AlreadyRunningError(_running(work.kind, last[0], last[3], last[4]))
-            now = _now()
+                raise AlreadyRunningError(running_already(work.kind, last[0], last[3], last[4]))
+            began = now()
             is_same = last and last[2] == what and (last[1] != JobState.DONE or work.reopens)
             if is_same and not again:
                 job_id = str(last[0])
                 connection.execute(
                     "UPDATE jobs SET state = ?, who = ?, why = ?, updated = ?, cancel = 0 WHERE id = ?",
-                    (JobState.RUNNING, *origin, now, job_id),
+                    (JobState.RUNNING, *origin, began, job_id),
                 )
             else:
                 job_id = secrets.token_hex(6)
-                row = (job_id, work.kind, work.target, what, *origin, JobState.RUNNING, now, now, "{}", b"")
+                row = (
+                    job_id,
+                    work.kind,
+                    work.target,
+                    what,
+                    *origin,
+                    JobState.RUNNING,
+                    began,
+                    began,
+                    "{}",
+                    b"",
+                )
                 connection.execute(
                     f"INSERT INTO jobs ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)",  # noqa: S608 - ours only
                     row,
@@ -105,7 +110,7 @@ class SqliteJobLog:
         rows = self._file.write_unflushed(
             lambda connection: connection.execute(
                 "UPDATE jobs SET updated = ?, progress = ?, private = ? WHERE id = ? RETURNING cancel",
-                (_now(), _encoded(progress), private, job_id),
+                (now(), encoded(progress), private, job_id),
             ).fetchall()
         )
         return bool(rows and rows[0][0])
@@ -121,7 +126,7 @@ class SqliteJobLog:
         self._file.write(
             lambda connection: connection.execute(
                 "UPDATE jobs SET state = ?, updated = ?, progress = ?, private = ? WHERE id = ?",
-                (state, _now(), _encoded(progress), private, job_id),
+                (state, now(), encoded(progress), private, job_id),
             )
         )
 
@@ -194,14 +199,6 @@ def _refuse() -> None:
     raise AlreadyRunningError("the lock of a job is held")
 
 
-def _running(kind: JobKind, job_id: str, who: str, started: int) -> str:
-    since = datetime.fromtimestamp(started / 1000, UTC).isoformat(timespec="seconds")
-    return (
-        f"this {kind} is running already (job {job_id}, by {who} since {since}); wait for its end, or stop it by "
-        f"`idgraph jobs cancel {job_id}`: the same command resumes it"
-    )
-
-
 def _forget_oldest(connection: sqlite3.Connection) -> None:
     connection.execute(
         "DELETE FROM jobs WHERE state <> ? AND number <= (SELECT max(number) FROM jobs) - ?",
@@ -209,15 +206,8 @@ def _forget_oldest(connection: sqlite3.Connection) -> None:
     )
 
 
-def _encoded(progress: Progress) -> str:
-    # Notes may name persons: they are kept sealed.
-    kept = {name: getattr(progress, name) for name in (*_NUMBERS, "unit", "counts")}
-    return json.dumps(kept)
-
-
 def _record(row: tuple[Any, ...]) -> JobRecord:
     job_id, kind, target, what, who, why, state, started, updated, progress, private, cancel = row
-    kept = json.loads(progress)
     return JobRecord(
         job_id,
         JobKind(kind),
@@ -227,15 +217,7 @@ def _record(row: tuple[Any, ...]) -> JobRecord:
         JobState(state),
         started,
         updated,
-        Progress(
-            unit=kept.get("unit", "profile"),
-            counts=Counter(kept.get("counts", {})),
-            **{name: kept.get(name, 0) for name in _NUMBERS},
-        ),
+        decoded(progress),
         private,
         bool(cancel),
     )
-
-
-def _now() -> int:
-    return int(time.time() * 1000)

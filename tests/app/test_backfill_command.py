@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from idgraph.app import wiring
+from idgraph.app.adapters.shared_state import job_log
 from idgraph.app.jobs.context import LocalJobContext
 from idgraph.app.settings.document import Settings
 from idgraph.jobs.backfill import Archive, BackfillParameters, find_archive, prepare
@@ -251,7 +251,7 @@ def test_a_micro_batch_that_is_retried_counts_once(batches: Batches) -> None:
     done = batches.take((1, 60), (2, 1))
     assert done.done == 3
     assert done.counts == {"events": 161, "written": 161, "dead_letters": 3, "conflicts": 0}
-    with wiring.job_log(batches.settings) as log:
+    with job_log(batches.settings) as log:
         (job,) = log.scan()
     assert (job.progress.done, job.state) == (3, JobState.DONE)
 
@@ -265,12 +265,12 @@ def test_of_another_checkpoint_nothing_counts(batches: Batches) -> None:
 
 def test_a_backfill_is_cancelled_after_its_micro_batch(batches: Batches) -> None:
     def cancel(_: BatchReport) -> None:
-        with wiring.job_log(batches.settings) as log:
+        with job_log(batches.settings) as log:
             assert log.cancel(next(log.scan()).id)
 
     with pytest.raises(JobStoppedError):
         batches.take((0, 100), on_batch=cancel)
-    with wiring.job_log(batches.settings) as log:
+    with job_log(batches.settings) as log:
         (job,) = log.scan()
     assert (job.progress.done, job.state) == (1, JobState.CANCELLED)
     assert batches.take((1, 1)).done == 2

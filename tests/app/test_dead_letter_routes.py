@@ -13,9 +13,9 @@ import pytest
 
 from idgraph.app import wiring
 from idgraph.app.dead_letter_desk import dead_letter_desk
-from idgraph.app.flow_folders import FlowFolders
 from idgraph.app.jobs.context import LocalJobContext
 from idgraph.app.jobs.threads import JobThreads
+from idgraph.app.shared_flows import SharedFlows
 from idgraph.app.wiring import opened_to_read
 from idgraph.model.callers import Scope
 from idgraph.model.dead_letters import COMMIT, FRAGMENT, DeadLetterReason
@@ -28,6 +28,7 @@ from profile_service.api.following import Following
 from profile_service.api.rights import Rights
 from profile_service.api.routes import dead_letters
 from profile_service.service import ProfileService
+from sinks.document_folder import DocumentFolder
 from tests.app.conftest import CommandLine
 from tests.profile_service.api.conftest import Metadata, caller, problem, with_levels
 from tests.retail import Pipeline, durable_keys, raw, snapshot
@@ -70,7 +71,7 @@ def desk(filled: CommandLine) -> Iterator[Desk]:
         following = stack.enter_context(Following(metadata))
         jobs = JobThreads(settings, lambda: PinnedSnapshot(*following.edition()))
         desk = stack.enter_context(dead_letter_desk(settings))
-        folders = FlowFolders(settings.directory)
+        folders = SharedFlows(DocumentFolder(settings.directory))
         rights = Rights(jobs=stack.enter_context(jobs), dead_letters=desk, flows=folders)
         audit = wiring.audit_log(settings)
         service = ProfileService(adapters, following, audit, rights=rights)

@@ -18,14 +18,15 @@ from typing import Any, NamedTuple
 import pytest
 
 from idgraph.app import checks
-from idgraph.app.flow_folders import FlowFolders
 from idgraph.app.java import require_java
 from idgraph.app.metadata_server import serving_here
+from idgraph.app.shared_flows import SharedFlows
 from idgraph.files import write_atomically
 from idgraph.model import formats
 from idgraph.model.backoff import Backoff
 from idgraph.model.flows import FlowPause
 from metadata_service.storage.database import NEWEST
+from sinks.document_folder import DocumentFolder
 from sinks.elasticsearch.schema import LAYOUT as ELASTICSEARCH_LAYOUT
 from sinks.tantivy.folder import LAYOUT
 from tests.app.conftest import CommandLine
@@ -225,9 +226,9 @@ def test_a_clock_that_was_set_back(well: CommandLine) -> None:
 
 
 def test_flows_that_are_silent_or_paused(well: CommandLine) -> None:
-    folders = FlowFolders(directory(well))
+    folders = SharedFlows(DocumentFolder(directory(well)))
     assert folders.pause("shop", FlowPause(who="ann", why="the store moves", at_ms=0))
-    write_atomically(folders.report_file("shop"), SILENT.encode())
+    write_atomically(directory(well) / "flows" / "shop" / "report.json", SILENT.encode())
     found = seen(well)
     silent, paused = found["flows"]
     assert "was killed or hangs" in silent.said

@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 from idgraph.app.commands.flows import _shown
-from idgraph.app.flow_folders import FlowFolders
 from idgraph.app.observation.flow_report import FlowReporter, reporting
 from idgraph.app.settings.document import Settings, load
+from idgraph.app.shared_flows import SharedFlows
 from idgraph.model.errors import FlowStoppedError, SourceUnavailableError, StoreError
 from idgraph.model.flows import FlowPause, FlowReport, FlowState
 from ingestion.stages.outcomes import BatchReport, StageReport
+from sinks.document_folder import DocumentFolder
 from tests.app.conftest import CommandLine
 from tests.support.patience import eventually
 
@@ -42,6 +43,10 @@ def settings_of(folder: Path, sources: str = "") -> Settings:
     found = load(folder / "idgraph.toml")
     found.flow_state().mkdir(parents=True)
     return found
+
+
+def flows_of(settings: Settings) -> SharedFlows:
+    return SharedFlows(DocumentFolder(settings.directory))
 
 
 def batch(number: int, events: int, seconds: float, **more: Any) -> BatchReport:
@@ -91,7 +96,7 @@ def test_what_cannot_be_asked_is_not_known(tmp_path: Path) -> None:
 
 def test_a_flow_writes_what_it_does_and_how_it_ended(tmp_path: Path) -> None:
     settings = settings_of(tmp_path)
-    folders, name = FlowFolders(settings.directory), settings.flow.name
+    folders, name = flows_of(settings), settings.flow.name
     assert (folders.names(), folders.report(name)) == ([], None)
     is_ready = threading.Event()
 
@@ -99,7 +104,9 @@ def test_a_flow_writes_what_it_does_and_how_it_ended(tmp_path: Path) -> None:
         found = folders.report(name)
         return found.state if found else None
 
-    with reporting(settings, SNAPSHOTS, None, dict, is_ready.is_set, lambda _: None) as add:
+    with reporting(
+        settings, flows_of(settings), SNAPSHOTS, None, dict, is_ready.is_set, lambda _: None
+    ) as add:
         eventually(lambda: state() is FlowState.STARTING)
         is_ready.set()
         eventually(lambda: state() is FlowState.RUNNING)
@@ -115,7 +122,7 @@ def test_a_flow_writes_what_it_does_and_how_it_ended(tmp_path: Path) -> None:
     assert (settings.flow_state() / "report.json").stat().st_mode & 0o077 == 0
     with (
         pytest.raises(FlowStoppedError),
-        reporting(settings, SNAPSHOTS, None, dict, is_ready.is_set, lambda _: None),
+        reporting(settings, flows_of(settings), SNAPSHOTS, None, dict, is_ready.is_set, lambda _: None),
     ):
         raise FlowStoppedError("user_id:1 cannot be committed")
     failed = folders.report(name)
@@ -128,8 +135,9 @@ def test_a_report_that_cannot_be_written_is_named_and_stops_no_flow(
 ) -> None:
     settings = settings_of(tmp_path)
     settings.flow_state().rmdir()
+    settings.flow_state().write_text("not a folder")
     seen: list[BatchReport] = []
-    with reporting(settings, SNAPSHOTS, None, dict, lambda: True, seen.append) as add:
+    with reporting(settings, flows_of(settings), SNAPSHOTS, None, dict, lambda: True, seen.append) as add:
         add(batch(1, 5, 0.1))
     assert len(seen) == 1
     assert any(str(settings.flow_state() / "report.json") in each for each in caplog.messages)
@@ -147,9 +155,9 @@ def test_a_damaged_report_is_named(tmp_path: Path) -> None:
     settings = settings_of(tmp_path)
     (settings.flow_state() / "report.json").write_text("{")
     with pytest.raises(StoreError):
-        FlowFolders(settings.directory).report("shop")
+        flows_of(settings).report("shop")
     (settings.flow_state() / "paused.json").write_text("")
-    assert FlowFolders(settings.directory).is_paused("shop")
+    assert flows_of(settings).is_paused("shop")
 
 
 def test_the_commands(with_keys: CommandLine) -> None:
@@ -158,7 +166,7 @@ def test_the_commands(with_keys: CommandLine) -> None:
     assert with_keys("flows", "pause", name, "--reason", "why").exit_code == 3
     settings.flow_state().mkdir(parents=True, exist_ok=True)
     reporter = FlowReporter(settings, SNAPSHOTS, None, dict, None)
-    FlowFolders(settings.directory).write(reporter.report(FlowState.RUNNING))
+    flows_of(settings).write(reporter.report(FlowState.RUNNING))
     assert name in with_keys("flows", "show").stdout
     assert with_keys("flows", "pause", name, "--reason", "a move\x1b[2J").exit_code == 0
     assert "a move" in with_keys("flows", "pause", name, "--why", "again").stderr

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 
-from idgraph.app.flow_folders import FlowFolders
 from idgraph.app.observation.flow_report import FlowReporter
+from idgraph.app.shared_flows import SharedFlows
 from idgraph.model.flows import SILENT_SECONDS, FlowState, SourceHold
 from ingestion.sources.held import HeldSources
+from sinks.document_folder import DocumentFolder
 from tests.app.test_dead_letter_routes import Desk, desk  # noqa: F401 - a fixture
 from tests.app.test_flow_report import SNAPSHOTS, batch
 from tests.profile_service.api.conftest import problem
@@ -15,12 +16,12 @@ from tests.profile_service.api.conftest import problem
 PATH = "/v1/flows"
 
 
-def write(desk: Desk, state: FlowState = FlowState.RUNNING, age: float = -3600.0) -> FlowFolders:  # noqa: F811
+def write(desk: Desk, state: FlowState = FlowState.RUNNING, age: float = -3600.0) -> SharedFlows:  # noqa: F811
     """By default it is never old, however long a test takes."""
     settings = desk.idgraph.settings()
     reporter = FlowReporter(settings, SNAPSHOTS, None, dict, None, lambda: time.time() - age)
     reporter.add(batch(3, 70, 0.5, dead={"no_spec": 7}, sources={"orders": 70}))
-    folders = FlowFolders(settings.directory)
+    folders = SharedFlows(DocumentFolder(settings.directory))
     folders.write(reporter.report(state))
     return folders
 
@@ -84,7 +85,7 @@ def test_damaged_files_of_a_flow_hide_no_other(desk: Desk) -> None:  # noqa: F81
 def test_a_source_that_waits_is_shown_and_tried_again(desk: Desk) -> None:  # noqa: F811
     folders = write(desk)
     (name,) = folders.names()
-    held = HeldSources(desk.idgraph.settings().directory / "flows" / name)
+    held = HeldSources(DocumentFolder(desk.idgraph.settings().directory / "flows" / name), "")
     held.hold(
         SourceHold(source="till", why="70 of 90 events", at_ms=5, batch=3, batch_name="f/q/3", specs=())
     )

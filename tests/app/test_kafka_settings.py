@@ -15,6 +15,7 @@ from idgraph.model.errors import ConfigError
 from idgraph.model.kafka import REFUSED, KafkaSource
 from ingestion.sources.held import HeldSources
 from ingestion.sources.kafka.stream import KafkaStream
+from sinks.document_folder import DocumentFolder
 
 KAFKA = '[[sources]]\nname = "shop"\nkind = "kafka"\ntopics = ["shop"]\n'
 FILES = '[[sources]]\nname = "web"\npath = "inbox"\n'
@@ -86,7 +87,9 @@ def test_other_options_reach_the_consumer_and_their_secrets_nobody_else(tmp_path
     settings = loaded(tmp_path, text)
     source = settings.source("shop")
     assert isinstance(source, KafkaSource)
-    stream = KafkaStream({"shop": source}, settings.kafka, tmp_path, HeldSources(tmp_path))
+    stream = KafkaStream(
+        {"shop": source}, settings.kafka, tmp_path, HeldSources(DocumentFolder(tmp_path), "")
+    )
     options = stream._options(2, 100)
     assert options["kafka.sasl.jaas.config"] == JAAS
     assert options["kafka.fetch.max.bytes"] == "1000"
@@ -128,7 +131,9 @@ def test_topics_of_all_sources_are_one_subscription(tmp_path: Path) -> None:
     def subscription(text: str) -> str:
         settings = loaded(tmp_path, text)
         sources = {each.name: each for each in settings.sources if isinstance(each, KafkaSource)}
-        options = KafkaStream(sources, settings.kafka, tmp_path, HeldSources(tmp_path))._options(2, 100)
+        options = KafkaStream(
+            sources, settings.kafka, tmp_path, HeldSources(DocumentFolder(tmp_path), "")
+        )._options(2, 100)
         return options.get("subscribe") or options["subscribePattern"]
 
     more = '[[sources]]\nname = "more"\nkind = "kafka"\n'
@@ -141,7 +146,9 @@ def test_a_password_that_begins_with_the_name_of_the_user_is_hidden_whole(tmp_pa
     settings = loaded(tmp_path, f"{KAFKA}[kafka.consumer]\n\"sasl.jaas.config\" = '{login}'\n")
     source = settings.source("shop")
     assert isinstance(source, KafkaSource)
-    stream = KafkaStream({"shop": source}, settings.kafka, tmp_path, HeldSources(tmp_path))
+    stream = KafkaStream(
+        {"shop": source}, settings.kafka, tmp_path, HeldSources(DocumentFolder(tmp_path), "")
+    )
     assert "s3cret" not in stream.without_secrets(f"oops: {login}")
     assert "s3cret" not in stream.without_secrets("oops: admin-s3cret")
 

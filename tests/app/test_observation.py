@@ -19,14 +19,15 @@ from urllib.request import urlopen
 
 import pytest
 
-from idgraph.app.flow_folders import FlowFolders
 from idgraph.app.observation import json_logs
 from idgraph.app.observation.flow_observation import OUTBOX_COUNTED, observed
 from idgraph.app.settings.document import load
+from idgraph.app.shared_flows import SharedFlows
 from idgraph.model.errors import ConfigError, SourceUnavailableError, StoreError
 from idgraph.model.flows import FlowPause, SourceHold
 from ingestion.sources.held import HeldSources
 from ingestion.stages.outcomes import MAX_REPORTED_DEAD_LETTERS, BatchReport, SetAside, StageReport
+from sinks.document_folder import DocumentFolder
 from tests.installation import until
 from tests.support.processes import free_port
 
@@ -87,7 +88,14 @@ class World:
         )
         settings = load(folder / "idgraph.toml")
         with observed(
-            settings, resources, snapshots, None, self.waiting, lambda: self.ready, self.reported.append
+            settings,
+            SharedFlows(DocumentFolder(settings.directory)),
+            resources,
+            snapshots,
+            None,
+            self.waiting,
+            lambda: self.ready,
+            self.reported.append,
         ) as show_report:
             yield f"http://127.0.0.1:{port}", show_report
 
@@ -220,9 +228,11 @@ def test_a_pause_and_a_source_that_waits_are_seen(tmp_path: Path) -> None:
         first = scraped(url)
         assert (first[paused], first[till], first["idgraph_source_held source=web"]) == (0, 0, 0)
         folder.mkdir(parents=True)
-        assert FlowFolders(tmp_path / ".idgraph").pause("shop", FlowPause(who="ann", why="move", at_ms=1))
+        assert SharedFlows(DocumentFolder(tmp_path / ".idgraph")).pause(
+            "shop", FlowPause(who="ann", why="move", at_ms=1)
+        )
         held = SourceHold(source="till", why="70 of 90", at_ms=1, batch=0, batch_name="f/q/0", specs=())
-        HeldSources(folder).hold(held)
+        HeldSources(DocumentFolder(folder), "").hold(held)
         show_report(report(sources={"till": 90, "web": 5}, dead_of={"till": {"no_spec": 70}}))
         found = scraped(url)
         status, ready = got(f"{url}/health/ready")
@@ -238,7 +248,7 @@ def test_without_a_port_nothing_listens(tmp_path: Path) -> None:
     reported: list[BatchReport] = []
     nothing: Any = None
     with observed(
-        load(tmp_path / "idgraph.toml"), nothing, nothing, None, dict, lambda: True, reported.append
+        load(tmp_path / "idgraph.toml"), nothing, nothing, nothing, None, dict, lambda: True, reported.append
     ) as show_report:
         assert show_report == reported.append
 

@@ -16,9 +16,13 @@ from typing import Generic, Protocol, TypeVar
 from idgraph.model.dead_letters import DeadLetters
 from idgraph.model.index import ProfileIndex
 from idgraph.model.index_versions import IndexVersions
+from idgraph.model.jobs import JobLog
+from idgraph.model.shared_documents import SharedDocuments
 from idgraph.model.store import ProfileStore
+from sinks.document_folder import DocumentFolder
 from sinks.sqlite.data_keys import SqliteDataKeys
 from sinks.sqlite.dead_letters import SqliteDeadLetters
+from sinks.sqlite.jobs import SqliteJobLog
 from sinks.sqlite.profiles import SqliteProfileStore
 from sinks.tantivy.index import TantivyProfileIndex
 from sinks.tantivy.versions import TantivyIndexVersions
@@ -151,9 +155,49 @@ def _dead_letters_with_keys(folder: Path) -> SqliteDeadLetters:
     return SqliteDeadLetters(folder / "dead-letters.db", keys)
 
 
+def _dynamodb_dead_letters(folder: Path) -> DeadLetters:
+    from sinks.dynamodb.data_keys import DynamoDataKeys
+    from sinks.dynamodb.dead_letters import DynamoDeadLetters
+    from sinks.dynamodb.schema import DEAD_LETTER_KEYS
+
+    tables = place(folder)
+    return DynamoDeadLetters(
+        tables, DeadLetterKeys(FixedProvider(), DynamoDataKeys(tables, DEAD_LETTER_KEYS))
+    )
+
+
 DEAD_LETTERS: list[Implementation[DeadLetters]] = [
     Implementation("sqlite", lambda folder: SqliteDeadLetters(folder / "dead-letters.db"), durable=True),
     Implementation("sqlite, with keys", _dead_letters_with_keys, durable=True),
+    Implementation(
+        "dynamodb", _dynamodb_dead_letters, durable=True, in_files=False, require=require_dynamodb
+    ),
+]
+
+
+def _dynamodb_jobs(folder: Path) -> JobLog:
+    from sinks.dynamodb.jobs import DynamoJobLog
+
+    return DynamoJobLog(place(folder), LEASE_SECONDS)
+
+
+def _dynamodb_documents(folder: Path) -> SharedDocuments:
+    from sinks.dynamodb.documents import DynamoDocuments
+
+    return DynamoDocuments(place(folder), LEASE_SECONDS)
+
+
+LEASE_SECONDS = 4.0
+"""Until a lease of a dead process ends."""
+
+JOB_LOGS: list[Implementation[JobLog]] = [
+    Implementation("sqlite", lambda folder: SqliteJobLog(folder / "jobs.db", folder / "jobs"), durable=True),
+    Implementation("dynamodb", _dynamodb_jobs, durable=True, in_files=False, require=require_dynamodb),
+]
+
+SHARED_DOCUMENTS: list[Implementation[SharedDocuments]] = [
+    Implementation("folder", DocumentFolder, durable=True),
+    Implementation("dynamodb", _dynamodb_documents, durable=True, in_files=False, require=require_dynamodb),
 ]
 
 DATA_KEYS: list[Implementation[DataKeyStore]] = [

@@ -125,6 +125,7 @@ def test_drop_gives_how_many_there_were(dead_letters: DeadLetters) -> None:
     assert [each.id for each in dead_letters.scan()] == ["b"]
 
 
+@pytest.mark.parametrize("dead_letters", [each for each in DEAD_LETTERS if each.in_files], indirect=True)
 def test_no_byte_of_an_erased_dead_letter_is_left_in_a_file(
     dead_letters: DeadLetters, tmp_path: Path
 ) -> None:

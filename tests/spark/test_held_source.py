@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from idgraph.app.flow_folders import FlowFolders
+from idgraph.app.shared_flows import SharedFlows
 from idgraph.web.server import serving
 from metadata_service.api.app import create_app
 from metadata_service.api.service import ServiceSettings
 from metadata_service.storage.tokens import Role
+from sinks.document_folder import DocumentFolder
 from sinks.http.metadata import MetadataClient
 from sinks.keyring.provider import KeyringFile
 from tests.installation import Installation, Shop, retail, until
@@ -44,7 +45,7 @@ def test_the_others_flow_on_and_what_waits_is_taken_once_it_has_a_spec(
 ) -> None:
     shop, client = service
     installation = Installation(tmp_path / "shop", shop, dead_letters=LIMITS, max_files_per_batch=2)
-    folders = FlowFolders(installation.folder / ".idgraph")
+    folders = SharedFlows(DocumentFolder(installation.folder / ".idgraph"))
     amplitude, orders = retail("amplitude"), retail("orders")
 
     def events() -> int:
@@ -78,7 +79,7 @@ def test_a_wait_outlives_the_flow_and_ends_by_a_command(
 ) -> None:
     shop, _ = service
     installation = Installation(tmp_path / "shop", shop, dead_letters=LIMITS)
-    folders = FlowFolders(installation.folder / ".idgraph")
+    folders = SharedFlows(DocumentFolder(installation.folder / ".idgraph"))
     installation.publish("orders", retail("orders")[:50])
     installation.publish("amplitude", retail("amplitude")[:100])
     batches = installation.run(code=4)

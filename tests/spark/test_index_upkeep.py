@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from idgraph.app import metadata_access, wiring
+from idgraph.app.adapters.shared_state import job_log
 from idgraph.app.settings.document import Settings, load
 from idgraph.model.index import IndexDocument
 from idgraph.model.jobs import JobKind
@@ -99,7 +100,7 @@ def killed(process: subprocess.Popen[bytes], condition: Any) -> None:
 
 
 def is_under_way(settings: Settings, kind: JobKind) -> bool:
-    with wiring.job_log(settings) as log:
+    with job_log(settings) as log:
         return any(each.progress.done and each.state == "running" for each in log.scan(kind))
 
 

@@ -22,7 +22,8 @@ listed = lambda path: sorted(each.getPath().toString() for each in disk.listStat
 reported.update({"class": disk.getClass().getName(), "batches": [], "noted": [], "listed": []})
 
 def run(runs):
-    stream = FileStream({"all": FileSource(name="all", path=inbox)}, 3, checkpoint, HeldSources(checkpoint))
+    stream = FileStream({"all": FileSource(name="all", path=inbox)}, 3, checkpoint,
+        HeldSources(DocumentFolder(checkpoint), ""))
 
     def process(rows, number):
         reported["batches"].append(names(rows))

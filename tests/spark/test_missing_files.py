@@ -50,7 +50,8 @@ def _forget_the_end(installation: Installation, number: int) -> None:
 
 
 FOLLOWED = """
-stream = FileStream({"all": FileSource(name="all", path=inbox)}, 9, checkpoint, HeldSources(checkpoint))
+stream = FileStream({"all": FileSource(name="all", path=inbox)}, 9, checkpoint,
+    HeldSources(DocumentFolder(checkpoint), ""))
 away = folder / "away"
 
 def process(rows, number):

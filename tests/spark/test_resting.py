@@ -15,7 +15,8 @@ import threading
 from ingestion.sources.held import HeldSources
 from ingestion.spark.query import resting
 
-stream = FileStream({"all": FileSource(name="all", path=inbox)}, 9, checkpoint, HeldSources(checkpoint))
+stream = FileStream({"all": FileSource(name="all", path=inbox)}, 9, checkpoint,
+    HeldSources(DocumentFolder(checkpoint), ""))
 taken, stop = [], threading.Event()
 linked = folder / "linked"
 

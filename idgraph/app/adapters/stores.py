@@ -17,10 +17,10 @@ from idgraph.model.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings
+    from idgraph.model.dead_letters import DeadLetters
     from idgraph.model.store import ProfileStore
     from idgraph.model.tombstones import TombstoneNames
     from sinks.dynamodb.connection import TablesLocation
-    from sinks.sqlite.dead_letters import SqliteDeadLetters
     from transforms.privacy.keys import DataKeyStore, KeyProvider
 
 PROFILES, DATA_KEYS = "profiles.db", "data-keys.db"
@@ -63,11 +63,20 @@ def open_data_keys(config: dict[str, Any]) -> DataKeyStore:
     return SqliteDataKeys(Path(config["directory"]) / DATA_KEYS)
 
 
-def open_dead_letters(config: dict[str, Any], provider: KeyProvider) -> SqliteDeadLetters:
-    """The dead letters of the directory, with their keys."""
+def open_dead_letters(config: dict[str, Any], provider: KeyProvider) -> DeadLetters:
+    """The dead letters, with their keys."""
+    from transforms.privacy.dead_letter_keys import DeadLetterKeys
+
+    if config["store"]["kind"] == "dynamodb":
+        tables = place(config)
+        from sinks.dynamodb import schema
+        from sinks.dynamodb.data_keys import DynamoDataKeys
+        from sinks.dynamodb.dead_letters import DynamoDeadLetters
+
+        shared_keys = DynamoDataKeys(tables, schema.DEAD_LETTER_KEYS)
+        return DynamoDeadLetters(tables, DeadLetterKeys(provider, shared_keys))
     from sinks.sqlite.data_keys import SqliteDataKeys
     from sinks.sqlite.dead_letters import SqliteDeadLetters
-    from transforms.privacy.dead_letter_keys import DeadLetterKeys
 
     folder = Path(config["directory"])
     keys = DeadLetterKeys(provider, SqliteDataKeys(folder / DEAD_LETTER_KEYS))

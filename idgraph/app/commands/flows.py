@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,8 +16,10 @@ from idgraph.model.errors import NotFoundError, SourceUnavailableError
 from idgraph.model.text import visible_lines
 
 if TYPE_CHECKING:
-    from idgraph.app.flow_folders import FlowFolders
+    from collections.abc import Iterator
+
     from idgraph.app.flow_progress import PartitionState
+    from idgraph.app.shared_flows import SharedFlows
     from idgraph.model.flows import FlowPause, FlowReport
 
 
@@ -50,11 +53,11 @@ def flows(context: typer.Context, as_json: Json = False) -> None:
 @commands.command()
 def show(context: typer.Context, as_json: Json = False) -> None:
     """Show what each flow of this folder reported last."""
-    from idgraph.app.flow_folders import FlowFolders
+    from idgraph.app.adapters.shared_state import shared_flows
 
-    folders = FlowFolders(stored(context).directory)
-    found = [(name, folders.report(name), folders.pause_of(name)) for name in folders.names()]
-    held = {name: folders.holds_of(name) for name, _, _ in found}
+    with shared_flows(stored(context)) as known:
+        found = [(name, known.report(name), known.pause_of(name)) for name in known.names()]
+        held = {name: known.holds_of(name) for name, _, _ in found}
     if as_json:
         for name, report, pause in found:
             if report is not None:
@@ -86,12 +89,13 @@ def pause(context: typer.Context, name: Name, why: Why) -> None:
     """
     from idgraph.model.flows import FlowPause
 
-    folders, who = _known(context, name), local_user()
-    note(stored(context), "pause flow", subject=name, purpose=why)
-    if not folders.pause(name, FlowPause(who=who, why=why, at_ms=time.time_ns() // 1_000_000)):
-        found = folders.pause_of(name)
-        say(f"{name} is paused already, by {found.who}: {found.why}" if found else f"{name} is paused")
-        return
+    who = local_user()
+    with _known(context, name) as flows:
+        note(stored(context), "pause flow", subject=name, purpose=why)
+        if not flows.pause(name, FlowPause(who=who, why=why, at_ms=time.time_ns() // 1_000_000)):
+            found = flows.pause_of(name)
+            say(f"{name} is paused already, by {found.who}: {found.why}" if found else f"{name} is paused")
+            return
     say(f"{name} pauses after its micro-batch; `idgraph flows resume {name}` lets it go on")
 
 
@@ -108,28 +112,29 @@ def resume(
 
     Exit code 3: there is no such flow, or the source does not wait.
     """
-    folders = _known(context, name)
-    if source is not None:
-        waiting = [each.source for each in folders.holds_of(name)]
-        if source not in waiting:
-            raise NotFoundError(
-                f"source {source} does not wait in {name}; waiting: {', '.join(waiting) or 'none'}"
-            )
-        note(stored(context), "resume source", subject=f"{name}/{source}", purpose=why)
-        folders.try_again(name, source)
-        say(f"source {source} is tried again, at once or when {name} next runs")
-        return
-    note(stored(context), "resume flow", subject=name, purpose=why)
-    say(f"{name} goes on" if folders.resume(name) else f"{name} is not paused")
+    with _known(context, name) as flows:
+        if source is not None:
+            waiting = [each.source for each in flows.holds_of(name)]
+            if source not in waiting:
+                raise NotFoundError(
+                    f"source {source} does not wait in {name}; waiting: {', '.join(waiting) or 'none'}"
+                )
+            note(stored(context), "resume source", subject=f"{name}/{source}", purpose=why)
+            flows.try_again(name, source)
+            say(f"source {source} is tried again, at once or when {name} next runs")
+            return
+        note(stored(context), "resume flow", subject=name, purpose=why)
+        say(f"{name} goes on" if flows.resume(name) else f"{name} is not paused")
 
 
-def _known(context: typer.Context, name: str) -> FlowFolders:
-    from idgraph.app.flow_folders import FlowFolders
+@contextmanager
+def _known(context: typer.Context, name: str) -> Iterator[SharedFlows]:
+    from idgraph.app.adapters.shared_state import shared_flows
 
-    folders = FlowFolders(stored(context).directory)
-    if name not in folders.names():
-        raise NotFoundError(f"no such flow: {name}; known: {', '.join(folders.names()) or 'none'}")
-    return folders
+    with shared_flows(stored(context)) as found:
+        if name not in found.names():
+            raise NotFoundError(f"no such flow: {name}; known: {', '.join(found.names()) or 'none'}")
+        yield found
 
 
 def _shown(name: str, report: FlowReport | None, pause: FlowPause | None) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from idgraph.app import wiring
+from idgraph.app.adapters.shared_state import job_log
 from idgraph.app.commands.context import Json, note, stored
 from idgraph.app.exits import Exit
 from idgraph.app.terminal import print_json, print_table, report_cut
@@ -34,7 +35,7 @@ def list_jobs(
     as_json: Json = False,
 ) -> None:
     """List jobs, the newest first."""
-    with wiring.job_log(stored(context)) as log:
+    with job_log(stored(context)) as log:
         known = list(log.scan(kind))
         if as_json:
             for job in known[:limit]:
@@ -49,7 +50,7 @@ def list_jobs(
 def show(context: typer.Context, job_id: JobId, as_json: Json = False) -> None:
     """Show one job: parameters, progress, examples of problems, error."""
     settings = stored(context)
-    with wiring.job_log(settings) as log:
+    with job_log(settings) as log:
         job = log.get(job_id)
     if job is None:
         raise NotFoundError(f"no such job: {job_id}")
@@ -68,7 +69,7 @@ def show(context: typer.Context, job_id: JobId, as_json: Json = False) -> None:
 def cancel(context: typer.Context, job_id: JobId) -> None:
     """Ask a running job to end after its current page. Exit code 3: there is no such job; 1: it is not running."""
     settings = stored(context)
-    with wiring.job_log(settings) as log:
+    with job_log(settings) as log:
         job = log.get(job_id)
         if job is not None:
             note(settings, f"cancel {job.kind}", subject=job_id)

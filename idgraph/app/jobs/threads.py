@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from cachetools import FIFOCache
 
 from idgraph.app import wiring
+from idgraph.app.adapters.shared_state import job_log
 from idgraph.app.jobs.context import HIGHEST, LocalJobContext
 from idgraph.files import write_atomically
 from idgraph.jobs.erase.receipt import write_receipt
@@ -133,12 +134,12 @@ class JobThreads:
 
     def records(self) -> list[JobRecord]:
         """All jobs of the installation, whoever started them, the newest first."""
-        with wiring.job_log(self._settings) as log:
+        with job_log(self._settings) as log:
             return list(log.scan())
 
     def record(self, job_id: str) -> JobRecord | None:
         """One of them."""
-        with wiring.job_log(self._settings) as log:
+        with job_log(self._settings) as log:
             return log.get(job_id)
 
     def private(self, record: JobRecord) -> Mapping[str, Any]:
@@ -148,7 +149,7 @@ class JobThreads:
 
     def cancel(self, job_id: str) -> bool:
         """Ask it to end at its next page; False if it is not running."""
-        with wiring.job_log(self._settings) as log:
+        with job_log(self._settings) as log:
             return log.cancel(job_id)
 
     def download(self, job_id: str) -> Download | None:

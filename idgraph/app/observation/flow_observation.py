@@ -8,7 +8,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from idgraph.app.adapters.extras import needing
-from idgraph.app.flow_folders import FlowFolders
 from idgraph.model.backoff import steady
 from idgraph.model.errors import IdgraphError
 from idgraph.model.kafka import kafka_sources
@@ -17,6 +16,7 @@ from idgraph.repeating import Repeating, message_of
 if TYPE_CHECKING:
     from idgraph.app.observation.flow_metrics import PartitionLag
     from idgraph.app.settings.document import Settings
+    from idgraph.app.shared_flows import SharedFlows
     from idgraph.model.store import Outbox
     from idgraph.projection.runner import ProjectionRunner
     from ingestion.metadata.follower import SnapshotFollower
@@ -75,6 +75,7 @@ LAG_SECONDS = 15.0
 @contextmanager
 def observed(
     settings: Settings,
+    flows: SharedFlows,
     resources: WorkerResources,
     snapshots: SnapshotFollower,
     projection: ProjectionRunner | None,
@@ -93,13 +94,13 @@ def observed(
     from idgraph.web.metrics import observation
     from idgraph.web.server import Transport, serving
 
-    folders, name = FlowFolders(settings.directory), settings.flow.name
+    name = settings.flow.name
 
     def held() -> list[str]:
-        return [each.source for each in folders.holds_of(name)]
+        return [each.source for each in flows.holds_of(name)]
 
     def detail() -> dict[str, Any]:
-        found: dict[str, Any] = {"paused": True} if folders.is_paused(name) else {}
+        found: dict[str, Any] = {"paused": True} if flows.is_paused(name) else {}
         with suppress(IdgraphError):
             found |= {"held": waiting} if (waiting := held()) else {}
         return found
@@ -113,7 +114,7 @@ def observed(
             resources.dead_letters.counts,
             _lag(settings, waiting, stack),
             is_ready,
-            lambda: folders.is_paused(name),
+            lambda: flows.is_paused(name),
             held,
         )
         metrics = FlowMetrics(name, list(settings.sources_by_name()), gauges)

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
-from idgraph.app.flow_folders import FlowFolders
 from idgraph.app.observation.flow_observation import LAG_SECONDS, Watch
 from idgraph.app.settings.document import Settings
-from idgraph.model.errors import IdgraphError
+from idgraph.app.shared_flows import SharedFlows
+from idgraph.model.errors import IdgraphError, StoreError
 from idgraph.model.flows import FlowMoment, FlowReport, FlowSource, FlowState, LastBatch, StageRate
 from idgraph.model.kafka import KafkaSource, kafka_sources
 from idgraph.projection.runner import ProjectionRunner
@@ -187,6 +187,7 @@ def _stages(total: StageReport, dead: int, window: float) -> list[StageRate]:
 @contextmanager
 def reporting(
     settings: Settings,
+    flows: SharedFlows,
     snapshots: SnapshotFollower,
     projection: ProjectionRunner | None,
     waiting: Callable[[], Mapping[str, int]],
@@ -195,10 +196,10 @@ def reporting(
 ) -> Iterator[Callable[[BatchReport], None]]:
     """Write the flow's report each second while the block runs, and its end state after it. Gives the callback for
     finished micro-batches, which also calls `on_batch`."""
-    folders, name = FlowFolders(settings.directory), settings.flow.name
+    name = settings.flow.name
     outage = Outage("the flow's report")
     try:
-        before = folders.report(name)
+        before = flows.report(name)
     except IdgraphError:
         before = None
     nothing: Mapping[str, int] = {}
@@ -214,17 +215,17 @@ def reporting(
 
         def write(state: FlowState, problem: str | None = None) -> None:
             try:
-                folders.write(reporter.report(state, problem))
+                flows.write(reporter.report(state, problem))
                 outage.is_over()
-            except OSError as error:
+            except StoreError as error:
                 # A flow does not end because nobody can see it.
-                outage.show_report(f"{folders.report_file(name)}: {error.strerror}", "the flow goes on")
+                outage.show_report(str(error), "the flow goes on")
             except IdgraphError as error:
                 failed(error)
 
         def step() -> None:
             nonlocal was_paused
-            is_paused = folders.is_paused(name)
+            is_paused = flows.is_paused(name)
             if is_paused and not was_paused:
                 log.warning(
                     "paused: `idgraph flows show` names the person, and `idgraph flows resume %s` ends the pause",

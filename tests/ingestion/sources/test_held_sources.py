@@ -16,6 +16,7 @@ from ingestion.sources.held import HeldSources, specs_for
 from ingestion.sources.kafka import offsets
 from ingestion.sources.kafka.stream import KafkaStream
 from ingestion.spark import checkpoints
+from sinks.document_folder import DocumentFolder
 from tests.retail import snapshot, spec
 
 TYPE = ValuePlace(const="t")
@@ -28,7 +29,7 @@ def hold(source: str, **more: object) -> SourceHold:
 
 
 def test_a_hold_is_kept_and_taken_back_by_another_process(tmp_path: Path) -> None:
-    flow, other = HeldSources(tmp_path), HeldSources(tmp_path)
+    flow, other = HeldSources(DocumentFolder(tmp_path), ""), HeldSources(DocumentFolder(tmp_path), "")
     assert (flow.holds(), flow.has_changed()) == ([], False)
     flow.hold(hold("till", offsets={"a": {0: 5}}))
     assert flow.is_new()
@@ -50,7 +51,7 @@ def test_a_source_is_tried_again_when_its_specs_change_and_only_then(tmp_path: P
     by_event = SourceConfig(name="any", type=TYPE, source=ValuePlace(path="from"))
     sources = {"orders": orders, "any": by_event, "new": SourceConfig(name="new", type=TYPE)}
     before = snapshot(1, specs=[spec("segment"), spec("orders")])
-    held = HeldSources(tmp_path)
+    held = HeldSources(DocumentFolder(tmp_path), "")
     for name, source in sources.items():
         held.hold(hold(name, specs=specs_for(before, source)))
     assert specs_for(before, sources["new"]) == ()
@@ -131,7 +132,7 @@ def kafka(folder: Path, held: HeldSources, **sources: dict[str, object]) -> Kafk
 def test_no_topic_of_a_source_that_waits_is_subscribed_to(tmp_path: Path) -> None:
     import re
 
-    held = HeldSources(tmp_path)
+    held = HeldSources(DocumentFolder(tmp_path), "")
     stream = kafka(
         tmp_path,
         held,
@@ -165,7 +166,7 @@ FAILED = hold("till", batch=1, batch_name="f/q/1", offsets={"till": {"0": 10}})
 
 def test_a_source_that_gets_another_name_while_it_waits_begins_where_it_failed_once(tmp_path: Path) -> None:
     checkpoint_of(tmp_path, "q")
-    held = HeldSources(tmp_path)
+    held = HeldSources(DocumentFolder(tmp_path), "")
     held.hold(FAILED)
     renamed: dict[str, dict[str, object]] = {"shop": {"topics": ["till"]}, "web": {"topics": ["web"]}}
     kafka(tmp_path, held, **renamed)._edit_checkpoint()
@@ -173,7 +174,7 @@ def test_a_source_that_gets_another_name_while_it_waits_begins_where_it_failed_o
     assert (held.holds(), held.has_changed()) == ([], False)
     # It goes on, and is not taken back by the next start.
     topics(tmp_path, "offsets/2", {"till": {"0": 12}, "web": {"0": 22}})
-    kafka(tmp_path, HeldSources(tmp_path), **renamed)._edit_checkpoint()
+    kafka(tmp_path, HeldSources(DocumentFolder(tmp_path), ""), **renamed)._edit_checkpoint()
     assert offsets.planned(tmp_path, 2) == {"till": {0: 12}, "web": {0: 22}}
 
 
@@ -182,7 +183,7 @@ def test_the_checkpoint_keeps_no_topic_that_another_source_or_none_reads_by_now(
     tmp_path: Path, is_tried_again: bool
 ) -> None:
     checkpoint_of(tmp_path, "q")
-    held = HeldSources(tmp_path)
+    held = HeldSources(DocumentFolder(tmp_path), "")
     held.hold(hold("till", batch=1, batch_name="f/q/1", offsets={"till": {"0": 10}, "gone": {"0": 3}}))
     if is_tried_again:
         held.try_again("till")
@@ -196,7 +197,7 @@ def test_the_checkpoint_keeps_no_topic_that_another_source_or_none_reads_by_now(
 def test_a_hold_says_nothing_of_the_checkpoint_that_took_the_place_of_its_own(tmp_path: Path) -> None:
     """As the one that reads all again into a store that was restored."""
     checkpoint_of(tmp_path, "another")
-    held = HeldSources(tmp_path)
+    held = HeldSources(DocumentFolder(tmp_path), "")
     held.hold(FAILED)
     held.try_again("till")
     kafka(tmp_path, held, till={"topics": ["till"]}, web={"topics": ["web"]})._edit_checkpoint()
@@ -223,4 +224,7 @@ def test_a_source_whose_files_another_finds_cannot_be_left_out(
         name: FileSource(name=name, type=TYPE, path=Path(path))
         for name, path in (("one", one), ("other", other))
     }
-    assert FileStream(sources, 9, tmp_path, HeldSources(tmp_path)).can_leave_out("other") is can_be
+    assert (
+        FileStream(sources, 9, tmp_path, HeldSources(DocumentFolder(tmp_path), "")).can_leave_out("other")
+        is can_be
+    )

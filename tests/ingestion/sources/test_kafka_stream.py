@@ -10,6 +10,7 @@ import pytest
 from idgraph.model.kafka import KafkaSettings
 from ingestion.sources.held import HeldSources
 from ingestion.sources.kafka.stream import FIRST_OFFSETS, KafkaStream
+from sinks.document_folder import DocumentFolder
 
 MOST = 100_000
 
@@ -22,7 +23,7 @@ def stream(tmp_path: Path) -> KafkaStream:
         max_offsets_per_batch=MOST,
         batch_seconds=5.0,
     )
-    return KafkaStream({}, settings, tmp_path, HeldSources(tmp_path))
+    return KafkaStream({}, settings, tmp_path, HeldSources(DocumentFolder(tmp_path), ""))
 
 
 def plan(checkpoint: Path, number: int, **offsets: int) -> None:

@@ -27,6 +27,7 @@ from ingestion.spark.workers import WorkerPlan
 from ingestion.stages.dead_letters import BatchAttempt
 from ingestion.stages.orphaned_keys import OrphanedKeys
 from ingestion.stages.outcomes import BatchReport, StageReport
+from sinks.document_folder import DocumentFolder
 from sinks.sqlite.dead_letters import SqliteDeadLetters
 from tests.ingestion.stages.test_tombstones import at, may
 from tests.retail import NOW, Pipeline, snapshot
@@ -151,7 +152,7 @@ class Driver:
         self.reported: list[BatchReport] = []
         self.job, self.stream = Job(), Stream()
         self.pipeline = pipeline = Pipeline(folder, now=lambda: NOW + 60 * 86_400)
-        held = HeldSources(folder)
+        held = HeldSources(DocumentFolder(folder), "")
         session = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=None))
         batches = MicroBatches(
             plan.flow,

@@ -15,7 +15,7 @@ from fastapi import FastAPI
 
 from idgraph.app.dead_letter_desk import LocalDeadLetterDesk
 from idgraph.app.demo.example import Example
-from idgraph.app.flow_folders import FlowFolders
+from idgraph.app.shared_flows import SharedFlows
 from idgraph.model.events import RawRecord
 from idgraph.model.identifiers import Identifier
 from idgraph.model.schema_changes import SchemaChange
@@ -33,6 +33,7 @@ from profile_service.api.following import Following
 from profile_service.api.households import Households
 from profile_service.api.rights import ConsentInput, Rights
 from profile_service.service import ProfileService
+from sinks.document_folder import DocumentFolder
 from sinks.http.metadata import MetadataClient
 from sinks.sqlite.dead_letters import SqliteDeadLetters
 from sinks.sqlite.households import SqliteHouseholdLog
@@ -208,7 +209,7 @@ def whole_site(folder: Path) -> Iterator[Whole]:
                     households, lambda name: str(pipeline.blind_index.identifier(Identifier.parse(name)))
                 ),
                 dead_letters=desk,
-                flows=FlowFolders(folder),
+                flows=SharedFlows(DocumentFolder(folder)),
             ),
             project=lambda _: pipeline.project().is_whole,
         )

@@ -12,9 +12,9 @@ import httpx
 
 from idgraph.app.dead_letter_desk import LocalDeadLetterDesk
 from idgraph.app.entrance import project_now
-from idgraph.app.flow_folders import FlowFolders
 from idgraph.app.observation.flow_report import FlowReporter
 from idgraph.app.settings.document import load
+from idgraph.app.shared_flows import SharedFlows
 from idgraph.model import queries
 from idgraph.model.callers import Caller, Scope
 from idgraph.model.flows import FlowState
@@ -26,6 +26,7 @@ from ingestion.stages.orphaned_keys import OrphanedKeys
 from profile_service.api.households import Households
 from profile_service.api.person_tokens import PersonTokens
 from profile_service.api.rights import ConsentInput, Rights
+from sinks.document_folder import DocumentFolder
 from sinks.sqlite.dead_letters import SqliteDeadLetters
 from sinks.sqlite.households import SqliteHouseholdLog
 from tests.metadata_service.ui.scripted_jobs import ScriptedJobs
@@ -241,7 +242,7 @@ def every_part(
         yield whole
 
 
-def reported_flow(folder: Path) -> FlowFolders:
+def reported_flow(folder: Path) -> SharedFlows:
     """A flow that has reported."""
     (folder / "idgraph.toml").write_text("")
     settings = load(folder / "idgraph.toml")
@@ -249,6 +250,6 @@ def reported_flow(folder: Path) -> FlowFolders:
     snapshots: Any = SimpleNamespace(
         current=lambda: SimpleNamespace(snapshot=SimpleNamespace(version=7)), age=lambda: 1.0
     )
-    flows = FlowFolders(settings.directory)
+    flows = SharedFlows(DocumentFolder(settings.directory))
     flows.write(FlowReporter(settings, snapshots, None, dict, None).report(FlowState.RUNNING))
     return flows
