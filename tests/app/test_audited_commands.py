@@ -29,11 +29,11 @@ BY_HISTORY = (
 )
 """They act through the metadata service, or on its database: its history has them."""
 OPEN = (
-    "attributes changes, attributes search, attributes show, audit verify, bench, check, dead-letters list, demo, explain, "
+    "attributes changes, attributes search, attributes show, audit verify, bench, check, dead-letters list, demo, doctor, explain, "
     "flows show, index create, index follow, index versions, jobs list, jobs show, keys list, links history, links list, "
     "links show, links violations, map, package, publish, rules check, rules show, rules try, run, sandboxes compare, "
     "sandboxes list, serve metadata, serve profiles, specs diff, specs health, specs list, specs pull, specs show, "
-    "store create, suggest find, tokens list, users list"
+    "store create, suggest find, tokens list, up, users list"
 )
 """They open nothing that is protected and change nobody's data, or are the product at its work."""
 
