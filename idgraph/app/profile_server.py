@@ -12,7 +12,7 @@ from fastapi import FastAPI
 
 from idgraph.app import metadata_access, wiring
 from idgraph.app.adapters.key_providers import ensure_keyring, provider_of
-from idgraph.app.adapters.shared_state import open_documents
+from idgraph.app.adapters.shared_state import household_log, open_documents
 from idgraph.app.dead_letter_desk import dead_letter_desk
 from idgraph.app.entrance import project_now
 from idgraph.app.flow_progress import committed
@@ -104,7 +104,7 @@ def application(settings: Settings, secret: bytes | None = None) -> Iterator[Fas
                 )
             )
             tokens = PersonTokens(provider_of(settings).purpose_key(person_tokens.PURPOSE))
-            households = stack.enter_context(closing(wiring.household_log(settings)))
+            households = stack.enter_context(closing(household_log(settings)))
             own_households = Households(households, wiring.keyed_hash(adapters))
             desk = stack.enter_context(dead_letter_desk(settings))
             documents = stack.enter_context(closing(open_documents(settings)))

@@ -11,13 +11,12 @@ import logging
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from idgraph.app import metadata_access
 from idgraph.app.adapters.indexes import open_index
 from idgraph.app.adapters.key_providers import keys_config, open_provider, provider_of
-from idgraph.app.adapters.shared_state import job_log
+from idgraph.app.adapters.shared_state import audit_lines, existing_household_log, job_log, tombstone_keeper
 from idgraph.app.adapters.stores import (
     charged,
     open_data_keys,
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
     from idgraph.web.audit import AuditLog
     from ingestion.spark.workers import WorkerPlan, WorkerResources
     from profile_service.reader import ProfileReader
-    from sinks.sqlite.households import SqliteHouseholdLog
     from transforms.privacy.blind_index import BlindIndex
     from transforms.privacy.keys import DataKeyStore, RotatingKeyProvider
     from transforms.privacy.sealing import DataKeys
@@ -257,23 +255,11 @@ def downloads(settings: Settings) -> Downloads:
     return Downloads(folder, DeadLetterSealer(provider), TombstoneNames(provider))
 
 
-def audit_file(settings: Settings) -> Path:
-    """The file of that log."""
-    return settings.directory / "audit.jsonl"
-
-
 def audit_log(settings: Settings) -> AuditLog:
     """The log of reads and acts of people and programs."""
     from idgraph.web.audit import PURPOSE, AuditLog
 
-    return AuditLog(audit_file(settings), provider_of(settings).purpose_key(PURPOSE))
-
-
-def household_log(settings: Settings) -> SqliteHouseholdLog:
-    """The log of acts of persons to share attributes."""
-    from sinks.sqlite.households import SqliteHouseholdLog
-
-    return SqliteHouseholdLog(settings.directory / "households.db")
+    return AuditLog(audit_lines(settings), provider_of(settings).purpose_key(PURPOSE))
 
 
 def keyed_hash(resources: WorkerResources | ReadResources) -> Callable[[str], str]:
@@ -284,7 +270,6 @@ def keyed_hash(resources: WorkerResources | ReadResources) -> Callable[[str], st
 def erasure(settings: Settings, resources: WorkerResources, pinned: PinnedSnapshot | None = None) -> Erasure:
     """Erases from the embedded adapters, by default under the newest snapshot to be had."""
     from idgraph.jobs.erase.erasure import Erasure
-    from sinks.tombstone_file import TombstoneFile
     from transforms.privacy.protected_names import TombstoneNames
 
     def dead_letters() -> DeadLetterSearch:
@@ -295,13 +280,12 @@ def erasure(settings: Settings, resources: WorkerResources, pinned: PinnedSnapsh
 
     def erase_elsewhere(fragments: Collection[str]) -> None:
         downloads(settings).erase(fragments)
-        if (settings.directory / "households.db").exists():
-            with closing(household_log(settings)) as households:
-                households.erase([keyed_hash(resources)(each) for each in fragments])
+        if (log := existing_household_log(settings)) is not None:
+            with closing(log):
+                log.erase([keyed_hash(resources)(each) for each in fragments])
 
     names = TombstoneNames(provider_of(settings))
-    file = TombstoneFile(tombstone_file(settings))
-    return Erasure(resources, file, names, dead_letters, rules, erase_elsewhere)
+    return Erasure(resources, tombstone_keeper(settings), names, dead_letters, rules, erase_elsewhere)
 
 
 def index_rules(settings: Settings, pinned: PinnedSnapshot | None = None) -> IndexRules:
@@ -329,11 +313,6 @@ def job_runner(settings: Settings, is_command: bool = False) -> Iterator[JobRunn
     with job_log(settings) as log:
         sealer = DeadLetterSealer(provider_of(settings))
         yield JobRunner(log, sealer, note) if is_command else JobRunner(log, sealer)
-
-
-def tombstone_file(settings: Settings) -> Path:
-    """The file of tombstones apart from the store."""
-    return settings.directory / "tombstones.jsonl"
 
 
 def sandbox_names(settings: Settings) -> list[str]:

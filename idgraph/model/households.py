@@ -28,7 +28,8 @@ class HouseholdLog(Protocol):
     """Safe for several processes. Raises StoreError."""
 
     def append(self, household: str, decide: Decide) -> None:
-        """Append what `decide` makes of the household's entries; nobody else appends meanwhile."""
+        """Append what `decide` makes of the household's entries; nobody else appends meanwhile. `decide` may be called
+        again."""
         ...
 
     def read(self, household: str) -> list[HouseholdEntry]:
@@ -42,3 +43,5 @@ class HouseholdLog(Protocol):
     def erase(self, keys: Collection[str]) -> int:
         """Remove the entries of these persons, and leave nothing of them in a file; returns their number."""
         ...
+
+    def close(self) -> None: ...

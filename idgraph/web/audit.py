@@ -1,6 +1,6 @@
 """The audit log: one JSON object per line, each with a keyed hash over itself and the hash of the line before.
 
-`verify` finds a line that was altered, removed or inserted without the key, and a file that was cut, unless at its
+`verify` finds a line that was altered, removed or inserted without the key, and a log that was cut, unless at its
 end. For that, compare the head that it reports with one that was noted elsewhere.
 """
 
@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from idgraph.files import OWNER_ONLY, file_lock
 from idgraph.model import canonical
@@ -35,42 +36,113 @@ class AuditReport(NamedTuple):
     broken_line: int | None
 
 
-class AuditLog:
-    """Appends to one file. Safe for several threads and processes."""
+class AuditLines(Protocol):
+    """The lines of a log, which are only ever appended. Safe for several threads and processes. Raises StoreError."""
 
-    def __init__(self, file: Path, key: bytes) -> None:
+    @property
+    def place(self) -> str:
+        """The place of the lines, for messages."""
+        ...
+
+    def append(self, make: Callable[[Sequence[bytes]], list[bytes]]) -> None:
+        """Append what `make` makes of the last two lines; nobody else appends meanwhile. It may be called again.
+        Durable when it returns."""
+        ...
+
+    def read(self) -> list[bytes]:
+        """All lines."""
+        ...
+
+    def backward(self, before: int | None) -> Iterator[tuple[int, bytes]]:
+        """The lines, the newest first, from a place backward, each with the place of those before it: 0 at the beginning."""
+        ...
+
+    def set_aside(self) -> str | None:
+        """Begin again without a line; returns where the lines are now, None if there was none."""
+        ...
+
+
+class AuditFile:
+    """`AuditLines` in one file."""
+
+    def __init__(self, file: Path) -> None:
         self._file = file
+        self.place = str(file)
+
+    def append(self, make: Callable[[Sequence[bytes]], list[bytes]]) -> None:
+        with self._named_errors(), file_lock(self._file.with_name(f".{self._file.name}.lock")):
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            with os.fdopen(os.open(self._file, flags, OWNER_ONLY), "rb+") as stream:
+                end = stream.seek(0, os.SEEK_END)
+                lines = _lines_before(stream, end)
+                if lines and not lines[-1].endswith(b"\n"):
+                    # A line that a crash tore was never reported as written.
+                    end = stream.truncate(end - len(lines[-1]))
+                    lines = _lines_before(stream, end)
+                if len(lines) == 1:
+                    lines = [*_lines_before(stream, end - len(lines[0])), *lines]
+                stream.write(b"".join(make(lines)))
+                stream.flush()
+                os.fsync(stream.fileno())
+
+    def read(self) -> list[bytes]:
+        with self._named_errors():
+            return self._file.read_bytes().splitlines() if self._file.exists() else []
+
+    def backward(self, before: int | None) -> Iterator[tuple[int, bytes]]:
+        with self._named_errors():
+            if not self._file.exists():
+                return
+            with self._file.open("rb") as stream:
+                end = stream.seek(0, os.SEEK_END)
+                place = end if before is None else max(0, min(end, before))
+                while place > 0:
+                    for line in reversed(_lines_before(stream, place)):
+                        place -= len(line)
+                        yield place, line
+
+    def set_aside(self) -> str | None:
+        if not self._file.exists():
+            return None
+        kept = self._file.with_name(f"audit-{datetime.now(UTC):%Y%m%dT%H%M%S%f}.jsonl")
+        with self._named_errors():
+            self._file.rename(kept)
+        return str(kept)
+
+    @contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StoreError(f"{self._file}: {error.strerror}") from None
+
+
+class AuditLog:
+    """The chain of entries. Safe for several threads and processes."""
+
+    def __init__(self, lines: AuditLines, key: bytes) -> None:
+        self._lines = lines
+        self.place = lines.place
         self._key = key
+        self.set_aside = lines.set_aside
+        """Begins a new chain under a new keyring; returns where the old one is, None without one. Raises StoreError."""
 
     def append(self, *entries: Mapping[str, Any]) -> None:
         """Durable when it returns. Raises StoreError: then nothing may be shown that the entries were to record."""
-        if not entries:
-            return
-        try:
-            with file_lock(self._file.with_name(f".{self._file.name}.lock")):
-                flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-                with os.fdopen(os.open(self._file, flags, OWNER_ONLY), "rb+") as stream:
-                    end = stream.seek(0, os.SEEK_END)
-                    lines = _lines_before(stream, end)
-                    if lines and not lines[-1].endswith(b"\n"):
-                        # A line that a crash tore was never reported as written.
-                        end = stream.truncate(end - len(lines[-1]))
-                        lines = _lines_before(stream, end)
-                    if len(lines) == 1:
-                        lines = [*_lines_before(stream, end - len(lines[0])), *lines]
-                    self._require_own(lines)
-                    stream.write(self._lines(_last_mac(lines), entries))
-                    stream.flush()
-                    os.fsync(stream.fileno())
-        except OSError as error:
-            raise StoreError(f"{self._file}: {error.strerror}") from None
+
+        def make(last: Sequence[bytes]) -> list[bytes]:
+            self._require_own(last)
+            return self._chained(_last_mac(last), entries)
+
+        if entries:
+            self._lines.append(make)
 
     def _require_own(self, lines: Sequence[bytes]) -> None:
         """The last entry was written with this key: else no later entry could be verified. Raises StoreError."""
         entry = _decoded(lines[-1]) if lines else None
         if lines and (entry is None or not self._is_whole(entry, _last_mac(lines[:-1]))):
             raise StoreError(
-                f"{self._file}: the last entry was altered, or written with another keyring, so nothing is done that belongs "
+                f"{self.place}: the last entry was altered, or written with another keyring, so nothing is done that belongs "
                 "into it: restore the keyring of these profiles, or move the file to a safe place"
             )
 
@@ -78,25 +150,9 @@ class AuditLog:
         mac = entry.pop(_MAC, None)
         return isinstance(mac, str) and hmac.compare_digest(mac, chained(self._key, head, entry))
 
-    def set_aside(self) -> Path | None:
-        """Begin a new file under a new keyring; gives where the old one is, None without one. Raises StoreError."""
-        if not self._file.exists():
-            return None
-        kept = self._file.with_name(f"audit-{datetime.now(UTC):%Y%m%dT%H%M%S%f}.jsonl")
-        try:
-            self._file.rename(kept)
-        except OSError as error:
-            raise StoreError(f"{self._file}: {error.strerror}") from None
-        return kept
-
     def verify(self) -> AuditReport:
-        """Check all of it; a file that is not there is an empty log. Raises StoreError for one that cannot be read."""
-        try:
-            lines = self._file.read_bytes().splitlines()
-        except FileNotFoundError:
-            return AuditReport(0, _FIRST, None)
-        except OSError as error:
-            raise StoreError(f"{self._file}: {error.strerror}") from None
+        """Check all of it. Raises StoreError for one that cannot be read."""
+        lines = self._lines.read()
         head = _FIRST
         for number, line in enumerate(lines, start=1):
             entry = _decoded(line)
@@ -109,35 +165,27 @@ class AuditLog:
     def newest(
         self, limit: int, before: int | None = None, takes: Callable[[dict[str, Any]], bool] = lambda _: True
     ) -> tuple[list[dict[str, Any]], int | None]:
-        """Up to `limit` entries that are wanted, the newest first, from a place in the file backward; and the place to go on
-        at, None at the beginning of the file. Raises StoreError."""
+        """Up to `limit` entries that are wanted, the newest first, from a place backward; and the place to go on at, None
+        at the beginning. Raises StoreError."""
         found: list[dict[str, Any]] = []
-        try:
-            with self._file.open("rb") as stream:
-                end = stream.seek(0, os.SEEK_END)
-                place = end = end if before is None else max(0, min(end, before))
-                while place > 0 and len(found) < limit and end - place < MOST_LOOKED_BYTES:
-                    for line in reversed(_lines_before(stream, place)):
-                        place -= len(line)
-                        entry = _decoded(line)
-                        if entry is not None and takes(entry):
-                            entry.pop(_MAC, None)
-                            found.append(entry)
-                            if len(found) == limit:
-                                break
-        except FileNotFoundError:
-            return [], None
-        except OSError as error:
-            raise StoreError(f"{self._file}: {error.strerror}") from None
+        place, looked = 0, 0
+        for place, line in self._lines.backward(before):  # noqa: B007 - the last one is the answer
+            looked += len(line)
+            entry = _decoded(line)
+            if entry is not None and takes(entry):
+                entry.pop(_MAC, None)
+                found.append(entry)
+            if len(found) == limit or looked >= MOST_LOOKED_BYTES:
+                break
         return found, place or None
 
-    def _lines(self, head: str, entries: Iterable[Mapping[str, Any]]) -> bytes:
+    def _chained(self, head: str, entries: Iterable[Mapping[str, Any]]) -> list[bytes]:
         lines, at = [], datetime.now(UTC).isoformat(timespec="milliseconds")
         for entry in entries:
             written = {"at": at, **entry}
             written[_MAC] = head = chained(self._key, head, written)
             lines.append(canonical.encode(written) + b"\n")
-        return b"".join(lines)
+        return lines
 
 
 def _lines_before(stream: BinaryIO, place: int) -> list[bytes]:

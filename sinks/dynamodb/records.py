@@ -4,8 +4,8 @@ pk, sk    texts: the partition, and the place in its order
 body      bytes of any size; all other attributes are short texts and numbers
 parts     the number of parts of a body that is larger than PART_BYTES, and `digest` of it
 
-Parts lie in a partition of their own, named by the hash of the record's keys. They are there before the record that
-names them. A repeated write makes the same.
+Parts lie in a partition of their own, named by a hash of the record's keys and the body. They are there before the
+record that names them, so a repeated write makes the same. Parts of a body that another one replaces stay.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from idgraph.model.errors import StoreError
 from sinks.aws_connection import Retry
 from sinks.dynamodb.client import DynamoClient, Item
 from sinks.dynamodb.connection import DynamoRefusedError
@@ -113,10 +112,9 @@ class DynamoRecords:
             self._client.put(SHARED, [{"DeleteRequest": {"Key": _wire_key(each)}} for each in keys])
 
     def change(self, puts: Sequence[tuple[Row, Seen]] = (), deletes: Sequence[tuple[Key, Seen]] = ()) -> bool:
-        """Make all of these changes, at most MOST_CHANGES, if all records are as seen; else none. Says whether it did. Its
-        bodies are at most PART_BYTES."""
+        """Make all of these changes, at most MOST_CHANGES, if all records are as seen; else none. Says whether it did."""
         actions = [
-            *({"Put": {"Item": _wire(row)} | self._if(seen)} for row, seen in puts),
+            *({"Put": {"Item": _wire(self._with_parts(row))} | self._if(seen)} for row, seen in puts),
             *({"Delete": {"Key": _wire_key(key)} | self._if(seen)} for key, seen in deletes),
         ]
         if not actions:
@@ -171,24 +169,15 @@ class DynamoRecords:
         return small
 
     def _whole(self, row: Row) -> Row | None:
-        """The record with its body; None for one that is gone meanwhile."""
-        for _ in range(10):
-            if "parts" not in row:
-                return row
-            keys = _part_keys(row)
-            found = {
-                key_of(each): each
-                for each in map(_row, self._client.get(SHARED, [_wire_key(each) for each in keys]))
-            }
-            body = b"".join(found[key]["body"] for key in keys if key in found)
-            if hashlib.sha256(body).digest() == row["digest"]:
-                return row | {"body": body}
-            # It was replaced or removed between the two.
-            again = self._client.get(SHARED, [_wire_key(key_of(row))])
-            if not again:
-                return None
-            row = _row(again[0])
-        raise StoreError(f"DynamoDB table {self._table}: the parts of a record do not belong together")
+        """The record with its body; None for one that was removed between the two."""
+        keys = _part_keys(row)
+        found = {
+            key_of(each): each["body"]
+            for each in map(_row, self._client.get(SHARED, [_wire_key(each) for each in keys]))
+        }
+        if len(found) < len(keys):
+            return None
+        return row | {"body": b"".join(found[key] for key in keys)} if keys else row
 
 
 def key_of(row: Row) -> Key:
@@ -210,7 +199,7 @@ def retried(attempt: Callable[[], bool], what: str) -> None:
 
 def _part_keys(row: Row) -> list[Key]:
     pk, sk = key_of(row)
-    place = hashlib.sha256(f"{len(pk)} {pk}{sk}".encode()).hexdigest()
+    place = hashlib.sha256(f"{len(pk)} {pk}{sk}".encode() + row.get("digest", b"")).hexdigest()
     return [(f"parts {place}", f"{number:06}") for number in range(row.get("parts", 0))]
 
 

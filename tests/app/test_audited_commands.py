@@ -129,7 +129,7 @@ def leaves(command: Any, name: str = "") -> Iterator[str]:
 
 
 def actions(shell: CommandLine) -> list[str]:
-    file = wiring.audit_file(shell.settings())
+    file = shell.settings().directory / "audit.jsonl"
     return [json.loads(line)["action"] for line in file.read_bytes().splitlines()] if file.exists() else []
 
 
@@ -164,7 +164,7 @@ def test_an_act_on_a_person_names_her_by_hash(name: str, action: str, filled: Co
 
 
 def test_a_job_that_cannot_be_recorded_does_nothing(filled: CommandLine) -> None:
-    log = wiring.audit_file(filled.settings())
+    log = filled.settings().directory / "audit.jsonl"
     log.unlink(missing_ok=True)
     log.mkdir()
     assert filled("erase", USER, "--yes").exit_code == 1

@@ -167,7 +167,7 @@ def test_a_dry_run_says_what_would_go_and_changes_nothing(filled: CommandLine) -
     before = export(filled)
     (reported,) = filled.json("erase", *WHOM, "--dry-run", "--json")
     assert export(filled) == before
-    assert not wiring.tombstone_file(filled.settings()).exists()
+    assert not (filled.settings().directory / "tombstones.jsonl").exists()
     (receipt,) = filled.json("erase", *WHOM, "--yes", "--json")
     assert [each["goes"] for each in reported.pop("dead_letters_found")] == [True] * 3
     assert len(reported.pop("found")) == reported["fragments"]
@@ -366,7 +366,7 @@ def test_a_lift_of_nobody_writes_nothing(filled: CommandLine) -> None:
     """Later flows took it for an erasure that was lost, and said so."""
     result = filled("erase", "--cancel", "--fragment", "user_id:typo")
     assert (result.exit_code, result.stdout) == (3, "cancelled 0\n")
-    file = wiring.tombstone_file(filled.settings())
+    file = filled.settings().directory / "tombstones.jsonl"
     assert not file.exists() or file.read_bytes() == b""
 
 
@@ -506,7 +506,7 @@ def test_two_that_erase_or_lift_come_one_after_the_other(
             "again": second.again,
             "repair": second.repair,
         }[what]
-        keeper = TombstoneFile(wiring.tombstone_file(filled.settings()))
+        keeper = TombstoneFile(filled.settings().directory / "tombstones.jsonl")
         thread = Thread(target=work)
         with keeper.alone():
             thread.start()

@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from idgraph.app import metadata_access, wiring
+from idgraph.app.adapters.shared_state import household_log
 from idgraph.app.entrance import project_now
 from idgraph.app.jobs.threads import JobThreads
 from idgraph.app.wiring import downloads, opened_to_read
@@ -203,7 +204,7 @@ def test_a_document_expires_and_goes_with_its_person(privacy: Privacy) -> None:
     late._clock = lambda: time.time() + settings.profiles.download_hours * 3600
     late.sweep()
     problem(privacy.officer.get(f"/v1/access-requests/{first['id']}/download"), 404)
-    with closing(wiring.household_log(settings)) as log, opened_to_read(settings) as adapters:
+    with closing(household_log(settings)) as log, opened_to_read(settings) as adapters:
         households = Households(log, wiring.keyed_hash(adapters))
         household = households.found(
             Acting(WHO, frozenset({wiring.keyed_hash(adapters)(WHO)}), lambda *_: False), "Canary"
@@ -215,7 +216,7 @@ def test_a_document_expires_and_goes_with_its_person(privacy: Privacy) -> None:
     privacy.idgraph.json("erase", WHO, "--yes", "--json")
     problem(privacy.officer.get(f"/v1/access-requests/{second['id']}/download"), 404)
     assert list((settings.directory / "downloads").iterdir()) == []
-    with closing(wiring.household_log(settings)) as log:
+    with closing(household_log(settings)) as log:
         assert log.read(household) == []
     assert seen(settings.directory) == []
 

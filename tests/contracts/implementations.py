@@ -13,19 +13,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
+from idgraph.jobs.erase.erasure import TombstoneKeeper
 from idgraph.model.dead_letters import DeadLetters
+from idgraph.model.households import HouseholdLog
 from idgraph.model.index import ProfileIndex
 from idgraph.model.index_versions import IndexVersions
 from idgraph.model.jobs import JobLog
 from idgraph.model.shared_documents import SharedDocuments
 from idgraph.model.store import ProfileStore
+from idgraph.web.audit import AuditFile, AuditLines
 from sinks.document_folder import DocumentFolder
 from sinks.sqlite.data_keys import SqliteDataKeys
 from sinks.sqlite.dead_letters import SqliteDeadLetters
+from sinks.sqlite.households import SqliteHouseholdLog
 from sinks.sqlite.jobs import SqliteJobLog
 from sinks.sqlite.profiles import SqliteProfileStore
 from sinks.tantivy.index import TantivyProfileIndex
 from sinks.tantivy.versions import TantivyIndexVersions
+from sinks.tombstone_file import TombstoneFile
 from tests.servers.dynamodb import place, require_dynamodb
 from tests.servers.elasticsearch import place_of_index, require_elasticsearch
 from tests.support.memory.data_keys import MemoryDataKeys
@@ -194,6 +199,44 @@ JOB_LOGS: list[Implementation[JobLog]] = [
     Implementation("sqlite", lambda folder: SqliteJobLog(folder / "jobs.db", folder / "jobs"), durable=True),
     Implementation("dynamodb", _dynamodb_jobs, durable=True, in_files=False, require=require_dynamodb),
 ]
+
+
+def _dynamodb_households(folder: Path) -> HouseholdLog:
+    from sinks.dynamodb.shared_logs import DynamoHouseholdLog
+
+    return DynamoHouseholdLog(place(folder))
+
+
+HOUSEHOLD_LOGS: list[Implementation[HouseholdLog]] = [
+    Implementation("sqlite", lambda folder: SqliteHouseholdLog(folder / "households.db"), durable=True),
+    Implementation("dynamodb", _dynamodb_households, durable=True, in_files=False, require=require_dynamodb),
+]
+
+
+def _dynamodb_tombstones(folder: Path) -> TombstoneKeeper:
+    require_dynamodb()
+    from sinks.dynamodb.shared_logs import DynamoTombstones
+
+    return DynamoTombstones(place(folder), LEASE_SECONDS)
+
+
+TOMBSTONE_KEEPERS: dict[str, Callable[[Path], TombstoneKeeper]] = {
+    "file": lambda folder: TombstoneFile(folder / "tombstones.jsonl"),
+    "dynamodb": _dynamodb_tombstones,
+}
+
+
+def _dynamodb_audit_lines(folder: Path) -> AuditLines:
+    require_dynamodb()
+    from sinks.dynamodb.shared_logs import DynamoAuditLines
+
+    return DynamoAuditLines(place(folder))
+
+
+AUDIT_LINES: dict[str, Callable[[Path], AuditLines]] = {
+    "file": lambda folder: AuditFile(folder / "audit.jsonl"),
+    "dynamodb": _dynamodb_audit_lines,
+}
 
 SHARED_DOCUMENTS: list[Implementation[SharedDocuments]] = [
     Implementation("folder", DocumentFolder, durable=True),

@@ -3,7 +3,8 @@ somebody who was erased."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from idgraph.model.errors import MetadataError
+from idgraph.model.households import HouseholdEntry, HouseholdLog
 from idgraph.web.refusals import ClashError, RefusedRequestError, UnknownSubjectError
 from profile_service.api.households import (
     INVITATION_HOURS,
@@ -27,6 +29,7 @@ from profile_service.api.households import (
 )
 from sinks.sqlite.households import SqliteHouseholdLog
 from tests.canaries import places
+from tests.contracts.implementations import HOUSEHOLD_LOGS, Implementation
 from tests.lanes import examples
 
 PERSONS = ("ann", "bea", "cid", "dan")
@@ -58,7 +61,7 @@ class Group:
 class Told:
     """The system and the model, told the same. `one` are the fragments of each fragment's person."""
 
-    def __init__(self, log: SqliteHouseholdLog) -> None:
+    def __init__(self, log: HouseholdLog) -> None:
         self.now = 1_000.0
         self.log = log
         self.real = Households(log, lambda person: f"~{person}", lambda: self.now)
@@ -271,9 +274,15 @@ def test_each_sees_what_others_share_with_them_and_no_more(acts: list[tuple[Any,
                 assert (told.seen(each), told.shown(each)) == (told.expected(each), told.gives(each))
 
 
+@pytest.fixture(params=HOUSEHOLD_LOGS, ids=str)
+def kept(request: pytest.FixtureRequest) -> Implementation[HouseholdLog]:
+    implementation: Implementation[HouseholdLog] = request.param
+    return implementation
+
+
 @pytest.fixture
-def told(tmp_path: Path) -> Iterator[Told]:
-    with closing(SqliteHouseholdLog(tmp_path / "households.db")) as log:
+def told(kept: Implementation[HouseholdLog], tmp_path: Path) -> Iterator[Told]:
+    with kept.opened(tmp_path) as log:
         yield Told(log)
 
 
@@ -303,6 +312,10 @@ def test_two_members_whose_profiles_became_one(told: Told) -> None:
     assert Household.of(household, told.log.read(household)).members == {}
 
 
+IN_FILES = pytest.mark.parametrize("kept", [each for each in HOUSEHOLD_LOGS if each.in_files], indirect=True)
+
+
+@IN_FILES
 def test_a_code_works_once_and_is_not_in_the_file(told: Told, tmp_path: Path) -> None:
     told.found("ann", 0)
     code, _ = told.real.invite(acting("ann"), told.group(0))
@@ -313,6 +326,7 @@ def test_a_code_works_once_and_is_not_in_the_file(told: Told, tmp_path: Path) ->
             told.real.accept(acting(person), code, person)
 
 
+@IN_FILES
 def test_nothing_is_left_of_an_erased_member(told: Told, tmp_path: Path) -> None:
     canary = "canary-member-4711"
     pair(told)
@@ -325,3 +339,33 @@ def test_nothing_is_left_of_an_erased_member(told: Told, tmp_path: Path) -> None
     assert told.seen("bea") == {("ann", "score", "for score")}
     with pytest.raises(UnknownSubjectError):
         told.real.accept(acting("cid"), code, "Cid")
+
+
+def test_an_erasure_takes_all_entries_of_a_person_and_no_other(told: Told) -> None:
+    household = pair(told)
+    told.found("bea", 0)
+    before = told.log.read(household)
+    gone = sum(each.key == "~bea" for each in [*before, *told.log.read(told.group(1))])
+    assert len(told.log.of(["~bea"])) == 2
+    assert told.log.erase(["~bea", "~nobody"]) == gone > 0
+    assert told.log.of(["~bea"]) == []
+    assert told.log.read(household) == [each for each in before if each.key != "~bea"]
+    assert told.log.erase(["~bea"]) == 0
+
+
+def test_no_two_decide_on_the_same_entries(kept: Implementation[HouseholdLog], tmp_path: Path) -> None:
+    def append(log: HouseholdLog, writer: int) -> None:
+        def decide(known: Sequence[HouseholdEntry]) -> list[HouseholdEntry]:
+            return [HouseholdEntry("h", str(len(known)), "ann", f"~{writer}", 1, "joined", {"n": len(known)})]
+
+        for _ in range(5):
+            log.append("h", decide)
+
+    with kept.opened(tmp_path) as one, kept.opened(tmp_path) as two:
+        threads = [threading.Thread(target=append, args=each) for each in ((one, 1), (two, 2))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert [each.body["n"] for each in one.read("h")] == list(range(10))
+        assert [each.member for each in two.read("h")] == [str(each) for each in range(10)]

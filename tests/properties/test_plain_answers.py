@@ -17,7 +17,7 @@ from idgraph.jobs.erase.erasure import Erasure
 from idgraph.model import canonical
 from idgraph.model.attributes import Catalogue
 from idgraph.model.identifiers import Identifier
-from idgraph.web.audit import PURPOSE, AuditLog
+from idgraph.web.audit import PURPOSE, AuditFile, AuditLog
 from merge.identity.resolve import Decision
 from profile_service.links import Links
 from profile_service.service import Edition, ProfileService
@@ -55,7 +55,7 @@ class Shop:
         self._names = names
         self._moments = count(int(NOW * 1000))
         self._edition = 0
-        audit = AuditLog(folder / "audit.jsonl", self.pipeline.provider.purpose_key(PURPOSE))
+        audit = AuditLog(AuditFile(folder / "audit.jsonl"), self.pipeline.provider.purpose_key(PURPOSE))
         following: Any = self
         self.service = ProfileService(self.pipeline, following, audit, is_local=True)
 

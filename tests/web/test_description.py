@@ -11,7 +11,7 @@ import pytest
 from fastapi import FastAPI
 
 from idgraph.web.application import StrictParameters
-from idgraph.web.audit import AuditLog
+from idgraph.web.audit import AuditFile, AuditLog
 from metadata_service.api.app import create_app as create_metadata
 from metadata_service.api.service import ServiceSettings
 from profile_service.api.app import create_app
@@ -29,7 +29,9 @@ def metadata(folder: Path) -> FastAPI:
 
 def profiles(folder: Path) -> FastAPI:
     following = Following(Metadata(snapshot(), []))
-    return create_app(ProfileService(Pipeline(folder), following, AuditLog(folder / "audit.jsonl", b"key")))
+    return create_app(
+        ProfileService(Pipeline(folder), following, AuditLog(AuditFile(folder / "audit.jsonl"), b"key"))
+    )
 
 
 def references(node: Any) -> Iterator[str]:

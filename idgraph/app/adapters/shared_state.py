@@ -12,8 +12,13 @@ from idgraph.app.adapters.stores import place, worker_config
 if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings
     from idgraph.app.shared_flows import SharedFlows
+    from idgraph.jobs.erase.erasure import TombstoneKeeper
+    from idgraph.model.households import HouseholdLog
     from idgraph.model.jobs import JobLog
     from idgraph.model.shared_documents import SharedDocuments
+    from idgraph.web.audit import AuditLines
+
+HOUSEHOLDS = "households.db"
 
 
 def is_embedded(settings: Settings) -> bool:
@@ -58,3 +63,45 @@ def _open_job_log(settings: Settings) -> JobLog:
     from sinks.dynamodb.jobs import DynamoJobLog
 
     return DynamoJobLog(tables)
+
+
+def household_log(settings: Settings) -> HouseholdLog:
+    """The log of acts of persons to share attributes. To be closed."""
+    if is_embedded(settings):
+        from sinks.sqlite.households import SqliteHouseholdLog
+
+        return SqliteHouseholdLog(settings.directory / HOUSEHOLDS)
+    tables = place(worker_config(settings))
+    from sinks.dynamodb.shared_logs import DynamoHouseholdLog
+
+    return DynamoHouseholdLog(tables)
+
+
+def existing_household_log(settings: Settings) -> HouseholdLog | None:
+    """The same, but no file is made for it."""
+    is_missing = is_embedded(settings) and not (settings.directory / HOUSEHOLDS).exists()
+    return None if is_missing else household_log(settings)
+
+
+def tombstone_keeper(settings: Settings) -> TombstoneKeeper:
+    """The tombstones apart from the store."""
+    if is_embedded(settings):
+        from sinks.tombstone_file import TombstoneFile
+
+        return TombstoneFile(settings.directory / "tombstones.jsonl")
+    tables = place(worker_config(settings))
+    from sinks.dynamodb.shared_logs import DynamoTombstones
+
+    return DynamoTombstones(tables)
+
+
+def audit_lines(settings: Settings) -> AuditLines:
+    """The lines of the audit log."""
+    if is_embedded(settings):
+        from idgraph.web.audit import AuditFile
+
+        return AuditFile(settings.directory / "audit.jsonl")
+    tables = place(worker_config(settings))
+    from sinks.dynamodb.shared_logs import DynamoAuditLines
+
+    return DynamoAuditLines(tables)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import typer
 
 from idgraph.app import wiring
+from idgraph.app.adapters.shared_state import audit_lines
 from idgraph.app.commands.context import Json, stored
 from idgraph.app.exits import Exit
 from idgraph.app.terminal import print_json
@@ -31,8 +34,8 @@ def verify(context: typer.Context, as_json: Json = False) -> None:
     from idgraph.app.metadata_server import verify_history
 
     settings = stored(context)
-    file, log = wiring.audit_file(settings), None
-    if settings.keyring_file().exists() or file.exists():
+    place, log = audit_lines(settings).place, None
+    if settings.keyring_file().exists() or Path(place).exists():
         ensure_keyring(settings)
         log = wiring.audit_log(settings).verify()
         if log.broken_line is not None:
@@ -40,15 +43,15 @@ def verify(context: typer.Context, as_json: Json = False) -> None:
             with wiring.opened_keys(settings, own=True):
                 pass
     history = verify_history(settings)
-    found = {f"{file}, line": log, "history, version": history}
+    found = {f"{place}, line": log, "history, version": history}
     if as_json:
         print_json((log._asdict() if log else {}) | {"history": history._asdict() if history else None})
-    for place, report in found.items():
+    for where, report in found.items():
         if report is None or as_json:
             continue
         if report.broken_line is None:
-            print(f"{place.split(',')[0]}: {report.entries:,} entries are whole; head {report.head or '-'}")
+            print(f"{where.split(',')[0]}: {report.entries:,} entries are whole; head {report.head or '-'}")
         else:
-            print(f"{place} {report.broken_line}: altered, or the one before it was removed")
+            print(f"{where} {report.broken_line}: altered, or the one before it was removed")
     if any(report and report.broken_line is not None for report in found.values()):
         raise typer.Exit(Exit.FAILED)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from idgraph.app import metadata_access, wiring
 from idgraph.app.adapters.key_providers import ensure_keyring, provider_of
+from idgraph.app.adapters.shared_state import household_log
 from idgraph.app.jobs.view import run_shown
 from idgraph.files import exclusive_lock
 from idgraph.jobs.kind import rate_of
@@ -147,7 +148,7 @@ class LocalJobContext:
         return wiring.dead_letter_search(self.settings, self.resources(), self.pinned)
 
     def households(self) -> HouseholdLog:
-        return self._stack.enter_context(closing(wiring.household_log(self.settings)))
+        return self._stack.enter_context(closing(household_log(self.settings)))
 
     def erasure(self) -> Erasure:
         # By the snapshot that a service follows, or by the newest one when it is needed.

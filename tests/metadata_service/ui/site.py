@@ -20,7 +20,7 @@ from idgraph.model.events import RawRecord
 from idgraph.model.identifiers import Identifier
 from idgraph.model.schema_changes import SchemaChange
 from idgraph.model.sources import SourceConfig
-from idgraph.web.audit import PURPOSE, AuditLog
+from idgraph.web.audit import PURPOSE, AuditFile, AuditLog
 from idgraph.web.server import serving
 from ingestion.stages.orphaned_keys import OrphanedKeys
 from metadata_service.api.app import create_app
@@ -181,7 +181,7 @@ def whole_site(folder: Path) -> Iterator[Whole]:
         pipeline = Pipeline(folder)
         own = stack.enter_context(MetadataClient(url, site.tokens[Role.SERVICE]))
         following = stack.enter_context(Following(own))
-        audit = AuditLog(folder / "audit.jsonl", pipeline.provider.purpose_key(PURPOSE))
+        audit = AuditLog(AuditFile(folder / "audit.jsonl"), pipeline.provider.purpose_key(PURPOSE))
         jobs = ScriptedJobs(pipeline, lambda: following.edition().snapshot)
         households = stack.enter_context(closing(SqliteHouseholdLog(folder / "households.db")))
         published: list[bytes] = []

@@ -17,7 +17,7 @@ from idgraph.app.jobs.threads import JobThreads
 from idgraph.app.settings.document import load
 from idgraph.client import ProfilesClient
 from idgraph.snapshot_file import PinnedSnapshot
-from idgraph.web.audit import PURPOSE, AuditLog
+from idgraph.web.audit import PURPOSE, AuditFile, AuditLog
 from idgraph.web.server import serving
 from metadata_service.api.app import create_app
 from metadata_service.api.service import ServiceSettings
@@ -76,7 +76,7 @@ def working_site(folder: Path) -> Iterator[Site]:
             Following(stack.enter_context(MetadataClient(url, found.tokens[Role.SERVICE])))
         )
         jobs = JobThreads(settings, lambda: PinnedSnapshot(*following.edition()))
-        audit = AuditLog(folder / "audit.jsonl", pipeline.provider.purpose_key(PURPOSE))
+        audit = AuditLog(AuditFile(folder / "audit.jsonl"), pipeline.provider.purpose_key(PURPOSE))
         rights = Rights(jobs=stack.enter_context(jobs))
         service = ProfileService(adapters, following, audit, rights=rights, is_local=True)
         profiles = stack.enter_context(serving(create_profile_app(service)))

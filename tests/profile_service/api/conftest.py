@@ -17,7 +17,7 @@ from idgraph.model.callers import Caller, CallerList, Scope, token_digest
 from idgraph.model.errors import MetadataError
 from idgraph.model.events import RawRecord
 from idgraph.model.snapshots import MetadataSnapshot
-from idgraph.web.audit import PURPOSE, AuditLog
+from idgraph.web.audit import PURPOSE, AuditFile, AuditLog
 from idgraph.web.conditional import etag_of
 from idgraph.web.server import serving
 from profile_service.api.app import create_app
@@ -148,7 +148,7 @@ def served_here(pipeline: Pipeline, callers: list[Caller], **parts: Any) -> Iter
     """A profile service on the stores of a pipeline; `parts` are further ones of `ProfileService`."""
     metadata = Metadata(pipeline.snapshot, callers)
     file = pipeline.folder / "audit.jsonl"
-    audit = AuditLog(file, pipeline.provider.purpose_key(PURPOSE))
+    audit = AuditLog(AuditFile(file), pipeline.provider.purpose_key(PURPOSE))
     with ExitStack() as stack:
         following = stack.enter_context(Following(metadata))
         service = ProfileService(pipeline, following, audit, **({"is_local": True} | parts))

@@ -13,7 +13,7 @@ import pytest
 
 from idgraph.app.settings.document import load
 from idgraph.client import ProfilesClient
-from idgraph.web.audit import PURPOSE, AuditLog
+from idgraph.web.audit import PURPOSE, AuditFile, AuditLog
 from idgraph.web.limits import RateLimit
 from idgraph.web.server import serving
 from metadata_service.api.app import create_app as create_metadata
@@ -51,7 +51,7 @@ class Both:
         pipeline.process(records(20))
         client = stack.enter_context(MetadataClient(url, token))
         self.following = stack.enter_context(Following(client))
-        audit = AuditLog(folder / "audit.jsonl", pipeline.provider.purpose_key(PURPOSE))
+        audit = AuditLog(AuditFile(folder / "audit.jsonl"), pipeline.provider.purpose_key(PURPOSE))
         service = self.service = ProfileService(pipeline, self.following, audit)
         self.metadata_url = url
         self.url = stack.enter_context(serving(create_app(service, RateLimit(3, 3))))
@@ -185,7 +185,7 @@ def test_before_the_metadata_service_answers_nothing_is_answered(tmp_path: Path)
     with ExitStack() as stack:
         away = stack.enter_context(MetadataClient("http://127.0.0.1:9", "token"))
         following = stack.enter_context(Following(away))
-        audit = AuditLog(tmp_path / "audit.jsonl", b"key")
+        audit = AuditLog(AuditFile(tmp_path / "audit.jsonl"), b"key")
         url = stack.enter_context(serving(create_app(ProfileService(pipeline, following, audit))))
         headers = {"Authorization": "Bearer any"}
         answer = httpx.get(f"{url}/v1/search/count", headers=headers, trust_env=False)

@@ -14,7 +14,7 @@ import pytest
 from idgraph.app.publish import publish_lines
 from idgraph.model.callers import Scope
 from idgraph.model.specs import SpecDocument
-from idgraph.web.audit import PURPOSE, AuditLog
+from idgraph.web.audit import PURPOSE, AuditFile, AuditLog
 from profile_service.api.person_tokens import PersonTokens
 from profile_service.api.rights import ConsentInput, Rights
 from tests.profile_service.api.conftest import Served, caller, problem, served_here
@@ -82,7 +82,10 @@ def test_a_recorded_decision_is_an_event_of_the_flow(recorded: Served) -> None:
     assert log.count('"action":"consent"') == 2
     assert "ann" not in log
     assert (
-        AuditLog(recorded.audit, recorded.pipeline.provider.purpose_key(PURPOSE)).verify().broken_line is None
+        AuditLog(AuditFile(recorded.audit), recorded.pipeline.provider.purpose_key(PURPOSE))
+        .verify()
+        .broken_line
+        is None
     )
 
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from idgraph.model.identifiers import Identifier
-from idgraph.web.audit import PURPOSE, AuditLog
+from idgraph.web.audit import PURPOSE, AuditFile, AuditLog
 from tests.profile_service.api.conftest import Served, identified, problem
 
 pytestmark = pytest.mark.slow
@@ -109,10 +109,12 @@ def test_protected_values_are_revealed_for_a_purpose_that_is_recorded(served: Se
     masked = client.get(f"/v1/profiles/{USER}").json()
     assert masked["attributes"]["identity"]["email"] == {"$protected": True}
     problem(client.get(f"/v1/profiles/{USER}?reveal=true"), 400)
-    assert AuditLog(served.audit, served.pipeline.provider.purpose_key(PURPOSE)).verify().entries == 0
+    assert (
+        AuditLog(AuditFile(served.audit), served.pipeline.provider.purpose_key(PURPOSE)).verify().entries == 0
+    )
     opened = client.get(f"/v1/profiles/{USER}?reveal=true&purpose=ticket+7&fields=identity.email")
     assert opened.json()["attributes"]["identity"]["email"] == EMAIL
-    report = AuditLog(served.audit, served.pipeline.provider.purpose_key(PURPOSE)).verify()
+    report = AuditLog(AuditFile(served.audit), served.pipeline.provider.purpose_key(PURPOSE)).verify()
     assert (report.entries, report.broken_line) == (1, None)
     recorded = served.audit.read_text()
     assert "ticket 7" in recorded
