@@ -115,6 +115,20 @@ class Looked(NamedTuple):
         return found | ({"incomplete": self.incomplete} if self.incomplete else {})
 
 
+class Feed(Protocol):
+    """Deliveries of changes to one receiver, as whoever watches the service sees them."""
+
+    name: str
+
+    def lag_seconds(self) -> float | None:
+        """Since when the oldest change waits that the receiver has not taken; None where another process delivers."""
+        ...
+
+    def is_failing(self) -> bool:
+        """Whether the last delivery was not taken."""
+        ...
+
+
 class ProfileService:
     """Readers of profiles, one for each thread, snapshot and clearance; and the log of what was revealed."""
 
@@ -152,6 +166,8 @@ class ProfileService:
         self._noted: set[tuple[str, str]] = set()
         self.uses: dict[str, list[str]] = defaultdict(list)
         """The uses of a segment, by segment."""
+        self.feeds: list[Feed] = []
+        """Its webhooks and topics."""
         self.openid: OpenId | None = None
         """The issuer whose tokens are accepted besides our own."""
         self.streams: Counter[str] = Counter()

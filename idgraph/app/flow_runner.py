@@ -109,7 +109,7 @@ def run_flow(
         tasks = _projection_tasks(settings, snapshots, is_running)
         projection = stack.enter_context(_projection(settings, resources, snapshots, tasks))
         watched = observed(
-            settings, flows, resources, snapshots, projection, stream.waiting, is_running, on_batch
+            settings, flows, resources, snapshots, projection, stream.waiting, running, on_batch
         )
         on_batch = stack.enter_context(watched)
         seen = reporting(settings, flows, snapshots, projection, stream.waiting, is_running, on_batch)

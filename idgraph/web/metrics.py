@@ -52,10 +52,12 @@ def _of_all_processes() -> CollectorRegistry:
 
 
 class Gauge(NamedTuple):
-    """A figure of the service beside its requests; `read` may block, and returns None to leave the last value."""
+    """A figure of the service beside its requests; `read` may block, and returns None to leave the last value. With `labels`,
+    one for each combination of their values."""
 
     meaning: str
-    read: Callable[[], float | None]
+    read: Callable[[], float | Mapping[tuple[str, ...], float] | None]
+    labels: tuple[str, ...] = ()
 
 
 def install(app: FastAPI, prefix: str, gauges: Mapping[str, Gauge]) -> None:
@@ -67,6 +69,7 @@ def install(app: FastAPI, prefix: str, gauges: Mapping[str, Gauge]) -> None:
         app.add_api_route(PATH, _missing, include_in_schema=False)
         return
     registry = prometheus_client.CollectorRegistry()
+    prometheus_client.ProcessCollector(registry=registry)
     seconds = prometheus_client.Histogram(
         f"{prefix}_request_seconds",
         "From a request to its answer.",
@@ -76,7 +79,11 @@ def install(app: FastAPI, prefix: str, gauges: Mapping[str, Gauge]) -> None:
     )
     shown = {
         name: prometheus_client.Gauge(
-            f"{prefix}_{name}", gauge.meaning, registry=registry, multiprocess_mode="mostrecent"
+            f"{prefix}_{name}",
+            gauge.meaning,
+            gauge.labels,
+            registry=registry,
+            multiprocess_mode="mostrecent",
         )
         for name, gauge in gauges.items()
     }
@@ -84,7 +91,10 @@ def install(app: FastAPI, prefix: str, gauges: Mapping[str, Gauge]) -> None:
     async def metrics() -> Response:
         for name, gauge in gauges.items():
             value = await run_in_threadpool(gauge.read)
-            if value is not None:
+            if isinstance(value, Mapping):
+                for labels, each in value.items():
+                    shown[name].labels(*labels).set(each)
+            elif value is not None:
                 shown[name].set(value)
         return _exposition(registry if _FOLDER not in os.environ else _of_all_processes())
 

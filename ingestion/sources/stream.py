@@ -98,6 +98,10 @@ class InputStream(Protocol):
         is not known."""
         ...
 
+    def is_full(self, number: int) -> bool:
+        """Whether micro-batch `number`, the last, took as much as one may: then more was there, as far as it knows."""
+        ...
+
     def waiting(self) -> dict[str, int]:
         """The number of waiting records, as `took` gives it; empty until it is loaded. For any thread. Raises
         SourceUnavailableError while it cannot be determined."""

@@ -52,6 +52,9 @@ LOOK_SECONDS = 0.05
 ACQUIRE_SECONDS = 0.002
 """Between two looks whether the query waits for its lock."""
 
+_WAITING = "Waiting for"
+"""So begins what Spark says of a query that has looked for input: `data to arrive`, `next trigger`."""
+
 PAUSE_SECONDS = 0.1
 """So often a paused flow looks whether it may go on."""
 
@@ -92,6 +95,8 @@ class Flow:
         self._last_batch = -1
         self._rest: Rest | None = None
         self._busy_until = 0.0
+        self._has_begun = False
+        self._behind_since: float | None = None
 
     def run(self, stop: threading.Event, intake: Intake) -> None:
         """Blocks until `stop` is set, or with `until_done` until all that is there at the start is done.
@@ -106,6 +111,7 @@ class Flow:
             self._batches.follow_specs()
             query = self._start(intake)
             while not stop.is_set() and not self._has_ended(query, stop):
+                self._has_begun = self._has_begun or query.status["message"].startswith(_WAITING)
                 self._batches.follow_specs()
                 if self._held.has_changed() or (not intake.until_done and self._stream.is_bound_otherwise()):
                     query = self._started_again(query, intake)
@@ -147,6 +153,25 @@ class Flow:
     def is_running(self) -> bool:
         """Whether events are taken, and no stop was asked for. For any thread."""
         return self._query_id.done() and not self._stop.is_set() and self._failure is None
+
+    def is_ready(self) -> bool:
+        """Whether it also has done a micro-batch, or has looked and found no input, or is paused. For any thread."""
+        return self.is_running() and self._has_begun
+
+    def lag_seconds(self) -> float:
+        """Seconds since when there is input that is not readable yet; 0 if there is none, as far as it has looked. For any thread."""
+        since = self._behind_since
+        return 0.0 if since is None else time.monotonic() - since
+
+    def heap_bytes(self) -> tuple[int, int]:
+        """The bytes of Java's heap: used, and at most. For any thread. Raises SparkStoppedError when Java is gone."""
+        try:
+            runtime = self._session._jvm.java.lang.Runtime.getRuntime()
+            return runtime.totalMemory() - runtime.freeMemory(), runtime.maxMemory()
+        except Exception as error:
+            raise SparkStoppedError(
+                f"Java does not say what its heap holds ({type(error).__name__})"
+            ) from None
 
     def is_past(self, etag: str) -> bool:
         """Whether no micro-batch under another snapshot than the present one, of this ETag, can come any more.
@@ -215,9 +240,11 @@ class Flow:
     def _process(self, rows: DataFrame, number: int) -> None:
         # Before the lock, which a stop waits for.
         self._throttle.wait(self._stop)
+        self._behind_since = self._behind_since or time.monotonic()
         while (self._is_paused() or self._held.is_new()) and not self._stopping:
             # The input of the micro-batch is noted, and nothing of it is done: this run or the next one begins
             # it, or the query without a source that is to wait.
+            self._has_begun = True
             time.sleep(PAUSE_SECONDS)
         with self._in_batch:
             if self._stopping:
@@ -249,6 +276,9 @@ class Flow:
         self._throttle.took(events, started)
         seconds = time.monotonic() - started
         lag = self._stream.took(number, events, seconds)
+        self._has_begun = True
+        if not self._stream.is_full(number):
+            self._behind_since = None
         self._on_batch(report._replace(seconds=seconds, lag=lag))
 
     def _await_commit(self, query: StreamingQuery) -> None:

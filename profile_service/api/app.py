@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from anyio import to_thread
 from fastapi import APIRouter, FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
+from idgraph.model.errors import StoreError
+from idgraph.model.jobs import JobKind, JobState
 from idgraph.web.application import FREE, Application, PlainCalls
 from idgraph.web.guard import Access
 from idgraph.web.limits import RateLimit
@@ -109,7 +113,26 @@ def create_app(
         segments.views,
         waiting.router,
     )
-    gauges = {"revision": Gauge("Version of the snapshot in force.", version)}
+    gauges = {
+        "revision": Gauge("Version of the snapshot in force.", version),
+        "jobs": Gauge(
+            "Jobs by kind and by the state of their last run, one for each target.",
+            partial(_jobs, service),
+            ("kind", "state"),
+        ),
+        "feed_lag_seconds": Gauge(
+            "Since when a webhook or topic has not taken its oldest change; 0 while it has all.",
+            lambda: {(each.name,): lag for each in service.feeds if (lag := each.lag_seconds()) is not None},
+            ("feed",),
+        ),
+        "feed_failing": Gauge(
+            "1 while a webhook or topic refuses deliveries or does not answer.",
+            lambda: {
+                (each.name,): each.is_failing() for each in service.feeds if each.lag_seconds() is not None
+            },
+            ("feed",),
+        ),
+    }
 
     def stop() -> None:
         service.is_stopping = True
@@ -135,6 +158,18 @@ def create_app(
         varying,
     )
     return app
+
+
+def _jobs(service: ProfileService) -> Mapping[tuple[str, ...], float] | None:
+    if service.rights.jobs is None:
+        return None
+    try:
+        records = service.rights.jobs.records()
+    except StoreError:
+        return None
+    last = {(each.kind, each.target): each.state for each in reversed(records)}
+    counted = Counter((kind, state) for (kind, _), state in last.items())
+    return {(kind, state): counted[kind, state] for kind in JobKind for state in JobState}
 
 
 def _permits(caller: Any, _method: str, path: str) -> bool:

@@ -57,7 +57,9 @@ class Webhooks:
 
     def __init__(self, service: ProfileService, webhooks: Sequence[Webhook], folder: Path) -> None:
         """Places are kept in `folder`."""
-        self._threads = [_Deliveries(service, each, folder).repeating for each in webhooks]
+        deliveries = [_Deliveries(service, each, folder) for each in webhooks]
+        service.feeds += deliveries
+        self._threads = [each.repeating for each in deliveries]
 
     def __enter__(self) -> Webhooks:
         for thread in self._threads:
@@ -82,13 +84,22 @@ class _Deliveries:
         self._service = service
         self._webhook = webhook
         self._folder = folder / webhook.name
-        self._name = f"{webhook.kind} {webhook.name}"
+        self._waiting_ms: int | None = None
+        self.name = f"{webhook.kind} {webhook.name}"
         if webhook.segment is not None:
-            service.uses[webhook.segment].append(self._name)
-        self._outage = Outage(self._name)
+            service.uses[webhook.segment].append(self.name)
+        self._outage = Outage(self.name)
         self._lock = ExitStack()
         self._is_locked = False
-        self.repeating = Repeating(self._name, self._step, self._report, backoff=RETRY, last=self._lock.close)
+        self.repeating = Repeating(self.name, self._step, self._report, backoff=RETRY, last=self._lock.close)
+
+    def lag_seconds(self) -> float | None:
+        if not self._is_locked:
+            return None
+        return 0.0 if self._waiting_ms is None else max(0.0, time.time() - self._waiting_ms / 1000)
+
+    def is_failing(self) -> bool:
+        return self._outage.is_on
 
     def _step(self) -> float:
         try:
@@ -100,11 +111,11 @@ class _Deliveries:
         except AlreadyRunningError:
             return LOCKED_SECONDS
         except Exception as error:
-            reason = f"{self._name}: {message_of(error)}"
+            reason = f"{self.name}: {message_of(error)}"
             self._outage.show_report(reason, "it is tried again", logging.ERROR)
             return LOCKED_SECONDS
         if not_taken is not None:
-            raise _NotTakenError(f"{self._name}: {not_taken}")
+            raise _NotTakenError(f"{self.name}: {not_taken}")
         self._outage.is_over()
         return POLL_SECONDS
 
@@ -117,7 +128,7 @@ class _Deliveries:
         if not self._service.following.is_ready():
             return None
         caller = Caller(
-            name=self._name,
+            name=self.name,
             digest="",
             expires=None,
             clearance=webhook.clearance,
@@ -132,6 +143,7 @@ class _Deliveries:
             history = self._service.history(reader)
             end = history.end(cursor)
             found = history.page(cursor, 100, webhook.segment, reader.sees_all)
+            self._waiting_ms = found[0].at_ms if found else None
             if not found:
                 # Entries that are not for it are not read again for ever.
                 if end != cursor and (

@@ -23,8 +23,8 @@ from idgraph.app.observation import json_logs
 from idgraph.app.observation.flow_observation import OUTBOX_COUNTED, observed
 from idgraph.app.settings.document import load
 from idgraph.app.shared_flows import SharedFlows
-from idgraph.model.errors import ConfigError, SourceUnavailableError, StoreError
-from idgraph.model.flows import FlowPause, SourceHold
+from idgraph.model.errors import ConfigError, SourceUnavailableError, SparkStoppedError, StoreError
+from idgraph.model.flows import FlowPause, FlowReport, SourceHold
 from ingestion.sources.held import HeldSources
 from ingestion.stages.outcomes import MAX_REPORTED_DEAD_LETTERS, BatchReport, SetAside, StageReport
 from sinks.document_folder import DocumentFolder
@@ -57,12 +57,24 @@ class World:
 
     def __init__(self) -> None:
         self.ready = True
+        self.java = True
         self.fails = False
         self.reported: list[BatchReport] = []
         self.lag: dict[str, int] = {}
         self.looks: list[int] = []
         self.answers = threading.Event()
         self.answers.set()
+
+    def is_ready(self) -> bool:
+        return self.ready
+
+    def lag_seconds(self) -> float:
+        return 2.5
+
+    def heap_bytes(self) -> tuple[int, int]:
+        if not self.java:
+            raise SparkStoppedError("canary-java: gone")
+        return 300, 1000
 
     def waiting(self) -> dict[str, int]:
         if self.fails:
@@ -94,7 +106,7 @@ class World:
             snapshots,
             None,
             self.waiting,
-            lambda: self.ready,
+            [self],
             self.reported.append,
         ) as show_report:
             yield f"http://127.0.0.1:{port}", show_report
@@ -237,10 +249,52 @@ def test_a_pause_and_a_source_that_waits_are_seen(tmp_path: Path) -> None:
         found = scraped(url)
         status, ready = got(f"{url}/health/ready")
     assert (found[paused], found[till], found["idgraph_source_held source=web"]) == (1, 1, 0)
+    # It takes no events.
+    assert (first["idgraph_ready"], found["idgraph_ready"]) == (1, 0)
     assert found["idgraph_source_events_total source=till"] == 90
     assert found["idgraph_source_dead_letters_total reason=no_spec source=till"] == 70
     # Nothing that a restart would mend.
     assert (status, json.loads(ready)) == (200, {"status": "ok", "paused": True, "held": ["till"]})
+
+
+def test_memory_disk_and_lag_are_metrics(tmp_path: Path) -> None:
+    world = World()
+    with world.observed(tmp_path) as (url, _):
+        assert scraped(url)["idgraph_scrape_failed what=disk"] == 1
+        (tmp_path / ".idgraph").mkdir()
+        found = scraped(url)
+        world.java = False
+        without = scraped(url)
+    assert (found["idgraph_jvm_heap_used_bytes"], found["idgraph_jvm_heap_max_bytes"]) == (300, 1000)
+    assert found["idgraph_input_lag_seconds"] == 2.5
+    assert 0 < found["idgraph_disk_free_bytes"] <= found["idgraph_disk_size_bytes"]
+    assert found["process_resident_memory_bytes"] > 1 << 20
+    assert without["idgraph_scrape_failed what=heap"] == 1
+    assert "idgraph_jvm_heap_used_bytes" not in without
+
+
+def test_the_last_event_of_a_source_outlives_a_start(tmp_path: Path) -> None:
+    sources = "".join(f'[[sources]]\nname = "{name}"\npath = "{name}"\n' for name in ("till", "web"))
+    before = FlowReport.model_validate(
+        {
+            **dict.fromkeys(FlowReport.model_fields),
+            **{"name": "shop", "state": "stopped", "set_aside_reasons": {}, "stages": [], "history": []},
+            **dict.fromkeys(("started_ms", "written_ms", "snapshot_version"), 1),
+            **dict.fromkeys(("window_seconds", "events_per_second"), 1.0),
+            **dict.fromkeys(("set_aside_per_second", "set_aside_share", "set_aside_limit"), 0.0),
+            "sources": [{"name": "till", "per_second": 0.0, "last_event_ms": 7000}],
+        }
+    )
+    (tmp_path / ".idgraph/flows/shop").mkdir(parents=True)
+    SharedFlows(DocumentFolder(tmp_path / ".idgraph")).write(before)
+    name = "idgraph_source_last_event_timestamp_seconds source="
+    with World().observed(tmp_path, sources) as (url, show_report):
+        first = scraped(url)
+        show_report(report(sources={"web": 1}))
+        then = scraped(url)
+    assert first[f"{name}till"] == then[f"{name}till"] == 7
+    assert f"{name}web" not in first
+    assert abs(then[f"{name}web"] - time.time()) < 60
 
 
 def test_without_a_port_nothing_listens(tmp_path: Path) -> None:
@@ -248,7 +302,7 @@ def test_without_a_port_nothing_listens(tmp_path: Path) -> None:
     reported: list[BatchReport] = []
     nothing: Any = None
     with observed(
-        load(tmp_path / "idgraph.toml"), nothing, nothing, nothing, None, dict, lambda: True, reported.append
+        load(tmp_path / "idgraph.toml"), nothing, nothing, nothing, None, dict, [], reported.append
     ) as show_report:
         assert show_report == reported.append
 

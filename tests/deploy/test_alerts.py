@@ -8,9 +8,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.long
-
-
 PROMTOOL = shutil.which("promtool")
 
 

@@ -11,6 +11,7 @@ from urllib.request import urlopen
 import pytest
 
 from tests.canaries import seen
+from tests.deploy.test_watched import OF_SERVICES, watched
 from tests.installation import Installation, Shop, retail, until
 from tests.support.processes import free_port
 
@@ -20,7 +21,6 @@ pytest.importorskip(
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
 CANARIES = ["Kahuna-Wilhelmina", "kahuna.secret@example.com"]
 
 
@@ -33,23 +33,6 @@ def got(url: str) -> tuple[int, str]:
             return error.code, ""
     except URLError:
         return 0, ""
-
-
-def watched() -> dict[str, set[str]]:
-    """The metrics that each file names."""
-    dashboard = json.loads((DEPLOY / "grafana" / "idgraph.json").read_bytes())
-    shown = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
-    shown += [each["query"] for each in dashboard["templating"]["list"] if each["type"] == "query"]
-    alerts = (DEPLOY / "prometheus" / "alerts.yml").read_text()
-    expressions = re.findall(r"^ *expr: (.*)$", alerts, re.MULTILINE)
-    reasons = re.findall(r"^ *reason: .{40,}$", alerts, re.MULTILINE)
-    assert len(expressions) == len(reasons) == alerts.count("- alert:"), (
-        "each says why its threshold is what it is"
-    )
-    return {
-        "dashboard": set(re.findall(r"\bidgraph_\w+", " ".join(shown))),
-        "alerts": set(re.findall(r"\bidgraph_\w+", " ".join(expressions))),
-    }
 
 
 def test_a_running_flow_is_watched_and_shows_no_values(tmp_path: Path, shop: Shop) -> None:
@@ -77,12 +60,10 @@ def test_a_running_flow_is_watched_and_shows_no_values(tmp_path: Path, shop: Sho
         assert (
             f'idgraph_{total}_total{{flow="shop"}} {float(sum(each[field] for each in reported))}' in metrics
         )
-    names = set(re.findall(r"^(?:# HELP )?(idgraph_\w+)", metrics + service, re.MULTILINE))
-    # Both services count their requests by the same code.
-    names |= {each.replace("idgraph_metadata_request", "idgraph_profiles_request") for each in names}
-    for file, wanted in watched().items():
-        assert len(wanted) > 10, file
-        assert wanted - names == set(), f"{file} names what no flow has"
+    names = set(re.findall(r"^(?:# HELP )?(\w+)", metrics, re.MULTILINE))
+    assert {each for each in watched() if not each.startswith(OF_SERVICES)} - names <= {
+        "idgraph_source_lag_records"
+    }
     logged = (installation.folder / "flow.err").read_bytes()
     lines = [json.loads(line) for line in logged.splitlines()]
     messages = [each["message"] for each in lines]
@@ -95,3 +76,34 @@ def test_a_running_flow_is_watched_and_shows_no_values(tmp_path: Path, shop: Sho
         metrics.encode() + service.encode() + logged + (installation.folder / "flow.out").read_bytes()
     )
     assert seen(everything, CANARIES) == []
+
+
+def test_a_flow_is_ready_once_it_has_looked_and_shows_what_it_lags(tmp_path: Path, shop: Shop) -> None:
+    port = free_port()
+    installation = Installation(tmp_path, shop, metrics={"port": port})
+    url = f"http://127.0.0.1:{port}"
+
+    def value(name: str) -> float:
+        found = re.search(rf"^{name}{{[^}}]*}} (\S+)$", got(f"{url}/metrics")[1], re.MULTILINE)
+        return float(found[1]) if found else -1.0
+
+    with installation.running() as process:
+        until(lambda: got(f"{url}/health/live")[0] == 200 or process.poll() is not None, what="an answer")
+        assert got(f"{url}/health/ready")[0] == 503
+        # There is no input.
+        until(
+            lambda: got(f"{url}/health/ready")[0] == 200 or process.poll() is not None, what="the first look"
+        )
+        assert not installation.batches()
+        assert (value("idgraph_ready"), value("idgraph_input_lag_seconds")) == (1, 0)
+        assert 0 < value("idgraph_jvm_heap_used_bytes") <= value("idgraph_jvm_heap_max_bytes")
+        installation.command("flows", "pause", "shop", "--why", "a test")
+        installation.publish("orders", retail("orders")[:20])
+        until(lambda: value("idgraph_input_lag_seconds") > 0, what="the lag")
+        assert (value("idgraph_ready"), value("idgraph_paused")) == (0, 1)
+        assert got(f"{url}/health/ready")[0] == 200
+        installation.command("flows", "resume", "shop")
+        until(installation.batches, what="the micro-batch")
+        until(lambda: value("idgraph_input_lag_seconds") == 0, what="no lag")
+        assert value("idgraph_ready") == 1
+        assert value("idgraph_source_last_event_timestamp_seconds") > 0

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
-from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client import CollectorRegistry, Histogram, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -70,13 +71,22 @@ class Gauges(NamedTuple):
     is_ready: Callable[[], bool]
     is_paused: Callable[[], bool]
     held: Callable[[], Collection[str]]
+    input_lag: Callable[[], float]
+    heap: Callable[[], Collection[tuple[int, int]]]
+    """The bytes of Java's heap: used, and at most. None before Spark runs."""
+    disk: Callable[[], tuple[int, int]]
+    """The bytes of the directory's disk: free, and all."""
 
 
 class FlowMetrics(Collector):
     """The metrics of one flow in this process. Safe for several threads."""
 
-    def __init__(self, flow: str, sources: Collection[str], gauges: Gauges) -> None:
+    def __init__(
+        self, flow: str, sources: Collection[str], gauges: Gauges, seen: Mapping[str, float]
+    ) -> None:
+        """`seen` has the time of the last event of a source before this process, in seconds since 1970."""
         self._flow = flow
+        self._seen = dict(seen)
         self._sources = sources
         self._gauges = gauges
         self._total = StageReport()
@@ -84,6 +94,7 @@ class FlowMetrics(Collector):
         self._last_batch = 0.0
         self._lock = threading.Lock()
         self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
         self._seconds = Histogram(
             "idgraph_batch_seconds",
             "From the start of a micro-batch to its end.",
@@ -103,6 +114,7 @@ class FlowMetrics(Collector):
             self._batches += 1
             self._retried += report.attempts - 1
             self._last_batch = ended
+            self._seen |= dict.fromkeys(report.counts.sources, ended)
         self._seconds.labels(self._flow).observe(report.seconds)
 
     def collect(self) -> Iterator[Metric]:
@@ -117,7 +129,10 @@ class FlowMetrics(Collector):
             ("projection", self._projection),
             ("dead_letters", self._waiting),
             ("lag", self._lag),
+            ("paused", self._paused),
             ("held", self._held),
+            ("heap", self._heap),
+            ("disk", self._disk),
         ):
             try:
                 yield from family()
@@ -125,12 +140,15 @@ class FlowMetrics(Collector):
             except IdgraphError:
                 failed.add_metric([self._flow, what], 1)
         yield failed
+        is_ready = self._gauges.is_ready()
+        with suppress(IdgraphError):
+            is_ready = is_ready and not self._gauges.is_paused()
+        yield self._gauge("idgraph_ready", "1 while the flow takes events.", is_ready)
         yield self._gauge(
-            "idgraph_ready",
-            "1 while the flow takes events, or may once it is resumed.",
-            self._gauges.is_ready(),
+            "idgraph_input_lag_seconds",
+            "Since when there is input that is not readable yet; 0 while there is none.",
+            self._gauges.input_lag(),
         )
-        yield self._gauge("idgraph_paused", "1 while somebody has paused the flow.", self._gauges.is_paused())
 
     def _counters(self) -> Iterator[Metric]:
         with self._lock:
@@ -178,6 +196,32 @@ class FlowMetrics(Collector):
             for reason, count in self._total.dead_of.get(source, {}).items():
                 dead_letters.add_metric([self._flow, source, reason], count)
         yield dead_letters
+
+        last = GaugeMetricFamily(
+            "idgraph_source_last_event_timestamp_seconds",
+            "Time at which the last micro-batch with an event of a source ended.",
+            labels=["flow", "source"],
+        )
+        for source in self._sources:
+            if source in self._seen:
+                last.add_metric([self._flow, source], self._seen[source])
+        yield last
+
+    def _heap(self) -> Iterator[Metric]:
+        for used, most in self._gauges.heap():
+            yield self._gauge(
+                "idgraph_jvm_heap_used_bytes", "Used bytes of the heap of Spark's driver.", used
+            )
+            yield self._gauge("idgraph_jvm_heap_max_bytes", "The most that this heap may have.", most)
+
+    def _paused(self) -> Iterator[Metric]:
+        is_paused = self._gauges.is_paused()
+        yield self._gauge("idgraph_paused", "1 while somebody has paused the flow.", is_paused)
+
+    def _disk(self) -> Iterator[Metric]:
+        free, size = self._gauges.disk()
+        yield self._gauge("idgraph_disk_free_bytes", "Free bytes of the disk of the directory.", free)
+        yield self._gauge("idgraph_disk_size_bytes", "All bytes of that disk.", size)
 
     def _held(self) -> Iterator[Metric]:
         held = self._gauges.held()

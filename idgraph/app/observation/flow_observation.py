@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from idgraph.app.adapters.extras import needing
 from idgraph.model.backoff import steady
-from idgraph.model.errors import IdgraphError
+from idgraph.model.errors import IdgraphError, StoreError
 from idgraph.model.kafka import kafka_sources
 from idgraph.repeating import Repeating, message_of
 
@@ -25,6 +26,17 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+
+
+class RunningQuery(Protocol):
+    """What is asked of a flow's query, at any time and from any thread."""
+
+    def is_ready(self) -> bool: ...
+    def lag_seconds(self) -> float: ...
+    def heap_bytes(self) -> tuple[int, int]:
+        """Raises SparkStoppedError."""
+        ...
+
 
 EARLY_SECONDS = 1.0
 """Before there is anything to report: Spark starts, nothing was taken yet."""
@@ -80,12 +92,12 @@ def observed(
     snapshots: SnapshotFollower,
     projection: ProjectionRunner | None,
     waiting: Callable[[], Mapping[str, int]],
-    is_ready: Callable[[], bool],
+    running: Sequence[RunningQuery],
     on_batch: Callable[[BatchReport], None],
 ) -> Iterator[Callable[[BatchReport], None]]:
     """Serve metrics and health while the block runs, if `[metrics] port` says so; gives the callback for finished
     micro-batches, which also calls `on_batch`. `waiting` gives the number of records of each partition that are not
-    taken yet. Raises ConfigError."""
+    taken yet; `running` has the query while it runs. Raises ConfigError."""
     if settings.metrics.port is None:
         yield on_batch
         return
@@ -95,6 +107,16 @@ def observed(
     from idgraph.web.server import Transport, serving
 
     name = settings.flow.name
+
+    def is_ready() -> bool:
+        return any(each.is_ready() for each in running)
+
+    def disk() -> tuple[int, int]:
+        try:
+            usage = shutil.disk_usage(settings.directory)
+        except OSError as error:
+            raise StoreError(f"{settings.directory}: {error.strerror}") from None
+        return usage.free, usage.total
 
     def held() -> list[str]:
         return [each.source for each in flows.holds_of(name)]
@@ -116,8 +138,11 @@ def observed(
             is_ready,
             lambda: flows.is_paused(name),
             held,
+            lambda: max((each.lag_seconds() for each in running), default=0.0),
+            lambda: [each.heap_bytes() for each in running],
+            disk,
         )
-        metrics = FlowMetrics(name, list(settings.sources_by_name()), gauges)
+        metrics = FlowMetrics(name, list(settings.sources_by_name()), gauges, _seen(flows, name))
 
         def show_report(report: BatchReport) -> None:
             metrics.add(report, time.time())
@@ -130,6 +155,16 @@ def observed(
             serving(app, settings.metrics.host, settings.metrics.port, transport, name="[metrics]:")
         )
         yield show_report
+
+
+def _seen(flows: SharedFlows, name: str) -> dict[str, float]:
+    """When the sources' last events came before this start."""
+    try:
+        before = flows.report(name)
+    except IdgraphError:
+        return {}
+    sources = before.sources if before else ()
+    return {each.name: each.last_event_ms / 1000 for each in sources if each.last_event_ms is not None}
 
 
 def _outbox(store: Outbox, stack: ExitStack) -> Callable[[], int | None]:

@@ -124,6 +124,10 @@ class FileStream:
         self._hide(self._files_of(number))
         return {}
 
+    def is_full(self, number: int) -> bool:
+        """Spark takes the oldest files first, up to the bound."""
+        return len(self._files_of(number)) >= self._max_files_per_batch
+
     def waiting(self) -> dict[str, int]:
         """Empty: waiting files are not counted."""
         return {}

@@ -185,12 +185,19 @@ class KafkaStream:
 
     def took(self, number: int, records: int, seconds: float) -> dict[str, int]:
         """The number of waiting offsets, by `TOPIC/PARTITION`."""
-        ranges = ranges_of(self._checkpoint, number) or []
-        # The beginning of a partition that came meanwhile is not noted: only its records count.
-        offsets = sum(each.records() for each in ranges if each.since is not None)
-        self._bound.took(max(records, offsets), seconds)
+        self._bound.took(max(records, self._offsets(number)), seconds)
         done = planned(self._checkpoint, number)
         return (done and self._lag and self._lag.behind(self._with_held(done))) or {}
+
+    def is_full(self, number: int) -> bool:
+        """By offsets, of which some hold no record."""
+        return self._offsets(number) >= self._loaded_bound * _FULL
+
+    def _offsets(self, number: int) -> int:
+        # The beginning of a partition that came meanwhile is not noted: only its records count.
+        return sum(
+            each.records() for each in ranges_of(self._checkpoint, number) or [] if each.since is not None
+        )
 
     def waiting(self) -> dict[str, int]:
         """The same of what was taken by now."""

@@ -53,6 +53,7 @@ class Stream:
     """One whose records all are read, unless `left_out` says how often something is missing."""
 
     left_out = 0
+    full = False
     sources = frozenset({"web"})
 
     def active(self) -> frozenset[str]:
@@ -79,6 +80,9 @@ class Stream:
 
     def took(self, number: int, offsets: int, seconds: float) -> dict[str, int]:
         return {}
+
+    def is_full(self, number: int) -> bool:
+        return self.full
 
     def close(self) -> None: ...
 
@@ -201,6 +205,33 @@ class Driver:
 @pytest.fixture(autouse=True)
 def without_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(micro_batch, "BATCH_PAUSE_SECONDS", 0.001)
+
+
+def test_a_flow_is_ready_and_lags_no_more_when_its_first_micro_batch_is_done(tmp_path: Path) -> None:
+    with closing(AwayAtFirst(tmp_path / "letters.db")) as dead_letters:
+        driver = Driver(tmp_path, dead_letters, retries=2)
+        flow = driver.flow
+        assert flow.is_running()
+        assert not flow.is_ready()
+        assert flow.lag_seconds() == 0
+        driver.stream.full = True
+        driver.take()
+        # More was there, perhaps.
+        assert flow.is_ready()
+        assert flow.lag_seconds() > 0
+        driver.stream.full = False
+        driver.take()
+        assert flow.lag_seconds() == 0
+
+
+def test_a_flow_whose_first_micro_batch_fails_is_not_ready(tmp_path: Path) -> None:
+    with closing(AwayAtFirst(tmp_path / "letters.db")) as dead_letters:
+        driver = Driver(tmp_path, dead_letters, retries=0)
+        dead_letters.times = 2
+        with pytest.raises(StoreError):
+            driver.take()
+        assert not driver.flow.is_ready()
+        assert driver.flow.lag_seconds() > 0
 
 
 @pytest.mark.parametrize("times", [0, 1, 2])

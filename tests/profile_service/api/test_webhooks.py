@@ -6,19 +6,24 @@ import base64
 import hmac
 import json
 import pickle
+import re
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from idgraph.jobs.table import JOBS
 from idgraph.model.backoff import Backoff
 from idgraph.model.errors import ConfigError
+from idgraph.model.jobs import JobKind, JobRecord, JobState, Progress, Requester
 from idgraph.model.ledger import Crossing, Delivery
+from profile_service.api.rights import Rights
 from profile_service.api.webhooks import Webhook, Webhooks
 from sinks.http.webhook import WebhookSender
 from tests.profile_service.api.conftest import Served, caller, identified, served_here
@@ -122,6 +127,43 @@ def test_each_is_delivered_in_order_and_tried_until_it_is_taken(
     ]
     assert len({each["id"] for each in receiver.taken}) == 3
     assert {each["segment"] for each in receiver.taken} == {"everybody"}
+
+
+def test_a_receiver_that_takes_nothing_is_a_metric(served: Served, receiver: Receiver, secret: Path) -> None:
+    def value(name: str) -> float | None:
+        text = served.client("all").get("/metrics").text
+        found = re.search(rf'^idgraph_profiles_feed_{name}{{feed="webhook crm"}} (\S+)$', text, re.MULTILINE)
+        return float(found[1]) if found else None
+
+    receiver.answers += [500] * 10_000
+    come(served, "a")
+    assert value("failing") is None
+    with delivering(served, WebhookSender(receiver.url, secret)):
+        eventually(lambda: value("failing") == 1)
+        assert (value("lag_seconds") or 0) > 0
+        receiver.answers.clear()
+        eventually(lambda: value("failing") == 0)
+        eventually(lambda: value("lag_seconds") == 0)
+    assert [each["profile"] for each in receiver.taken] == ["user_id:a"]
+
+
+def test_jobs_are_counted_by_kind_and_state_of_their_last_run(tmp_path: Path) -> None:
+    def record(kind: JobKind, target: str, state: JobState) -> JobRecord:
+        return JobRecord(f"{kind}{target}", kind, target, {}, Requester("ann"), state, 0, 0, Progress())
+
+    newest_first = [
+        record(JobKind.REINDEX, "index", JobState.DONE),
+        record(JobKind.ERASE, "a", JobState.FAILED),
+        record(JobKind.ERASE, "b", JobState.FAILED),
+        record(JobKind.REINDEX, "index", JobState.FAILED),
+    ]
+    jobs: Any = SimpleNamespace(records=lambda: newest_first, kinds=JOBS)
+    with served_here(Pipeline(tmp_path), [caller("all", 100)], rights=Rights(jobs=jobs)) as found:
+        text = found.client("all").get("/metrics").text
+    counted = dict(re.findall(r"^idgraph_profiles_jobs{(.*)} (\S+)$", text, re.MULTILINE))
+    assert counted['kind="erase",state="failed"'] == "2.0"
+    assert counted['kind="reindex",state="failed"'] == "0.0"
+    assert counted['kind="reindex",state="done"'] == "1.0"
 
 
 def test_a_delivery_whose_place_was_not_kept_comes_again_under_its_id(
