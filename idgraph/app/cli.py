@@ -55,6 +55,8 @@ COMMANDS = {
     "reindex": "index:reindex",
     "reconcile": "reconcile:reconcile",
     "doctor": "doctor:doctor",
+    "backup": "backup:backup",
+    "restore": "backup:restore",
     "resolve": "resolve:resolve",
     "bench": "bench:bench",
     "jobs": "jobs:commands",

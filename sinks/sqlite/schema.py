@@ -91,6 +91,23 @@ def format_of(path: Path) -> int:
     return version
 
 
+def copy_database(file: Path, target: Path) -> None:
+    """Copy a file that others write to, as it is at one moment, to a new one without a log. They go on meanwhile. Raises StoreError."""
+    try:
+        with (
+            closing(sqlite3.connect(f"file:{quote(str(file))}?mode=ro", uri=True)) as source,
+            closing(sqlite3.connect(target)) as copied,
+        ):
+            # All at once: in steps it would begin again at each write of others.
+            source.backup(copied)
+            copied.execute("PRAGMA journal_mode = DELETE")
+            (found,) = copied.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.Error as error:
+        raise StoreError(f"{file}: {reason_of(error)}") from None
+    if found != "ok":
+        raise StoreError(f"{file}: is damaged; restore it from an earlier backup")
+
+
 def _check_kind(
     connection: sqlite3.Connection, path: Path, schema: Schema, refusal: type[IdgraphError]
 ) -> int:

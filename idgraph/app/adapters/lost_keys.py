@@ -51,7 +51,7 @@ def require_own_keyring(provider: KeyProvider, store: ProfileStore, key_store: D
     refusals = _refusals(provider, key_store)
     if refusals is None:
         return
-    is_noted = store.remembers(_mark(provider))
+    is_noted = store.remembers(keyring_mark(provider))
     # One that is older than the data keys never had their version; it is noted all the same.
     are_newer = all(isinstance(each, UnknownKeyVersionError) for each in refusals)
     if refusals and (are_newer or not is_noted):
@@ -73,7 +73,7 @@ def adopt_keyring(provider: KeyProvider, store: ProfileStore, key_store: DataKey
 def note_keyring(provider: KeyProvider, store: StoreMarks) -> None:
     """Note the keyring with its profiles. Durable when it returns; the note reveals nothing of the
     keyring."""
-    mark = _mark(provider)
+    mark = keyring_mark(provider)
     if not store.remembers(mark):
         store.remember(mark)
     # Behind it: a note without its keyring would refuse all.
@@ -105,7 +105,8 @@ def _not_theirs(refusals: list[KeyProviderError]) -> KeyProviderError:
     )
 
 
-def _mark(provider: KeyProvider) -> str:
+def keyring_mark(provider: KeyProvider) -> str:
+    """A mark of the keyring, which reveals nothing of it."""
     return f"{_NOTED}:{sha256(provider.purpose_key('keyring-mark')).hexdigest()[:32]}"
 
 
