@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from idgraph.files import exclusive_lock, file_lock, write_atomically, write_unflushed
+from idgraph.files import exclusive_lock, file_lock, part_of, write_atomically, write_unflushed
 from idgraph.model.errors import StoreError
 
 
@@ -43,6 +43,8 @@ class DocumentFolder:
 
     def remove(self, name: str) -> bool:
         try:
+            # Of a process that was killed while it wrote.
+            part_of(self._place(name)).unlink(missing_ok=True)
             self._place(name).unlink()
         except FileNotFoundError:
             return False
@@ -52,10 +54,11 @@ class DocumentFolder:
 
     def names(self, pattern: str) -> list[str]:
         try:
-            found = [each.relative_to(self._directory) for each in self._directory.glob(pattern)]
+            found = [each for each in self._directory.glob(pattern) if each.is_file()]
         except OSError as error:
             raise self._failed(pattern, error) from None
-        return sorted(str(each) for each in found if not each.name.startswith("."))
+        names = (each.relative_to(self._directory) for each in found if not each.name.startswith("."))
+        return sorted(map(str, names))
 
     @contextmanager
     def lease(self, name: str) -> Iterator[_Lock]:

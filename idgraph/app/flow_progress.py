@@ -1,18 +1,20 @@
-"""Progress of the configured flow, by its checkpoint: exact, since a micro-batch is done when all of it is
-committed."""
+"""Progress of flows, by the checkpoint of the configured one: exact, since a micro-batch is done when all of it is
+committed. Where other machines have the checkpoints, by the reports of all flows, which are a second old."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from idgraph.app.adapters.extras import needing
+from idgraph.app.adapters.shared_state import is_embedded, shared_flows
 from idgraph.app.settings.document import Settings
+from idgraph.app.shared_flows import SharedFlows
 from idgraph.model.errors import ConfigError, QueryError
 from idgraph.model.kafka import kafka_sources
 from ingestion.sources.files.taken import files_of
-from ingestion.sources.kafka.offsets import taken
+from ingestion.sources.kafka.offsets import Offsets, taken
 
 
 class PartitionState(NamedTuple):
@@ -28,21 +30,30 @@ class PartitionState(NamedTuple):
 
 
 def partition_states(settings: Settings) -> list[PartitionState]:
-    """The partitions that the configured flow has taken from. Raises ConfigError for a flow of files, and where the
-    client for Kafka is not installed."""
+    """The partitions that flows have taken from. Raises ConfigError for a flow of files, and where the client for Kafka is
+    not installed."""
     if not kafka_sources(settings.sources_by_name()):
         raise ConfigError("the flow's sources are files; offsets and lag are those of topics in Kafka")
     with needing("kafka", "Kafka needs confluent-kafka"):
         from sinks.kafka.topics import ends
-    offsets = taken(settings.flow_state() / "checkpoint") or {}
+    if is_embedded(settings):
+        known = {settings.flow.name: taken(settings.flow_state() / "checkpoint") or {}}
+    else:
+        with shared_flows(settings) as flows:
+            known = _reported(flows)
     found = {
-        (topic, partition): offset
+        (name, topic, partition): offset
+        for name, offsets in known.items()
         for topic, partitions in sorted(offsets.items())
         for partition, offset in sorted(partitions.items())
     }
     kafka = settings.kafka
-    until = ends(kafka.bootstrap_servers, kafka.producer_options(), found)
-    return [_state(settings.flow.name, *each, offset, until[each]) for each, offset in found.items()]
+    until = ends(kafka.bootstrap_servers, kafka.producer_options(), {each[1:] for each in found})
+    return [_state(*each, offset, until[each[1:]]) for each, offset in found.items()]
+
+
+def _reported(flows: SharedFlows) -> dict[str, Offsets]:
+    return {name: report.taken for name in flows.names() if (report := flows.report(name))}
 
 
 def _state(flow: str, topic: str, partition: int, offset: int, end: int | None) -> PartitionState:
@@ -55,9 +66,9 @@ MOST_BATCHES = 100
 """Spark keeps the input of so many micro-batches."""
 
 
-def committed(settings: Settings) -> Callable[[str], bool]:
-    """A function that returns whether the flow has committed the event at a position. It raises QueryError
-    for a text that is no position, and where there is no checkpoint here."""
+def committed(settings: Settings, flows: SharedFlows) -> Callable[[str], bool]:
+    """A function that returns whether a flow has committed the event at a position. It raises QueryError for a text that
+    is no position, and where nothing is known of it here."""
     checkpoint = settings.flow_state() / "checkpoint"
     files: dict[int, frozenset[str]] = {}
 
@@ -76,14 +87,24 @@ def committed(settings: Settings) -> Callable[[str], bool]:
                 return True
         return False
 
+    def has_reported(position: str) -> bool:
+        if _FILE.fullmatch(position):
+            raise QueryError("the flow's checkpoint is not here, so this service cannot wait for a file")
+        return _is_behind(position, _reported(flows).values())
+
     def has_committed(position: str) -> bool:
         if not checkpoint.is_dir():
             raise QueryError("the flow's checkpoint is not here, so this service cannot wait for a position")
-        if found := _KAFKA.fullmatch(position):
-            partitions = (taken(checkpoint) or {}).get(found["topic"], {})
-            return partitions.get(int(found["partition"]), 0) > int(found["offset"])
         if found := _FILE.fullmatch(position):
             return has_taken_file(found["file"])
-        raise QueryError("a position is kafka:TOPIC/PARTITION/OFFSET or file:DIRECTORY/NAME")
+        return _is_behind(position, [taken(checkpoint) or {}])
 
-    return has_committed
+    return has_committed if is_embedded(settings) else has_reported
+
+
+def _is_behind(position: str, taken_by: Iterable[Offsets]) -> bool:
+    """Whether one of several flows has taken the record at a position in Kafka. Raises QueryError."""
+    if not (found := _KAFKA.fullmatch(position)):
+        raise QueryError("a position is kafka:TOPIC/PARTITION/OFFSET or file:DIRECTORY/NAME")
+    partition, offset = int(found["partition"]), int(found["offset"])
+    return any(each.get(found["topic"], {}).get(partition, 0) > offset for each in taken_by)

@@ -6,17 +6,16 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
-from shutil import rmtree
 
 from fastapi import FastAPI
 
 from idgraph.app import metadata_access, wiring
 from idgraph.app.adapters.key_providers import ensure_keyring, provider_of
-from idgraph.app.adapters.shared_state import household_log, open_documents
+from idgraph.app.adapters.shared_state import household_log, is_embedded, open_documents
 from idgraph.app.dead_letter_desk import dead_letter_desk
 from idgraph.app.entrance import project_now
 from idgraph.app.flow_progress import committed
-from idgraph.app.jobs.threads import JobThreads, shared_results
+from idgraph.app.jobs.threads import RESULTS, JobThreads
 from idgraph.app.observation.json_logs import say
 from idgraph.app.publish import kafka_publisher, publisher
 from idgraph.app.settings.document import Settings
@@ -64,8 +63,10 @@ def serve_here(
         with application(settings, secret_of_processes()) as app:
             serve(app, host, port, None, transport, descriptor)
     elif processes > 1:
-        # Nothing can open those of an earlier start.
-        rmtree(shared_results(settings), ignore_errors=True)
+        with closing(open_documents(settings)) as documents:
+            # Nothing can open those of an earlier start.
+            for name in documents.names(f"{RESULTS}*") if is_embedded(settings) else ():
+                documents.remove(name)
         with metrics_of_processes():
             serve_by_processes(command, processes, "the profile service", host, port, show, transport)
     else:
@@ -95,6 +96,10 @@ def application(settings: Settings, secret: bytes | None = None) -> Iterator[Fas
         with Following(client) as following:
             audit_log = wiring.audit_log(settings)
             consents = stack.enter_context(_consent_input(settings))
+            documents = stack.enter_context(closing(open_documents(settings, RETRY_SECONDS)))
+            if not is_embedded(settings):
+                # Other replicas show them too.
+                secret = provider_of(settings).purpose_key("results of jobs")
             jobs = stack.enter_context(
                 JobThreads(
                     settings,
@@ -107,8 +112,8 @@ def application(settings: Settings, secret: bytes | None = None) -> Iterator[Fas
             households = stack.enter_context(closing(household_log(settings)))
             own_households = Households(households, wiring.keyed_hash(adapters))
             desk = stack.enter_context(dead_letter_desk(settings))
-            documents = stack.enter_context(closing(open_documents(settings)))
-            rights = Rights(consents, jobs, own_households, tokens, desk, SharedFlows(documents))
+            flows = SharedFlows(documents)
+            rights = Rights(consents, jobs, own_households, tokens, desk, flows)
             is_local = settings.store.kind == "sqlite"
             contact_paths = {str(k): paths for k, paths in settings.profiles.contact_attributes.items()}
             service = ProfileService(
@@ -118,16 +123,16 @@ def application(settings: Settings, secret: bytes | None = None) -> Iterator[Fas
                 require_keys,
                 rights,
                 is_local,
-                committed(settings),
+                committed(settings, flows),
                 contact_paths,
                 provider_of(settings).purpose_key("cursors"),
                 partial(project_now, adapters, following),
             )
             service.openid = metadata_access.single_sign_on(settings)
             hooks = [_webhook(stack, each) for each in settings.profiles.webhooks]
-            stack.enter_context(Webhooks(service, hooks, settings.directory / "webhooks"))
+            stack.enter_context(Webhooks(service, hooks, documents))
             topics = [_topic(stack, settings, each) for each in settings.profiles.topics]
-            stack.enter_context(Webhooks(service, topics, settings.directory / "topics"))
+            stack.enter_context(Webhooks(service, topics, documents))
             per_second = settings.profiles.requests_per_second
             yield create_app(
                 service, RateLimit(per_second, max(1, int(2 * per_second))), settings.profiles.allowed_origins

@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, Any
 from idgraph.app import metadata_access
 from idgraph.app.adapters.indexes import open_index
 from idgraph.app.adapters.key_providers import keys_config, open_provider, provider_of
-from idgraph.app.adapters.shared_state import audit_lines, existing_household_log, job_log, tombstone_keeper
+from idgraph.app.adapters.shared_state import (
+    audit_lines,
+    existing_household_log,
+    job_log,
+    open_documents,
+    tombstone_keeper,
+)
 from idgraph.app.adapters.stores import (
     charged,
     open_data_keys,
@@ -36,6 +42,7 @@ if TYPE_CHECKING:
     from idgraph.jobs.job import Job, JobRunner
     from idgraph.model.index import IndexRules, ProfileIndex
     from idgraph.model.jobs import JobRecord
+    from idgraph.model.shared_documents import SharedDocuments
     from idgraph.model.store import ProfileStore
     from idgraph.snapshot_file import PinnedSnapshot
     from idgraph.web.audit import AuditLog
@@ -244,15 +251,14 @@ def dead_letter_search(
     )
 
 
-def downloads(settings: Settings) -> Downloads:
+def downloads(settings: Settings, documents: SharedDocuments) -> Downloads:
     """Documents of access requests and exports until they expire."""
     from idgraph.jobs.downloads import Downloads
     from transforms.privacy.protected_names import TombstoneNames
     from transforms.privacy.record_sealing import DeadLetterSealer
 
     provider = provider_of(settings)
-    folder = settings.directory / "downloads"
-    return Downloads(folder, DeadLetterSealer(provider), TombstoneNames(provider))
+    return Downloads(documents, DeadLetterSealer(provider), TombstoneNames(provider))
 
 
 def audit_log(settings: Settings) -> AuditLog:
@@ -279,7 +285,8 @@ def erasure(settings: Settings, resources: WorkerResources, pinned: PinnedSnapsh
         return index_rules(settings, pinned)
 
     def erase_elsewhere(fragments: Collection[str]) -> None:
-        downloads(settings).erase(fragments)
+        with closing(open_documents(settings)) as documents:
+            downloads(settings, documents).erase(fragments)
         if (log := existing_household_log(settings)) is not None:
             with closing(log):
                 log.erase([keyed_hash(resources)(each) for each in fragments])

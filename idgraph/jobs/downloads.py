@@ -1,8 +1,8 @@
-"""Documents that jobs leave for a download: sealed, in a folder of their own, until they expire.
+"""Documents that jobs leave for a download: sealed, until they expire.
 
-Each is one file, named by its job. A line of JSON has `expires_ms`, `rules`, and `fragments`: keyed hashes of
-those that it is about, or null for anybody's. Sealed parts follow, each after its length in 4 bytes; the last
-one is empty.
+Each is some shared documents whose names begin with its job's id. `begun` comes first and `head` last, which is JSON: `expires_ms`,
+`rules`, and `fragments`: keyed hashes of those that it is about, or null for anybody's. The others are sealed parts by
+number; the last one is empty.
 """
 
 from __future__ import annotations
@@ -13,31 +13,32 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
+from itertools import count
 from typing import Any
 
-from idgraph.files import part_of, replacing
-from idgraph.model.errors import SealError, StoreError
+from idgraph.model.errors import SealError
 from idgraph.model.jobs import Download
+from idgraph.model.shared_documents import SharedDocuments
 from idgraph.model.tombstones import TombstoneNames
 from transforms.privacy.record_sealing import DeadLetterSealer
 
 PART_BYTES = 1 << 20
+_BEGIN, _HEAD = "downloads/", ".head"
 
 log = logging.getLogger(__name__)
 
 
 class Downloads:
-    """The documents of a folder. Raises StoreError."""
+    """The documents of jobs that can be fetched. Raises StoreError."""
 
     def __init__(
         self,
-        folder: Path,
+        documents: SharedDocuments,
         sealer: DeadLetterSealer,
         hashes: TombstoneNames,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._folder = folder
+        self._documents = documents
         self._sealer = sealer
         self._hashes = hashes
         self._clock = clock
@@ -57,50 +58,50 @@ class Downloads:
         named = None if fragments is None else sorted(self._hashes(each).hex() for each in fragments)
         head = json.dumps({"expires_ms": expires, "rules": rules, "fragments": named}).encode()
         waiting = bytearray()
-        number = 0
+        numbers = count()
+
+        def put(part: bytes) -> None:
+            number = next(numbers)
+            self._documents.write(_part(job_id, number), self._sealer.seal(part, job_id, _place(number)))
+
+        def write(content: bytes) -> None:
+            waiting.extend(content)
+            while len(waiting) >= PART_BYTES:
+                put(bytes(waiting[:PART_BYTES]))
+                del waiting[:PART_BYTES]
+
         try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with replacing(self._folder / job_id) as stream:
-                stream.write(head + b"\n")
-
-                def put(part: bytes) -> None:
-                    nonlocal number
-                    sealed = self._sealer.seal(part, job_id, _place(number))
-                    stream.write(len(sealed).to_bytes(4, "big") + sealed)
-                    number += 1
-
-                def write(content: bytes) -> None:
-                    waiting.extend(content)
-                    while len(waiting) >= PART_BYTES:
-                        put(bytes(waiting[:PART_BYTES]))
-                        del waiting[:PART_BYTES]
-
-                yield write
-                if waiting:
-                    put(bytes(waiting))
-                put(b"")
-        except OSError as error:
-            raise StoreError(f"{self._folder}: {error.strerror}") from None
+            self._documents.write(f"{_BEGIN}{job_id}.begun", b"")
+            yield write
+            if waiting:
+                put(bytes(waiting))
+            put(b"")
+            self._documents.write(f"{_BEGIN}{job_id}{_HEAD}", head)
         except BaseException:
-            part_of(self._folder / job_id).unlink(missing_ok=True)
+            self.remove(job_id)
             raise
 
     def read(self, job_id: str) -> Download | None:
         """None for one that expired, was erased, cannot be read, or never was."""
         self.sweep()
-        for file, head in self._files():
-            if file.name == job_id and head is not None:
-                return Download(partial(self._parts, file), head["expires_ms"], head.get("rules", ""))
+        for each, head in self._heads():
+            if each == job_id and head is not None:
+                return Download(partial(self._parts, job_id), head["expires_ms"], head.get("rules", ""))
         return None
 
     def sweep(self) -> None:
-        """Remove those that expired."""
+        """Remove those that expired, and those of earlier versions, which are files without an ending."""
         now = self._clock() * 1000
         self._remove(lambda head: head is not None and head["expires_ms"] <= now)
+        for name in self._documents.names(f"{_BEGIN}*"):
+            if "." not in name:
+                self._documents.remove(name)
 
-    def unfinished(self) -> list[Path]:
-        """Files of documents that are being written, or were when their process was killed."""
-        return list(self._folder.glob(".*.part"))
+    def unfinished(self) -> list[str]:
+        """The jobs whose documents are being written, or were when their process was killed."""
+        names = self._documents.names(f"{_BEGIN}*.*")
+        whole = {_job(each) for each in names if each.endswith(_HEAD)}
+        return sorted({_job(each) for each in names} - whole)
 
     def erase(self, fragments: Collection[str]) -> None:
         """Remove the documents of persons with one of these fragments, and those that may be of anybody, as one that cannot be
@@ -115,39 +116,49 @@ class Downloads:
 
     def remove(self, job_id: str) -> None:
         """Remove the document of a job."""
-        (self._folder / job_id).unlink(missing_ok=True)
+        names = self._documents.names(f"{_BEGIN}{job_id}.*")
+        # The head first, and last what shows that there is something; also the part that was not written whole.
+        parts = (_part(job_id, number) for number in range(len(names)))
+        for name in (f"{_BEGIN}{job_id}{_HEAD}", *parts, f"{_BEGIN}{job_id}.begun"):
+            self._documents.remove(name)
 
     def _remove(self, goes: Callable[[dict[str, Any] | None], bool]) -> None:
-        for file, head in self._files():
+        for job_id, head in self._heads():
             if goes(head):
-                file.unlink(missing_ok=True)
+                self.remove(job_id)
 
-    def _files(self) -> Iterator[tuple[Path, dict[str, Any] | None]]:
+    def _heads(self) -> Iterator[tuple[str, dict[str, Any] | None]]:
         """All documents with their heads, None for one that cannot be read: it hurts no other."""
-        for file in sorted(self._folder.glob("[!.]*")):
-            try:
-                with file.open("rb") as stream:
-                    head = json.loads(stream.readline())
-                head |= {"expires_ms": int(head["expires_ms"]), "fragments": head["fragments"]}
-            except FileNotFoundError:
+        for name in self._documents.names(f"{_BEGIN}*{_HEAD}"):
+            content = self._documents.read(name)
+            if content is None:
                 # Another process removed it.
                 continue
-            except (OSError, ValueError, TypeError, KeyError) as error:
-                log.warning("%s cannot be read (%s): remove it", file, type(error).__name__)
+            try:
+                head = json.loads(content)
+                head |= {"expires_ms": int(head["expires_ms"]), "fragments": head["fragments"]}
+            except (ValueError, TypeError, KeyError) as error:
+                log.warning("%s cannot be read (%s): remove it", name, type(error).__name__)
                 head = None
-            yield file, head
+            yield _job(name), head
 
-    def _parts(self, file: Path) -> Iterator[bytes]:
-        with file.open("rb") as stream:
-            stream.readline()
-            for number in range(1 << 32):
-                sealed = stream.read(int.from_bytes(stream.read(4), "big"))
-                if not sealed:
-                    raise SealError(f"the document of job {file.name} is cut")
-                part = self._sealer.open(sealed, file.name, _place(number))
-                if not part:
-                    return
-                yield part
+    def _parts(self, job_id: str) -> Iterator[bytes]:
+        for number in count():
+            sealed = self._documents.read(_part(job_id, number))
+            if sealed is None:
+                raise SealError(f"the document of job {job_id} is cut")
+            part = self._sealer.open(sealed, job_id, _place(number))
+            if not part:
+                return
+            yield part
+
+
+def _part(job_id: str, number: int) -> str:
+    return f"{_BEGIN}{job_id}.{number:06}"
+
+
+def _job(name: str) -> str:
+    return name.removeprefix(_BEGIN).partition(".")[0]
 
 
 def _place(number: int) -> str:

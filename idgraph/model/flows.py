@@ -103,6 +103,11 @@ class FlowReport(BaseModel):
         default=[], description="The latest 20 minutes, one entry for 15 seconds, the oldest first."
     )
     problem: str | None = Field(default=None, description="The kind of the error that ended a failed flow.")
+    taken: dict[str, dict[int, int]] = Field(
+        default={},
+        description="From Kafka, where other machines see the report: the offset after the last record of a finished "
+        "micro-batch, by topic and partition.",
+    )
 
     def age_seconds(self, now: float) -> float:
         """Seconds since it was written; `now` in seconds since 1970."""

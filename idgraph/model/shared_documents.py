@@ -10,7 +10,7 @@ class HeldLease(Protocol):
     """A lease that is held."""
 
     def require(self) -> None:
-        """Raises StoreError when the lease was lost meanwhile, so that another process may hold it."""
+        """Raises AlreadyRunningError when the lease was lost meanwhile, so that another process may hold it."""
         ...
 
 

@@ -171,9 +171,7 @@ class MicroBatches:
         return self._runner.run(other, attempt._replace(is_again=True), pinned, is_last)
 
     def _take_over(self, counts: StageReport) -> None:
-        """Put the dead letters that tasks could not put, and erase keys of refused fragments. The report keeps neither."""
-        self._dead_letters.put(counts.dead_letters)
-        counts.dead_letters.clear()
+        """Erase keys of refused fragments, which the report does not keep."""
         # All of the micro-batch is committed or a dead letter by now.
         self._compact_after(self._orphaned_keys.erase(counts.refused))
         counts.refused.clear()

@@ -36,7 +36,7 @@ from ingestion.spark.worker_process import (
 )
 from ingestion.spark.workers import WorkerPlan, WorkerResources
 from ingestion.stages.commit import CommitStage
-from ingestion.stages.dead_letters import DeadLetterWriter, TaskDeadLetters, to_set_aside
+from ingestion.stages.dead_letters import DeadLetterWriter, to_set_aside
 from ingestion.stages.decrypt import Decryption
 from ingestion.stages.map_output import EncodedChange, MapOutput
 from ingestion.stages.map_stage import MapStage
@@ -83,7 +83,7 @@ def _run_map(
     plan: WorkerPlan, order: BatchOrder, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     sealer = _block_sealer(plan, order)
-    for output, report in _mapped(plan, order, rows_of(batches), _dead_letters(plan)):
+    for output, report in _mapped(plan, order, rows_of(batches)):
         blocks = [ShuffleBlock([]) for _ in range(plan.flow.partitions)]
         for change in output.encoded():
             part = crc32(change[0].encode()) % len(blocks)
@@ -100,17 +100,15 @@ def _run_map(
 def _run_commit(
     plan: WorkerPlan, order: BatchOrder, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    total, dead_letters = StageReport(), _dead_letters(plan)
+    total = StageReport()
 
     def fragments() -> Iterator[EncodedChange]:
         for block in read_blocks(batches, _block_sealer(plan, order)):
             if block.report is not None:
-                # Those of several map tasks, which go on together.
-                dead_letters.left(block.report.dead_letters)
                 total.add(block.report)
             yield from block.fragments
 
-    total.add(_commit(plan, order, fragments(), dead_letters))
+    total.add(_commit(plan, order, fragments()))
     yield report_row(total)
 
 
@@ -127,15 +125,15 @@ def _run_quick_rows(plan: WorkerPlan, order: BatchOrder, rows: Iterable[SparkRow
 
 
 def _committed(plan: WorkerPlan, order: BatchOrder, rows: Iterable[SparkRow]) -> StageReport:
-    total, dead_letters = StageReport(), _dead_letters(plan)
-    for output, report in _mapped(plan, order, rows, dead_letters):
+    total = StageReport()
+    for output, report in _mapped(plan, order, rows):
         total.add(report)
-        total.add(_commit(plan, order, output.encoded(), dead_letters))
+        total.add(_commit(plan, order, output.encoded()))
     return total
 
 
 def _mapped(
-    plan: WorkerPlan, order: BatchOrder, rows: Iterable[SparkRow], dead_letters: TaskDeadLetters
+    plan: WorkerPlan, order: BatchOrder, rows: Iterable[SparkRow]
 ) -> Iterator[tuple[MapOutput, StageReport]]:
     tools = resources(plan)
     snapshot = compiled(order)
@@ -167,7 +165,7 @@ def _mapped(
     started = time.perf_counter()
     for output in stage.run(decryption.run(read.records())):
         stage_report = report(output)
-        stage_report.dead_letters = dead_letters.left(output.dead_letters)
+        tools.dead_letters.put(output.dead_letters)
         yield output, stage_report
         started = time.perf_counter()
     # Files without a record are taken too.
@@ -176,10 +174,6 @@ def _mapped(
 
 def _block_sealer(plan: WorkerPlan, order: BatchOrder) -> ShuffleBlockSealer:
     return resources(plan).block_keys.sealer(order.attempt.attempt)
-
-
-def _dead_letters(plan: WorkerPlan) -> TaskDeadLetters:
-    return TaskDeadLetters(None if plan.dead_letters_by_driver else resources(plan).dead_letters.put)
 
 
 def _map_report(output: MapOutput, refused: list[str]) -> StageReport:
@@ -209,7 +203,6 @@ def _commit(
     plan: WorkerPlan,
     order: BatchOrder,
     fragments: Iterable[EncodedChange],
-    task_dead_letters: TaskDeadLetters,
 ) -> StageReport:
     tools = resources(plan)
     stage = CommitStage(
@@ -223,10 +216,9 @@ def _commit(
     kept = to_set_aside(plan.flow.on_failure, output.failed)
     dead_letters = DeadLetterWriter(tools.sealer).of_failures(kept, compiled(order).version, order.attempt)
     with tools.key_guard().setting_aside(kept):
-        left = task_dead_letters.left(dead_letters)
+        tools.dead_letters.put(dead_letters)
     dead = dict(Counter(str(failure.reason) for failure in kept))
     report = StageReport(
-        dead_letters=left,
         dead=dead,
         dead_of={"": dict(dead)} if dead else {},
         refused=sorted(tools.data_keys.existing(stage.refused)),

@@ -80,14 +80,11 @@ class WorkerResources:
 class WorkerPlan:
     """The driver's message to a worker: configuration and how to open resources, never keys or tokens.
 
-    `open_resources(settings)` runs once a worker process for each distinct `settings`, a JSON text. With
-    `dead_letters_by_driver` workers have no way to the dead letters' store: dead letters go to the driver with the reports.
-    """
+    `open_resources(settings)` runs once a worker process for each distinct `settings`, a JSON text."""
 
     flow: FlowConfig
     sources: Mapping[str, SourceConfig]
     settings: str
     open_resources: Callable[[str], WorkerResources]
-    dead_letters_by_driver: bool = False
     closed: tuple[Path, ...] = ()
     """Files, and folders with all below them, that are no events, whatever a source's directory holds or links to."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from idgraph.model.dead_letters import COMMIT, FRAGMENT, DeadLetter, DeadLetterReason
@@ -141,41 +140,3 @@ class BatchDeadLetters:
                 record, stage, reason, detail, spec, self._snapshot_version, self._batch, file
             )
         )
-
-
-REPORTED_BYTES = 64 * 1024 * 1024
-"""The most bytes of sealed records that one task hands to the driver, which holds them in memory until it puts them."""
-
-
-class TaskDeadLetters:
-    """The dead letters of one task. `put` writes them into their store; None where only the driver can."""
-
-    def __init__(self, put: Callable[[Sequence[DeadLetter]], None] | None) -> None:
-        self._put = put
-        self._bytes = 0
-        self._reasons: Counter[str] = Counter()
-
-    def left(self, dead_letters: list[DeadLetter]) -> list[DeadLetter]:
-        """Put dead letters; returns those that are left for the driver.
-
-        Raises FlowStoppedError when more is left than the driver can hold, before any is sent.
-        """
-        if self._put is None:
-            self._count(dead_letters)
-            return dead_letters
-        if dead_letters:
-            self._put(dead_letters)
-        return []
-
-    def _count(self, dead_letters: list[DeadLetter]) -> None:
-        for dead_letter in dead_letters:
-            self._bytes += len(dead_letter.payload)
-            self._reasons[dead_letter.reason] += 1
-        if self._bytes > REPORTED_BYTES:
-            worst, _ = self._reasons.most_common(1)[0]
-            raise FlowStoppedError(
-                f"the dead letters of one task are more than {REPORTED_BYTES >> 20} MB, which the driver would have to "
-                f"hold ({self._reasons.total()} so far, most: {worst}; none was put). The micro-batch is not marked "
-                "done and will be read again. Repair the cause, or run with a local `[flow] master`, then run "
-                "again (docs/cluster.md)"
-            )

@@ -10,7 +10,6 @@ import msgspec
 from msgspec import field
 
 from idgraph.model.counts import BatchCounts
-from idgraph.model.dead_letters import DeadLetter
 from idgraph.model.schema_changes import SchemaChange
 from idgraph.model.spec_use import joined_fields
 
@@ -75,15 +74,13 @@ driver. A later event reports the others."""
 class StageReport(BatchCounts, array_like=True, kw_only=True):
     """The report of one task, or of all tasks of a micro-batch once added up: its counters and side outputs.
 
-    `dead` counts dead letters by reason; `set_aside` names some of them. `dead_letters` are left for the driver to put.
-    `sources` counts records by configured source. `refused` are fragments with a data key of which a tombstone refused an
+    `dead` counts dead letters by reason; `set_aside` names some of them. `sources` counts records by configured source. `refused` are fragments with a data key of which a tombstone refused an
     event or a change.
     """
 
     dead: dict[str, int] = field(default_factory=dict)
     set_aside: list[SetAside] = field(default_factory=list)
     changes: list[ReportedChange] = field(default_factory=list)
-    dead_letters: list[DeadLetter] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     sources: dict[str, int] = field(default_factory=dict)
     uses: Uses = field(default_factory=Uses)
@@ -109,7 +106,6 @@ class StageReport(BatchCounts, array_like=True, kw_only=True):
         self.dropped_changes += len(other.changes) - len(kept)
         self.changes.extend(kept)
         self.sights |= other.sights
-        self.dead_letters.extend(other.dead_letters)
         self.refused.extend(other.refused)
 
     def schema_changes(self) -> list[SchemaChange]:

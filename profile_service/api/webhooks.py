@@ -1,22 +1,20 @@
 """Webhooks and topics: the feed of changes, or of a segment, is sent to a receiver, in order, each until the
 receiver takes it.
 
-A thread follows the feed. Its place is in a file, and moves on when a delivery was taken. After a crash in
-between, the delivery comes again under the same id. One process delivers; others on the same folder wait for
-its lock.
+A thread follows the feed. Its place is a shared document, and moves on when a delivery was taken. After a crash in
+between, the delivery comes again under the same id. One process delivers; others wait for its lease.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import math
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from idgraph.files import exclusive_lock, write_atomically
 from idgraph.model import canonical
 from idgraph.model.backoff import Backoff
 from idgraph.model.callers import Caller
@@ -27,10 +25,13 @@ from profile_service.history import ProfileMove
 from profile_service.link_documents import move_document
 from profile_service.service import ProfileService
 
+if TYPE_CHECKING:
+    from idgraph.model.shared_documents import HeldLease, SharedDocuments
+
 POLL_SECONDS = 0.5
 RETRY = Backoff(base=1.0, cap=300.0, least=0.5)
 PLACE_SECONDS = 60.0
-LOCKED_SECONDS = 5.0
+LEASED_SECONDS = 5.0
 """Until it is looked whether another process still delivers."""
 
 
@@ -55,9 +56,11 @@ class Webhook(NamedTuple):
 class Webhooks:
     """A thread for each webhook. A context manager."""
 
-    def __init__(self, service: ProfileService, webhooks: Sequence[Webhook], folder: Path) -> None:
-        """Places are kept in `folder`."""
-        deliveries = [_Deliveries(service, each, folder) for each in webhooks]
+    def __init__(
+        self, service: ProfileService, webhooks: Sequence[Webhook], documents: SharedDocuments
+    ) -> None:
+        """Places are kept in `documents`."""
+        deliveries = [_Deliveries(service, each, documents) for each in webhooks]
         service.feeds += deliveries
         self._threads = [each.repeating for each in deliveries]
 
@@ -78,23 +81,28 @@ class _NotTakenError(IdgraphError):
 
 
 class _Deliveries:
-    """The deliveries of one webhook, for as long as this process has the lock of its place."""
+    """The deliveries of one webhook, for as long as this process holds the lease of its place."""
 
-    def __init__(self, service: ProfileService, webhook: Webhook, folder: Path) -> None:
+    def __init__(self, service: ProfileService, webhook: Webhook, documents: SharedDocuments) -> None:
         self._service = service
         self._webhook = webhook
-        self._folder = folder / webhook.name
+        self._documents = documents
+        self._own = f"{webhook.kind}s/{webhook.name}"
+        self._place = f"{self._own}/place.json"
+        self._placed = -math.inf
         self._waiting_ms: int | None = None
         self.name = f"{webhook.kind} {webhook.name}"
         if webhook.segment is not None:
             service.uses[webhook.segment].append(self.name)
         self._outage = Outage(self.name)
-        self._lock = ExitStack()
-        self._is_locked = False
-        self.repeating = Repeating(self.name, self._step, self._report, backoff=RETRY, last=self._lock.close)
+        self._leases = ExitStack()
+        self._lease: HeldLease | None = None
+        self.repeating = Repeating(
+            self.name, self._step, self._report, backoff=RETRY, last=self._leases.close
+        )
 
     def lag_seconds(self) -> float | None:
-        if not self._is_locked:
+        if self._lease is None:
             return None
         return 0.0 if self._waiting_ms is None else max(0.0, time.time() - self._waiting_ms / 1000)
 
@@ -103,17 +111,18 @@ class _Deliveries:
 
     def _step(self) -> float:
         try:
-            if not self._is_locked:
-                self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                self._lock.enter_context(exclusive_lock(self._folder))
-                self._is_locked = True
-            not_taken = self._deliver(self._folder / "place.json")
+            if self._lease is None:
+                self._lease = self._leases.enter_context(self._documents.lease(self._own))
+            not_taken = self._deliver(self._lease)
         except AlreadyRunningError:
-            return LOCKED_SECONDS
+            # Also where the lease was lost.
+            self._lease = None
+            self._leases.close()
+            return LEASED_SECONDS
         except Exception as error:
             reason = f"{self.name}: {message_of(error)}"
             self._outage.show_report(reason, "it is tried again", logging.ERROR)
-            return LOCKED_SECONDS
+            return LEASED_SECONDS
         if not_taken is not None:
             raise _NotTakenError(f"{self.name}: {not_taken}")
         self._outage.is_over()
@@ -122,7 +131,7 @@ class _Deliveries:
     def _report(self, error: Exception) -> None:
         self._outage.show_error(error, "its deliveries wait, in order")
 
-    def _deliver(self, file: Path) -> str | None:
+    def _deliver(self, lease: HeldLease) -> str | None:
         """All that came behind the place; why a delivery was not taken, or None."""
         webhook = self._webhook
         if not self._service.following.is_ready():
@@ -134,7 +143,8 @@ class _Deliveries:
             clearance=webhook.clearance,
             may_reveal=False,
         )
-        cursor = json.loads(file.read_bytes())["cursor"] if file.exists() else ""
+        known = self._documents.read(self._place)
+        cursor = "" if known is None else json.loads(known)["cursor"]
         while not self.repeating.stop.is_set():
             reader = self._service.reader(caller)
             visible = reader.segments()
@@ -146,13 +156,12 @@ class _Deliveries:
             self._waiting_ms = found[0].at_ms if found else None
             if not found:
                 # Entries that are not for it are not read again for ever.
-                if end != cursor and (
-                    not file.exists() or file.stat().st_mtime < time.time() - PLACE_SECONDS
-                ):
-                    write_atomically(file, canonical.encode({"cursor": end}))
+                if end != cursor and self._placed < time.monotonic() - PLACE_SECONDS:
+                    self._keep_place(end)
                 return None
             for start in range(0, len(found), webhook.sender.at_once):
                 some = found[start : start + webhook.sender.at_once]
+                lease.require()
                 failed = webhook.sender.send(
                     [
                         _delivery(webhook.name, each)
@@ -163,10 +172,14 @@ class _Deliveries:
                 if failed is not None:
                     return failed
                 cursor = some[-1].cursor
-                write_atomically(file, canonical.encode({"cursor": cursor}))
+                self._keep_place(cursor)
                 if self.repeating.stop.is_set():
                     return None
         return None
+
+    def _keep_place(self, cursor: str) -> None:
+        self._documents.write(self._place, canonical.encode({"cursor": cursor}))
+        self._placed = time.monotonic()
 
 
 def _delivery(name: str, move: ProfileMove) -> Delivery:

@@ -51,9 +51,9 @@ class RecordLease:
         self._records.change(deletes=[((_LEASES, self._row["sk"]), {"holder": self.holder})])
 
     def require(self) -> None:
-        """Raises StoreError when it was lost: the process was stopped, or DynamoDB away, for too long."""
+        """Raises AlreadyRunningError when it was lost: the process was stopped, or DynamoDB away, for too long."""
         if now_ms() > self._until_ms:
-            raise StoreError(f"the lease of {self._row['sk']} was lost; do it again")
+            raise AlreadyRunningError(f"the lease of {self._row['sk']} was lost; do it again")
 
     def _write(self, seen: Seen) -> bool:
         until_ms = now_ms() + int(self._seconds * 1000)
@@ -89,4 +89,7 @@ def leased(records: DynamoRecords, name: str, seconds: float = LEASE_SECONDS) ->
         with renewing:
             yield lease
     finally:
-        lease.release()
+        try:
+            lease.release()
+        except StoreError as error:
+            log.warning("the lease of %s ends in %.0f s: %s", name, seconds, error)

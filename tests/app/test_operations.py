@@ -142,8 +142,9 @@ def test_an_export_has_what_its_caller_sees_and_is_theirs_alone(operating: Opera
     for client in (operating.other, operating.operator, operating.seeing):
         problem(client.get(path), 404)
     directory = operating.idgraph.settings().directory
-    kept = (directory / "downloads" / job["id"]).read_bytes()
-    assert lines[0]["id"].encode() not in kept
+    kept = [each.read_bytes() for each in (directory / "downloads").glob(f"{job['id']}.*")]
+    assert any(kept)
+    assert not any(lines[0]["id"].encode() in each for each in kept)
     again = operating.ended(analyst, analyst.post("/v1/jobs", json={"kind": "export", "reason": "again"}))
     problem(analyst.get(path), 404)
     path = f"/v1/jobs/{again['id']}/download"
@@ -291,14 +292,18 @@ def test_a_service_that_stops_interrupts_its_jobs(filled: CommandLine) -> None:
 def test_what_a_killed_service_left_is_removed(filled: CommandLine) -> None:
     settings = filled.settings()
     left = [
-        settings.directory / "downloads" / ".000000.part",
         settings.directory / "exports" / ".000000.part",
+        *(
+            settings.directory / "downloads" / each
+            for each in ("000000.begun", "000000.000000", ".000000.000001.part")
+        ),
     ]
-    left[0].parent.mkdir()
-    left[0].write_bytes(b"sealed")
-    left[1].mkdir(parents=True)
+    left[0].mkdir(parents=True)
+    left[1].parent.mkdir()
+    for each in left[1:]:
+        each.write_bytes(b"sealed")
     with JobThreads(settings, lambda: PinnedSnapshot("1", with_levels({}))):
-        assert [each.exists() for each in left] == [False, False]
+        assert [each for each in left if each.exists()] == []
 
 
 def test_an_export_begins_without_an_index(operating: Operating) -> None:

@@ -31,6 +31,7 @@ from profile_service.api.following import Following
 from profile_service.api.households import Acting, Households
 from profile_service.api.rights import Rights
 from profile_service.service import ProfileService
+from sinks.document_folder import DocumentFolder
 from tests.app.conftest import CommandLine
 from tests.app.test_erase_command import (
     CANARIES,
@@ -197,7 +198,7 @@ def test_a_document_expires_and_goes_with_its_person(privacy: Privacy) -> None:
     body = {"identifier": WHO, "reason": "a request"}
     settings = privacy.idgraph.settings()
     first = privacy.job(privacy.officer.post("/v1/access-requests", json=body))
-    late = downloads(settings)
+    late = downloads(settings, DocumentFolder(settings.directory))
     late._clock = lambda: time.time() + settings.profiles.download_hours * 3600 - 60
     late.sweep()
     assert privacy.officer.get(f"/v1/access-requests/{first['id']}/download").status_code == 200

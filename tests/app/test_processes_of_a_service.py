@@ -15,7 +15,7 @@ from typing import NamedTuple
 import httpx
 import pytest
 
-from idgraph.app.jobs.threads import MOST_RESULTS, JobThreads, shared_results
+from idgraph.app.jobs.threads import MOST_RESULTS, RESULTS, JobThreads
 from idgraph.snapshot_file import PinnedSnapshot
 from idgraph.web import server
 from tests.app.conftest import CommandLine
@@ -155,8 +155,9 @@ def test_results_are_for_the_processes_of_one_start(filled: CommandLine) -> None
     one.keep_result("000001", {"found": "canary@example.com"}, is_durable=False)
     assert one.result("000001") == other.result("000001") == {"found": "canary@example.com"}
     assert stranger.result("000001") is None
-    assert not [each for each in shared_results(settings).iterdir() if b"canary" in each.read_bytes()]
+    folder = settings.directory / RESULTS
+    assert not [each for each in folder.iterdir() if b"canary" in each.read_bytes()]
     for number in range(2, MOST_RESULTS + 3):
         one.keep_result(f"{number:06}", {}, is_durable=False)
     assert other.result("000001") is None
-    assert len([*shared_results(settings).iterdir()]) == MOST_RESULTS
+    assert len([*folder.iterdir()]) == MOST_RESULTS

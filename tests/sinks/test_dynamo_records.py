@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from idgraph.model.errors import StoreError
+from idgraph.model.errors import AlreadyRunningError
 from tests.contracts.test_dead_letters import dead_letter
 from tests.servers.dynamodb import place, require_dynamodb
 
@@ -80,7 +80,7 @@ def test_a_lost_lease_is_noticed_by_its_holder(records: DynamoRecords) -> None:
 
     first, second = RecordLease(records, "job", -1.0), RecordLease(records, "job", 60.0)
     assert first.take()
-    with pytest.raises(StoreError, match="was lost"):
+    with pytest.raises(AlreadyRunningError, match="was lost"):
         first.require()
     assert leases_of(records, ["job"]) == {}
     assert second.take()

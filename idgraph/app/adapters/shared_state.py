@@ -26,13 +26,13 @@ def is_embedded(settings: Settings) -> bool:
     return settings.store.kind == "sqlite"
 
 
-def open_documents(settings: Settings) -> SharedDocuments:
-    """Reports, pauses, places in feeds. To be closed."""
+def open_documents(settings: Settings, retry_seconds: float | None = None) -> SharedDocuments:
+    """Reports, pauses, places in feeds, downloads. To be closed. `retry_seconds` as of `worker_config`."""
     if is_embedded(settings):
         from sinks.document_folder import DocumentFolder
 
         return DocumentFolder(settings.directory)
-    tables = place(worker_config(settings))
+    tables = place(worker_config(settings, retry_seconds))
     from sinks.dynamodb.documents import DynamoDocuments
 
     return DynamoDocuments(tables)

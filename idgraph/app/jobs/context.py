@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from idgraph.app import metadata_access, wiring
 from idgraph.app.adapters.key_providers import ensure_keyring, provider_of
-from idgraph.app.adapters.shared_state import household_log
+from idgraph.app.adapters.shared_state import household_log, open_documents
 from idgraph.app.jobs.view import run_shown
 from idgraph.files import exclusive_lock
 from idgraph.jobs.kind import rate_of
@@ -91,7 +91,8 @@ class LocalJobContext:
 
     @cached_property
     def downloads(self) -> Downloads:
-        return wiring.downloads(self.settings)
+        documents = self._stack.enter_context(closing(open_documents(self.settings)))
+        return wiring.downloads(self.settings, documents)
 
     @cached_property
     def sandboxes(self) -> list[str]:

@@ -6,24 +6,23 @@ import json
 import math
 import shutil
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from queue import Queue
 from typing import TYPE_CHECKING, Any, cast
 
 from cachetools import FIFOCache
 
 from idgraph.app import wiring
-from idgraph.app.adapters.shared_state import job_log
+from idgraph.app.adapters.shared_state import job_log, open_documents
 from idgraph.app.jobs.context import HIGHEST, LocalJobContext
-from idgraph.files import write_atomically
-from idgraph.jobs.erase.receipt import write_receipt
 from idgraph.jobs.export import FOLDER
 from idgraph.jobs.job import Pace, Run
 from idgraph.jobs.kind import rate_of
 from idgraph.jobs.table import JOBS
+from idgraph.model import canonical
 from idgraph.model.errors import MetadataError
 from idgraph.model.jobs import JobKind, JobRecord, JobState, Requester
 from idgraph.web.cursors import SealedCursors
@@ -37,11 +36,8 @@ if TYPE_CHECKING:
     from transforms.spec.operation_moves import Place
 
 MOST_RESULTS = 20
-
-
-def shared_results(settings: Settings) -> Path:
-    """The folder of results that several processes of a service share while they run."""
-    return settings.directory / "results"
+RESULTS = "results/"
+"""The beginning of the names of results that several processes share. They sort by time."""
 
 
 class JobThreads:
@@ -59,12 +55,13 @@ class JobThreads:
     ) -> None:
         """`protected_places` of a spec's input, by all versions of all specs; raises MetadataError. `secret`, of 64 bytes, is that of
         the processes that share results."""
+        self._documents = open_documents(settings)
         self._sealed = None if secret is None else SealedCursors(secret)
         self.protected_places = protected_places
         self._settings = settings
         self._pinned = pinned
         self._results: FIFOCache[str, Mapping[str, Any]] = FIFOCache(MOST_RESULTS)
-        self._downloads = wiring.downloads(settings)
+        self._downloads = wiring.downloads(settings, self._documents)
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
@@ -72,17 +69,24 @@ class JobThreads:
     def __enter__(self) -> JobThreads:
         self._downloads.sweep()
         folder = self._settings.directory / FOLDER
-        for left in (*folder.glob("*"), *folder.glob(".*"), *self._downloads.unfinished()):
-            # Left by a service that was killed; another one may be running.
-            record = self.record(left.name.strip(".").removesuffix(".part"))
-            if record is None or record.state is not JobState.RUNNING:
-                shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
+        # Left by a service that was killed; another one may be running.
+        for left in (*folder.glob("*"), *folder.glob(".*")):
+            if not self._is_running(left.name.strip(".").removesuffix(".part")):
+                shutil.rmtree(left, ignore_errors=True)
+        for job_id in self._downloads.unfinished():
+            if not self._is_running(job_id):
+                self._downloads.remove(job_id)
         return self
+
+    def _is_running(self, job_id: str) -> bool:
+        record = self.record(job_id)
+        return record is not None and record.state is JobState.RUNNING
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         for thread in self._threads:
             thread.join()
+        self._documents.close()
 
     def start(
         self, kind: JobKind, parameters: Mapping[str, Any], origin: Requester, clearance: int = HIGHEST
@@ -160,43 +164,39 @@ class JobThreads:
         """The result of a job; None before its end. A preview's result, whose examples name persons, lasts as long as the service: in
         the memory of this process, or for those beside it in a file that only they can open. The receipt of an erasure is in a
         file."""
-        file = self._receipt_file(job_id)
-        if file.exists():
-            return cast(Mapping[str, Any], json.loads(file.read_bytes()))
+        receipt = self._documents.read(_receipt(job_id))
+        if receipt is not None:
+            return cast(Mapping[str, Any], json.loads(receipt))
         if self._sealed is not None and job_id not in self._results:
-            with suppress(BadQueryError, FileNotFoundError):
-                sealed = self._shared_file(job_id).read_text()
-                return cast(Mapping[str, Any], json.loads(self._sealed.open(sealed, job_id)))
+            for name in self._documents.names(f"{RESULTS}*-{job_id}.sealed"):
+                sealed = self._documents.read(name)
+                with suppress(BadQueryError):
+                    return cast(
+                        Mapping[str, Any], json.loads(self._sealed.open((sealed or b"").decode(), job_id))
+                    )
         return self._results.get(job_id)
 
     def keep_result(self, job_id: str, found: Mapping[str, Any], is_durable: bool) -> None:
         """Keep the result of a job."""
         if is_durable:
-            file = self._receipt_file(job_id)
-            file.parent.mkdir(mode=0o700, exist_ok=True)
-            write_receipt(file, found)
+            self._documents.write(_receipt(job_id), canonical.encode(found) + b"\n")
             return
         with self._lock:
             self._results[job_id] = found
         if self._sealed is not None:
-            file = self._shared_file(job_id)
-            file.parent.mkdir(mode=0o700, exist_ok=True)
-            write_atomically(file, self._sealed.seal(json.dumps(found), job_id).encode())
-            with suppress(FileNotFoundError):  # Another process removes some, too.
-                known = sorted(file.parent.iterdir(), key=lambda each: each.stat().st_mtime)
-                for old in known[:-MOST_RESULTS]:
-                    old.unlink()
-
-    def _shared_file(self, job_id: str) -> Path:
-        return shared_results(self._settings) / f"{job_id}.sealed"
-
-    def _receipt_file(self, job_id: str) -> Path:
-        return self._settings.directory / "receipts" / f"{job_id}.json"
+            sealed = self._sealed.seal(json.dumps(found), job_id).encode()
+            self._documents.write(f"{RESULTS}{time.time_ns():020}-{job_id}.sealed", sealed)
+            for old in self._documents.names(f"{RESULTS}*")[:-MOST_RESULTS]:
+                self._documents.remove(old)
 
     def _context(self, origin: Requester, clearance: int) -> _ServedJobContext:
         return _ServedJobContext(
             self._settings, origin, stop=self._stop, clearance=clearance, current=self._pinned, jobs=self
         )
+
+
+def _receipt(job_id: str) -> str:
+    return f"receipts/{job_id}.json"
 
 
 @dataclass(eq=False, kw_only=True)

@@ -10,8 +10,10 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import NamedTuple
 
+from idgraph.app.adapters.shared_state import is_embedded
 from idgraph.app.observation.flow_observation import LAG_SECONDS, Watch
 from idgraph.app.settings.document import Settings
 from idgraph.app.shared_flows import SharedFlows
@@ -21,6 +23,8 @@ from idgraph.model.kafka import KafkaSource, kafka_sources
 from idgraph.projection.runner import ProjectionRunner
 from idgraph.repeating import Outage, Repeating
 from ingestion.metadata.follower import SnapshotFollower
+from ingestion.sources.kafka.offsets import Offsets
+from ingestion.sources.kafka.offsets import taken as taken_of
 from ingestion.stages.outcomes import BatchReport, StageReport
 
 log = logging.getLogger(__name__)
@@ -47,9 +51,11 @@ class FlowReporter:
         waiting: Callable[[], Mapping[str, int]],
         before: FlowReport | None,
         clock: Callable[[], float] = time.time,
+        taken: Callable[[], Offsets | None] = lambda: None,
     ) -> None:
-        """`waiting` returns the backlog of each part of the input. `before` is the
-        last report of an earlier run."""
+        """`waiting` returns the backlog of each part of the input. `before` is the last report of an earlier run. `taken` returns
+        the offsets to report."""
+        self._taken = taken
         self._settings = settings
         self._snapshots = snapshots
         self._projection = projection
@@ -106,6 +112,7 @@ class FlowReporter:
             stages=_stages(total, dead.total(), window),
             sources=self._sources(sources, seen, window),
             problem=problem,
+            taken=self._taken() or {},
         )
         with self._lock:
             oldest = found.written_ms - MOST_MOMENTS * MOMENT_SECONDS * 1000
@@ -207,7 +214,13 @@ def reporting(
         lag: Callable[[], Mapping[str, int]] = lambda: nothing  # noqa: E731
         if kafka_sources(settings.sources_by_name()):
             lag = stack.enter_context(Watch(waiting, nothing, LAG_SECONDS)).latest
-        reporter = FlowReporter(settings, snapshots, projection, lag, before)
+        # Those beside the flow's directory see its checkpoint.
+        taken = (
+            (lambda: None)
+            if is_embedded(settings)
+            else partial(taken_of, settings.flow_state() / "checkpoint")
+        )
+        reporter = FlowReporter(settings, snapshots, projection, lag, before, taken=taken)
         was_paused = False
 
         def failed(error: Exception) -> None:

@@ -9,7 +9,10 @@ import pytest
 
 from idgraph.app.flow_progress import committed
 from idgraph.app.settings.document import load
+from idgraph.app.shared_flows import SharedFlows
 from idgraph.model.errors import QueryError
+from idgraph.model.flows import FlowReport
+from sinks.document_folder import DocumentFolder
 from tests.ingestion.sources.test_taken_files import checkpoint
 from tests.profile_service.api.conftest import caller, identified, problem, served_here
 from tests.retail import Pipeline
@@ -84,7 +87,7 @@ def test_positions_by_the_checkpoint_of_a_flow(tmp_path: Path) -> None:
     file = tmp_path / "idgraph.toml"
     file.write_text("")
     settings = load(file)
-    has_committed = committed(settings)
+    has_committed = committed(settings, SharedFlows(DocumentFolder(settings.directory)))
     with pytest.raises(QueryError, match="not here"):
         has_committed(POSITION)
     folder = checkpoint(settings.flow_state() / "checkpoint", {0: 1, 1: 2, 2: 3})
@@ -104,3 +107,26 @@ def test_positions_by_the_checkpoint_of_a_flow(tmp_path: Path) -> None:
     for wrong in ("kafka:shop/0", "file:../in/x.jsonl#x", "shop@7", ""):
         with pytest.raises(QueryError, match="a position is"):
             has_committed(wrong)
+
+
+def test_positions_by_the_reports_of_flows_elsewhere(tmp_path: Path) -> None:
+    file = tmp_path / "idgraph.toml"
+    file.write_text('[store]\nkind = "dynamodb"\nregion = "eu-central-1"\n')
+    flows = SharedFlows(DocumentFolder(tmp_path))
+    has_committed = committed(load(file), flows)
+    assert not has_committed(POSITION)
+    for name, offset in (("one", 3), ("two", 7)):
+        flows.write(report(name, {"shop": {0: offset}}))
+    assert not has_committed(POSITION)
+    flows.write(report("two", {"shop": {0: 8}}))
+    assert has_committed(POSITION)
+    with pytest.raises(QueryError, match="not here"):
+        has_committed("file:in/1-0.jsonl")
+    with pytest.raises(QueryError, match="a position is"):
+        has_committed("shop@7")
+
+
+def report(name: str, taken: dict[str, dict[int, int]]) -> FlowReport:
+    figures = {field: 0 for field, each in FlowReport.model_fields.items() if each.is_required()}
+    lists: dict[str, object] = {"set_aside_reasons": {}, "stages": [], "sources": [], "last_batch": None}
+    return FlowReport.model_validate(figures | lists | {"name": name, "state": "running", "taken": taken})

@@ -14,6 +14,7 @@ import pytest
 from idgraph.model.backoff import Backoff
 from idgraph.model.queries import Exists
 from profile_service.api.webhooks import Webhook, Webhooks
+from sinks.document_folder import DocumentFolder
 from tests.profile_service.api.conftest import Served, caller, identified, served_here
 from tests.profile_service.api.test_segments import segment, with_segments
 from tests.retail import Pipeline, attribute
@@ -57,7 +58,7 @@ def feeding(served: Served, broker: Kafka) -> Iterator[None]:
     options = {"delivery.timeout.ms": "2000", "request.timeout.ms": "1000", "linger.ms": "5"}
     sender = TopicSender(partial(KafkaPublisher, broker.bootstrap_servers, options), TOPIC)
     hook = Webhook(TOPIC, None, 0, sender, "topic")
-    with Webhooks(served.service, [hook], served.pipeline.folder / "topics"):
+    with Webhooks(served.service, [hook], DocumentFolder(served.pipeline.folder)):
         yield
     sender.close()
 

@@ -14,18 +14,20 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from idgraph.jobs.table import JOBS
 from idgraph.model.backoff import Backoff
-from idgraph.model.errors import ConfigError
+from idgraph.model.errors import AlreadyRunningError, ConfigError
 from idgraph.model.jobs import JobKind, JobRecord, JobState, Progress, Requester
 from idgraph.model.ledger import Crossing, Delivery
+from idgraph.model.shared_documents import SharedDocuments
 from profile_service.api.rights import Rights
 from profile_service.api.webhooks import Webhook, Webhooks
 from sinks.http.webhook import WebhookSender
+from tests.contracts.implementations import SHARED_DOCUMENTS, Implementation
 from tests.profile_service.api.conftest import Served, caller, identified, served_here
 from tests.profile_service.api.test_segments import segment, with_segments
 from tests.retail import Pipeline
@@ -83,16 +85,26 @@ def secret(tmp_path: Path) -> Path:
     return file
 
 
+PLACE = "webhooks/crm/place.json"
+
+
+@pytest.fixture(params=SHARED_DOCUMENTS, ids=str)
+def documents(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SharedDocuments]:
+    implementation: Implementation[SharedDocuments] = request.param
+    with implementation.opened(tmp_path) as opened:
+        yield opened
+
+
 @contextmanager
-def delivering(served: Served, sender: WebhookSender, name: str = "crm") -> Iterator[None]:
-    with Webhooks(served.service, [Webhook(name, "everybody", 0, sender)], served.pipeline.folder / "hooks"):
+def delivering(served: Served, sender: WebhookSender, documents: SharedDocuments) -> Iterator[None]:
+    with Webhooks(served.service, [Webhook("crm", "everybody", 0, sender)], documents):
         yield
 
 
 @pytest.fixture
 def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
     monkeypatch.setattr("profile_service.api.webhooks.RETRY", Backoff(base=0.01, cap=0.01))
-    for name in ("LOCKED_SECONDS", "POLL_SECONDS"):
+    for name in ("LEASED_SECONDS", "POLL_SECONDS"):
         monkeypatch.setattr(f"profile_service.api.webhooks.{name}", 0.01)
     pipeline = Pipeline(tmp_path)
     pipeline.snapshot = with_segments(pipeline.snapshot, segment("everybody"))
@@ -105,13 +117,13 @@ def come(served: Served, *users: str) -> None:
 
 
 def test_each_is_delivered_in_order_and_tried_until_it_is_taken(
-    served: Served, receiver: Receiver, secret: Path
+    served: Served, receiver: Receiver, secret: Path, documents: SharedDocuments
 ) -> None:
     sender = WebhookSender(receiver.url, secret)
     come(served, "a")
     # A redirect is not followed, whatever it is.
     receiver.answers += [500, 302, 410]
-    with delivering(served, sender):
+    with delivering(served, sender, documents):
         eventually(lambda: [each["profile"] for each in receiver.taken] == ["user_id:a"])
         assert receiver.refused == [receiver.taken[0]["id"]] * 3
         come(served, "b")
@@ -120,7 +132,7 @@ def test_each_is_delivered_in_order_and_tried_until_it_is_taken(
         assert used == ["webhook crm"]
     come(served, "c")
     # Another process goes on behind what was taken.
-    with delivering(served, sender), delivering(served, sender):
+    with delivering(served, sender, documents), delivering(served, sender, documents):
         eventually(lambda: len(receiver.taken) == 3)
     assert [(each["kind"], each["profile"]) for each in receiver.taken] == [
         ("entered", f"user_id:{user}") for user in "abc"
@@ -129,7 +141,9 @@ def test_each_is_delivered_in_order_and_tried_until_it_is_taken(
     assert {each["segment"] for each in receiver.taken} == {"everybody"}
 
 
-def test_a_receiver_that_takes_nothing_is_a_metric(served: Served, receiver: Receiver, secret: Path) -> None:
+def test_a_receiver_that_takes_nothing_is_a_metric(
+    served: Served, receiver: Receiver, secret: Path, documents: SharedDocuments
+) -> None:
     def value(name: str) -> float | None:
         text = served.client("all").get("/metrics").text
         found = re.search(rf'^idgraph_profiles_feed_{name}{{feed="webhook crm"}} (\S+)$', text, re.MULTILINE)
@@ -138,7 +152,7 @@ def test_a_receiver_that_takes_nothing_is_a_metric(served: Served, receiver: Rec
     receiver.answers += [500] * 10_000
     come(served, "a")
     assert value("failing") is None
-    with delivering(served, WebhookSender(receiver.url, secret)):
+    with delivering(served, WebhookSender(receiver.url, secret), documents):
         eventually(lambda: value("failing") == 1)
         assert (value("lag_seconds") or 0) > 0
         receiver.answers.clear()
@@ -167,27 +181,30 @@ def test_jobs_are_counted_by_kind_and_state_of_their_last_run(tmp_path: Path) ->
 
 
 def test_a_delivery_whose_place_was_not_kept_comes_again_under_its_id(
-    served: Served, receiver: Receiver, secret: Path
+    served: Served, receiver: Receiver, secret: Path, documents: SharedDocuments
 ) -> None:
     come(served, "a")
     for number in (1, 2):
-        with delivering(served, WebhookSender(receiver.url, secret)):
+        with delivering(served, WebhookSender(receiver.url, secret), documents):
             eventually(lambda number=number: len(receiver.taken) == number)  # type: ignore[misc]
-        (served.pipeline.folder / "hooks" / "crm" / "place.json").unlink()
+        assert documents.remove(PLACE)
     assert receiver.taken[0] == receiver.taken[1]
 
 
 def test_what_is_not_for_it_is_passed_by(
-    served: Served, receiver: Receiver, secret: Path, monkeypatch: pytest.MonkeyPatch
+    served: Served,
+    receiver: Receiver,
+    secret: Path,
+    documents: SharedDocuments,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("profile_service.api.webhooks.PLACE_SECONDS", 0)
-    place = served.pipeline.folder / "hooks" / "crm" / "place.json"
     come(served, "a")
-    with delivering(served, WebhookSender(receiver.url, secret)):
-        eventually(lambda: len(receiver.taken) == 1 and place.exists())
-        before = place.read_bytes()
+    with delivering(served, WebhookSender(receiver.url, secret), documents):
+        eventually(lambda: len(receiver.taken) == 1 and documents.read(PLACE))
+        before = documents.read(PLACE)
         served.pipeline.store.cross([Crossing(1_000, "user_id:a", "another", 1)])
-        eventually(lambda: place.read_bytes() != before)
+        eventually(lambda: documents.read(PLACE) != before)
         come(served, "b")
         eventually(lambda: len(receiver.taken) == 2)
 
@@ -235,3 +252,29 @@ def test_a_secret_is_long_and_never_pickled(tmp_path: Path, secret: Path, receiv
             WebhookSender("https://example.com/", file)
     with pytest.raises(TypeError):
         pickle.dumps(WebhookSender(receiver.url, secret))
+
+
+def test_a_lost_lease_ends_its_deliveries(
+    served: Served, receiver: Receiver, secret: Path, documents: SharedDocuments
+) -> None:
+    """As of a process that slept while another one took over."""
+    lost: list[bool] = []
+
+    class Losing:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(documents, name)
+
+        @contextmanager
+        def lease(self, name: str) -> Iterator[Any]:
+            def require() -> None:
+                if not lost:
+                    lost.append(True)
+                    raise AlreadyRunningError("the lease was lost")
+
+            with documents.lease(name):
+                yield SimpleNamespace(require=require)
+
+    come(served, "a")
+    with delivering(served, WebhookSender(receiver.url, secret), cast(Any, Losing())):
+        eventually(lambda: len(receiver.taken) == 1)
+    assert lost
