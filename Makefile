@@ -27,9 +27,8 @@ demo: $(VENV)/.run $(VENV)/.native
 check: style
 	$(call with_types,$(PYTEST) -q -m "not (long or slow or spark or process)")
 
-# A test that failed is played once more: the closing lines list it as RERUN, and it is a fault to mend.
 test: style
-	$(call with_types,$(PYTEST) --reruns 1 -raR)
+	$(call with_types,$(PYTEST))
 
 # The types are checked beside the tests, which often wait; what is wrong with them is said at the end.
 define with_types

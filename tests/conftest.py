@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import signal
-import socket
 import ssl
 from collections.abc import Iterator
 from functools import cache
@@ -50,13 +49,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileSche
     scheduler = LoadFileScheduling(config, log)
     scheduler._split_scope = lanes.unit
     return scheduler
-
-
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """pytest-rerunfailures sends two messages for each test, and the kernel would hold the second back for 40 ms."""
-    counts = getattr(session.config, "failures_db", None)
-    if isinstance(connection := getattr(counts, "sock", None), socket.socket):
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
 
 
 @pytest.hookimpl(tryfirst=True)
