@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from idgraph.app import wiring
 from idgraph.app.adapters.shared_state import household_log
 from idgraph.app.commands import backup
 from idgraph.app.metadata_server import serving_here
@@ -88,9 +89,12 @@ def test_all_that_is_embedded_comes_back(installation: CommandLine, tmp_path: Pa
     other = elsewhere(installation, tmp_path / "other")
     result = other("restore", folder)
     assert result.exit_code == 0, result.output
-    assert "next: `idgraph up`, then `idgraph reindex`" in result.output
+    assert "next: `idgraph up`: the flow also makes the search index again" in result.output
     assert other("jobs", "list", "--json").stdout == jobs
     assert contents(other) == before
+    with wiring.opened_to_read(other.settings()) as resources:
+        waiting = {each.fragment_id for each in resources.store.outbox(10_000)}
+        assert waiting == set(resources.store.ids())
     directory = other.settings().directory
     assert json.loads((directory / "webhooks/crm/place.json").read_bytes()) == {"cursor": "7"}
     flow = directory / "flows" / "shop"
@@ -287,3 +291,24 @@ def test_lost_profiles_are_not_backed_up_as_if_they_were_all(installation: Comma
     assert result.exit_code == 1
     assert "profiles.db is missing" in result.output
     assert not (installation.folder / "copy" / "backup.json").exists()
+
+
+def test_servers_are_named_and_the_rest_is_copied(
+    installation: CommandLine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = installation.folder / "idgraph.toml"
+    file.write_text(
+        file.read_text().replace("[metadata]\n", '[metadata]\ndatabase = "postgresql+psycopg://db/x"\n', 1)
+        + '[store]\nkind = "dynamodb"\nregion = "eu-central-1"\n'
+    )
+    settings = installation.settings()
+    for each in settings.directory.glob("*.db*"):
+        each.unlink()
+    folder = tmp_path / "copy"
+    backup._copy_installation(settings, folder, with_keyring=False)
+    assert (folder / "flows/shop/checkpoint/commits/4").exists()
+    assert not list(folder.glob("*.db"))
+    backup._name_servers(settings, backup._Manifest(1, "", 0, 1_700_000_000_000, "dynamodb", "", {}))
+    said = capsys.readouterr().err
+    assert "point-in-time recovery to 2023-11-14T22:13:20+00:00 or later" in said
+    assert "pg_dump" in said

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 _MANIFEST = "backup.json"
 _FORMAT = 1
-_OF_FLOWS = {"spark", "spark.log", "lock", "checkpoint"}
-"""In the folder of a flow: what is temporary, and the checkpoint, which is copied by itself."""
+_OF_FLOWS = {"spark", "spark.log", "lock", "report.json", "checkpoint"}
+"""In the folder of a flow: what is of the present, and the checkpoint, which is copied by itself."""
 _CHECKPOINT = "commits", "offsets", "sources"
 """In this order a copy is that of a crash: what is noted as done was planned, and what was planned was found."""
 _TRIES = 10
@@ -64,8 +64,8 @@ def backup(
 ) -> None:
     """Copy profiles, keys, dead letters, metadata, jobs, households, audit log and the flows' checkpoints.
 
-    Flows and services go on meanwhile. DIR is new or empty. The search index is not copied: `idgraph reindex` makes it
-    again. Nor are the keyring, which belongs elsewhere, source files, sandboxes (`idgraph --sandbox NAME backup DIR`)
+    Flows and services go on meanwhile. DIR is new or empty. The search index is not copied: after a restore a flow makes
+    it again. Nor are the keyring, which belongs elsewhere, source files, sandboxes (`idgraph --sandbox NAME backup DIR`)
     and what is in DynamoDB, Elasticsearch or PostgreSQL: the command names them.
 
     Test a backup: `idgraph -c OTHER/idgraph.toml restore DIR`.
@@ -120,8 +120,8 @@ def restore(
     """Put a backup in place of a `directory` that is not there, or is empty.
 
     Each file is compared with its checksum first. A backup that was not finished and a keyring of another installation are
-    refused, and nothing is left. A flow that goes on from there reads again what it had taken since; that changes
-    nothing. Then: `idgraph up`, and `idgraph reindex` for searches.
+    refused, and nothing is left. A flow that goes on from there reads again what it had taken since, which changes
+    nothing, and makes the search index again.
     """
     settings = settings_of(context)
     _require_empty(settings.directory)
@@ -150,7 +150,11 @@ def restore(
             "persons who were erased since then are back: erase them again (--tombstones does, by the newest file)"
         )
     _name_servers(settings, manifest)
-    say("next: `idgraph up`, then `idgraph reindex`, which makes the search index again")
+    if (settings.store.kind, settings.index.kind) == ("sqlite", "sqlite"):
+        _enqueue_all(settings)
+        say("next: `idgraph up`: the flow also makes the search index again")
+    else:
+        say("next: `idgraph up`, then `idgraph reindex`, which makes the search index again")
 
 
 def _copy_installation(settings: Settings, folder: Path, with_keyring: bool) -> None:
@@ -276,6 +280,17 @@ def _restore_keyring(settings: Settings, staged: Path, given: Path | None, manif
         _copy_file(candidates[0], place)
     if own != place:
         own.unlink(missing_ok=True)
+
+
+def _enqueue_all(settings: Settings) -> None:
+    """Let the projection of the next flow take all profiles."""
+    from idgraph.app import wiring
+    from idgraph.model.store import scan_pages
+
+    if (settings.directory / "profiles.db").exists():
+        with wiring.opened_to_read(settings) as resources:
+            for page in scan_pages(resources.store):
+                resources.store.enqueue([each.id for each in page])
 
 
 def _mark(settings: Settings, keyring: Path) -> str:

@@ -65,7 +65,7 @@ def up(
     flows: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="[FLOW]...",
+            metavar="FLOW",
             help="Configurations of more flows with the same `directory`, each with a `flow.name` of its own.",
             show_default=False,
         ),
