@@ -46,7 +46,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
 
 
 @contextmanager
-def serving_shop(folder: Path) -> Iterator[tuple[Shop, Callable[[str, Role], str]]]:
+def serving_shop(folder: Path) -> Iterator[tuple[Shop, Callable[..., str]]]:
     """A shop whose service and keyring are in a folder, and what makes a token of a name and a role."""
     KeyringFile.create(folder / "keyring.json")
     app = create_app(ServiceSettings(f"sqlite:///{folder / 'metadata.db'}"))
