@@ -61,13 +61,9 @@ class Gauge(NamedTuple):
 
 
 def install(app: FastAPI, prefix: str, gauges: Mapping[str, Gauge]) -> None:
-    """Count the requests of an application and serve the counts, named `PREFIX_request_seconds`. Without prometheus_client
-    it says what is missing."""
-    try:
-        import prometheus_client
-    except ModuleNotFoundError:
-        app.add_api_route(PATH, _missing, include_in_schema=False)
-        return
+    """Count the requests of an application and serve the counts, named `PREFIX_request_seconds`."""
+    import prometheus_client
+
     registry = prometheus_client.CollectorRegistry()
     prometheus_client.ProcessCollector(registry=registry)
     seconds = prometheus_client.Histogram(
@@ -129,12 +125,6 @@ def _exposition(registry: CollectorRegistry) -> Response:
     from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
     return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
-
-
-async def _missing() -> Response:
-    from idgraph.web.problems import problem
-
-    return problem(501, "metrics", "metrics need prometheus_client; install idgraph[metrics]")
 
 
 class _Observing:

@@ -16,7 +16,6 @@ ROOT = Path(__file__).parents[2]
 MODULES = {
     "confluent-kafka": "confluent_kafka",
     "protobuf": "google.protobuf",
-    "prometheus-client": "prometheus_client",
 }
 
 _WITHOUT = """

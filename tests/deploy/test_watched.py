@@ -17,10 +17,6 @@ from tests.app.test_observation import World, got, report
 from tests.profile_service.api.conftest import served_here
 from tests.retail import Pipeline
 
-pytest.importorskip(
-    "prometheus_client", reason="prometheus_client is not installed: pip install -e .[metrics]"
-)
-
 ROOT = Path(__file__).parents[2]
 OF_SERVICES = "idgraph_metadata_", "idgraph_profiles_"
 _NAME = re.compile(r"\b(?:idgraph|process)_\w+")

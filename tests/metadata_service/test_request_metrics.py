@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.metadata_service.conftest import Running
-
-pytest.importorskip(
-    "prometheus_client", reason="prometheus_client is not installed: pip install -e .[metrics]"
-)
 
 
 def test_requests_are_counted_by_route_and_show_no_names(service: Running) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -100,9 +99,8 @@ def test_driver_and_broker_killed(tmp_path: Path, shop: Shop, kafka: Kafka, firs
     bounds = {"max_offsets_per_batch": 90, "min_offsets_per_batch": 40, "batch_seconds": 0.01}
     installation = installed(tmp_path, shop, kafka, "killed-", **bounds)
     port = free_port()
-    if find_spec("prometheus_client") is not None:
-        config = installation.config.read_text()
-        installation.config.write_text(config.replace("[metrics]\n", f"[metrics]\nport = {port}\n"))
+    config = installation.config.read_text()
+    installation.config.write_text(config.replace("[metrics]\n", f"[metrics]\nport = {port}\n"))
     for source, events in FIRST.items():
         lines = [line.rstrip() for line in retail(source)[:events]]
         for partition in (0, 1):
@@ -120,8 +118,7 @@ def test_driver_and_broker_killed(tmp_path: Path, shop: Shop, kafka: Kafka, firs
     done = len(installation.batches())
     until(lambda: len(installation.batches()) > done or process.poll() is not None, what="a micro-batch")
     assert process.poll() is None, (tmp_path / "flow.err").read_text()
-    if find_spec("prometheus_client") is not None:
-        until(lambda: partitions_with_lag(port) == 6, what="the lag as a metric")
+    until(lambda: partitions_with_lag(port) == 6, what="the lag as a metric")
     kafka.kill()
     kafka.restart()
     if process.poll() is None:

@@ -15,10 +15,6 @@ from tests.deploy.test_watched import OF_SERVICES, watched
 from tests.installation import Installation, Shop, retail, until
 from tests.support.processes import free_port
 
-pytest.importorskip(
-    "prometheus_client", reason="prometheus_client is not installed: pip install -e .[metrics]"
-)
-
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 CANARIES = ["Kahuna-Wilhelmina", "kahuna.secret@example.com"]

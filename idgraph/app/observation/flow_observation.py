@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from idgraph.app.adapters.extras import needing
 from idgraph.model.backoff import steady
 from idgraph.model.errors import IdgraphError, StoreError
 from idgraph.model.kafka import kafka_sources
@@ -101,8 +100,7 @@ def observed(
     if settings.metrics.port is None:
         yield on_batch
         return
-    with needing("metrics", "[metrics] port needs prometheus_client"):
-        from idgraph.app.observation.flow_metrics import FlowMetrics, Gauges
+    from idgraph.app.observation.flow_metrics import FlowMetrics, Gauges
     from idgraph.web.metrics import observation
     from idgraph.web.server import Transport, serving
 
