@@ -15,7 +15,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import idle, latency, profiles, stages, throughput
+from benchmarks import capacity, idle, latency, profiles, stages, throughput
 from benchmarks.decryptor import measure as measure_decryptor
 from benchmarks.detection import measure as measure_detection
 from benchmarks.erasure import measure as measure_erasure
@@ -75,6 +75,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "detection": lambda folder, arguments: measure_detection(),
     "policies": lambda folder, arguments: measure_policies(),
     "sizes": lambda folder, arguments: measure_sizes(folder, arguments.sizes),
+    "capacity": lambda folder, arguments: capacity.measure(folder, arguments.sizes),
     "peers": lambda folder, arguments: measure_peers(folder, arguments.shops, arguments.install_feast),
     "cluster": lambda folder, arguments: _cluster(folder, arguments.cluster_events),
     "scale-fragments": lambda folder, arguments: fragments.measure(folder, arguments.fragments or 1_000_000),
