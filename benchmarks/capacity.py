@@ -46,7 +46,7 @@ class Costs(NamedTuple):
     driver_fragment: float = 9.0
     driver_jvm_fragment: float = 81.0
     """Of a projection in tasks (`cluster`)."""
-    start_seconds: float = 8.0
+    start_seconds: float = 12.0
     """CPU of Spark's start and end."""
     stored_fragment: float = 530.0
     stored_attribute: float = 62.0
@@ -55,7 +55,7 @@ class Costs(NamedTuple):
     """In DynamoDB, where states are compressed."""
     indexed: float = 795.0
     """A document of the embedded index."""
-    process_mib: float = 900.0
+    process_mib: float = 700.0
     core_mib: float = 420.0
 
 
