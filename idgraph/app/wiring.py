@@ -21,6 +21,7 @@ from idgraph.app.adapters.shared_state import (
     existing_household_log,
     job_log,
     open_documents,
+    require_moved,
     tombstone_keeper,
 )
 from idgraph.app.adapters.stores import (
@@ -125,6 +126,7 @@ def open_resources(settings: str) -> WorkerResources:
 @contextmanager
 def opened(settings: Settings) -> Iterator[WorkerResources]:
     """The adapters for a command, closed at its end. Raises StoreError when the data keys are lost."""
+    require_moved(settings)
     resources = open_resources(worker_plan(settings).settings)
     with ExitStack() as stack:
         for opened_one in (
@@ -213,6 +215,7 @@ def opened_to_read(settings: Settings, retry_seconds: float | None = None) -> It
     from transforms.privacy.protected_names import TombstoneNames
     from transforms.privacy.sealing import DataKeys
 
+    require_moved(settings)
     provider, config = provider_of(settings), worker_config(settings, retry_seconds)
     names = TombstoneNames(provider)
     with (

@@ -58,6 +58,11 @@ class SqliteHouseholdLog:
     def read(self, household: str) -> list[HouseholdEntry]:
         return self._file.read(lambda connection: _entries(connection, household))
 
+    def households(self) -> list[str]:
+        """All of them, sorted."""
+        query = "SELECT DISTINCT household FROM entries ORDER BY household"
+        return self._file.read(lambda connection: [row[0] for row in connection.execute(query).fetchall()])
+
     def of(self, keys: Collection[str]) -> list[str]:
         query = "SELECT household FROM entries WHERE key"
         return self._file.read(lambda connection: sorted({row[0] for row in among(connection, query, keys)}))

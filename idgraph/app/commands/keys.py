@@ -10,6 +10,7 @@ import typer
 
 from idgraph.app import wiring
 from idgraph.app.adapters.key_providers import create_keyring
+from idgraph.app.adapters.shared_state import audit_lines
 from idgraph.app.commands.context import (
     JobWho,
     JobWhy,
@@ -48,6 +49,8 @@ def init(
     """Make a keyring. An existing one is never replaced."""
     settings = settings_of(context)
     wiring.prepare_directory(settings)
+    # Before there is a keyring: tables in DynamoDB may be missing.
+    next(audit_lines(settings).backward(None), None)
     create_keyring(settings, bare)
     # A new keyring cannot continue the chain of a lost one.
     kept = wiring.audit_log(settings).set_aside()
