@@ -29,6 +29,7 @@ from ingestion.sources.held import HeldSources
 from ingestion.stages.outcomes import MAX_REPORTED_DEAD_LETTERS, BatchReport, SetAside, StageReport
 from sinks.document_folder import DocumentFolder
 from tests.installation import until
+from tests.support.patience import eventually
 from tests.support.processes import free_port
 
 ROOT = Path(__file__).parents[2]
@@ -58,6 +59,7 @@ class World:
         self.reported: list[BatchReport] = []
         self.lag: dict[str, int] = {}
         self.looks: list[int] = []
+        self.counted: list[int] = []
         self.answers = threading.Event()
         self.answers.set()
 
@@ -77,6 +79,10 @@ class World:
             raise SourceUnavailableError("canary-broker: away")
         return self.lag
 
+    def count_dead_letters(self) -> dict[str, int]:
+        self.counted.append(1)
+        return {"not_json": 4}
+
     def outbox(self, limit: int) -> list[int]:
         self.looks.append(limit)
         assert self.answers.wait(30)
@@ -89,7 +95,7 @@ class World:
         port = port or free_port()
         (folder / "idgraph.toml").write_text(f'[flow]\nname = "shop"\n[metrics]\nport = {port}\n{sources}')
         resources: Any = SimpleNamespace(
-            store=self, dead_letters=SimpleNamespace(counts=lambda: {"not_json": 4})
+            store=self, dead_letters=SimpleNamespace(counts=self.count_dead_letters)
         )
         snapshots: Any = SimpleNamespace(
             current=lambda: SimpleNamespace(snapshot=SimpleNamespace(version=7)), age=lambda: math.inf
@@ -373,3 +379,18 @@ def test_only_so_many_are_reported_one_by_one() -> None:
     total.add(StageReport(set_aside=list(aside)))
     total.add(StageReport(set_aside=list(aside)))
     assert len(total.set_aside) == MAX_REPORTED_DEAD_LETTERS
+
+
+def test_dead_letters_in_dynamodb_are_not_counted_at_each_scrape(tmp_path: Path) -> None:
+    counted = 'idgraph_dead_letters_waiting{flow="shop",reason="not_json"} 4'
+    world = World()
+    with world.observed(tmp_path) as (url, _):
+        for _ in range(3):
+            assert counted in got(f"{url}/metrics")[1]
+    assert len(world.counted) == 3
+    world = World()
+    with world.observed(tmp_path, '[store]\nkind = "dynamodb"\nregion = "eu-central-1"\n') as (url, _):
+        eventually(lambda: counted in got(f"{url}/metrics")[1])
+        for _ in range(10):
+            assert counted in got(f"{url}/metrics")[1]
+    assert len(world.counted) == 1

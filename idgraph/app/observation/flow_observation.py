@@ -6,8 +6,9 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
+from idgraph.app.adapters.shared_state import is_embedded
 from idgraph.model.backoff import steady
 from idgraph.model.errors import IdgraphError, StoreError
 from idgraph.model.kafka import kafka_sources
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from idgraph.app.observation.flow_metrics import PartitionLag
     from idgraph.app.settings.document import Settings
     from idgraph.app.shared_flows import SharedFlows
+    from idgraph.model.dead_letters import DeadLetters
     from idgraph.model.store import Outbox
     from idgraph.projection.runner import ProjectionRunner
     from ingestion.metadata.follower import SnapshotFollower
@@ -79,6 +81,14 @@ class Watch(Generic[T]):
 OUTBOX_COUNTED = 10_000
 """More of the outbox is not looked at. DynamoDB may read as many from each of its sixteen shards."""
 
+
+class Stops(NamedTuple):
+    """What stops a flow: somebody paused it, or these sources wait."""
+
+    is_paused: bool
+    held: list[str]
+
+
 OUTBOX_SECONDS = 60.0
 LAG_SECONDS = 15.0
 
@@ -116,26 +126,33 @@ def observed(
             raise StoreError(f"{settings.directory}: {error.strerror}") from None
         return usage.free, usage.total
 
-    def held() -> list[str]:
-        return [each.source for each in flows.holds_of(name)]
-
-    def detail() -> dict[str, Any]:
-        found: dict[str, Any] = {"paused": True} if flows.is_paused(name) else {}
-        with suppress(IdgraphError):
-            found |= {"held": waiting} if (waiting := held()) else {}
-        return found
+    def stops() -> Stops:
+        return Stops(flows.is_paused(name), [each.source for each in flows.holds_of(name)])
 
     with ExitStack() as stack:
+        stopped = stops
+        letters: Callable[[], Mapping[str, int]] = resources.dead_letters.counts
+        if not is_embedded(settings):
+            # Not at each request: a store that is away must hold up none, and each look is charged for.
+            stopped = stack.enter_context(Watch(stops, Stops(False, []), EARLY_SECONDS)).latest
+            letters = _counted(resources.dead_letters, stack)
+
+        def detail() -> dict[str, Any]:
+            with suppress(IdgraphError):
+                is_paused, waiting = stopped()
+                return ({"paused": True} if is_paused else {}) | ({"held": waiting} if waiting else {})
+            return {}
+
         gauges = Gauges(
             lambda: snapshots.current().snapshot.version,
             snapshots.age,
             _outbox(resources.store, stack),
             lambda: projection.lag_seconds() if projection else None,
-            resources.dead_letters.counts,
+            letters,
             _lag(settings, waiting, stack),
             is_ready,
-            lambda: flows.is_paused(name),
-            held,
+            lambda: stopped().is_paused,
+            lambda: stopped().held,
             lambda: max((each.lag_seconds() for each in running), default=0.0),
             lambda: [each.heap_bytes() for each in running],
             disk,
@@ -163,6 +180,14 @@ def _seen(flows: SharedFlows, name: str) -> dict[str, float]:
         return {}
     sources = before.sources if before else ()
     return {each.name: each.last_event_ms / 1000 for each in sources if each.last_event_ms is not None}
+
+
+def _counted(dead_letters: DeadLetters, stack: ExitStack) -> Callable[[], Mapping[str, int]]:
+    def ask() -> Mapping[str, int] | None:
+        return dead_letters.counts()
+
+    latest = stack.enter_context(Watch(ask, None, OUTBOX_SECONDS)).latest
+    return lambda: latest() or {}
 
 
 def _outbox(store: Outbox, stack: ExitStack) -> Callable[[], int | None]:
