@@ -12,6 +12,9 @@ from idgraph.model.errors import IdgraphError
 
 log = logging.getLogger(__name__)
 
+FIELDS = "idgraph"
+"""The attribute of a log record that has the fields of its message: `extra={FIELDS: {...}}`."""
+
 RETRY = Backoff(base=0.2, cap=5.0, least=0.5)
 
 

@@ -24,6 +24,7 @@ from idgraph.model.flows import FlowState
 from idgraph.model.sandboxes import SandboxActivity, SandboxFlow, SandboxSide
 from idgraph.snapshot_file import kept_snapshot
 from idgraph.web.audit import AuditReport
+from idgraph.web.metrics import log_requests
 from idgraph.web.server import Transport, serve, serving
 from metadata_service.api.app import create_app
 from metadata_service.api.service import ServiceSettings
@@ -57,6 +58,8 @@ def serve_here(settings: Settings, host: str | None, port: int | None, with_link
             say(f"sign in once, within ten minutes: {link}")
 
     stated = settings.metadata
+    if stated.access_log:
+        log_requests()
     transport = Transport(stated.certificate_file, stated.certificate_key_file, stated.allow_plain_http)
     serve(app, host, port, show_report, transport)
 

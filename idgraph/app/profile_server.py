@@ -23,7 +23,7 @@ from idgraph.app.settings.tables import TopicSettings, WebhookSettings
 from idgraph.app.shared_flows import SharedFlows
 from idgraph.snapshot_file import PinnedSnapshot
 from idgraph.web.limits import RateLimit
-from idgraph.web.metrics import metrics_of_processes
+from idgraph.web.metrics import log_requests, metrics_of_processes
 from idgraph.web.server import Transport, secret_of_processes, serve, serve_by_processes, serving
 from profile_service.api import person_tokens
 from profile_service.api.app import create_app
@@ -54,6 +54,8 @@ def serve_here(
     KeyProviderError, StoreError."""
     stated = settings.profiles
     host, port = host or stated.host, stated.port if port is None else port
+    if stated.access_log:
+        log_requests()
     transport = Transport(stated.certificate_file, stated.certificate_key_file, stated.allow_plain_http)
 
     def show(url: str) -> None:

@@ -171,11 +171,9 @@ class PlainCalls:
         """The long way."""
         self._access = app.access
         self._prefix, self._look = prefix.encode(), look
-        seconds = getattr(app.state, "request_seconds", None)
-        self._seconds = {
-            status: None if seconds is None else seconds.labels("GET", route, status)
-            for status in (200, _UNCHANGED)
-        }
+        self._route = route
+        seconds = app.state.request_seconds
+        self._seconds = {status: seconds.labels("GET", route, status) for status in (200, _UNCHANGED)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if (
@@ -193,14 +191,18 @@ class PlainCalls:
             found = None  # The long way reports it.
         if found is None:
             return await self.app(scope, receive, send)
-        status, headers, body = found
+        caller, request, status, headers, body = found
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
-        if (seconds := self._seconds[status]) is not None:
-            seconds.observe(time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        self._seconds[status].observe(seconds)
+        metrics.log_request(request, "GET", self._route, status, seconds, caller)
         return None
 
-    def _answered(self, scope: Scope, rest: bytes) -> tuple[int, list[tuple[bytes, bytes]], bytes] | None:
+    def _answered(
+        self, scope: Scope, rest: bytes
+    ) -> tuple[str, bytes | None, int, list[tuple[bytes, bytes]], bytes] | None:
+        """Name of the caller, id of the request, status, headers and body."""
         headers = dict(scope["headers"])
         if len(headers) < len(scope["headers"]) or not _ELSEWHERE.isdisjoint(headers):
             return None
@@ -223,8 +225,10 @@ class PlainCalls:
             answered += [(b"content-length", b"%d" % len(body)), (b"content-type", b"application/json")]
         answered += [each for each in MARKS if each[0] != b"cache-control"]
         answered += turn.headers() if turn is not None else ()
+        request = metrics.request_id(scope)
+        answered += () if request is None else (metrics.id_header(request),)
         answered += self._headers
-        return (_UNCHANGED if body is None else 200), answered, body or b""
+        return str(caller.name), request, (_UNCHANGED if body is None else 200), answered, body or b""
 
 
 def _lift_definitions(node: Any, schemas: MutableMapping[str, Any]) -> None:

@@ -118,6 +118,7 @@ class Guard:
             caller = await self._caller(Headers(scope=scope), address_of(scope.get("client")))
             if isinstance(caller, Response):
                 return await self._refuse(caller, scope, receive, marking)
+            scope.setdefault("state", {})["caller"] = caller
             if (rate := self._access.rate) is not None:
                 name = self._access.charged(caller)
                 turn = rate.take(name)
@@ -141,7 +142,6 @@ class Guard:
                 raise
         if refusal is not None:
             return await self._refuse(refusal, scope, receive, marking)
-        scope.setdefault("state", {})["caller"] = caller
         return await self._app(scope, self._bounded(receive), marking)
 
     async def _refuse(self, refusal: Response, scope: Scope, receive: Receive, send: Send) -> None:

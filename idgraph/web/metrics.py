@@ -6,7 +6,9 @@ A route is named by its pattern: a path may hold a person's name.
 from __future__ import annotations
 
 import json
+import logging
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,6 +20,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from idgraph.repeating import FIELDS
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -127,8 +131,50 @@ def _exposition(registry: CollectorRegistry) -> Response:
     return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
 
+ACCESS = "idgraph.access"
+"""The logger of requests."""
+
+_access = logging.getLogger(ACCESS)
+_access.setLevel(logging.CRITICAL)
+_GIVEN = b"x-request-id"
+_TRACE = b"traceparent"
+_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+
+
+def log_requests() -> None:
+    """Log each request of this process from now on, with an id."""
+    _access.setLevel(logging.INFO)
+
+
+def request_id(scope: Scope) -> bytes | None:
+    """The id that the caller has given to a request, or to its trace (W3C); else a new one where requests are logged."""
+    for name, value in scope["headers"]:
+        if name == _GIVEN and _ID.fullmatch(value):
+            return bytes(value)
+        if name == _TRACE and value.count(b"-") == 3:
+            return bytes(value.split(b"-")[1])
+    return os.urandom(8).hex().encode() if _access.isEnabledFor(logging.INFO) else None
+
+
+def id_header(request: bytes) -> tuple[bytes, bytes]:
+    """The header of the answer."""
+    return _GIVEN, request
+
+
+def log_request(
+    request: bytes | None, method: str, route: str, status: int, seconds: float, caller: str
+) -> None:
+    """One line, if requests are logged. A path is named by its pattern: it may hold a person's name."""
+    if _access.isEnabledFor(logging.INFO):
+        found = (request or b"").decode()
+        fields = {"request": found, "method": method, "route": route, "status": status, "caller": caller}
+        fields["seconds"] = round(seconds, 6)
+        text = "%s %s: %d after %.1f ms, by %s, request %s"
+        _access.info(text, method, route, status, 1000 * seconds, caller, found, extra={FIELDS: fields})
+
+
 class _Observing:
-    """ASGI middleware that measures requests."""
+    """ASGI middleware that measures requests, and logs them where that is wanted."""
 
     def __init__(self, app: ASGIApp, seconds: Any) -> None:
         self._app = app
@@ -138,11 +184,14 @@ class _Observing:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
         started, status = time.perf_counter(), 500
+        request = request_id(scope)
 
         async def noting(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                if request is not None:
+                    message["headers"] = [*message["headers"], id_header(request)]
             await send(message)
 
         try:
@@ -151,4 +200,7 @@ class _Observing:
             route = getattr(scope.get("route"), "path", "-")
             # A client may make names of methods up, each of which would be a series.
             method = scope["method"] if scope["method"] in METHODS else "-"
-            self._seconds.labels(method, route, status).observe(time.perf_counter() - started)
+            seconds = time.perf_counter() - started
+            self._seconds.labels(method, route, status).observe(seconds)
+            caller = getattr(scope.get("state", {}).get("caller"), "name", "-")
+            log_request(request, method, route, status, seconds, caller)

@@ -15,15 +15,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from idgraph.repeating import FIELDS
+
 if TYPE_CHECKING:
     from ingestion.stages.outcomes import BatchReport
 
 BATCHES = "idgraph.batches"
 """The logger of micro-batches and of the events that they set aside. Only reported as JSON: for people there
 are other words."""
-
-FIELDS = "idgraph"
-"""The attribute of a log record that has the fields of its message: `extra={FIELDS: {...}}`."""
 
 
 class JsonFormatter(logging.Formatter):

@@ -137,6 +137,11 @@ class ProfilesSettings(SettingsTable):
         default=None, description="PEM file with the certificate by which the service speaks https."
     )
     certificate_key_file: Path | None = Field(default=None, description="PEM file with its private key.")
+    access_log: bool = Field(
+        default=False,
+        description="Whether each request is logged: method, pattern of the path, status, time, caller, and an id that the answer "
+        "has as `X-Request-Id`.",
+    )
     allow_plain_http: bool = Field(
         default=False,
         description="Whether it may listen beyond this machine without https, because something else encrypts.",

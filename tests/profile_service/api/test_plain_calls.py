@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import gzip
+import logging
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from typing import NamedTuple
 from urllib.parse import quote
 
+import httpx
 import pytest
 
+from idgraph.repeating import FIELDS
 from idgraph.web.application import Application, PlainCalls
 from idgraph.web.limits import RateLimit
+from idgraph.web.metrics import ACCESS, log_requests
 from idgraph.web.server import serving
 from profile_service.api.app import create_app
 from sinks.sqlite.profiles import SqliteProfileStore
@@ -191,3 +195,60 @@ def test_a_kept_answer_is_not_made_again(both: Both, monkeypatch: pytest.MonkeyP
     first = client.get(f"/v1/profiles/{USER}")
     monkeypatch.setattr("profile_service.service.ProfileService.reader", None)
     assert client.get(f"/v1/profiles/{USER}").content == first.content
+
+
+@pytest.mark.parametrize(
+    ("header", "shown"),
+    [
+        (b"X-Request-Id: run-7.a", b"x-request-id: run-7.a"),
+        (
+            b"traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+            b"x-request-id: 4bf92f3577b34da6a3ce929d0e0e4736",
+        ),
+        (b"X-Request-Id: with a space", None),
+        (b"X-Nothing: 1", None),
+    ],
+)
+def test_an_answer_has_the_id_of_its_request(both: Both, header: bytes, shown: bytes | None) -> None:
+    heads = [answered(port, request(USER.encode(), header))[0] for port in (both.short, both.long)]
+    assert heads[0] == heads[1]
+    assert [each for each in heads[0] if each.lower().startswith(b"x-request-id")] == (
+        [shown] if shown else []
+    )
+
+
+def test_requests_are_logged_by_pattern_where_it_is_wanted(
+    both: Both, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(logging.getLogger(ACCESS), "level", logging.CRITICAL)
+    log_requests()
+
+    def logged() -> list[logging.LogRecord]:
+        return [each for each in caplog.records if each.name == ACCESS]
+
+    with caplog.at_level(logging.INFO, ACCESS):
+        sent = 0
+        for port in (both.short, both.long):
+            url = f"http://127.0.0.1:{port}"
+            with httpx.Client(base_url=url, trust_env=False) as client:
+                token = {"Authorization": "Bearer everything"}
+                for path, headers in (
+                    (NAME.decode() + USER, token),
+                    (NAME.decode() + "user_id:nobody-canary", token),
+                    ("/v1/search", {}),
+                ):
+                    answer = client.get(path, headers=headers)
+                    assert len(answer.headers["x-request-id"]) == 16
+                    sent += 1
+                    # A request is logged behind its answer.
+                    eventually(lambda sent=sent: len(logged()) == sent)  # type: ignore[misc]
+    lines = [(each.getMessage(), getattr(each, FIELDS)) for each in logged()]
+    by = [(each["method"], each["route"], each["status"], each["caller"]) for _, each in lines]
+    one = [
+        ("GET", "/v1/profiles/{identifier}", 200, "everything"),
+        ("GET", "/v1/profiles/{identifier}", 404, "everything"),
+        ("GET", "-", 401, "-"),
+    ]
+    assert by == 2 * one
+    assert not [text for text, _ in lines if "canary" in text or USER in text]
+    assert all(fields["request"] in text and fields["seconds"] > 0 for text, fields in lines)
