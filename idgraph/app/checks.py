@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from enum import StrEnum
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -32,37 +31,21 @@ from idgraph.model.errors import (
 )
 from idgraph.model.formats import UPGRADES, FormatRange, formats_of
 from idgraph.model.kafka import kafka_sources
-from idgraph.model.sources import file_sources
 
 SQLITE_FILES = stores.PROFILES, stores.DATA_KEYS, stores.DEAD_LETTERS, stores.DEAD_LETTER_KEYS
 LEAST_FREE_BYTES = 256 << 20
-NETWORK_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "ceph", "glusterfs", "lustre"}
 CLOCK_SECONDS = 60.0
 """A file may be so much younger than now."""
 TOOL_SECONDS = 5.0
 
 
-class FindingKind(StrEnum):
-    """The kind of a finding."""
-
-    MISSING = "missing"
-    FOREIGN = "foreign"
-    OPEN = "open to others"
-    OLDER = "older"
-    NEWER = "newer"
-    DAMAGED = "damaged"
-    FULL = "full"
-    UNREACHABLE = "unreachable"
-    WAITING = "waiting"
-    SLOW = "slow"
-
-
 class Finding(NamedTuple):
-    """`command` mends it. With `is_fault` something does not work, or will not; else it is good to know."""
+    """One thing that is `missing`, `foreign`, `open to others`, `older`, `newer`, `damaged`, `full`, `unreachable`, `waiting`, `slow`
+    or `wrong`. `command` mends it. With `is_fault` something does not work, or will not; else it is good to know."""
 
-    kind: FindingKind
-    place: str
-    text: str
+    kind: str
+    place: Path | str
+    text: IdgraphError | str
     command: str
     is_fault: bool = True
 
@@ -74,37 +57,18 @@ def _directory(settings: Settings) -> Iterator[Finding]:
     directory = settings.directory
     if not directory.exists():
         text = "nothing is stored here yet"
-        yield Finding(
-            FindingKind.MISSING, str(directory), text, "idgraph keys init && idgraph up", is_fault=False
-        )
+        yield Finding("missing", directory, text, "idgraph keys init && idgraph up", is_fault=False)
         return
     for each in (directory, *sorted(directory.iterdir())):
         state = each.stat()
         if state.st_uid != os.geteuid():
             text = f"it belongs to user {state.st_uid}, and this process runs as {os.geteuid()}"
-            yield Finding(FindingKind.FOREIGN, str(each), text, f"sudo chown -R $(id -un) {directory}")
+            yield Finding("foreign", each, text, f"sudo chown -R $(id -un) {directory}")
         elif state.st_mode & 0o077:
             text = "other users of this machine can read it"
-            yield Finding(FindingKind.OPEN, str(each), text, f"chmod go= {each}")
+            yield Finding("open to others", each, text, f"chmod go= {each}")
     if not os.access(directory, os.W_OK | os.X_OK):
-        yield Finding(
-            FindingKind.FOREIGN, str(directory), "it cannot be written to", f"mount, or chmod u+w {directory}"
-        )
-    if settings.store.kind == "sqlite" and (kind := _file_system(directory)) in NETWORK_FILE_SYSTEMS:
-        text = f"it is on a network file system ({kind}), where SQLite's write-ahead log does not work"
-        yield Finding(
-            FindingKind.FOREIGN, str(directory), text, "move it to a local disk, and change `directory`"
-        )
-
-
-def _file_system(folder: Path) -> str:
-    try:
-        mounts = [line.split()[1:3] for line in Path("/proc/mounts").read_text(encoding="utf-8").splitlines()]
-    except OSError:
-        return ""
-    place = folder.resolve()
-    around = [(len(at), kind) for at, kind in mounts if place.is_relative_to(at)]
-    return max(around)[1] if around else ""
+        yield Finding("foreign", directory, "it cannot be written to", f"mount, or chmod u+w {directory}")
 
 
 def _disk(settings: Settings) -> Iterator[Finding]:
@@ -112,27 +76,23 @@ def _disk(settings: Settings) -> Iterator[Finding]:
     free = shutil.disk_usage(folder).free
     if free < LEAST_FREE_BYTES:
         text = f"{free >> 20} MiB are free, and a flow stops when none is"
-        yield Finding(
-            FindingKind.FULL, str(folder), text, f"du -xsh {folder}/* (remove, or enlarge the disk)"
-        )
+        yield Finding("full", folder, text, f"du -xsh {folder}/* (remove, or enlarge the disk)")
         return
     largest = max((each.stat().st_size for each in settings.directory.glob("*.db")), default=0)
     if free < 2 * largest:
         text = f"{free >> 20} MiB are free; an erasure or `idgraph seal` needs {2 * largest >> 20} MiB to rewrite a file"
-        yield Finding(FindingKind.FULL, str(folder), text, "enlarge the disk", is_fault=False)
+        yield Finding("full", folder, text, "enlarge the disk", is_fault=False)
 
 
 def _keyring(settings: Settings) -> Iterator[Finding]:
-    place = str(settings.keyring_file())
+    place = settings.keyring_file()
     try:
         ensure_keyring(settings)
     except KeyServiceError as error:
-        yield Finding(
-            FindingKind.UNREACHABLE, place, str(error), "aws kms describe-key (see docs/security.md)"
-        )
+        yield Finding("unreachable", place, error, "aws kms describe-key (see docs/security.md)")
     except IdgraphError as error:
-        kind = FindingKind.DAMAGED if settings.keyring_file().exists() else FindingKind.MISSING
-        yield Finding(kind, place, str(error), "idgraph keys init, or restore the keyring from its copy")
+        kind = "damaged" if settings.keyring_file().exists() else "missing"
+        yield Finding(kind, place, error, "idgraph keys init, or restore the keyring from its copy")
 
 
 def _stores(settings: Settings) -> Iterator[Finding]:
@@ -147,7 +107,7 @@ def _stores(settings: Settings) -> Iterator[Finding]:
             stores.require_profiles(settings.directory)
         except IdgraphError as error:
             place = settings.directory / stores.PROFILES
-            wrong = [Finding(FindingKind.MISSING, str(place), str(error), "idgraph restore BACKUP")]
+            wrong = [Finding("missing", place, error, "idgraph restore BACKUP")]
             yield from wrong
         if not (settings.directory / stores.PROFILES).exists():
             return
@@ -159,49 +119,34 @@ def _stores(settings: Settings) -> Iterator[Finding]:
     except KeyServiceError:
         return  # The keyring's finding.
     except IdgraphError as error:
-        yield Finding(
-            FindingKind.FOREIGN,
-            str(settings.keyring_file()),
-            str(error),
-            "restore keyring and data keys of one time",
-        )
+        yield Finding("foreign", settings.keyring_file(), error, "restore keyring and data keys of one time")
 
 
 def _tables(settings: Settings) -> Iterator[Finding]:
     place = f"DynamoDB in {settings.store.region}"
     try:
         for table in stores.missing_tables(settings):
-            yield Finding(
-                FindingKind.MISSING, f"{place}, {table}", "there is no such table", "idgraph store create"
-            )
+            yield Finding("missing", f"{place}, {table}", "there is no such table", "idgraph store create")
     except IdgraphError as error:
-        yield Finding(
-            FindingKind.UNREACHABLE, place, str(error), "aws dynamodb list-tables (docs/dynamodb.md)"
-        )
+        yield Finding("unreachable", place, error, "aws dynamodb list-tables (docs/dynamodb.md)")
 
 
-def stored_formats(settings: Settings) -> Iterator[tuple[str, str, Callable[[], Iterable[int]]]]:
+def stored_formats(settings: Settings) -> Iterator[tuple[str, Path | str, Callable[[], Iterable[int]]]]:
     """All that is stored: its name in the table of formats, its place, and a function that reads its formats. That raises
     IdgraphError for what cannot be read."""
     for name in (*SQLITE_FILES, "jobs.db", "households.db"):
         file = settings.directory / name
         if file.exists() and file.stat().st_size:
-            yield name, str(file), partial(_format_of_file, file)
+            yield name, file, partial(_format_of_file, file)
     if settings.metadata.database or (settings.directory / "metadata.db").exists():
-        yield (
-            "metadata.db",
-            "database of the metadata service",
-            partial(_format_of_metadata, settings.database_url()),
-        )
+        read = partial(_format_of_metadata, settings.database_url())
+        yield "metadata.db", "database of the metadata service", read
     if settings.index.kind == "elasticsearch":
-        yield (
-            "elasticsearch",
-            f"Elasticsearch index {settings.index.name}",
-            partial(indexes.layouts, settings),
-        )
+        place = f"Elasticsearch index {settings.index.name}"
+        yield "elasticsearch", place, partial(indexes.layouts, settings)
     elif (settings.directory / indexes.FOLDER / "versions.json").exists():
         folder = settings.directory / indexes.FOLDER
-        yield "index", str(folder), partial(_layout_of_index, folder)
+        yield "index", folder, partial(_layout_of_index, folder)
 
 
 def _format_of_file(file: Path) -> Iterable[int]:
@@ -230,31 +175,29 @@ def for_version(settings: Settings, of_idgraph: str) -> Iterator[Finding]:
             for found in read():
                 yield from _of_format(name, place, found, reads, of_idgraph)
         except IdgraphError as error:
-            is_file = Path(place).exists()
-            kind, command = FindingKind.UNREACHABLE, "start its server, or correct its address"
-            if is_file:
-                kind, command = FindingKind.DAMAGED, "idgraph restore BACKUP"
-            yield Finding(kind, place, str(error), command)
+            if isinstance(place, Path):
+                yield Finding("damaged", place, error, "idgraph restore BACKUP")
+            else:
+                yield Finding("unreachable", place, error, "start its server, or correct its address")
 
 
 def _of_format(
-    name: str, place: str, found: int, reads: Mapping[str, FormatRange], of_idgraph: str
+    name: str, place: Path | str, found: int, reads: Mapping[str, FormatRange], of_idgraph: str
 ) -> Iterator[Finding]:
     if name not in reads:
         text = f"idgraph {of_idgraph} does not know it, and ignores it"
-        yield Finding(FindingKind.NEWER, place, text, f"none ({UPGRADES})", is_fault=False)
+        yield Finding("newer", place, text, f"none ({UPGRADES})", is_fault=False)
         return
     oldest, newest = reads[name]
-    kind = FindingKind.NEWER if found > newest else FindingKind.OLDER
+    kind = "newer" if found > newest else "older"
     said = f"it has format {found}"
     if oldest <= found < newest:
         text = f"{said}, which idgraph {of_idgraph} upgrades to {newest} when it opens it; from then on no older one reads it"
         yield Finding(kind, place, text, "idgraph backup BACKUP, before its first start", is_fault=False)
     elif found != newest and name in ("index", "elasticsearch"):
         remove = f"rm -r {place} && " if name == "index" else ""
-        yield Finding(
-            kind, place, f"{said}; idgraph {of_idgraph} reads {newest} only", f"{remove}idgraph reindex"
-        )
+        text = f"{said}; idgraph {of_idgraph} reads {newest} only"
+        yield Finding(kind, place, text, f"{remove}idgraph reindex")
     elif found != newest:
         text = f"{said}, and idgraph {of_idgraph} reads {oldest} to {newest}: it does not start"
         command = f"restore a backup that {of_idgraph} wrote, or keep the newer idgraph ({UPGRADES})"
@@ -266,9 +209,7 @@ def _index(settings: Settings) -> Iterator[Finding]:
         return  # A missing index in Elasticsearch has no format.
     folder = settings.directory / indexes.FOLDER
     if not (folder / "versions.json").exists():
-        yield Finding(
-            FindingKind.MISSING, str(folder), "profiles are stored, and not searchable", "idgraph reindex"
-        )
+        yield Finding("missing", folder, "profiles are stored, and not searchable", "idgraph reindex")
 
 
 def _metadata(settings: Settings) -> Iterator[Finding]:
@@ -278,29 +219,14 @@ def _metadata(settings: Settings) -> Iterator[Finding]:
             client.snapshot(None, 0)
     except SnapshotSignatureError as error:
         file = settings.directory / "metadata.pub"
-        yield Finding(FindingKind.FOREIGN, place, str(error), f"rm {file}, if its key was changed on purpose")
+        yield Finding("foreign", place, error, f"rm {file}, if its key was changed on purpose")
     except UnauthorizedError as error:
         file = settings.token_file()
-        yield Finding(
-            FindingKind.FOREIGN, place, str(error), f"idgraph tokens add NAME --role admin > {file}"
-        )
+        yield Finding("foreign", place, error, f"idgraph tokens add NAME --role admin > {file}")
     except ConfigError as error:
-        yield Finding(FindingKind.MISSING, place, str(error), "idgraph up")
+        yield Finding("missing", place, error, "idgraph up")
     except MetadataError as error:
-        yield Finding(FindingKind.UNREACHABLE, place, str(error), "idgraph up, or idgraph serve metadata")
-
-
-def _sources(settings: Settings) -> Iterator[Finding]:
-    from ingestion.sources.files.taken import folder_of
-
-    for name, source in file_sources(settings.sources_by_name()).items():
-        folder = folder_of(source)
-        if not folder.is_dir():
-            text = f"source {name} has no folder; a flow makes it, if its name is right"
-            yield Finding(FindingKind.MISSING, str(folder), text, f"mkdir -p {folder}", is_fault=False)
-        elif not os.access(folder, os.R_OK | os.X_OK):
-            text = f"source {name} cannot be read"
-            yield Finding(FindingKind.FOREIGN, str(folder), text, f"chmod u+rx {folder}")
+        yield Finding("unreachable", place, error, "idgraph up, or idgraph serve metadata")
 
 
 def _kafka(settings: Settings) -> Iterator[Finding]:
@@ -315,19 +241,15 @@ def _kafka(settings: Settings) -> Iterator[Finding]:
             from sinks.kafka.topics import names
         there = names(servers, settings.kafka.producer_options())
     except ConfigError as error:
-        yield Finding(FindingKind.MISSING, servers, str(error), "see the message")
+        yield Finding("missing", servers, error, "see the message")
         return
     except SourceUnavailableError as error:
-        yield Finding(
-            FindingKind.UNREACHABLE, servers, str(error), "start Kafka, or correct [kafka] bootstrap_servers"
-        )
+        yield Finding("unreachable", servers, error, "start Kafka, or correct [kafka] bootstrap_servers")
         return
     for name, source in sources.items():
         for topic in set(source.topics) - there:
             command = f"kafka-topics.sh --bootstrap-server {servers} --create --topic {topic}"
-            yield Finding(
-                FindingKind.MISSING, f"{servers}, {topic}", f"source {name} has no such topic", command
-            )
+            yield Finding("missing", f"{servers}, {topic}", f"source {name} has no such topic", command)
 
 
 def _flows(settings: Settings) -> Iterator[Finding]:
@@ -345,13 +267,13 @@ def _flow(settings: Settings, flows: SharedFlows, name: str) -> Iterator[Finding
     place = str(settings.directory / "flows" / name) if is_embedded(settings) else f"flow {name}"
     if report is not None and report.is_silent(time.time()):
         text = f"the flow {name} was killed or hangs: it said {report.state} last"
-        yield Finding(FindingKind.WAITING, place, text, "idgraph up, or idgraph run")
+        yield Finding("waiting", place, text, "idgraph up, or idgraph run")
     if (pause := flows.pause_of(name)) is not None:
         text = f"the flow {name} was paused by {pause.who}: {pause.why}"
-        yield Finding(FindingKind.WAITING, place, text, f"idgraph flows resume {name}", is_fault=False)
+        yield Finding("waiting", place, text, f"idgraph flows resume {name}", is_fault=False)
     for hold in flows.holds_of(name):
         command = f"idgraph dead-letters list; idgraph flows resume {name} --source {hold.source}"
-        yield Finding(FindingKind.WAITING, place, f"source {hold.source} waits: {hold.why}", command)
+        yield Finding("waiting", place, f"source {hold.source} waits: {hold.why}", command)
 
 
 def _java(settings: Settings) -> Iterator[Finding]:
@@ -360,12 +282,8 @@ def _java(settings: Settings) -> Iterator[Finding]:
             require_java()
         except ConfigError as error:
             text, _, command = str(error).partition("\n")
-            yield Finding(
-                FindingKind.MISSING,
-                os.environ.get("JAVA_HOME", "PATH"),
-                text,
-                command.strip() or "see the message",
-            )
+            place = os.environ.get("JAVA_HOME", "PATH")
+            yield Finding("missing", place, text, command.strip() or "see the message")
 
 
 def _native(_settings: Settings) -> Iterator[Finding]:
@@ -374,7 +292,7 @@ def _native(_settings: Settings) -> Iterator[Finding]:
     if native.states is None:
         text = f"native code: {native.state}; events take some three times longer"
         command = "python setup.py build_ext --inplace, or install idgraph again beside a C compiler"
-        yield Finding(FindingKind.SLOW, str(Path(native.__file__).parent), text, command, is_fault=False)
+        yield Finding("slow", Path(native.__file__).parent, text, command, is_fault=False)
 
 
 def _clock(settings: Settings) -> Iterator[Finding]:
@@ -382,7 +300,7 @@ def _clock(settings: Settings) -> Iterator[Finding]:
     command = "timedatectl set-ntp true"
     if ahead > CLOCK_SECONDS:
         text = f"the clock is {ahead:,.0f} s behind what was written here: events would be of the future"
-        yield Finding(FindingKind.FOREIGN, "clock", text, command)
+        yield Finding("foreign", "clock", text, command)
         return
     tool = shutil.which("timedatectl")
     try:
@@ -394,7 +312,7 @@ def _clock(settings: Settings) -> Iterator[Finding]:
         return
     if done and done.stdout.strip() == "no":
         text = "the clock follows no time server"
-        yield Finding(FindingKind.FOREIGN, "clock", text, command, is_fault=False)
+        yield Finding("foreign", "clock", text, command, is_fault=False)
 
 
 CHECKS: Mapping[str, Check] = {
@@ -404,7 +322,6 @@ CHECKS: Mapping[str, Check] = {
     "stores": _stores,
     "index": _index,
     "metadata service": _metadata,
-    "sources": _sources,
     "Kafka": _kafka,
     "flows": _flows,
     "Java": _java,

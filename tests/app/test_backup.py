@@ -170,9 +170,9 @@ def test_what_follows_the_profiles_is_copied_after_them(
         copied.append(file.parent.name if file.parent.name == "commits" else file.name)
         copy_file(file, to)
 
-    def note_database(file: Path, folder: Path, name: str = "") -> None:
+    def note_database(file: Path, folder: Path) -> None:
         copied.append(file.name)
-        copy_database(file, folder, name)
+        copy_database(file, folder)
 
     monkeypatch.setattr(backup, "_copy_file", note_file)
     monkeypatch.setattr(backup, "_copy_database", note_database)

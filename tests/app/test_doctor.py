@@ -340,3 +340,18 @@ def test_the_table_of_formats_is_that_of_the_code() -> None:
     written |= {"metadata.db": NEWEST, "index": LAYOUT, "elasticsearch": ELASTICSEARCH_LAYOUT}
     own = formats.formats_of(version("idgraph"), version("idgraph"))
     assert {name: found.newest for name, found in own.items()} == written
+
+
+def test_the_page_has_the_table_of_formats() -> None:
+    page = (Path(__file__).parents[2] / "docs/operate.md").read_text(encoding="utf-8")
+    titles, _, *rows = [
+        [cell.strip(" `/") for cell in line.strip("|").split("|")]
+        for line in page[page.index("| idgraph | `metadata.db`") :].split("\n\n", 1)[0].splitlines()
+    ]
+    names = [{"Elasticsearch": "elasticsearch"}.get(each, each) for each in titles[1:]]
+
+    def shown(found: formats.FormatRange) -> str:
+        return str(found.newest) if found.oldest == found.newest else f"{found.oldest} to {found.newest}"
+
+    assert rows == [[each, *(shown(reads[name]) for name in names)] for each, reads in formats.READ.items()]
+    assert all(set(names) == set(reads) for reads in formats.READ.values())

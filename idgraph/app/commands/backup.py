@@ -138,7 +138,6 @@ def restore(
                     f"{folder / name} is damaged: it is not what was backed up; take another backup"
                 )
         _restore_keyring(settings, staged, keyring, manifest)
-        _restore_metadata(settings, staged)
         if tombstones is not None:
             with (staged / "tombstones.jsonl").open("ab") as joined:
                 joined.write(tombstones.read_bytes())
@@ -175,8 +174,8 @@ def _copy_installation(settings: Settings, folder: Path, with_keyring: bool) -> 
     keyed_pairs = (stores.DEAD_LETTERS, stores.DEAD_LETTER_KEYS, stores.PROFILES, stores.DATA_KEYS)
     for name in (*keyed_pairs, HOUSEHOLDS):
         _copy_database(directory / name, folder)
-    if (database := _metadata_file(settings)) is not None:
-        _copy_database(database, folder, "metadata.db")
+    if settings.metadata.database is None:
+        _copy_database(directory / "metadata.db", folder)
     plain = ("metadata.key", "metadata.pub", "admin.token", "flow.token", "profiles.token")
     for file in (*map(directory.joinpath, plain), *sorted(directory.glob("audit*.jsonl"))):
         _copy_existing(file, folder / file.name)
@@ -237,29 +236,11 @@ def _copy_file(file: Path, target: Path) -> None:
     target.chmod(OWNER_ONLY)
 
 
-def _copy_database(file: Path, folder: Path, name: str = "") -> None:
+def _copy_database(file: Path, folder: Path) -> None:
     if file.exists():
         from sinks.sqlite.schema import copy_database
 
-        copy_database(file, folder / (name or file.name))
-
-
-def _metadata_file(settings: Settings) -> Path | None:
-    """The database of the metadata service, if it is a file of this machine."""
-    url = settings.database_url()
-    return Path(url.partition(":///")[2].partition("?")[0]) if url.startswith("sqlite") else None
-
-
-def _restore_metadata(settings: Settings, staged: Path) -> None:
-    file, target = staged / "metadata.db", _metadata_file(settings)
-    if settings.metadata.database is None or not file.exists():
-        return
-    if target is None or target.exists():
-        raise ConfigError(
-            f"[metadata] database: {target or 'a server'} is there already; move it away, or name another one"
-        )
-    _copy_file(file, target)
-    file.unlink()
+        copy_database(file, folder / file.name)
 
 
 def _restore_keyring(settings: Settings, staged: Path, given: Path | None, manifest: _Manifest) -> None:
@@ -307,8 +288,8 @@ def _name_servers(settings: Settings, manifest: _Manifest) -> None:
             f"profiles, keys and all that is shared are in DynamoDB: restore the tables by point-in-time recovery to {moment} or "
             "later, the data keys last (docs/dynamodb.md); before that the checkpoints would be ahead of the profiles"
         )
-    if _metadata_file(settings) is None:
-        say("the metadata database is on a server: back it up and restore it by its own tools, as `pg_dump`")
+    if settings.metadata.database is not None:
+        say("[metadata] database is elsewhere: back it up and restore it by its own tools, as `pg_dump`")
 
 
 def _file(file: Path) -> _File:

@@ -32,13 +32,13 @@ def doctor(
 ) -> None:
     """Say what is missing, foreign, older, newer, full or unreachable, and the command that mends it.
 
-    It looks at configuration, directory, disk, keyring, stores and their formats, index, metadata service, sources,
+    It looks at configuration, directory, disk, keyring, stores and their formats, index, metadata service,
     Kafka, flows, Java, native code and clock. It changes nothing, and runs beside flows and services.
 
     Before an upgrade, ask the new idgraph: `idgraph doctor --for` with its version. Before a way back, ask the one that
     is installed. Exit code 1: something is at fault, or that version does not start on what is stored.
     """
-    from idgraph.app.checks import CHECKS, Finding, FindingKind, for_version
+    from idgraph.app.checks import CHECKS, Finding, for_version
 
     faults = 0
 
@@ -46,26 +46,22 @@ def doctor(
         nonlocal faults
         found = list(findings)
         faults += sum(each.is_fault for each in found)
-        if as_json:
-            for each in found:
-                print_json({"check": name} | each._asdict())
-            if not found:
-                print_json({"check": name, "kind": "ok"})
-            return
         for each in found:
-            print(f"{'!' if each.is_fault else '-'} {name}: {each.kind}: {visible_lines(each.place)}")
-            print(f"    {visible_lines(each.text)}\n    mend: {visible_lines(each.command)}")
+            place, text = str(each.place), str(each.text)
+            if as_json:
+                print_json({"check": name} | each._asdict() | {"place": place, "text": text})
+                continue
+            print(f"{'!' if each.is_fault else '-'} {name}: {each.kind}: {visible_lines(place)}")
+            print(f"    {visible_lines(text)}\n    mend: {visible_lines(each.command)}")
         if not found:
-            print(f"ok {name}")
+            print_json({"check": name, "kind": "ok"}) if as_json else print(f"ok {name}")
 
     try:
         settings = settings_of(context)
         settings.require_folder()
     except ConfigError as error:
-        show(
-            "configuration",
-            [Finding(FindingKind.DAMAGED, "idgraph.toml", str(error), "correct it (docs/configuration.md)")],
-        )
+        found = Finding("wrong", "idgraph.toml", error, "correct it (docs/configuration.md)")
+        show("configuration", [found])
         raise typer.Exit(Exit.FAILED) from None
     if version is not None:
         show(f"formats for {version}", for_version(settings, version))
@@ -75,10 +71,8 @@ def doctor(
             try:
                 show(name, check(settings))
             except (IdgraphError, OSError) as error:
-                reason = (
-                    str(error) if isinstance(error, IdgraphError) else f"{error.filename}: {error.strerror}"
-                )
-                show(name, [Finding(FindingKind.DAMAGED, name, reason, "idgraph -v doctor")])
+                text = error if isinstance(error, IdgraphError) else f"{error.filename}: {error.strerror}"
+                show(name, [Finding("wrong", name, text, "idgraph -v doctor")])
     if faults:
         say(f"{counted(faults, 'fault')}; each has the command that mends it")
         raise typer.Exit(Exit.FAILED)
