@@ -8,7 +8,7 @@ MINUTES ?= 30
 # The tests start hundreds of interpreters, and each would compile what it imports of the checkout again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo check test test-long lint style types bench lock vendor clean
+.PHONY: demo check test test-long test-cluster lint style types bench lock vendor clean
 
 $(VENV)/.run: requirements.lock requirements-build.lock pyproject.toml scripts/setup
 	@scripts/setup $(PYTHON) $(VENV) requirements.lock && touch $@
@@ -25,7 +25,7 @@ demo: $(VENV)/.run $(VENV)/.native
 
 # In memory, all packages: no Spark, no server, no subprocess, and not the slowest files.
 check: style
-	$(call with_types,$(PYTEST) -q -m "not (long or slow or spark or process)")
+	$(call with_types,$(PYTEST) -q -m "not (long or cluster or slow or spark or process)")
 
 test: style
 	$(call with_types,$(PYTEST))
@@ -44,6 +44,10 @@ test-long: lint
 	@scripts/other-pythons $(BIN)/python
 	@$(BIN)/python -m tests.crashes --only "" --jobs 2
 	@$(BIN)/python -m tests.convergence --minutes $(MINUTES)
+
+# The chart on a control plane of Kubernetes. Needs root, etcd (apt-get install etcd-server), and Go for the first time.
+test-cluster: style
+	@$(BIN)/pytest -m cluster -rs --durations 0 tests/cluster
 
 lint: style types
 

@@ -109,15 +109,17 @@ def jars(wanted: JarSet) -> Path:
     """
     digests = _digests(wanted)
     folder = cache_folder() / wanted.name
-    try:
-        cache_folder().mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"{cache_folder()}: cannot be made: {error.strerror}") from None
-    with file_lock(cache_folder() / f"{wanted.name}.lock"):
-        if not folder.is_dir():
-            _fetch(wanted, digests, folder)
-        if (wrong := _wrong(folder, digests)) is not None:
-            raise ConfigError(f"{folder}: {wrong}; remove the folder to fetch it again")
+    # Whole or not at all, so it is read without the lock: an image has it on a file system that takes none.
+    if not folder.is_dir():
+        try:
+            cache_folder().mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"{cache_folder()}: cannot be made: {error.strerror}") from None
+        with file_lock(cache_folder() / f"{wanted.name}.lock"):
+            if not folder.is_dir():
+                _fetch(wanted, digests, folder)
+    if (wrong := _wrong(folder, digests)) is not None:
+        raise ConfigError(f"{folder}: {wrong}; remove the folder to fetch it again")
     return folder
 
 

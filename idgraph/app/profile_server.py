@@ -87,6 +87,9 @@ def serving_here(settings: Settings, port: int = 0) -> Iterator[str]:
 def application(settings: Settings, secret: bytes | None = None) -> Iterator[FastAPI]:
     """The service, while the block runs; `secret` is that of all its processes, if there are several. Raises ConfigError, KeyProviderError, StoreError."""
     ensure_keyring(settings)
+    if settings.store.kind != "sqlite":
+        # A pod's is empty. A store of files is in it, and no reader makes one.
+        wiring.prepare_directory(settings)
     with ExitStack() as stack:
         adapters = stack.enter_context(wiring.opened_to_read(settings, RETRY_SECONDS))
         client = stack.enter_context(metadata_access.profiles_client(settings))

@@ -176,7 +176,7 @@ def test_a_flow_is_a_cluster_that_shares_all(chart: Chart, tmp_path: Path) -> No
             settings.index.api_key_file,
         )
         assert {str(each.parent) for each in needed if each} <= mounts
-        assert str(settings.directory) in mounts
+        assert str(settings.directory.parent) in mounts
         cores = int(options["spark.executor.instances"]) * int(options["spark.executor.cores"])
         assert settings.flow.partitions == cores
         assert options["spark.kubernetes.executor.podTemplateContainerName"] == executor["name"]

@@ -41,12 +41,31 @@ def test_the_composed_parts_fit_together(compose: dict[str, Any]) -> None:
                 check_command(words)
     settings = load(DEPLOY / "compose" / "idgraph.toml")
     require_shared(settings)
-    places = [settings.metadata.url, settings.store.endpoint, settings.index.url, settings.flow.master]
+    places = [
+        settings.metadata.url,
+        settings.profiles.url,
+        settings.store.endpoint,
+        settings.index.url,
+        settings.flow.master,
+    ]
     hosts = [re.sub(r"^\w+://|:\d+$", "", str(place)) for place in places]
     hosts += [settings.kafka.bootstrap_servers.split(":")[0], settings.spark.driver_host or ""]
     assert set(hosts) <= set(services)
     topics = {topic for source in settings.sources for topic in getattr(source, "topics", ())}
     assert topics == set(re.findall(r"for topic in ([\w ]+);", services["topics"]["command"][0])[0].split())
+
+
+def test_the_documented_commands_for_compose_are_possible(compose: dict[str, Any]) -> None:
+    text = (DEPLOY / "README.md").read_text()
+    lines = re.findall(r"docker compose -f (\S+) exec (\w+) (.*?)`?$", text, re.MULTILINE)
+    assert len(lines) >= 3
+    for file, service, words in lines:
+        assert (DEPLOY.parent / file).exists()
+        assert "idgraph" in compose["services"][service]["image"]
+        for each in re.findall(r"\bidgraph ([a-z][^']*)", words):
+            check_command(each.split())
+        for path in re.findall(r"/opt/idgraph/src/(\S+?)'?(?:\s|$)", words):
+            assert list(DEPLOY.parent.glob(path)), path
 
 
 @pytest.mark.parametrize(

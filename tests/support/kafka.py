@@ -22,11 +22,10 @@ KAFKA = JarSet(
     ),
     Path(__file__).parent,
 )
+LOOPBACK = "127.0.0.1"
 _MAIN = "kafka.Kafka"
 _STORAGE_TOOL = "kafka.tools.StorageTool"
-_PORTS = re.compile(
-    r"^listeners=PLAINTEXT://127\.0\.0\.1:(\d+),CONTROLLER://127\.0\.0\.1:(\d+)$", re.MULTILINE
-)
+_PORTS = re.compile(r"^listeners=PLAINTEXT://[\d.]+:(\d+),CONTROLLER://127\.0\.0\.1:(\d+)$", re.MULTILINE)
 FORMAT_SECONDS = 120
 
 
@@ -38,8 +37,8 @@ class Broker(NamedTuple):
 
 
 @contextmanager
-def kafka(folder: Path, port: int = 0) -> Iterator[Broker]:
-    """A broker on loopback that lives as long as the context. Started again with the same folder, it has what it had,
+def kafka(folder: Path, port: int = 0, host: str = "") -> Iterator[Broker]:
+    """A broker on loopback, or for those who reach this machine as `host`, that lives as long as the context. Started again with the same folder, it has what it had,
     however it ended. Port 0 is any free one, or the one that it had.
 
     `folder` takes its log and its data. Raises ServerUnavailableError with the reason where it cannot be had.
@@ -51,11 +50,13 @@ def kafka(folder: Path, port: int = 0) -> Iterator[Broker]:
     had, controller = _ports(properties)
     port = port or had or free_port()
     # The storage remembers the controller by its port.
-    properties.write_text(_properties(folder / "data", port, controller or free_port()), encoding="utf-8")
+    properties.write_text(
+        _properties(folder / "data", port, controller or free_port(), host), encoding="utf-8"
+    )
     if not (folder / "data" / "meta.properties").exists():
         _format([*command, _STORAGE_TOOL], properties)
     with listening("Kafka", [*command, _MAIN, str(properties)], folder / "kafka.log", port) as it:
-        yield Broker(f"127.0.0.1:{port}", it)
+        yield Broker(f"{host or LOOPBACK}:{port}", it)
 
 
 def _ports(properties: Path) -> tuple[int, int]:
@@ -86,13 +87,13 @@ def _format(tool: list[str], properties: Path) -> None:
         raise ServerUnavailableError(f"Kafka's storage could not be formatted: {said or 'no reason given'}")
 
 
-def _properties(data: Path, port: int, controller_port: int) -> str:
+def _properties(data: Path, port: int, controller_port: int, host: str) -> str:
     settings = {
         "process.roles": "broker,controller",
         "node.id": 1,
         "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller_port}",
-        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+        "listeners": f"PLAINTEXT://{'0.0.0.0' if host else LOOPBACK}:{port},CONTROLLER://127.0.0.1:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://{host or LOOPBACK}:{port},CONTROLLER://127.0.0.1:{controller_port}",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "controller.listener.names": "CONTROLLER",
         "log.dirs": data,

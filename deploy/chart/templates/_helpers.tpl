@@ -196,13 +196,14 @@ idgraph/image: {{ include "idgraph.image" . | sha256sum | trunc 16 | quote }}
 {{- end }}
 {{- end }}
 
+{{/* A volume's own folder is root's: `directory` is one below it, which the process makes and owns. */}}
 {{/* What all processes are configured with, as YAML. The sources of all flows: a service replays and shows them. */}}
 {{- define "idgraph.settings" -}}
 {{- $name := include "idgraph.name" . -}}
 {{- $sources := list -}}
 {{- range $flow := .Values.flows }}{{ $sources = concat $sources ($flow.sources | default list) }}{{ end -}}
 {{- $own := dict
-  "directory" "/var/lib/idgraph"
+  "directory" "/var/lib/idgraph/state"
   "keyring" "/etc/idgraph/keys/keyring.json"
   "sources" $sources
   "metadata" (dict
