@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel, SecretStr
+from pydantic import AwareDatetime, BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from idgraph.app.settings.document import IndexSettings, MetadataSettings, Settings, StoreSettings
@@ -26,6 +26,7 @@ from idgraph.app.settings.tables import (
     WebhookSettings,
 )
 from idgraph.model.kafka import KafkaSettings, KafkaSource, RegistrySettings
+from idgraph.model.pulsar import PulsarSettings, PulsarSource
 from idgraph.model.sources import (
     DeadLetterLimits,
     DecryptorConfig,
@@ -55,6 +56,7 @@ TABLES: tuple[tuple[str, type[BaseModel], str], ...] = (
     ),
     ("`[kafka]`", KafkaSettings, "The cluster of sources in Kafka: [kafka.md](kafka.md)."),
     ("`[kafka.registry]`", RegistrySettings, 'For sources with `format = "registry"`.'),
+    ("`[pulsar]`", PulsarSettings, "The cluster of sources in Pulsar: [pulsar.md](pulsar.md)."),
     ("`[metrics]`", MetricsSettings, "Metrics and health of a running flow: [monitoring.md](monitoring.md)."),
     ("`[profiles]`", ProfilesSettings, "The profile service: [profiles.md](profiles.md)."),
     (
@@ -76,6 +78,7 @@ TABLES: tuple[tuple[str, type[BaseModel], str], ...] = (
     ),
     ('`[[sources]]` with `kind = "files"`', FileSource, "The default."),
     ('`[[sources]]` with `kind = "kafka"`', KafkaSource, "See [kafka.md](kafka.md)."),
+    ('`[[sources]]` with `kind = "pulsar"`', PulsarSource, "See [pulsar.md](pulsar.md)."),
     (
         "`[sources.decryptor]`",
         DecryptorConfig,
@@ -85,12 +88,12 @@ TABLES: tuple[tuple[str, type[BaseModel], str], ...] = (
         "A place",
         ValuePlace,
         'The keys `source`, `type`, `id` and `ordinal` of a source are places: exactly one of `{ path = "..." }`, '
-        '`{ const = ... }`, `{ content = true }`, and with Kafka `{ key = true }`, `{ header = "..." }`, '
+        '`{ const = ... }`, `{ content = true }`, and with Kafka and Pulsar `{ key = true }`, `{ header = "..." }`, '
         "`{ timestamp = true }`.",
     ),
 )
 """Heading, model, and text before the table. A model that is a field of another has its own table."""
-_KINDS = (FileSource, KafkaSource)
+_KINDS = (FileSource, KafkaSource, PulsarSource)
 
 
 def reference() -> str:
@@ -171,6 +174,7 @@ def _name(annotation: Any) -> str:
         bool: "true or false",
         Path: "path",
         ValuePlace: "place",
+        AwareDatetime: "RFC 3339 text",
     }
     return names[annotation]
 

@@ -49,8 +49,8 @@ def retail(source: str) -> list[bytes]:
 
 class Installation:
     """One folder with a configuration of its own. `flow` overrides keys of `[flow]`; `store`, `index`, `spark`, `kafka`,
-    `keys` and `metrics` are those of the tables of these names, `decryptor` that of each source. With `topics`, what their
-    names begin with, the sources are in Kafka.
+    `pulsar`, `keys` and `metrics` are those of the tables of these names, `decryptor` that of each source. With `topics`, what their
+    names begin with, the sources are in Kafka, or in Pulsar with `pulsar`.
 
     Its processes run under a umask that protects nothing: what they write is private by their own doing."""
 
@@ -62,16 +62,18 @@ class Installation:
         settings = {"name": "shop", "driver_memory": "512m", **flow}
         limits = settings.pop("dead_letters", None)
         tables = {
-            name: settings.pop(name, {}) for name in ("store", "index", "spark", "kafka", "keys", "metrics")
+            name: settings.pop(name, {})
+            for name in ("store", "index", "spark", "kafka", "pulsar", "keys", "metrics")
         }
         topics = settings.pop("topics", None)
         decryptor = settings.pop("decryptor", None)
+        kind_of_topics = "pulsar" if tables["pulsar"] else "kafka"
         sources = "".join(
             f'[[sources]]\nname = "{name}"\ntype = {kind}\n'
             + (
                 f'path = "inbox/{name}"\n'
                 if topics is None
-                else f'kind = "kafka"\ntopics = ["{topics}{name}"]\n'
+                else f'kind = "{kind_of_topics}"\ntopics = ["{topics}{name}"]\n'
             )
             + (f"decryptor = {_toml(decryptor)}\n" if decryptor else "")
             for name, kind in (

@@ -71,6 +71,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "boto3": ("sinks/aws_connection.py",),
     "botocore": ("sinks/aws_connection.py", "sinks/dynamodb/", "sinks/kms.py"),
     "confluent_kafka": ("sinks/kafka/",),
+    "pulsar": ("sinks/pulsar/",),
     "elasticsearch": ("sinks/elasticsearch/",),
     "elastic_transport": ("sinks/elasticsearch/",),
     "fastavro": ("transforms/payloads/avro.py",),
@@ -125,7 +126,7 @@ MOST_WAYS = {
 process id."""
 MOST_IMPORTS = 0.092
 """The share of import lines."""
-MOST_WITH_ONE_READER = 129
+MOST_WITH_ONE_READER = 132
 """Modules that one other module imports: each adapter is one, which only the composition root wires."""
 STILL_SHARED = ("Order",)
 """Names of two classes: of a search's answers, and of links."""

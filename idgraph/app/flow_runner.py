@@ -22,10 +22,10 @@ from idgraph.app.shared_flows import SharedFlows
 from idgraph.files import exclusive_lock, owner_only
 from idgraph.jobs.reencrypt.policy_change import PolicyChanges
 from idgraph.model.errors import ConfigError, FlowInterruptedError, FlowStoppedError, ProfileIndexError
-from idgraph.model.kafka import kafka_sources
 from idgraph.model.queries import Query
 from idgraph.model.sources import file_sources, is_glob
 from idgraph.model.spark import is_local
+from idgraph.model.topics import topic_sources
 from idgraph.projection.documents import IndexPolicies
 from idgraph.projection.process import ProjectionProcess
 from idgraph.projection.runner import ProjectionRunner
@@ -63,7 +63,7 @@ def require_shared(settings: Settings) -> None:
         )
     if file_sources(settings.sources_by_name()) and not settings.spark.shared_files:
         raise ConfigError(
-            f"{cluster}, whose machines must all see the sources' files; read from Kafka (docs/kafka.md), or set "
+            f"{cluster}, whose machines must all see the sources' files; read from Kafka or Pulsar (docs/kafka.md, docs/pulsar.md), or set "
             "[spark] shared_files = true if the folders are on a file system that all have under the same paths"
         )
     archive = settings.spark.archive
@@ -187,7 +187,7 @@ def _own_state(settings: Settings) -> Iterator[None]:
     publishers and have the user's own."""
     state = settings.flow_state()
     with owner_only(), exclusive_lock(state):
-        checkpoints.repair(state / "checkpoint", keeps_files=not kafka_sources(settings.sources_by_name()))
+        checkpoints.repair(state / "checkpoint", keeps_files=not topic_sources(settings.sources_by_name()))
         yield
 
 

@@ -15,13 +15,15 @@ def kind(value: Any) -> str:
 
 KAFKA = "kafka:"
 """Prefix of positions of Kafka records."""
+PULSAR = "pulsar:"
+"""Prefix of positions of Pulsar messages."""
 
 
 class RawRecord(NamedTuple):
     """One record of a source.
 
-    `position` is `file:NAME#LINE` (line from 1) or `kafka:TOPIC/PARTITION/OFFSET`. `source` names the configured
-    source.
+    `position` is `file:NAME#LINE` (line from 1), `kafka:TOPIC/PARTITION/OFFSET` or
+    `pulsar:TOPIC-partition-N/LEDGER/ENTRY/BATCH`. `source` names the configured source.
     """
 
     source: str

@@ -11,6 +11,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 
 from idgraph.model.documents import SettingsTable
 from idgraph.model.sources import SourceConfig
+from idgraph.model.topics import TopicSource
 from idgraph.model.transport import require_private
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -37,57 +38,15 @@ _SHORTEST = 4
 """A shorter text that is quoted in an option would be in a message by chance."""
 
 
-class KafkaSource(SourceConfig):
+class KafkaSource(TopicSource):
     """A source whose records are in topics of the cluster that `[kafka]` names."""
 
     kind: Literal["kafka"] = Field(description="Records in topics.")
-    topics: tuple[str, ...] = Field(default=(), description="Names of the topics.")
-    topic_pattern: str | None = Field(
-        default=None,
-        min_length=1,
-        description="A regular expression for the whole name of a topic, instead of `topics`; it also matches later "
-        "topics.",
-    )
-    tombstone_type: str = Field(
-        default="tombstone",
-        min_length=1,
-        max_length=200,
-        description="Event type of a record without a payload, unless its key or a header gives the type.",
-    )
 
-    format: Literal["json", "avro", "protobuf", "registry"] = Field(
-        default="json",
-        description="Format of the payloads. `avro`, `protobuf`: with `schema_file`. `registry`: each payload begins "
-        "with its schema's number, and `[kafka.registry]` has the schema.",
-    )
-    schema_file: Path | None = Field(
-        default=None,
-        description="An Avro schema in JSON, or a Protobuf descriptor set (`protoc --include_imports "
-        "--descriptor_set_out=FILE`). Relative to the configuration file.",
-    )
-    message: str | None = Field(
-        default=None, min_length=1, description="Full name of the payloads' Protobuf message."
-    )
-
-    @model_validator(mode="after")
-    def _has_its_schema(self) -> Self:
-        if (self.schema_file is not None) is not (self.format in ("avro", "protobuf")):
-            raise ValueError("schema_file is for the formats avro and protobuf, and needed there")
-        if (self.message is not None) is not (self.format == "protobuf"):
-            raise ValueError("message is for the format protobuf, and needed there")
-        return self
-
-    @model_validator(mode="after")
-    def _names_topics(self) -> Self:
-        if bool(self.topics) == bool(self.topic_pattern):
-            raise ValueError("give either topics or topic_pattern")
-        if wrong := [number for number, topic in enumerate(self.topics) if not _TOPIC.fullmatch(topic)]:
-            raise ValueError(f"topics.{wrong[0]} is no name of a topic")
-        try:
-            re.compile(self.topic_pattern or "")
-        except re.error as error:
-            raise ValueError(f"topic_pattern is no regular expression: {error}") from None
-        return self
+    @staticmethod
+    def is_name(topic: str) -> bool:
+        """Whether a topic of Kafka can be called so."""
+        return _TOPIC.fullmatch(topic) is not None
 
 
 class RegistrySettings(SettingsTable):

@@ -104,15 +104,15 @@ class ValuePlace(SettingsTable):
     path: str | None = Field(default=None, min_length=1, description="Dotted path in the record.")
     const: str | int | None = Field(default=None, description="A constant for all records.")
     content: bool = Field(default=False, description="A hash of the record's bytes; only for `id`.")
-    key: bool = Field(default=False, description="The key of a Kafka record, as text.")
+    key: bool = Field(default=False, description="The key of a record in a topic, as text.")
     header: str | None = Field(
         default=None,
         min_length=1,
-        description="A header of a Kafka record, as text; the last one of that name.",
+        description="A header of a Kafka record or property of a Pulsar message, as text; the last one of that name.",
     )
     timestamp: bool = Field(
         default=False,
-        description="The timestamp of a Kafka record in epoch milliseconds; only for `ordinal`. A producer's retry can"
+        description="The timestamp of a record in a topic, in epoch milliseconds; only for `ordinal`. A producer's retry can"
         " have another timestamp.",
     )
 
@@ -124,7 +124,7 @@ class ValuePlace(SettingsTable):
         return self
 
     def is_carried(self) -> bool:
-        """Whether it is beside the payload, which only Kafka has."""
+        """Whether it is beside the payload, which only records of topics have."""
         return self.key or self.timestamp or self.header is not None
 
 

@@ -10,7 +10,7 @@ from cachetools import LRUCache
 
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import ConfigError, EventError, PayloadSchemaError, SchemaRegistryError
-from idgraph.model.kafka import KafkaSource
+from idgraph.model.topics import TopicSource
 from transforms.payloads import Decode, PayloadSchema, SchemaRegistry
 
 PREFIX_BYTES = 5
@@ -170,7 +170,7 @@ class PayloadFormats:
         self._registry = RegistryPayloads(registry, schema_decoder, waits) if registry else None
         self._decoders: dict[str, Decode] = {}
 
-    def decoder(self, source: KafkaSource) -> Decode | None:
+    def decoder(self, source: TopicSource) -> Decode | None:
         """A decoder of a source's payloads into JSON; None if they are JSON. Raises PayloadSchemaError for a schema
         that cannot be used. The decoder raises EventError and SchemaRegistryError."""
         if source.format == "json":
@@ -179,7 +179,7 @@ class PayloadFormats:
             self._decoders[source.name] = self._made(source)
         return self._decoders[source.name]
 
-    def _made(self, source: KafkaSource) -> Decode:
+    def _made(self, source: TopicSource) -> Decode:
         if source.format == "registry":
             if self._registry is None:
                 raise PayloadSchemaError(f"source {source.name}: no registry is configured")

@@ -14,6 +14,7 @@ import pyarrow as pa
 from idgraph.model.backoff import Backoff
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.kafka import kafka_sources
+from idgraph.model.pulsar import pulsar_sources, record_position
 from idgraph.model.sources import file_sources
 from ingestion.sources.files.lines import FileNames, FileRecords
 from ingestion.sources.kafka.records import KafkaRecords
@@ -241,5 +242,7 @@ def record_reader(
     limit = plan.flow.max_event_bytes
     if topics := kafka_sources(plan.sources):
         return KafkaRecords(topics, limit, rows, tools.read_range)
+    if messages := pulsar_sources(plan.sources):
+        return KafkaRecords(messages, limit, rows, tools.read_range, record_position)
     names = FileNames(tools.blind_index)
     return FileRecords(file_sources(plan.sources), limit, names, rows, is_last, plan.closed)

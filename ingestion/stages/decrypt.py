@@ -17,8 +17,8 @@ from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.decryption import Decrypted, Decryptor
 from idgraph.model.errors import ConfigError, DecryptionError
 from idgraph.model.events import DecryptedRecord, RawRecord, UndecryptedRecord
-from idgraph.model.kafka import KafkaSource
 from idgraph.model.sources import DecryptorConfig, SourceConfig
+from idgraph.model.topics import TopicSource
 from ingestion.sources.files.lines import DamagedRecord
 from ingestion.sources.kafka.envelope import payload_of, with_payload
 
@@ -68,7 +68,7 @@ class Decryption:
         self._configs = {
             name: source.decryptor for name, source in sources.items() if source.decryptor is not None
         }
-        self._framed = {name for name, source in sources.items() if isinstance(source, KafkaSource)}
+        self._framed = {name for name, source in sources.items() if isinstance(source, TopicSource)}
         self._decryptors = decryptors
         self._most = max((config.capacity for config in self._configs.values()), default=0)
         self._counts = BatchCounts()

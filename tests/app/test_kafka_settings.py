@@ -38,14 +38,14 @@ def test_a_source_is_files_unless_it_says_otherwise(tmp_path: Path) -> None:
     source = loaded(tmp_path, KAFKA).source("shop")
     assert isinstance(source, KafkaSource)
     assert source.topics == ("shop",)
-    with pytest.raises(ConfigError, match="source shop is in Kafka"):
+    with pytest.raises(ConfigError, match="source shop is in topics"):
         loaded(tmp_path, KAFKA).file_source("shop")
 
 
 @pytest.mark.parametrize(
     ("text", "reported"),
     [
-        (FILES + KAFKA, "either files or topics of one Kafka cluster"),
+        (FILES + KAFKA, "either files or topics of one Kafka or Pulsar cluster"),
         (KAFKA + KAFKA.replace('"shop"\nkind', '"more"\nkind'), "two sources have the same topic"),
         (KAFKA.replace("kafka", "kafak"), "sources.0: kind must be one of: files, kafka"),
         (KAFKA + 'topic = "shop"', "line 5: sources.0.topic: unknown key; did you mean 'topics'?"),

@@ -52,6 +52,7 @@ def test_every_key_is_described(script: ModuleType) -> None:
         "index",
         "spark",
         "kafka",
+        "pulsar",
         "registry",
         "flow",
         "dead_letters",

@@ -17,6 +17,8 @@ from idgraph.model.errors import ConfigError, PayloadSchemaError
 if TYPE_CHECKING:
     from idgraph.app.settings.document import Settings
     from idgraph.model.decryption import Decryptor
+    from idgraph.model.pulsar import PulsarSettings
+    from idgraph.model.pulsar_ledgers import PulsarAdmin
     from idgraph.model.sources import DecryptorConfig
     from ingestion.sources.held import HeldSources
     from ingestion.sources.kafka.records import ReadRange
@@ -49,6 +51,7 @@ def needed_jars(settings: Settings) -> Sequence[Path]:
 def input_stream(settings: Settings, held: HeldSources) -> InputStream:
     """The stream of the configured sources, but for those that wait."""
     from idgraph.model.kafka import kafka_sources
+    from idgraph.model.pulsar import pulsar_sources
 
     sources, checkpoint = settings.sources_by_name(), settings.flow_state() / "checkpoint"
     if topics := kafka_sources(sources):
@@ -56,24 +59,46 @@ def input_stream(settings: Settings, held: HeldSources) -> InputStream:
 
         reads_ranges = find_spec("confluent_kafka") is not None
         return KafkaStream(topics, settings.kafka, checkpoint, held, reads_ranges)
+    if messages := pulsar_sources(sources):
+        from ingestion.sources.pulsar.stream import PulsarStream
+
+        with needing("pulsar", "Pulsar needs pulsar-client"):
+            import sinks.pulsar.ranges  # noqa: F401
+        opened = functools.partial(open_pulsar_admin, settings.pulsar)
+        return PulsarStream(messages, settings.pulsar, checkpoint, held, opened)
     from idgraph.model.sources import file_sources
     from ingestion.sources.files.stream import FileStream
 
     return FileStream(file_sources(sources), settings.flow.max_files_per_batch, checkpoint, held)
 
 
+def open_pulsar_admin(settings: PulsarSettings) -> PulsarAdmin:
+    """The admin interface of the cluster. Raises ConfigError for files that cannot be used."""
+    from sinks.pulsar.admin import HttpPulsarAdmin
+
+    return HttpPulsarAdmin(settings)
+
+
 def ranges_config(settings: Settings) -> dict[str, Any]:
     """The configuration of workers that read what Spark cannot: the place of the configuration file, not the options of Kafka's
     client, which may be passwords."""
     from idgraph.model.kafka import kafka_sources
+    from idgraph.model.pulsar import pulsar_sources
 
+    if pulsar_sources(settings.sources_by_name()):
+        return {"pulsar": settings.pulsar.model_dump(mode="json")}
     if not kafka_sources(settings.sources_by_name()):
         return {}
     return {"ranges": {"config": str(settings.file) if settings.file else None}}
 
 
 def open_ranges(config: dict[str, Any]) -> ReadRange | None:
-    """A reader of offset ranges; None without Kafka or its client."""
+    """A reader of ranges; None without topics, or the client of their system."""
+    if "pulsar" in config and find_spec("pulsar") is not None:
+        from idgraph.model.pulsar import PulsarSettings
+        from sinks.pulsar.ranges import PulsarRanges
+
+        return PulsarRanges(PulsarSettings.model_validate(config["pulsar"])).records
     if "ranges" not in config or find_spec("confluent_kafka") is None:
         return None
     file = config["ranges"]["config"]
@@ -124,10 +149,10 @@ def formats_config(settings: Settings) -> dict[str, Any]:
 
     Raises ConfigError for a file that cannot be read.
     """
-    from idgraph.model.kafka import kafka_sources
+    from idgraph.model.topics import topic_sources
 
     schemas: dict[str, str] = {}
-    for name, source in kafka_sources(settings.sources_by_name()).items():
+    for name, source in topic_sources(settings.sources_by_name()).items():
         if source.schema_file is not None:
             try:
                 schemas[name] = base64.b64encode(source.schema_file.read_bytes()).decode()
@@ -153,9 +178,9 @@ def open_formats(config: dict[str, Any]) -> PayloadFormats:
 def require_formats(settings: Settings, formats: PayloadFormats) -> None:
     """Raises ConfigError for a schema file that cannot be used, and when the library that reads it is not
     installed."""
-    from idgraph.model.kafka import kafka_sources
+    from idgraph.model.topics import topic_sources
 
-    for name, source in kafka_sources(settings.sources_by_name()).items():
+    for name, source in topic_sources(settings.sources_by_name()).items():
         try:
             with needing("schemas", f"source {name}: {source.format} payloads need fastavro and protobuf"):
                 formats.decoder(source)

@@ -26,6 +26,7 @@ from pydantic import (
 
 from idgraph.app.settings.mistakes import explain, misspelt_variables, variables
 from idgraph.app.settings.tables import (
+    AnySource,
     KeySettings,
     MetricsSettings,
     OidcSettings,
@@ -38,7 +39,8 @@ from idgraph.app.settings.tables import (
 )
 from idgraph.model.documents import FrozenDocument, SettingsTable
 from idgraph.model.errors import ConfigError
-from idgraph.model.kafka import KafkaSettings, KafkaSource
+from idgraph.model.kafka import KafkaSettings
+from idgraph.model.pulsar import PulsarSettings
 from idgraph.model.sources import EventSources, FileSource, FlowConfig, file_sources, require_name
 from idgraph.model.spark import SparkSettings
 from idgraph.model.transport import require_private
@@ -202,6 +204,7 @@ class Settings(FrozenDocument):
     flow: FlowConfig = FlowConfig()
     spark: SparkSettings = SparkSettings()
     kafka: KafkaSettings = KafkaSettings()
+    pulsar: PulsarSettings = PulsarSettings()
     metrics: MetricsSettings = MetricsSettings()
     profiles: ProfilesSettings = ProfilesSettings()
     oidc: OidcSettings = OidcSettings()
@@ -266,7 +269,7 @@ class Settings(FrozenDocument):
         """The flow's directory: checkpoint, journal, last snapshot."""
         return self.directory / "flows" / self.flow.name
 
-    def sources_by_name(self) -> dict[str, FileSource | KafkaSource]:
+    def sources_by_name(self) -> dict[str, AnySource]:
         """Sources by name, in the order of the file."""
         return {source.name: source for source in self.sources}
 
@@ -274,7 +277,7 @@ class Settings(FrozenDocument):
         """The names of the configured sources in their events."""
         return EventSources.of(self.sources)
 
-    def source(self, name: str) -> FileSource | KafkaSource:
+    def source(self, name: str) -> AnySource:
         """One source. Raises ConfigError with the configured names, or where there is no configuration."""
         try:
             return self.sources_by_name()[name]
@@ -287,7 +290,7 @@ class Settings(FrozenDocument):
         """One source that publishes files. Raises ConfigError for another."""
         source = self.source(name)
         if not isinstance(source, FileSource):
-            raise ConfigError(f"source {name} is in Kafka, not in files")
+            raise ConfigError(f"source {name} is in topics, not in files")
         return source
 
     def require_folder(self) -> None:

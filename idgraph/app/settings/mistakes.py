@@ -56,7 +56,7 @@ PREFIX = "IDGRAPH_"
 _OF_SERVICES = re.compile(r"(SERVICE_(HOST|PORT)(_\w+)?|PORT(_\d+_(TCP|UDP)(_\w+)?)?)$")
 """Ends of the variables that Kubernetes and Docker make of a service's name."""
 
-KINDS = {"files": "FileSource", "kafka": "KafkaSource"}
+KINDS = {"files": "FileSource", "kafka": "KafkaSource", "pulsar": "PulsarSource"}
 """Kinds of sources, and the models of their keys."""
 
 

@@ -12,7 +12,9 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 from idgraph.model.callers import Scope
 from idgraph.model.documents import SettingsTable
 from idgraph.model.kafka import KafkaSettings, KafkaSource
+from idgraph.model.pulsar import PulsarSource
 from idgraph.model.sources import FileSource
+from idgraph.model.topics import TopicSource
 from idgraph.model.transport import is_private
 
 
@@ -251,26 +253,31 @@ def _kind_of(source: Any) -> Any:
 
 
 Source = Annotated[
-    Annotated[FileSource, Tag("files")] | Annotated[KafkaSource, Tag("kafka")],
+    Annotated[FileSource, Tag("files")]
+    | Annotated[KafkaSource, Tag("kafka")]
+    | Annotated[PulsarSource, Tag("pulsar")],
     Discriminator(
-        _kind_of, custom_error_type="kind", custom_error_message="kind must be one of: files, kafka"
+        _kind_of, custom_error_type="kind", custom_error_message="kind must be one of: files, kafka, pulsar"
     ),
 ]
 
 
-def require_one_flow(sources: Sequence[FileSource | KafkaSource]) -> None:
+AnySource = FileSource | KafkaSource | PulsarSource
+
+
+def require_one_flow(sources: Sequence[AnySource]) -> None:
     """Raises ValueError for sources that cannot be read by one query."""
     if len({source.kind for source in sources}) > 1:
         raise ValueError(
-            "a flow reads either files or topics of one Kafka cluster; give each kind a configuration with a "
+            "a flow reads either files or topics of one Kafka or Pulsar cluster; give each kind a configuration with a "
             "[flow] name of its own and the same directory"
         )
-    topics = [topic for source in sources if isinstance(source, KafkaSource) for topic in source.topics]
+    topics = [topic for source in sources if isinstance(source, TopicSource) for topic in source.topics]
     if len(topics) != len(set(topics)):
         raise ValueError("two sources have the same topic")
 
 
-def require_registry(sources: Sequence[FileSource | KafkaSource], kafka: KafkaSettings) -> None:
+def require_registry(sources: Sequence[AnySource], kafka: KafkaSettings) -> None:
     """Raises ValueError for a source whose schemas nobody has."""
     for source in sources:
         if isinstance(source, KafkaSource) and source.format == "registry" and kafka.registry.url is None:

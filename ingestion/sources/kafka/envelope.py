@@ -14,9 +14,9 @@ from idgraph.model import canonical
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import EventError
 from idgraph.model.events import Event, RawRecord, UndecryptedRecord
-from idgraph.model.kafka import KafkaSource
 from idgraph.model.sources import SourceConfig, ValuePlace
 from idgraph.model.stamps import read_ordinal
+from idgraph.model.topics import TopicSource
 from ingestion.sources.payload_formats import PayloadFormats
 from ingestion.stages.decode import EnvelopeReader, event_name, event_text
 from transforms.payloads import Decode
@@ -99,7 +99,7 @@ _ELSEWHERE = ValuePlace(const="-")
 class KafkaEnvelopeReader:
     """Reads the records of one source in Kafka. Immutable."""
 
-    def __init__(self, config: KafkaSource, decode: Decode | None = None) -> None:
+    def __init__(self, config: TopicSource, decode: Decode | None = None) -> None:
         """`decode` makes JSON of payloads that are none."""
         self._config = config
         self._decode = decode
@@ -176,7 +176,7 @@ def envelope_reader(
 ) -> EnvelopeReader | KafkaEnvelopeReader | _MarkingReader:
     """A reader of a source's envelopes. Raises PayloadSchemaError."""
     reader: EnvelopeReader | KafkaEnvelopeReader = EnvelopeReader(config)
-    if isinstance(config, KafkaSource):
+    if isinstance(config, TopicSource):
         reader = KafkaEnvelopeReader(config, formats.decoder(config))
     return _MarkingReader(reader) if config.decryptor and config.decryptor.on_failure == "pass_on" else reader
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from idgraph.files import write_atomically
 from ingestion.sources.files.taken import rewrite
 
 Offsets = dict[str, dict[int, int]]
@@ -57,6 +58,18 @@ def before(checkpoint: Path, number: int, topics: Collection[str]) -> Offsets:
     them."""
     since = _read(_begin(checkpoint, number)) or {}
     return {topic: since.get(topic, {}) for topic in topics}
+
+
+def begun(checkpoint: Path) -> Offsets | None:
+    """The offsets at which the first micro-batch begins; None if nobody noted them."""
+    return _read(_begin(checkpoint, 0))
+
+
+def begin(checkpoint: Path, offsets: Offsets) -> None:
+    """Note where the first micro-batch begins, as Spark's connector for Kafka does. Raises OSError."""
+    file = _begin(checkpoint, 0)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(file, b"v1\n" + json.dumps(offsets).encode() + b"\n")
 
 
 def leave_out(checkpoint: Path, number: int, topics: Collection[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -12,7 +11,7 @@ from idgraph.model.counts import BatchCounts
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import ConfigError
 from idgraph.model.events import KAFKA, RawRecord
-from idgraph.model.kafka import KafkaSource
+from idgraph.model.topics import TopicSource
 from ingestion.sources.files.lines import DamagedRecord
 from ingestion.sources.kafka.envelope import Headers, frame
 from ingestion.sources.stream import SparkRow
@@ -42,20 +41,28 @@ class _Header(msgspec.Struct):
 _read_headers = msgspec.json.Decoder(list[_Header]).decode
 
 
+def record_position(topic: str, partition: int, offset: int | str) -> str:
+    """The position of a record of Kafka."""
+    return f"{KAFKA}{topic}/{partition}/{offset}"
+
+
 class KafkaRecords:
     """Reads the records that the rows hold. Their position is `kafka:TOPIC/PARTITION/OFFSET`."""
 
     def __init__(
         self,
-        sources: Mapping[str, KafkaSource],
+        sources: Mapping[str, TopicSource],
         max_event_bytes: int,
         rows: Iterable[SparkRow],
         read_range: ReadRange | None = None,
+        position: Callable[[str, int, int | str], str] = record_position,
     ) -> None:
+        """`position` names a record by topic, partition and offset."""
         self._sources = sources
         self._max_event_bytes = max_event_bytes
         self._rows = rows
         self._read_range = read_range
+        self._position = position
         self._by_topic: dict[str, str] = {}
 
     def records(self) -> Iterator[RawRecord | DamagedRecord]:
@@ -72,7 +79,9 @@ class KafkaRecords:
         self, topic: str, partition: int, since: int | None, until: int
     ) -> Iterator[RawRecord | DamagedRecord]:
         if self._read_range is None:
-            raise ConfigError("nothing here reads ranges of Kafka's offsets")
+            raise ConfigError(
+                "nothing here reads ranges of topics; install the extra of their system in the workers"
+            )
         for record in self._read_range(topic, partition, since, until):
             yield self._record(topic, partition, *record)
 
@@ -84,7 +93,7 @@ class KafkaRecords:
         self,
         topic: str,
         partition: int,
-        offset: int,
+        offset: int | str,
         timestamp: int,
         key: bytes | None,
         value: bytes | None,
@@ -93,7 +102,7 @@ class KafkaRecords:
         source = self._by_topic.get(topic)
         if source is None:
             source = self._by_topic[topic] = source_of_topic(topic, self._sources)
-        position = f"{KAFKA}{topic}/{partition}/{offset}"
+        position = self._position(topic, partition, offset)
         size = len(key or b"") + sum(len(name) + len(content or b"") for name, content in carried)
         if size + len(value or b"") <= self._max_event_bytes:
             return RawRecord(source, position, frame(key, carried, timestamp, value))
@@ -111,7 +120,7 @@ def _bytes(content: bytes | bytearray | None) -> bytes | None:
     return None if content is None else bytes(content)
 
 
-def source_of_topic(topic: str, sources: Mapping[str, KafkaSource]) -> str:
+def source_of_topic(topic: str, sources: Mapping[str, TopicSource]) -> str:
     """The source that a topic belongs to: the one that names it, else the first whose pattern it matches.
 
     Raises ConfigError when it belongs to none.
@@ -120,6 +129,6 @@ def source_of_topic(topic: str, sources: Mapping[str, KafkaSource]) -> str:
         if topic in source.topics:
             return name
     for name, source in sources.items():
-        if source.topic_pattern and re.fullmatch(source.topic_pattern, topic):
+        if source.matches(topic):
             return name
     raise ConfigError(f"no source has the topic {topic}")

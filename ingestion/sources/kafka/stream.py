@@ -11,23 +11,20 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from idgraph.model.errors import ConfigError, SourceUnavailableError, StoreError
+from idgraph.model.errors import SourceUnavailableError
 from idgraph.model.kafka import KafkaSettings, KafkaSource
+from idgraph.model.topics import TopicSource
 from ingestion.sources.held import HeldSources
 from ingestion.sources.kafka.lag import KafkaLag
 from ingestion.sources.kafka.offsets import (
     OffsetRange,
-    Offsets,
-    before,
-    leave_out,
     planned,
-    put_back,
     ranges_of,
     taken,
 )
-from ingestion.sources.kafka.records import COLUMNS, COMPUTED, source_of_topic
+from ingestion.sources.kafka.records import COLUMNS, COMPUTED
 from ingestion.sources.stream import Intake
-from ingestion.spark.checkpoints import query_id
+from ingestion.sources.topics import TopicStream
 
 FIRST_OFFSETS = 10_000
 """Offsets per micro-batch of a flow that has not learnt yet."""
@@ -71,10 +68,8 @@ BATCHES_BY_RANGES = 20
 """The number of micro-batches, after one that Spark could not read, that are read otherwise from the start."""
 
 
-class KafkaStream:
+class KafkaStream(TopicStream):
     """The records of the topics of all sources that do not wait. `checkpoint` is that of the flow's query."""
-
-    look_seconds = 0.25
 
     def __init__(
         self,
@@ -85,10 +80,8 @@ class KafkaStream:
         reads_ranges: bool = False,
     ) -> None:
         """`reads_ranges` says whether workers can read ranges of offsets themselves."""
-        self._sources = sources
+        super().__init__(sources, checkpoint, held)
         self._settings = settings
-        self._checkpoint = checkpoint
-        self._held = held
         self._reads_ranges = reads_ranges
         self._by_ranges = 0
         self._bound = BatchBound(
@@ -103,7 +96,7 @@ class KafkaStream:
         # To load again would move the end that a run to the end has.
         most = self._settings.max_offsets_per_batch if intake.until_done else self._bound.present
         self._session, self._loaded_bound = session, self._bound.present
-        self._edit_checkpoint()
+        self.edit_checkpoint()
         cores = session.sparkContext.defaultParallelism
         self._lag = self._lag or KafkaLag(session, self._consumer_options())
         reader = session.readStream.format("kafka")
@@ -112,46 +105,6 @@ class KafkaStream:
         return reader.load().selectExpr(
             *(f"{COMPUTED.get(name, f'`{name}`')} AS `{name}`" for name in COLUMNS)
         )
-
-    def _edit_checkpoint(self) -> None:
-        """Remove the topics of sources that wait, and set those of sources that are tried again to where they failed. Spark
-        stops at a topic that nobody reads. A checkpoint that is newer than a hold reads the topics from their beginning."""
-        held, query = self._held, query_id(self._checkpoint)
-        held.load(self._sources)
-        try:
-            for hold in held.waiting.values():
-                if hold.is_of(query):
-                    mine = [each for each in hold.offsets if self._reader_of(each) == hold.source]
-                    leave_out(self._checkpoint, hold.batch, mine)
-            for hold in held.tried_again.values():
-                if hold.is_of(query):
-                    leave_out(self._checkpoint, hold.batch, hold.offsets)
-                    read = {each: at for each, at in hold.offsets.items() if self._reader_of(each)}
-                    put_back(self._checkpoint, read)
-        except OSError as error:
-            raise StoreError(f"{error.filename or self._checkpoint}: {error.strerror}") from None
-        held.let_go(self._sources)
-
-    def _reader_of(self, topic: str) -> str | None:
-        """The source that a topic belongs to by now; None where it belongs to none."""
-        try:
-            return source_of_topic(topic, self._sources)
-        except ConfigError:
-            return None
-
-    def active(self) -> frozenset[str]:
-        """All but those that wait."""
-        return frozenset(self._sources.keys() - self._held.waiting.keys())
-
-    def can_leave_out(self, source: str) -> bool:  # noqa: ARG002 - the protocol's
-        """Always: by the names of its topics."""
-        return True
-
-    def offsets_before(self, number: int, source: str) -> Offsets:
-        """The first offsets of all topics of the source that the micro-batch has."""
-        topics = planned(self._checkpoint, number) or {}
-        mine = [topic for topic in topics if source_of_topic(topic, self._sources) == source]
-        return before(self._checkpoint, number, mine)
 
     def in_tasks(self, batch: DataFrame, number: int) -> DataFrame:
         """As many tasks as partitions and cores, or one for `FEW_RECORDS`."""
@@ -171,10 +124,6 @@ class KafkaStream:
             self._by_ranges = BATCHES_BY_RANGES
         return rows
 
-    def is_whole(self, number: int, files: int) -> bool:  # noqa: ARG002 - the protocol's
-        """Spark reports what it cannot read (`failOnDataLoss`)."""
-        return True
-
     def _in_ranges(self, number: int) -> DataFrame | None:
         ranges = ranges_of(self._checkpoint, number)
         if not self._reads_ranges or not ranges or self._session is None:
@@ -187,7 +136,7 @@ class KafkaStream:
         """The number of waiting offsets, by `TOPIC/PARTITION`."""
         self._bound.took(max(records, self._offsets(number)), seconds)
         done = planned(self._checkpoint, number)
-        return (done and self._lag and self._lag.behind(self._with_held(done))) or {}
+        return (done and self._lag and self._lag.behind(self.with_held(done))) or {}
 
     def is_full(self, number: int) -> bool:
         """By offsets, of which some hold no record."""
@@ -204,19 +153,10 @@ class KafkaStream:
         done, lag = taken(self._checkpoint), self._lag
         if not done or lag is None:
             return {}
-        found = lag.behind(self._with_held(done))
+        found = lag.behind(self.with_held(done))
         if found is None:
             raise SourceUnavailableError("Kafka does not say where the topics end")
         return found
-
-    def _with_held(self, done: Offsets) -> Offsets:
-        return {
-            **{topic: at for hold in self._held.waiting.values() for topic, at in hold.offsets.items()},
-            **done,
-        }
-
-    def traces(self) -> None:
-        """None: the query asks the brokers, and nothing else does."""
 
     def is_bound_otherwise(self) -> bool:
         """Whether the rate of the last micro-batches asks for another bound than the query has."""
@@ -267,7 +207,7 @@ def _are_few(ranges: Sequence[OffsetRange]) -> bool:
     return sum(each.records() for each in ranges) <= FEW_RECORDS
 
 
-def _subscription(sources: Mapping[str, KafkaSource], active: Collection[str]) -> dict[str, str]:
+def _subscription(sources: Mapping[str, TopicSource], active: Collection[str]) -> dict[str, str]:
     """One subscription for the topics of all active sources, and for no topic of another (`source_of_topic`)."""
     followed = [source for name, source in sources.items() if name in active]
     if all(source.topics for source in followed):

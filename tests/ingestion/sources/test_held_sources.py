@@ -169,12 +169,12 @@ def test_a_source_that_gets_another_name_while_it_waits_begins_where_it_failed_o
     held = HeldSources(DocumentFolder(tmp_path), "")
     held.hold(FAILED)
     renamed: dict[str, dict[str, object]] = {"shop": {"topics": ["till"]}, "web": {"topics": ["web"]}}
-    kafka(tmp_path, held, **renamed)._edit_checkpoint()
+    kafka(tmp_path, held, **renamed).edit_checkpoint()
     assert offsets.planned(tmp_path, 2) == {"till": {0: 10}, "web": {0: 22}}
     assert (held.holds(), held.has_changed()) == ([], False)
     # It goes on, and is not taken back by the next start.
     topics(tmp_path, "offsets/2", {"till": {"0": 12}, "web": {"0": 22}})
-    kafka(tmp_path, HeldSources(DocumentFolder(tmp_path), ""), **renamed)._edit_checkpoint()
+    kafka(tmp_path, HeldSources(DocumentFolder(tmp_path), ""), **renamed).edit_checkpoint()
     assert offsets.planned(tmp_path, 2) == {"till": {0: 12}, "web": {0: 22}}
 
 
@@ -187,10 +187,10 @@ def test_the_checkpoint_keeps_no_topic_that_another_source_or_none_reads_by_now(
     held.hold(hold("till", batch=1, batch_name="f/q/1", offsets={"till": {"0": 10}, "gone": {"0": 3}}))
     if is_tried_again:
         held.try_again("till")
-        kafka(tmp_path, held, till={"topics": ["till"]}, web={"topics": ["web"]})._edit_checkpoint()
+        kafka(tmp_path, held, till={"topics": ["till"]}, web={"topics": ["web"]}).edit_checkpoint()
         assert offsets.planned(tmp_path, 2) == {"till": {0: 10}, "web": {0: 22}}
     else:
-        kafka(tmp_path, held, till={"topics": ["gone"]}, web={"topics": ["web", "till"]})._edit_checkpoint()
+        kafka(tmp_path, held, till={"topics": ["gone"]}, web={"topics": ["web", "till"]}).edit_checkpoint()
         assert offsets.planned(tmp_path, 2) == {"till": {0: 12}, "web": {0: 22}}
 
 
@@ -200,7 +200,7 @@ def test_a_hold_says_nothing_of_the_checkpoint_that_took_the_place_of_its_own(tm
     held = HeldSources(DocumentFolder(tmp_path), "")
     held.hold(FAILED)
     held.try_again("till")
-    kafka(tmp_path, held, till={"topics": ["till"]}, web={"topics": ["web"]})._edit_checkpoint()
+    kafka(tmp_path, held, till={"topics": ["till"]}, web={"topics": ["web"]}).edit_checkpoint()
     assert offsets.planned(tmp_path, 2) == {"till": {0: 12}, "web": {0: 22}}
 
 

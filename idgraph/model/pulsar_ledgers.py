@@ -1,0 +1,108 @@
+"""The ledgers of a partition: how far it reaches, and how much lies between two positions."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from idgraph.model.pulsar import place, position
+
+
+class StoredLedger(NamedTuple):
+    """One segment of a partition: its id, entries (0 to `entries` - 1) and stored bytes."""
+
+    id: int
+    entries: int
+    stored_bytes: int
+
+
+class Ledgers(NamedTuple):
+    """Those that a partition has now, the last one open. `end` is the position after the last entry that may be read."""
+
+    present: tuple[StoredLedger, ...]
+    end: int
+
+    @property
+    def first(self) -> int:
+        """The position of the first entry that is there."""
+        return position(self.present[0].id, 0) if self.present else self.end
+
+    def has_lost(self, since: int) -> bool:
+        """Whether entries from `since` on may have been deleted. A ledger that is gone does not say whether it had more."""
+        return bool(self.present) and place(since)[0] < self.present[0].id
+
+    def entries(self, since: int, until: int) -> int:
+        """The number of entries between two positions that are there."""
+        return sum(high - low for _, low, high in self._between(since, until))
+
+    def stored_bytes(self, since: int, until: int) -> int:
+        """Their stored bytes, by the average of each ledger."""
+        return sum(_share(ledger, high - low) for ledger, low, high in self._between(since, until))
+
+    def after(self, since: int, most_bytes: int) -> int:
+        """The position after at most so many stored bytes, but at least one entry; at the end of a closed ledger the
+        beginning of the next, since a ledger that is deleted does not say any more that it was read to its end."""
+        until = since
+        for ledger, low, high in self._between(since, self.end):
+            each = max(1, _share(ledger, 1))
+            count = min(high - low, max(most_bytes // each, 1 if until == since else 0))
+            if not count:
+                break
+            until = position(ledger.id, low + count)
+            most_bytes -= count * each
+        return self._normal(until)
+
+    def split(self, since: int, until: int, parts: int) -> list[tuple[int, int]]:
+        """The same range as some ranges of about as many entries."""
+        left = self.entries(since, until)
+        size = max(1, -(-left // parts))
+        found = []
+        start, room = since, size
+        for ledger, low, high in self._between(since, until):
+            cuts = range(low + room, high, size)
+            for each in cuts:
+                found.append((start, position(ledger.id, each)))
+                start = position(ledger.id, each)
+            room = (cuts[-1] + size if cuts else low + room) - high
+        return [*found, (start, until)] if start < until else found
+
+    def _between(self, since: int, until: int) -> list[tuple[StoredLedger, int, int]]:
+        (first, low), (last, high) = place(since), place(until)
+        return [
+            (each, begin, end)
+            for each in self.present
+            if first <= each.id <= last
+            and (begin := low if each.id == first else 0)
+            < (end := min(high, each.entries) if each.id == last else each.entries)
+        ]
+
+    def _normal(self, at: int) -> int:
+        ledger, entry = place(at)
+        for each, following in zip(self.present, self.present[1:], strict=False):
+            if each.id == ledger and entry >= each.entries:
+                return self._normal(position(following.id, 0))
+        return at
+
+
+def _share(ledger: StoredLedger, entries: int) -> int:
+    return ledger.stored_bytes * entries // max(1, ledger.entries)
+
+
+class PulsarAdmin(Protocol):
+    """What the cluster says of its topics, which are `TENANT/NAMESPACE/TOPIC`. Methods raise SourceUnavailableError while it is
+    away, ConfigError for what must be repaired. Safe for several threads."""
+
+    def topics(self, namespace: str) -> set[str]:
+        """The persistent topics of a namespace, without those of Pulsar itself."""
+        ...
+
+    def ledgers(self, topic: str) -> dict[int, Ledgers] | None:
+        """The ledgers of all partitions; None if there is no such topic."""
+        ...
+
+    def at(self, topic: str, partition: int, epoch_ms: int) -> int:
+        """The position of the first entry that was published at a time or later."""
+        ...
+
+    def close(self) -> None:
+        """Close the connections."""
+        ...

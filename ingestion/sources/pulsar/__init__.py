@@ -1,0 +1,1 @@
+"""Pulsar topics as a source."""

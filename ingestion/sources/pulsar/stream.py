@@ -1,0 +1,377 @@
+"""Topics of one Pulsar cluster as a stream: planned by the driver, read by the tasks.
+
+Spark's Python data source only plans: it asks Pulsar where the topics end, and hands on no rows. The checkpoint has the offsets,
+and the tasks read what lies between them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from idgraph.model.errors import ConfigError, FlowStoppedError, SourceUnavailableError, StoreError
+from idgraph.model.pulsar import PulsarSettings, PulsarSource, partition_name, place
+from idgraph.model.pulsar_ledgers import Ledgers, PulsarAdmin
+from ingestion.sources.held import HeldSources
+from ingestion.sources.kafka.offsets import OffsetRange, Offsets, begin, begun, planned, ranges_of, taken
+from ingestion.sources.kafka.records import source_of_topic
+from ingestion.sources.stream import Intake
+from ingestion.sources.topics import TopicStream
+
+FEW_BYTES = 512 << 10
+"""Stored, so compressed, bytes of a micro-batch that runs as one task without a shuffle."""
+_FULL = 0.9
+
+
+FORMAT = "idgraph-pulsar"
+TOPICS_SECONDS = 5.0
+"""Between two looks for new topics of a pattern."""
+_PAUSE_SECONDS = 0.5
+
+Found = dict[str, dict[int, Ledgers]]
+"""By topic and partition."""
+
+
+class ReadPlan(NamedTuple):
+    """What is followed, from where, and how much at once. Pickled for Spark's planning process: without secrets."""
+
+    open_admin: Callable[[], PulsarAdmin]
+    sources: dict[str, PulsarSource]
+    active: frozenset[str]
+    start: Offsets
+    most_bytes: int
+    answer_seconds: float
+
+
+def planned_by(plan: ReadPlan) -> type[DataSource]:
+    """The data source of a plan."""
+
+    class PlannedTopics(DataSource):  # type: ignore[misc]
+        @classmethod
+        def name(cls) -> str:
+            return FORMAT
+
+        def schema(self) -> str:
+            return "topic string"
+
+        def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's
+            return Planner(plan)
+
+    return PlannedTopics
+
+
+class Planner(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+    """Plans the micro-batches of one query. New partitions and topics begin at their first entry."""
+
+    def __init__(self, plan: ReadPlan) -> None:
+        self._plan = plan
+        # Spark pickles it, before it asks.
+        self._look: TopicLook | None = None
+        self._goal: Offsets | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's
+        """As the checkpoint notes it."""
+        return _json(self._plan.start)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's
+        """The end is where the topics end now."""
+        found = self._found()
+        self._goal = {
+            topic: {partition: each.end for partition, each in partitions.items()}
+            for topic, partitions in found.items()
+        }
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002, N802
+        """The offsets after `most_bytes` more, which partitions share as they are behind."""
+        begin = _offsets(start)
+        found = self._found()
+        require_present(begin, found)
+        if self._goal is not None:
+            found = _up_to(self._goal, found)
+        reach = {
+            (topic, partition): (begin.get(topic, {}).get(partition, each.first), each)
+            for topic, partitions in found.items()
+            for partition, each in partitions.items()
+        }
+        behind = {key: each.stored_bytes(since, each.end) for key, (since, each) in reach.items()}
+        share = min(1.0, self._plan.most_bytes / max(1, sum(behind.values())))
+        until: Offsets = {}
+        for (topic, partition), (since, each) in reach.items():
+            # One byte more: an average is rounded down.
+            most = int(behind[topic, partition] * share) if share < 1 else behind[topic, partition] * 2 + 1
+            until.setdefault(topic, {})[partition] = max(since, each.after(since, most))
+        return _json(until)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:  # noqa: ARG002
+        """None."""
+        return []
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:  # noqa: ARG002
+        """Nothing."""
+        return iter(())
+
+    def stop(self) -> None:
+        """Close the connections."""
+        if self._look is not None:
+            self._look.close()
+
+    def _found(self) -> Found:
+        """Raises SourceUnavailableError when the cluster stays away."""
+        plan = self._plan
+        if self._look is None:
+            self._look = TopicLook(plan.open_admin(), plan.sources, plan.active)
+        deadline = time.monotonic() + plan.answer_seconds
+        while True:
+            try:
+                return self._look.found()
+            except SourceUnavailableError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_PAUSE_SECONDS)
+
+
+class TopicLook:
+    """The topics of active sources, with their ledgers."""
+
+    def __init__(self, admin: PulsarAdmin, sources: dict[str, PulsarSource], active: frozenset[str]) -> None:
+        self._admin = admin
+        self._sources = sources
+        self._active = active
+        self._named = [topic for name in sorted(active) for topic in sources[name].topics]
+        self._namespaces = {
+            each.namespace for name, each in sources.items() if name in active and each.topic_pattern
+        }
+        self._matching: list[str] = []
+        self._looked = float("-inf")
+
+    def found(self) -> Found:
+        """What is there now. A topic that is named and not there is left out."""
+        if self._namespaces and time.monotonic() - self._looked >= TOPICS_SECONDS:
+            self._matching = sorted(filter(self._is_matching, self._listed()))
+            self._looked = time.monotonic()
+        asked = {topic: self._admin.ledgers(topic) for topic in (*self._named, *self._matching)}
+        return {topic: each for topic, each in asked.items() if each is not None}
+
+    def named(self) -> list[str]:
+        """The topics that the configuration names."""
+        return self._named
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._admin.close()
+
+    def _listed(self) -> set[str]:
+        return {topic for each in self._namespaces for topic in self._admin.topics(each)} - set(self._named)
+
+    def _is_matching(self, topic: str) -> bool:
+        if not any(each.matches(topic) for each in self._sources.values()):
+            return False
+        return source_of_topic(topic, self._sources) in self._active
+
+
+def require_present(offsets: Offsets, found: Found) -> None:
+    """Raises FlowStoppedError for messages that are gone and were not read yet: a deleted topic, or deleted ledgers."""
+    for topic, partitions in offsets.items():
+        for partition, since in partitions.items():
+            name = partition_name(topic, partition)
+            each = found.get(topic, {}).get(partition)
+            if each is None:
+                raise FlowStoppedError(
+                    f"there is no topic {name} any more, which the flow reads from {written(since)} on; messages that were not "
+                    "read yet are gone with it (docs/pulsar.md)"
+                )
+            if each.has_lost(since):
+                raise FlowStoppedError(
+                    f"messages in Pulsar are gone that were not read yet: {name}, from {written(since)} to before "
+                    f"{written(each.first)}; their number is not known any more. The retention of the namespace is too short "
+                    "(docs/pulsar.md)"
+                )
+
+
+def written(at: int) -> str:
+    """A position as `LEDGER/ENTRY`."""
+    return "/".join(map(str, place(at)))
+
+
+def _up_to(goal: Offsets, found: Found) -> Found:
+    return {
+        topic: {
+            partition: each._replace(end=min(each.end, goal[topic][partition]))
+            for partition, each in partitions.items()
+            if partition in goal[topic]
+        }
+        for topic, partitions in found.items()
+        if topic in goal
+    }
+
+
+def _json(offsets: Offsets) -> dict[str, Any]:
+    return {topic: {str(each): at for each, at in found.items()} for topic, found in offsets.items()}
+
+
+def _offsets(content: dict[str, Any]) -> Offsets:
+    return {topic: {int(each): int(at) for each, at in found.items()} for topic, found in content.items()}
+
+
+class PulsarStream(TopicStream):
+    """The messages of the topics of all sources that do not wait. `checkpoint` is that of the flow's query."""
+
+    def __init__(
+        self,
+        sources: Mapping[str, PulsarSource],
+        settings: PulsarSettings,
+        checkpoint: Path,
+        held: HeldSources,
+        open_admin: Callable[[], PulsarAdmin],
+    ) -> None:
+        """`open_admin` can be pickled, without secrets."""
+        super().__init__(sources, checkpoint, held)
+        self._pulsar = dict(sources)
+        self._settings = settings
+        self._open_admin = open_admin
+        self._admin: PulsarAdmin | None = None
+        self._session: SparkSession | None = None
+        self._look: TopicLook | None = None
+        self._ranges: list[OffsetRange] = []
+        self._bytes = 0
+        self._entries = 0
+        self._per_entry = 1.0
+
+    def load(self, session: SparkSession, intake: Intake) -> DataFrame:  # noqa: ARG002 - the protocol's
+        """No rows: `in_tasks` has those of a micro-batch."""
+        self._session = session
+        self.edit_checkpoint()
+        self._admin = self._admin or self._open_admin()
+        self._look = TopicLook(self._admin, self._pulsar, self.active())
+        plan = ReadPlan(
+            self._open_admin,
+            self._pulsar,
+            self.active(),
+            self._start(self._admin, self._look),
+            self._settings.max_bytes_per_batch,
+            self._settings.answer_seconds,
+        )
+        session.dataSource.register(planned_by(plan))
+        return session.readStream.format(FORMAT).load()
+
+    def _start(self, admin: PulsarAdmin, look: TopicLook) -> Offsets:
+        """Where the first micro-batch begins: noted before it runs, since `latest` would be another place after a crash."""
+        if (noted := begun(self._checkpoint)) is not None:
+            return noted
+        found = look.found()
+        if missing := [topic for topic in look.named() if topic not in found]:
+            raise ConfigError(
+                f"there is no topic {', '.join(missing)} in Pulsar; create it, or correct `topics`"
+            )
+        settings = self._settings
+        when, places = settings.start_ms(), settings.starts()
+        start: Offsets = {}
+        for topic, partitions in found.items():
+            for partition, each in partitions.items():
+                if when is not None:
+                    at = admin.at(topic, partition, when)
+                elif settings.starting_position == "latest":
+                    at = each.end
+                else:
+                    at = places.get(topic, {}).get(partition, each.first)
+                start.setdefault(topic, {})[partition] = at
+        try:
+            begin(self._checkpoint, start)
+        except OSError as error:
+            raise StoreError(f"{error.filename or self._checkpoint}: {error.strerror}") from None
+        return start
+
+    def in_tasks(self, batch: DataFrame, number: int) -> DataFrame:  # noqa: ARG002
+        """The ranges of the micro-batch: one task for `FEW_BYTES`, else as many as partitions and cores."""
+        assert self._session is not None  # noqa: S101 - a micro-batch comes after it was loaded
+        ranges = self._ranges = ranges_of(self._checkpoint, number) or []
+        found = self._present()
+        sized = [(each, found[each.topic][each.partition]) for each in ranges]
+        spans = [
+            (each, ledgers, ledgers.first if each.since is None else each.since) for each, ledgers in sized
+        ]
+        self._bytes = sum(ledgers.stored_bytes(since, each.until) for each, ledgers, since in spans)
+        self._entries = sum(ledgers.entries(since, each.until) for each, ledgers, since in spans)
+        is_small = self._bytes <= FEW_BYTES
+        parts = 1 if is_small else -(-self._session.sparkContext.defaultParallelism // max(1, len(spans)))
+        rows = [
+            (each.topic, each.partition, first, until)
+            for each, ledgers, since in spans
+            for first, until in ledgers.split(since, each.until, parts)
+            if ledgers.entries(first, until)
+        ]
+        schema = "topic string, partition int, since bigint, until bigint"
+        made = self._session.createDataFrame(rows, schema).coalesce(1)
+        return made if is_small or len(rows) <= 1 else made.repartition(len(rows))
+
+    def in_other_tasks(self, number: int) -> DataFrame | None:  # noqa: ARG002 - the protocol's
+        """There is no other way."""
+        return None
+
+    def is_whole(self, number: int, files: int) -> bool:  # noqa: ARG002 - the protocol's
+        """Raises FlowStoppedError where ledgers may have been deleted while they were read."""
+        self._present()
+        return True
+
+    def _present(self) -> Found:
+        """The ledgers of all topics, of which those of the ranges are all there."""
+        assert self._look is not None  # noqa: S101 - as above
+        found = self._look.found()
+        since: Offsets = {}
+        for each in self._ranges:
+            at = found.get(each.topic, {}).get(each.partition)
+            since.setdefault(each.topic, {})[each.partition] = (
+                each.since if each.since is not None else at.first if at else each.until
+            )
+        require_present(since, found)
+        return found
+
+    def took(self, number: int, records: int, seconds: float) -> dict[str, int]:  # noqa: ARG002
+        """About how many messages wait, by `TOPIC/PARTITION`: entries, each of as many messages as those that were read had."""
+        if self._entries:
+            self._per_entry = records / self._entries
+        done = planned(self._checkpoint, number)
+        try:
+            return self._behind(done) if done else {}
+        except SourceUnavailableError:
+            return {}
+
+    def is_full(self, number: int) -> bool:  # noqa: ARG002 - the protocol's
+        """By stored bytes."""
+        return self._bytes >= self._settings.max_bytes_per_batch * _FULL
+
+    def waiting(self) -> dict[str, int]:
+        """The same of what was taken by now."""
+        done = taken(self._checkpoint)
+        return self._behind(done) if done and self._admin else {}
+
+    def _behind(self, done: Offsets) -> dict[str, int]:
+        assert self._admin is not None  # noqa: S101 - as above
+        behind = {}
+        for topic, offsets in self.with_held(done).items():
+            found = self._admin.ledgers(topic) or {}
+            for partition, at in offsets.items():
+                if partition in found:
+                    entries = found[partition].entries(at, found[partition].end)
+                    behind[f"{topic}/{partition}"] = round(entries * self._per_entry)
+        return behind
+
+    def is_bound_otherwise(self) -> bool:
+        """Never: a micro-batch has the bound of the configuration."""
+        return False
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._admin is not None:
+            self._admin.close()
+
+    def without_secrets(self, text: str) -> str:
+        """Spark is given none."""
+        return text

@@ -1,0 +1,1 @@
+"""Apache Pulsar, by its client and its admin REST interface."""

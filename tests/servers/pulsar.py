@@ -1,0 +1,97 @@
+"""A Pulsar for tests that want to publish to it, kill it and start it again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.request import Request, urlopen
+
+from tests.servers.requirement import required
+from tests.support.pulsar import ANSWER_SECONDS, Standalone, pulsar
+
+if TYPE_CHECKING:
+    from pulsar import Client
+
+
+class Pulsar:
+    """A server that can die. Publishes with the client that other programs use."""
+
+    def __init__(self, folder: Path, **settings: object) -> None:
+        self._folder = folder
+        self._settings = settings
+        self._stack = ExitStack()
+        self._server: Standalone = self._stack.enter_context(pulsar(folder, settings))
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The table `[pulsar]`."""
+        return {"service_url": self._server.service_url, "admin_url": self._server.admin_url}
+
+    def kill(self) -> None:
+        """kill -9."""
+        self._server.process.kill()
+        self._server.process.wait()
+
+    def restart(self) -> None:
+        """Start it again on the same folder and ports."""
+        self._stack.close()
+        self._server = self._stack.enter_context(pulsar(self._folder, self._settings))
+
+    def close(self) -> None:
+        self._stack.close()
+
+    def admin(self, method: str, path: str, body: object = None) -> Any:
+        """Ask the admin interface; `path` follows `/admin/v2/`."""
+        content = None if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json"}
+        request = Request(f"{self._server.admin_url}/admin/v2/{path}", content, headers, method=method)
+        with urlopen(request, timeout=ANSWER_SECONDS) as answer:
+            text = answer.read()
+            return json.loads(text) if text else None
+
+    def create(self, *topics: str, partitions: int = 3) -> None:
+        """Make topics of `public/default`; 0: without partitions."""
+        for topic in topics:
+            path = f"persistent/public/default/{topic}"
+            self.admin("PUT", f"{path}/partitions" if partitions else path, partitions or None)
+
+    @contextmanager
+    def client(self) -> Iterator[Client]:
+        from pulsar import Client, ConsoleLogger, LoggerLevel
+
+        client = Client(self._server.service_url, logger=ConsoleLogger(LoggerLevel.Error))
+        try:
+            yield client
+        finally:
+            client.close()
+
+    def publish(
+        self, topic: str, payloads: Sequence[bytes | None], key: str | None = None, **producer: Any
+    ) -> list[tuple[int, int, int, int]]:
+        """Publish in order; gives partition, ledger, entry and place in the batch of each."""
+        from pulsar import MessageId
+
+        done: list[Any] = []
+        with self.client() as client:
+            sender = client.create_producer(f"public/default/{topic}", **producer)
+            for payload in payloads:
+                more = {"partition_key": key} if key else {}
+                sender.send_async(payload, lambda result, at: done.append((str(result), at)), **more)
+            sender.flush()
+        assert {result for result, _ in done} <= {"Result.Ok"}, done[:1]
+        at = [MessageId.wrap(each) for _, each in done]
+        return [(each.partition(), each.ledger_id(), each.entry_id(), each.batch_index()) for each in at]
+
+
+@contextmanager
+def running_pulsar(folder: Path, **settings: object) -> Iterator[Pulsar]:
+    """A server with its data in a folder. Skips the test, with the reason, when it cannot be had."""
+    with required("pulsar", "idgraph[pulsar]"):
+        server = Pulsar(folder, **settings)
+    try:
+        yield server
+    finally:
+        server.close()

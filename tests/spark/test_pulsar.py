@@ -1,0 +1,55 @@
+"""The flow from Pulsar, on a real server: the same profiles as from files, byte for byte, whatever dies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.installation import Installation, Shop, retail
+from tests.servers.pulsar import Pulsar, running_pulsar
+from tests.spark.conftest import FIRST
+
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pulsar]:
+    with running_pulsar(tmp_path_factory.mktemp("pulsar")) as server:
+        yield server
+
+
+def installed(folder: Path, shop: Shop, pulsar: Pulsar, topics: str, **settings: Any) -> Installation:
+    """An installation whose sources are topics of three partitions, which are made."""
+    pulsar.create(*(topics + source for source in FIRST))
+    return Installation(folder, shop, pulsar={**pulsar.settings, **settings}, topics=topics)
+
+
+def publish(pulsar: Pulsar, topics: str) -> None:
+    """The events, in batches, each topic compressed in another way."""
+    from pulsar import CompressionType
+
+    ways = (CompressionType.LZ4, CompressionType.ZSTD, CompressionType.SNAPPY)
+    for (source, events), way in zip(FIRST.items(), ways, strict=True):
+        lines = [line.rstrip() for line in retail(source)[:events]]
+        pulsar.publish(
+            topics + source, lines, batching_enabled=True, batching_max_messages=20, compression_type=way
+        )
+
+
+def test_the_same_export_as_from_files(
+    tmp_path: Path, shop: Shop, pulsar: Pulsar, first_profiles: bytes
+) -> None:
+    installation = installed(tmp_path, shop, pulsar, "same-")
+    publish(pulsar, "same-")
+    ((partition, ledger, entry, batch),) = pulsar.publish("same-orders", [b'{"order_id": "R1", '])
+    batches = installation.run()
+    assert sum(each["events"] for each in batches) == sum(FIRST.values()) + 1
+    assert installation.profiles() == first_profiles
+    (dead_letter,) = installation.dead_letters()
+    assert dead_letter["reason"] == "not_json"
+    topic = f"public/default/same-orders-partition-{partition}"
+    assert dead_letter["position"] == f"pulsar:{topic}/{ledger}/{entry}/{max(0, batch)}"
+    assert installation.run() == [], "all is done"
