@@ -252,6 +252,20 @@ def test_the_keyring_is_named_and_must_be_that_of_the_backup(
     assert other("keys", "list").stdout == installation("keys", "list").stdout
 
 
+def test_who_was_erased_after_the_backup_is_erased_again(installation: CommandLine, tmp_path: Path) -> None:
+    profiles = [json.loads(line) for line in installation("export").stdout.splitlines()]
+    person = next(each["id"] for each in profiles if each["id"].startswith("user_id:"))
+    folder = made(installation, "--with-keyring")
+    assert installation("erase", person, "--yes").exit_code == 0
+    newest = installation.settings().directory / "tombstones.jsonl"
+    other = elsewhere(installation, tmp_path / "other")
+    assert other("restore", folder, "--tombstones", newest).exit_code == 0
+    assert other("lookup", person).exit_code == 0
+    assert other("erase", "--again").exit_code == 0
+    assert other("lookup", person).exit_code == 3
+    assert other("export").stdout == installation("export").stdout
+
+
 def test_the_newest_tombstones_are_joined(installation: CommandLine, tmp_path: Path) -> None:
     folder = made(installation, "--with-keyring")
     newest = tmp_path / "newest.jsonl"
