@@ -26,7 +26,6 @@ from idgraph.model.errors import (
     MetadataError,
     SnapshotSignatureError,
     SourceUnavailableError,
-    StoreError,
     UnauthorizedError,
 )
 from idgraph.model.formats import UPGRADES, FormatRange, formats_of
@@ -253,12 +252,10 @@ def _kafka(settings: Settings) -> Iterator[Finding]:
 
 
 def _flows(settings: Settings) -> Iterator[Finding]:
+    if not is_embedded(settings) and list(_tables(settings)):
+        return  # The stores' finding, without waiting for them again.
     with shared_flows(settings) as flows:
-        try:
-            names = flows.names()
-        except StoreError:
-            return  # The stores' finding.
-        for name in names:
+        for name in flows.names():
             yield from _flow(settings, flows, name)
 
 
