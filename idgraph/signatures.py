@@ -86,6 +86,8 @@ class PinnedKey:
             ) from None
         if pinned is None and offered:
             try:
+                # A service or a command may be the first here to write anything.
+                self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 write_atomically(self._file, offered.encode())
             except OSError as error:
                 raise ConfigError(f"{self._file}: {error.strerror}") from None

@@ -39,13 +39,11 @@ Change = tuple[WrappedKey | None, WrappedKey]
 class DynamoDataKeys:
     """A `DataKeyStore` in tables that `create_tables` made."""
 
-    def __init__(self, place: TablesLocation, keys: str = DATA_KEYS) -> None:
-        """`keys` names the table."""
+    def __init__(self, place: TablesLocation) -> None:
         self._client = DynamoClient(place)
-        self._keys = keys
-        self._table = self._client.table(keys)
+        self._table = self._client.table(DATA_KEYS)
         self._versions = self._client.table(KEY_VERSIONS)
-        self._leases = DynamoLeases(self._client, keys)
+        self._leases = DynamoLeases(self._client)
 
     def consumed(self) -> Capacity:
         """Read and write capacity units that this store has consumed."""
@@ -53,7 +51,7 @@ class DynamoDataKeys:
 
     def get(self, fragment_ids: Sequence[str]) -> dict[str, WrappedKey]:
         keys = [{"fragment": {"S": each}} for each in {*fragment_ids} - {""}]
-        found = self._client.get(self._keys, keys, "fragment, kek, enveloped")
+        found = self._client.get(DATA_KEYS, keys, "fragment, kek, enveloped")
         return {item["fragment"]["S"]: _key(item) for item in found if "enveloped" in item}
 
     def put_absent(self, keys: Mapping[str, WrappedKey]) -> dict[str, WrappedKey]:
@@ -184,7 +182,7 @@ class DynamoDataKeys:
 
     def _scan(self, attributes: str, **request: object) -> Iterator[Item]:
         return self._client.query(
-            "scan", self._keys, ConsistentRead=True, ProjectionExpression=attributes, **request
+            "scan", DATA_KEYS, ConsistentRead=True, ProjectionExpression=attributes, **request
         )
 
 

@@ -13,21 +13,51 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import islice
 from operator import itemgetter
 from typing import Any
 
 from idgraph.model.dead_letters import FRAGMENT, DeadLetter, DeadLetterReason
-from sinks.dynamodb.client import DynamoClient
+from sinks.dynamodb.client import DynamoClient, Statement
 from sinks.dynamodb.connection import TablesLocation
+from sinks.dynamodb.fragments import raise_refused
 from sinks.dynamodb.records import LAST, DynamoRecords, Key, Row, shard_of
-from sinks.dynamodb.schema import SHARDS
+from sinks.dynamodb.schema import DEAD_LETTER_KEYS, SHARDS
 from transforms.privacy.dead_letter_keys import DeadLetterKeys
+from transforms.privacy.keys import WrappedKey
 
 _PAGE = 100
 _COLUMNS = [each for each in DeadLetter._fields if each not in ("id", "payload")]
+
+
+class DynamoDeadLetterKeys:
+    """`DeadLetterKeyStore` in a table of its own, with a short recovery window. Nobody holds these keys, so they have no
+    leases."""
+
+    def __init__(self, place: TablesLocation) -> None:
+        self._client = DynamoClient(place)
+        self._table = self._client.table(DEAD_LETTER_KEYS)
+        self.compact = self._client.check_open
+        self.close = self._client.close
+
+    def get(self, fragment_ids: Sequence[str]) -> dict[str, WrappedKey]:
+        found = self._client.get(DEAD_LETTER_KEYS, [{"id": {"S": each}} for each in set(fragment_ids)])
+        return {item["id"]["S"]: WrappedKey(0, bytes(item["wrapped"]["B"])) for item in found}
+
+    def put_absent(self, keys: Mapping[str, WrappedKey]) -> dict[str, WrappedKey]:
+        text = f"INSERT INTO \"{self._table}\" VALUE {{'id': ?, 'wrapped': ?}}"
+        statements = [Statement(text, [{"S": name}, {"B": key.wrapped}]) for name, key in keys.items()]
+        refusals = self._client.execute(DEAD_LETTER_KEYS, statements)
+        raise_refused(self._table, refusals)
+        known = self.get([name for name, refusal in zip(keys, refusals, strict=True) if refusal])
+        return {**keys, **known}
+
+    def delete(self, fragment_ids: Sequence[str]) -> int:
+        gone = sorted(set(fragment_ids))
+        self._client.put(DEAD_LETTER_KEYS, [{"DeleteRequest": {"Key": {"id": {"S": each}}}} for each in gone])
+        return len(gone)
 
 
 class DynamoDeadLetters:

@@ -40,7 +40,7 @@ class DynamoJobLog:
         with ExitStack() as stack:
             try:
                 lease = stack.enter_context(
-                    leased(self._records, _lease(work.kind, work.target), self._lease_seconds)
+                    leased(self._records, _lease(work.kind, work.target), self._lease_seconds, outlives=True)
                 )
             except AlreadyRunningError:
                 for each in self.scan(work.kind):

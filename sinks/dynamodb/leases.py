@@ -35,10 +35,9 @@ def now_ms() -> int:
 class Lease:
     """One holder's lease of some fragments' keys."""
 
-    def __init__(self, client: DynamoClient, keys: str) -> None:
+    def __init__(self, client: DynamoClient) -> None:
         self._client = client
-        self._keys = keys
-        self._table = client.table(keys)
+        self._table = client.table(DATA_KEYS)
         self._holder = {"S": secrets.token_hex(8)}
         self._held: list[str] = []
 
@@ -104,17 +103,16 @@ class Lease:
 
     def _execute(self, text: str, fragment_ids: Sequence[str]) -> list[str | None]:
         statements = [Statement(text, [{"S": each}, self._holder]) for each in fragment_ids]
-        refusals = self._client.execute(self._keys, statements)
+        refusals = self._client.execute(DATA_KEYS, statements)
         raise_refused(self._table, refusals)
         return refusals
 
 
 class DynamoLeases:
-    """Leases of one table of keys."""
+    """Leases of one data-key table."""
 
-    def __init__(self, client: DynamoClient, keys: str = DATA_KEYS) -> None:
+    def __init__(self, client: DynamoClient) -> None:
         self._client = client
-        self._keys = keys
 
     @contextmanager
     def held(self, fragment_ids: Sequence[str]) -> Iterator[Lease]:
@@ -122,7 +120,7 @@ class DynamoLeases:
 
         Raises StoreError at its end when the lease was lost meanwhile.
         """
-        lease = Lease(self._client, self._keys)
+        lease = Lease(self._client)
         try:
             lease.take(fragment_ids)
             yield lease
@@ -131,5 +129,5 @@ class DynamoLeases:
             raise
         if not lease.release():
             raise StoreError(
-                f"{self._client.table(self._keys)}: the keys were held for too long; retry the batch"
+                f"{self._client.table(DATA_KEYS)}: the keys were held for too long; retry the batch"
             )

@@ -11,13 +11,14 @@ import secrets
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
+from idgraph.model.backoff import Retries, steady
 from idgraph.model.errors import AlreadyRunningError, StoreError
 from idgraph.repeating import Repeating, message_of
 from sinks.dynamodb.leases import now_ms
 from sinks.dynamodb.records import ABSENT, DynamoRecords, Row, Seen
 
 LEASE_SECONDS = 60.0
-RENEWALS = 4
+RENEWALS = 12
 """Renewals before a lease would end."""
 
 log = logging.getLogger(__name__)
@@ -41,6 +42,17 @@ class RecordLease:
         if found and found["until_ms"] >= now_ms():
             return False
         return self._write({"holder": found["holder"], "until_ms": found["until_ms"]} if found else ABSENT)
+
+    def take_over(self) -> bool:
+        """Whether its holder turned out to be dead: waits until it renews or gives back the lease, or the lease ends."""
+        first = self._records.one(_LEASES, self._row["sk"])
+        pauses = Retries(steady(self._seconds / RENEWALS / 2), 2 * self._seconds)
+        while first and self._records.one(_LEASES, self._row["sk"]) == first:
+            if first["until_ms"] < now_ms():
+                return self.take()
+            if not pauses.pause():
+                break
+        return False
 
     def renew(self) -> bool:
         """Whether it is still held."""
@@ -70,10 +82,13 @@ def leases_of(records: DynamoRecords, names: Collection[str]) -> dict[str, str]:
 
 
 @contextmanager
-def leased(records: DynamoRecords, name: str, seconds: float = LEASE_SECONDS) -> Iterator[RecordLease]:
-    """Hold a lease within the block. Raises AlreadyRunningError while another holds it."""
+def leased(
+    records: DynamoRecords, name: str, seconds: float = LEASE_SECONDS, outlives: bool = False
+) -> Iterator[RecordLease]:
+    """Hold a lease within the block. Raises AlreadyRunningError while another holds it; with `outlives` only when the holder
+    has shown that it lives."""
     lease = RecordLease(records, name, seconds)
-    if not lease.take():
+    if not (lease.take() or (outlives and lease.take_over())):
         raise AlreadyRunningError(f"running already (somebody holds the lease of {name})")
 
     def renew() -> None:

@@ -34,7 +34,7 @@ _KEYS: dict[str, list[tuple[str, str]]] = {
     DATA_KEYS: [("fragment", "S")],
     KEY_VERSIONS: [("kek", "N"), ("replica", "N")],
     SHARED: [("pk", "S"), ("sk", "S")],
-    DEAD_LETTER_KEYS: [("fragment", "S")],
+    DEAD_LETTER_KEYS: [("id", "S")],
 }
 _INDEXES: dict[str, list[tuple[str, str]]] = {
     OUTBOX: [("waiting", "N"), ("pk", "B")],

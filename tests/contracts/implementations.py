@@ -161,14 +161,10 @@ def _dead_letters_with_keys(folder: Path) -> SqliteDeadLetters:
 
 
 def _dynamodb_dead_letters(folder: Path) -> DeadLetters:
-    from sinks.dynamodb.data_keys import DynamoDataKeys
-    from sinks.dynamodb.dead_letters import DynamoDeadLetters
-    from sinks.dynamodb.schema import DEAD_LETTER_KEYS
+    from sinks.dynamodb.dead_letters import DynamoDeadLetterKeys, DynamoDeadLetters
 
     tables = place(folder)
-    return DynamoDeadLetters(
-        tables, DeadLetterKeys(FixedProvider(), DynamoDataKeys(tables, DEAD_LETTER_KEYS))
-    )
+    return DynamoDeadLetters(tables, DeadLetterKeys(FixedProvider(), DynamoDeadLetterKeys(tables)))
 
 
 DEAD_LETTERS: list[Implementation[DeadLetters]] = [

@@ -91,6 +91,19 @@ def test_a_lost_lease_is_noticed_by_its_holder(records: DynamoRecords) -> None:
     assert leases_of(records, ["job"]) == {}
 
 
+def test_who_starts_what_a_dead_process_ran_waits_for_the_end_of_its_lease(records: DynamoRecords) -> None:
+    from sinks.dynamodb.record_leases import RecordLease, leased
+
+    dead = RecordLease(records, "job", 1.0)
+    assert dead.take()
+    with pytest.raises(AlreadyRunningError), leased(records, "job", 60.0):
+        pass
+    with leased(records, "job", 1.0, outlives=True) as lease:
+        lease.require()
+        with pytest.raises(AlreadyRunningError), leased(records, "job", 1.0, outlives=True):
+            pass
+
+
 def test_dropped_dead_letters_leave_nothing(records: DynamoRecords, tmp_path: Path) -> None:
     from sinks.dynamodb.dead_letters import DynamoDeadLetters
 

@@ -121,6 +121,13 @@ def test_the_first_key_is_pinned_and_answers_are_believed(service: Signing) -> N
     assert fetch_snapshot(service.url, service.token, 20, pinned=service.pinned()) is not None
 
 
+def test_the_first_key_is_pinned_in_a_directory_that_is_not_there_yet(service: Signing) -> None:
+    file = service.folder / "new" / ".idgraph" / "metadata.pub"
+    assert fetch_snapshot(service.url, service.token, 20, pinned=PinnedKey(file)) is not None
+    assert file.read_text() == ServiceKey(service.folder / "metadata.key").public
+    assert file.parent.stat().st_mode & 0o077 == 0
+
+
 @pytest.mark.parametrize("mode", ["forged", "unsigned", "replayed"])
 def test_an_answer_of_somebody_else_is_refused(service: Signing, mode: str) -> None:
     with between(service.url) as (url, attacker), service.client(url) as client:

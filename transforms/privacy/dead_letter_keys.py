@@ -7,13 +7,14 @@ key is stored apart, by id, wrapped: AES-SIV under the purpose key `dead-letter-
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
 from idgraph.model.dead_letters import DeadLetter
-from transforms.privacy.keys import DataKeyStore, KeyProvider, NotPicklable, Secret, WrappedKey
+from transforms.privacy.keys import KeyProvider, NotPicklable, Secret, WrappedKey
 
 PURPOSE = "dead-letter-keys"
 SHREDDED_VERSION = b"\x02"
@@ -22,11 +23,21 @@ _KEY_BYTES = 64
 _WRAPPED_VERSION = b"\x01"
 
 
+class DeadLetterKeyStore(Protocol):
+    """The part of `DataKeyStore` that keys of dead letters need, by dead letter's id."""
+
+    def get(self, fragment_ids: Sequence[str]) -> dict[str, WrappedKey]: ...
+    def put_absent(self, keys: Mapping[str, WrappedKey]) -> dict[str, WrappedKey]: ...
+    def delete(self, fragment_ids: Sequence[str]) -> int: ...
+    def compact(self) -> None: ...
+    def close(self) -> None: ...
+
+
 class DeadLetterKeys(NotPicklable):
     """Seals and opens what a store of dead letters has. Safe for several threads and processes. Raises StoreError."""
 
-    def __init__(self, provider: KeyProvider, store: DataKeyStore) -> None:
-        """`store` has keys by dead letter's id. Raises KeyProviderError."""
+    def __init__(self, provider: KeyProvider, store: DeadLetterKeyStore) -> None:
+        """Raises KeyProviderError."""
         self._siv = AESSIV(provider.purpose_key(PURPOSE))
         self._store = store
 

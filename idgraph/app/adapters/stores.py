@@ -67,13 +67,10 @@ def open_dead_letters(config: dict[str, Any], provider: KeyProvider) -> DeadLett
     """The dead letters, with their keys."""
     if config["store"]["kind"] == "dynamodb":
         tables = place(config)
-        from sinks.dynamodb import schema
-        from sinks.dynamodb.data_keys import DynamoDataKeys
-        from sinks.dynamodb.dead_letters import DynamoDeadLetters
+        from sinks.dynamodb.dead_letters import DynamoDeadLetterKeys, DynamoDeadLetters
         from transforms.privacy.dead_letter_keys import DeadLetterKeys
 
-        shared_keys = DynamoDataKeys(tables, schema.DEAD_LETTER_KEYS)
-        return DynamoDeadLetters(tables, DeadLetterKeys(provider, shared_keys))
+        return DynamoDeadLetters(tables, DeadLetterKeys(provider, DynamoDeadLetterKeys(tables)))
     return open_embedded_dead_letters(config, provider)
 
 

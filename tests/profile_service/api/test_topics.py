@@ -37,7 +37,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
 @pytest.fixture
 def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
     monkeypatch.setattr("profile_service.api.webhooks.RETRY", Backoff(base=0.01, cap=0.01))
-    for name in ("LOCKED_SECONDS", "POLL_SECONDS"):
+    for name in ("LEASED_SECONDS", "POLL_SECONDS"):
         monkeypatch.setattr(f"profile_service.api.webhooks.{name}", 0.01)
     pipeline = Pipeline(tmp_path)
     hidden = attribute("identity.email", authorization_level=60)
