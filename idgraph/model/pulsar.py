@@ -39,6 +39,11 @@ def place(at: int) -> tuple[int, int]:
     return at >> _ENTRY_BITS, at & ((1 << _ENTRY_BITS) - 1)
 
 
+def written(at: int) -> str:
+    """A position as `LEDGER/ENTRY`."""
+    return "/".join(map(str, place(at)))
+
+
 def partition_name(topic: str, partition: int) -> str:
     """The name of a partition, `TENANT/NAMESPACE/TOPIC-partition-N`; of a topic that has none, its own."""
     return topic if partition == WHOLE else f"{topic}-partition-{partition}"

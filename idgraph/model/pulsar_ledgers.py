@@ -52,18 +52,21 @@ class Ledgers(NamedTuple):
         return self._normal(until)
 
     def split(self, since: int, until: int, parts: int) -> list[tuple[int, int]]:
-        """The same range as some ranges of about as many entries."""
-        left = self.entries(since, until)
-        size = max(1, -(-left // parts))
-        found = []
-        start, room = since, size
-        for ledger, low, high in self._between(since, until):
-            cuts = range(low + room, high, size)
-            for each in cuts:
-                found.append((start, position(ledger.id, each)))
-                start = position(ledger.id, each)
-            room = (cuts[-1] + size if cuts else low + room) - high
-        return [*found, (start, until)] if start < until else found
+        """The same range as ranges within one ledger, of at most the `parts`th of its entries."""
+        size = max(1, -(-self.entries(since, until) // parts))
+        return [
+            (position(ledger.id, begin), position(ledger.id, min(begin + size, high)))
+            for ledger, low, high in self._between(since, until)
+            for begin in range(low, high, size)
+        ]
+
+    def before(self, at: int, entries: int) -> int:
+        """The position so many entries before another, or the first that is there."""
+        for ledger, low, high in reversed(self._between(self.first, at)):
+            if high - low >= entries:
+                return position(ledger.id, high - entries)
+            entries -= high - low
+        return self.first
 
     def _between(self, since: int, until: int) -> list[tuple[StoredLedger, int, int]]:
         (first, low), (last, high) = place(since), place(until)
@@ -87,6 +90,15 @@ def _share(ledger: StoredLedger, entries: int) -> int:
     return ledger.stored_bytes * entries // max(1, ledger.entries)
 
 
+class StoredEntry(NamedTuple):
+    """Why an entry may hold no message of its own: the mark of a transaction's end, one that was taken back, or a chunk.
+    `is_last` says that the chunk ends its message."""
+
+    is_chunk: bool = False
+    is_last: bool = False
+    is_of_transaction: bool = False
+
+
 class PulsarAdmin(Protocol):
     """What the cluster says of its topics, which are `TENANT/NAMESPACE/TOPIC`. Methods raise SourceUnavailableError while it is
     away, ConfigError for what must be repaired. Safe for several threads."""
@@ -97,6 +109,10 @@ class PulsarAdmin(Protocol):
 
     def ledgers(self, topic: str) -> dict[int, Ledgers] | None:
         """The ledgers of all partitions; None if there is no such topic."""
+        ...
+
+    def entry(self, topic: str, partition: int, at: int) -> StoredEntry:
+        """What the entry at a position is."""
         ...
 
     def at(self, topic: str, partition: int, epoch_ms: int) -> int:

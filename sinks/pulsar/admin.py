@@ -10,8 +10,8 @@ from urllib.parse import quote
 import httpx
 
 from idgraph.model.errors import ConfigError, SourceUnavailableError
-from idgraph.model.pulsar import WHOLE, PulsarSettings, partition_name, position
-from idgraph.model.pulsar_ledgers import Ledgers, StoredLedger
+from idgraph.model.pulsar import WHOLE, PulsarSettings, partition_name, place, position
+from idgraph.model.pulsar_ledgers import Ledgers, StoredEntry, StoredLedger
 from idgraph.model.transport import client_options
 from sinks.credentials import secret_in
 
@@ -38,6 +38,8 @@ class HttpPulsarAdmin:
             headers["Authorization"] = f"Bearer {secret_in(settings.token_file)}"
         self._client = httpx.Client(headers=headers, timeout=settings.answer_seconds, **options)
         self._partitioned: dict[str, bool] = {}
+        self._has_transactions: bool | None = None
+        self._readable_ends: dict[str, int] = {}
 
     def topics(self, namespace: str) -> set[str]:
         """As the protocol says."""
@@ -61,9 +63,47 @@ class HttpPulsarAdmin:
             self._partitioned.pop(topic, None)
             return None
         if not is_partitioned:
-            return {WHOLE: _ledgers(stats)}
+            return {WHOLE: self._readable(topic, WHOLE, _ledgers(stats))}
         parts = ((_PARTITION.search(name), each) for name, each in stats["partitions"].items())
-        return {int(name[1]): _ledgers(each) for name, each in parts if name is not None}
+        return {
+            int(name[1]): self._readable(topic, int(name[1]), _ledgers(each))
+            for name, each in parts
+            if name is not None
+        }
+
+    def _readable(self, topic: str, partition: int, found: Ledgers) -> Ledgers:
+        """Without what belongs to a transaction that is in progress, or comes after it."""
+        name = partition_name(topic, partition)
+        if self._has_transactions is None:
+            self._has_transactions = (
+                self._get("/admin/v3/transactions/coordinators", may_fail=True) is not None
+            )
+        if not self._has_transactions or self._readable_ends.get(name) == found.end:
+            return found
+        buffered = self._get(f"/admin/v3/transactions/transactionBufferStats/{name}", may_fail=True)
+        if buffered is None:
+            return found
+        ledger, entry = map(int, buffered["maxReadPosition"].split(":"))
+        end = min(found.end, position(ledger, entry + 1))
+        self._readable_ends[name] = end
+        return found._replace(end=end)
+
+    def entry(self, topic: str, partition: int, at: int) -> StoredEntry:
+        """As the protocol says."""
+        ledger, entry = place(at)
+        name = partition_name(topic, partition)
+        answer = self._asked("HEAD", f"{_path(name)}/ledger/{ledger}/entry/{entry}")
+        if not answer.is_success:
+            raise SourceUnavailableError(
+                f"Pulsar does not say what {name}, {ledger}/{entry} is (HTTP {answer.status_code})"
+            )
+        said = answer.headers
+        chunks = int(said.get("X-Pulsar-num-chunks-from-msg", 0))
+        return StoredEntry(
+            is_chunk=chunks > 0,
+            is_last=chunks > 0 and int(said["X-Pulsar-chunk-id"]) == chunks - 1,
+            is_of_transaction="X-Pulsar-marker-type" in said or said.get("X-Pulsar-txn-aborted") == "true",
+        )
 
     def at(self, topic: str, partition: int, epoch_ms: int) -> int:
         """As the protocol says."""
@@ -85,39 +125,45 @@ class HttpPulsarAdmin:
             )
         return list(found)
 
-    def _get(self, path: str) -> Any:
-        """The answer; None for 404."""
-        url = f"{self._settings.admin_url.rstrip('/')}/admin/v2/{path}"
+    def _asked(self, method: str, path: str) -> httpx.Response:
+        url = self._settings.admin_url.rstrip("/") + (path if path.startswith("/") else f"/admin/v2/{path}")
         try:
-            answer = self._client.get(url)
+            answer = self._client.request(method, url)
             for _ in range(_MOST_REDIRECTS):
                 # To the broker that has the topic, which wants the token too.
                 if answer.next_request is None:
                     break
-                answer = self._client.get(answer.next_request.url)
+                answer = self._client.request(method, answer.next_request.url)
         except httpx.HTTPError as error:
             raise self._failed(error) from None
+        return answer
+
+    def _get(self, path: str, may_fail: bool = False) -> Any:
+        """The answer; None for 404, and with `may_fail` for every refusal."""
+        answer = self._asked("GET", path)
         if answer.is_success:
             return answer.json()
+        if may_fail and answer.status_code != httpx.codes.UNAUTHORIZED:
+            return None
         reason = _reason(answer)
         if answer.status_code == httpx.codes.NOT_FOUND:
             return None
-        place = f"Pulsar's admin interface {self._settings.admin_url}"
+        where = f"Pulsar's admin interface {self._settings.admin_url}"
         if answer.status_code in (401, 403):
             raise ConfigError(
-                f"{place} refuses {path.removesuffix('/partitions')} (HTTP {answer.status_code}); check [pulsar] token_file or "
+                f"{where} refuses {path.removesuffix('/partitions')} (HTTP {answer.status_code}); check [pulsar] token_file or "
                 "certificate_file, and that its role may consume the topics (`pulsar-admin namespaces grant-permission`)"
             )
-        raise SourceUnavailableError(f"{place} failed (HTTP {answer.status_code}: {reason})")
+        raise SourceUnavailableError(f"{where} failed (HTTP {answer.status_code}: {reason})")
 
     def _failed(self, error: httpx.HTTPError) -> ConfigError | SourceUnavailableError:
-        place = f"Pulsar's admin interface {self._settings.admin_url}"
+        where = f"Pulsar's admin interface {self._settings.admin_url}"
         if "CERTIFICATE_VERIFY_FAILED" in str(error) or isinstance(error.__cause__, ssl.SSLError):
             return ConfigError(
-                f"{place} has a certificate that is not trusted; set [pulsar] ca_file to the authority that signed it"
+                f"{where} has a certificate that is not trusted; set [pulsar] ca_file to the authority that signed it"
             )
         return SourceUnavailableError(
-            f"{place} does not answer ({type(error).__name__}); start Pulsar, or correct [pulsar] admin_url"
+            f"{where} does not answer ({type(error).__name__}); start Pulsar, or correct [pulsar] admin_url"
         )
 
 

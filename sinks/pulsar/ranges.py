@@ -8,12 +8,15 @@ from typing import NamedTuple
 
 import pulsar
 
-from idgraph.model.errors import ConfigError, SourceUnavailableError
-from idgraph.model.pulsar import PulsarSettings, partition_name, place, position
+from idgraph.model.errors import ConfigError, FlowStoppedError, IdgraphError, SourceUnavailableError
+from idgraph.model.pulsar import PulsarSettings, partition_name, place, position, written
 from sinks.credentials import secret_in
+from sinks.pulsar.admin import HttpPulsarAdmin
 
 _QUEUE = 10_000
 _PATIENCE_MS = 200
+_STEPS_BACK = (16, 256, 4096, 1 << 40)
+"""Entries before the last chunk of a message at which its first one is looked for."""
 
 
 class ReadMessage(NamedTuple):
@@ -32,57 +35,96 @@ class PulsarRanges:
     def __init__(self, settings: PulsarSettings) -> None:
         self._settings = settings
         self._opened: pulsar.Client | None = None
+        self._asked: HttpPulsarAdmin | None = None
 
     def records(self, topic: str, partition: int, since: int | None, until: int) -> Iterator[ReadMessage]:
-        """The messages from `since`, None the first that is there, up to before `until`, in order.
+        """The messages from `since` up to before `until`, a range within one ledger, in order. Each entry is accounted for: what
+        the client passes over is looked at.
 
-        Raises SourceUnavailableError when the cluster is away, ConfigError for what must be repaired.
+        Raises SourceUnavailableError when the cluster is away or an entry is not delivered, FlowStoppedError for a message
+        whose first chunks are gone, ConfigError for what must be repaired.
         """
-        name = partition_name(topic, partition)
-        try:
-            reader = self._reader(name, partition, since)
-        except Exception as error:
-            raise self._failed(name, error) from None
-        try:
-            yield from self._until(reader, name, until)
-        finally:
-            reader.close()
+        assert since is not None  # noqa: S101 - the driver knows where a partition begins
+        name, following = partition_name(topic, partition), since
+        passed_over: list[int] = []
+        for at, message in self._messages(name, partition, since, until):
+            passed_over += range(following, at)
+            following = at + 1
+            yield message
+        passed_over += range(following, until)
+        for at in passed_over:
+            entry = self._admin().entry(topic, partition, at)
+            if entry.is_last:
+                yield self._chunked(topic, partition, at)
+            elif not (entry.is_chunk or entry.is_of_transaction):
+                raise SourceUnavailableError(
+                    f"Pulsar, {name}: the message at {written(at)} was not delivered"
+                )
 
-    def _reader(self, name: str, partition: int, since: int | None) -> pulsar.Reader:
-        start = pulsar.MessageId.earliest
-        if since is not None:
-            ledger, entry = place(since)
-            start = pulsar.MessageId(partition, ledger, entry, -1)
-        return self._client().create_reader(
-            f"persistent://{name}", start, receiver_queue_size=_QUEUE, start_message_id_inclusive=True
+    def _chunked(self, topic: str, partition: int, at: int) -> ReadMessage:
+        """The message whose last chunk is at a position, and whose first one is before the range."""
+        name = partition_name(topic, partition)
+        ledgers = (self._admin().ledgers(topic) or {}).get(partition)
+        if ledgers is not None:
+            for back in _STEPS_BACK:
+                since = ledgers.before(at, back)
+                for last, message in self._messages(name, partition, since, at + 1):
+                    if last == at:
+                        return message
+                if since == ledgers.first:
+                    break
+        raise FlowStoppedError(
+            f"the first chunks of the message in Pulsar at {name}, {written(at)} are gone: they were deleted, or the starting "
+            "position is behind them (docs/pulsar.md)"
         )
 
-    def _until(self, reader: pulsar.Reader, name: str, until: int) -> Iterator[ReadMessage]:
+    def _messages(
+        self, name: str, partition: int, since: int, until: int
+    ) -> Iterator[tuple[int, ReadMessage]]:
+        """The messages that the client delivers, each with its entry's position."""
+        reader: pulsar.Reader | None = None
         deadline = time.monotonic() + self._settings.answer_seconds
         try:
+            start = pulsar.MessageId(partition, *place(since), -1)
+            reader = self._client().create_reader(
+                f"persistent://{name}", start, receiver_queue_size=_QUEUE, start_message_id_inclusive=True
+            )
             while True:
                 try:
                     message = reader.read_next(_PATIENCE_MS)
                 except pulsar.Timeout:
-                    # The last entries may hold no message: the mark of a transaction's end, or what one took back.
+                    # The last entries may hold no message.
                     if not reader.has_message_available():
                         return
                     if time.monotonic() > deadline:
-                        raise SourceUnavailableError(
-                            f"Pulsar, {name}: nothing came for {self._settings.answer_seconds:g} s"
-                        ) from None
+                        raise
                     continue
                 at = message.message_id()
                 entry = position(at.ledger_id(), at.entry_id())
                 if entry >= until:
                     return
-                yield _read(message, at)
+                yield entry, _read(message, at)
                 if entry == until - 1 and not reader.has_message_available():
                     return
                 # After whoever asks has done with it.
                 deadline = time.monotonic() + self._settings.answer_seconds
         except pulsar.PulsarException as error:
             raise self._failed(name, error) from None
+        finally:
+            if reader is not None:
+                reader.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._opened is not None:
+            self._opened.close()
+        if self._asked is not None:
+            self._asked.close()
+
+    def _admin(self) -> HttpPulsarAdmin:
+        if self._asked is None:
+            self._asked = HttpPulsarAdmin(self._settings)
+        return self._asked
 
     def _client(self) -> pulsar.Client:
         if self._opened is None:
@@ -105,10 +147,8 @@ class PulsarRanges:
             )
         return self._opened
 
-    def _failed(self, name: str, error: Exception) -> Exception:
+    def _failed(self, name: str, error: Exception) -> IdgraphError:
         said = type(error).__name__
-        if not isinstance(error, pulsar.PulsarException):
-            return error
         if isinstance(error, (pulsar.AuthenticationError, pulsar.AuthorizationError)):
             return ConfigError(
                 f"Pulsar at {self._settings.service_url} refuses {name} ({said}); check [pulsar] token_file or "

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.request import Request, urlopen
 
+from idgraph.model.pulsar import full_name
 from tests.servers.requirement import required
-from tests.support.pulsar import ANSWER_SECONDS, Standalone, pulsar
+from tests.support.pulsar import ANSWER_SECONDS, Standalone, pulsar, transactions
 
 if TYPE_CHECKING:
     from pulsar import Client
@@ -53,10 +54,14 @@ class Pulsar:
             return json.loads(text) if text else None
 
     def create(self, *topics: str, partitions: int = 3) -> None:
-        """Make topics of `public/default`; 0: without partitions."""
+        """Make topics; 0: without partitions."""
         for topic in topics:
-            path = f"persistent/public/default/{topic}"
+            path = f"persistent/{full_name(topic)}"
             self.admin("PUT", f"{path}/partitions" if partitions else path, partitions or None)
+
+    def transactions_of(self, topic: str, *words: str) -> list[str]:
+        """A command that publishes in transactions, as `PulsarTransactions.java` says."""
+        return transactions(self._server.service_url, full_name(topic), *words)
 
     @contextmanager
     def client(self) -> Iterator[Client]:
@@ -76,7 +81,7 @@ class Pulsar:
 
         done: list[Any] = []
         with self.client() as client:
-            sender = client.create_producer(f"public/default/{topic}", **producer)
+            sender = client.create_producer(full_name(topic), **producer)
             for payload in payloads:
                 more = {"partition_key": key} if key else {}
                 sender.send_async(payload, lambda result, at: done.append((str(result), at)), **more)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.installation import Installation, Shop, retail
+from tests.installation import Installation, Shop, kill_tree, retail, until
 from tests.servers.pulsar import Pulsar, running_pulsar
 from tests.spark.conftest import FIRST
 
@@ -53,3 +53,26 @@ def test_the_same_export_as_from_files(
     topic = f"public/default/same-orders-partition-{partition}"
     assert dead_letter["position"] == f"pulsar:{topic}/{ledger}/{entry}/{max(0, batch)}"
     assert installation.run() == [], "all is done"
+
+
+def test_driver_and_server_killed(tmp_path: Path, shop: Shop, pulsar: Pulsar, first_profiles: bytes) -> None:
+    installation = installed(tmp_path, shop, pulsar, "killed-", max_bytes_per_batch=20_000)
+    publish(pulsar, "killed-")
+    process = installation.start()
+    until(lambda: installation.batches() or process.poll() is not None, what="a micro-batch")
+    assert process.poll() is None, (tmp_path / "flow.err").read_text()
+    kill_tree(process)
+    process = installation.start()
+    done = len(installation.batches())
+    until(lambda: len(installation.batches()) > done or process.poll() is not None, what="a micro-batch")
+    assert process.poll() is None, (tmp_path / "flow.err").read_text()
+    pulsar.kill()
+    pulsar.restart()
+    if process.poll() is None:
+        process.terminate()
+    process.wait(120)
+    last = installation.run()
+    taken = sum(batch["events"] for batch in [*installation.batches(), *last])
+    assert taken >= sum(FIRST.values())
+    assert installation.profiles() == first_profiles
+    assert installation.dead_letters() == []

@@ -72,6 +72,14 @@ def pulsar(
         yield Standalone(f"pulsar://127.0.0.1:{broker}", url, it)
 
 
+def transactions(service_url: str, topic: str, *words: str) -> list[str]:
+    """The command of `PulsarTransactions.java`, which the Python client has no equal of."""
+    java, (library,) = java_and_jars(PULSAR)
+    classes = ":".join([f"{library}/*", *map(str, sorted(library.glob("*.nar")))])
+    program = str(Path(__file__).with_name("PulsarTransactions.java"))
+    return [java, "-XX:TieredStopAtLevel=1", "-cp", classes, program, service_url, topic, *words]
+
+
 def _is_ready(url: str, token: str) -> bool:
     """Whether topics can be used: that comes seconds after it listens."""
     try:

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from pyspark.sql.types import StructType
 
 from idgraph.model.errors import ConfigError, FlowStoppedError, SourceUnavailableError, StoreError
-from idgraph.model.pulsar import PulsarSettings, PulsarSource, partition_name, place
+from idgraph.model.pulsar import PulsarSettings, PulsarSource, partition_name, written
 from idgraph.model.pulsar_ledgers import Ledgers, PulsarAdmin
 from ingestion.sources.held import HeldSources
 from ingestion.sources.kafka.offsets import OffsetRange, Offsets, begin, begun, planned, ranges_of, taken
@@ -75,6 +75,7 @@ class Planner(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ign
         # Spark pickles it, before it asks.
         self._look: TopicLook | None = None
         self._goal: Offsets | None = None
+        self._seen: Found = {}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's
         """As the checkpoint notes it."""
@@ -92,7 +93,8 @@ class Planner(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ign
         """The offsets after `most_bytes` more, which partitions share as they are behind."""
         begin = _offsets(start)
         found = self._found()
-        require_present(begin, found)
+        require_present(begin, found, self._seen)
+        self._seen = found
         if self._goal is not None:
             found = _up_to(self._goal, found)
         reach = {
@@ -176,8 +178,9 @@ class TopicLook:
         return source_of_topic(topic, self._sources) in self._active
 
 
-def require_present(offsets: Offsets, found: Found) -> None:
-    """Raises FlowStoppedError for messages that are gone and were not read yet: a deleted topic, or deleted ledgers."""
+def require_present(offsets: Offsets, found: Found, seen: Found) -> None:
+    """Raises FlowStoppedError for messages that are gone and were not read yet: a deleted topic, or deleted ledgers,
+    of which `seen` may say how many entries they had."""
     for topic, partitions in offsets.items():
         for partition, since in partitions.items():
             name = partition_name(topic, partition)
@@ -188,16 +191,13 @@ def require_present(offsets: Offsets, found: Found) -> None:
                     "read yet are gone with it (docs/pulsar.md)"
                 )
             if each.has_lost(since):
+                known = seen.get(topic, {}).get(partition)
+                count = known.entries(since, each.first) if known else 0
+                number = f"at least {count} entries" if count else "their number is not known any more"
                 raise FlowStoppedError(
                     f"messages in Pulsar are gone that were not read yet: {name}, from {written(since)} to before "
-                    f"{written(each.first)}; their number is not known any more. The retention of the namespace is too short "
-                    "(docs/pulsar.md)"
+                    f"{written(each.first)}, {number}. The retention of the namespace is too short (docs/pulsar.md)"
                 )
-
-
-def written(at: int) -> str:
-    """A position as `LEDGER/ENTRY`."""
-    return "/".join(map(str, place(at)))
 
 
 def _up_to(goal: Offsets, found: Found) -> Found:
@@ -243,6 +243,7 @@ class PulsarStream(TopicStream):
         self._bytes = 0
         self._entries = 0
         self._per_entry = 1.0
+        self._seen: Found = {}
 
     def load(self, session: SparkSession, intake: Intake) -> DataFrame:  # noqa: ARG002 - the protocol's
         """No rows: `in_tasks` has those of a micro-batch."""
@@ -305,7 +306,6 @@ class PulsarStream(TopicStream):
             (each.topic, each.partition, first, until)
             for each, ledgers, since in spans
             for first, until in ledgers.split(since, each.until, parts)
-            if ledgers.entries(first, until)
         ]
         schema = "topic string, partition int, since bigint, until bigint"
         made = self._session.createDataFrame(rows, schema).coalesce(1)
@@ -330,7 +330,8 @@ class PulsarStream(TopicStream):
             since.setdefault(each.topic, {})[each.partition] = (
                 each.since if each.since is not None else at.first if at else each.until
             )
-        require_present(since, found)
+        require_present(since, found, self._seen)
+        self._seen = found
         return found
 
     def took(self, number: int, records: int, seconds: float) -> dict[str, int]:  # noqa: ARG002
