@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import NamedTuple
 
 from idgraph.app import metadata_access, wiring
 from idgraph.app.adapters import indexes, stores
+from idgraph.app.adapters.inputs import open_pulsar_admin
 from idgraph.app.adapters.key_providers import ensure_keyring
 from idgraph.app.adapters.shared_state import is_embedded, shared_flows
 from idgraph.app.java import require_java
@@ -30,6 +32,7 @@ from idgraph.model.errors import (
 )
 from idgraph.model.formats import UPGRADES, FormatRange, formats_of
 from idgraph.model.kafka import kafka_sources
+from idgraph.model.pulsar import pulsar_sources
 
 SQLITE_FILES = stores.PROFILES, stores.DATA_KEYS, stores.DEAD_LETTERS, stores.DEAD_LETTER_KEYS
 LEAST_FREE_BYTES = 256 << 20
@@ -251,6 +254,22 @@ def _kafka(settings: Settings) -> Iterator[Finding]:
             yield Finding("missing", f"{servers}, {topic}", f"source {name} has no such topic", command)
 
 
+def _pulsar(settings: Settings) -> Iterator[Finding]:
+    sources, url = pulsar_sources(settings.sources_by_name()), settings.pulsar.admin_url
+    if not sources:
+        return
+    try:
+        with closing(open_pulsar_admin(settings.pulsar)) as admin:
+            topics = {topic: name for name, source in sources.items() for topic in source.topics}
+            missing = [topic for topic in topics if admin.ledgers(topic) is None]
+    except (ConfigError, SourceUnavailableError) as error:
+        yield Finding("unreachable", url, error, "start Pulsar, or correct [pulsar] admin_url")
+        return
+    for topic in missing:
+        text = f"source {topics[topic]} has no such topic"
+        yield Finding("missing", f"{url}, {topic}", text, f"pulsar-admin topics create {topic}")
+
+
 def _flows(settings: Settings) -> Iterator[Finding]:
     if not is_embedded(settings) and list(_tables(settings)):
         return  # The stores' finding, without waiting for them again.
@@ -320,6 +339,7 @@ CHECKS: Mapping[str, Check] = {
     "index": _index,
     "metadata service": _metadata,
     "Kafka": _kafka,
+    "Pulsar": _pulsar,
     "flows": _flows,
     "Java": _java,
     "native code": _native,

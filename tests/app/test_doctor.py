@@ -292,6 +292,19 @@ topics = ["web"]
     assert [(each.kind, each.place) for each in found["Kafka"]] == [("unreachable", away)]
 
 
+def test_a_pulsar_that_is_away(with_keys: CommandLine) -> None:
+    away = f"http://127.0.0.1:{free_port()}"
+    (with_keys.folder / "idgraph.toml").write_text(f"""
+[pulsar]
+admin_url = "{away}"
+[[sources]]
+kind = "pulsar"
+name = "web"
+topics = ["public/default/web"]
+""")
+    assert [(each.kind, each.place) for each in seen(with_keys)["Pulsar"]] == [("unreachable", away)]
+
+
 def test_a_version_that_upgrades_and_one_that_refuses(
     well: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

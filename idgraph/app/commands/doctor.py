@@ -33,7 +33,7 @@ def doctor(
     """Say what is missing, foreign, older, newer, full or unreachable, and the command that mends it.
 
     It looks at configuration, directory, disk, keyring, stores and their formats, index, metadata service,
-    Kafka, flows, Java, native code and clock. It changes nothing, and runs beside flows and services.
+    Kafka, Pulsar, flows, Java, native code and clock. It changes nothing, and runs beside flows and services.
 
     Before an upgrade, ask the new idgraph: `idgraph doctor --for` with its version. Before a way back, ask the one that
     is installed. Exit code 1: something is at fault, or that version does not start on what is stored.
