@@ -4,38 +4,43 @@ committed. Where other machines have the checkpoints, by the reports of all flow
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from typing import NamedTuple
 
 from idgraph.app.adapters.extras import needing
+from idgraph.app.adapters.inputs import open_pulsar_admin
 from idgraph.app.adapters.shared_state import is_embedded, shared_flows
 from idgraph.app.settings.document import Settings
 from idgraph.app.shared_flows import SharedFlows
-from idgraph.model.errors import ConfigError, QueryError
-from idgraph.model.kafka import kafka_sources
+from idgraph.model.errors import ConfigError, QueryError, SourceUnavailableError
+from idgraph.model.pulsar import WHOLE, pulsar_sources, written
+from idgraph.model.pulsar import position as position_of
+from idgraph.model.pulsar_ledgers import Ledgers, behind
+from idgraph.model.topics import topic_sources
 from ingestion.sources.files.taken import files_of
 from ingestion.sources.kafka.offsets import Offsets, taken
 
 
 class PartitionState(NamedTuple):
     """`taken` is the offset after the last record of a finished micro-batch, `end` that of the partition, None while
-    it cannot be asked for; `lag` counts offsets, of which some may hold no record."""
+    it cannot be asked for; in Pulsar they are `LEDGER/ENTRY`. `lag` counts offsets, of which some may hold no record; in Pulsar
+    about how many messages, of which the first waits for `lag_seconds`."""
 
     flow: str
     topic: str
     partition: int
-    taken: int
-    end: int | None
+    taken: int | str
+    end: int | str | None
     lag: int | None
+    lag_seconds: float | None = None
 
 
 def partition_states(settings: Settings) -> list[PartitionState]:
     """The partitions that flows have taken from. Raises ConfigError for a flow of files, and where the client for Kafka is
     not installed."""
-    if not kafka_sources(settings.sources_by_name()):
-        raise ConfigError("the flow's sources are files; offsets and lag are those of topics in Kafka")
-    with needing("kafka", "Kafka needs confluent-kafka"):
-        from sinks.kafka.topics import ends
+    if not topic_sources(settings.sources_by_name()):
+        raise ConfigError("the flow's sources are files; offsets and lag are those of topics")
     if is_embedded(settings):
         known = {settings.flow.name: taken(settings.flow_state() / "checkpoint") or {}}
     else:
@@ -47,9 +52,31 @@ def partition_states(settings: Settings) -> list[PartitionState]:
         for topic, partitions in sorted(offsets.items())
         for partition, offset in sorted(partitions.items())
     }
+    if pulsar_sources(settings.sources_by_name()):
+        return list(_in_pulsar(settings, found))
+    with needing("kafka", "Kafka needs confluent-kafka"):
+        from sinks.kafka.topics import ends
     kafka = settings.kafka
     until = ends(kafka.bootstrap_servers, kafka.producer_options(), {each[1:] for each in found})
     return [_state(*each, offset, until[each[1:]]) for each, offset in found.items()]
+
+
+def _in_pulsar(settings: Settings, found: dict[tuple[str, str, int], int]) -> Iterator[PartitionState]:
+    with closing(open_pulsar_admin(settings.pulsar)) as admin:
+        ledgers: dict[str, dict[int, Ledgers]] = {}
+        for (flow, topic, partition), at in found.items():
+            try:
+                if topic not in ledgers:
+                    ledgers[topic] = admin.ledgers(topic) or {}
+                each = ledgers[topic][partition]
+                lag = behind(admin, topic, partition, at, each)
+            except (SourceUnavailableError, KeyError):
+                yield PartitionState(flow, topic, partition, written(at), None, None)
+            else:
+                end = written(max(at, each.end))
+                yield PartitionState(
+                    flow, topic, partition, written(at), end, lag.messages, round(lag.seconds, 1)
+                )
 
 
 def _reported(flows: SharedFlows) -> dict[str, Offsets]:
@@ -61,6 +88,9 @@ def _state(flow: str, topic: str, partition: int, offset: int, end: int | None) 
 
 
 _KAFKA = re.compile(r"kafka:(?P<topic>[^/]+)/(?P<partition>\d{1,9})/(?P<offset>\d{1,18})")
+_PULSAR = re.compile(
+    r"pulsar:(?P<topic>[^/]+/[^/]+/[^/]+?)(-partition-(?P<partition>\d{1,9}))?/(?P<ledger>\d{1,18})/(?P<entry>\d{1,9})/\d{1,9}"
+)
 _FILE = re.compile(r"file:(?P<file>[^/]+/[^/#]+)(?:#\d+)?")
 MOST_BATCHES = 100
 """Spark keeps the input of so many micro-batches."""
@@ -103,8 +133,14 @@ def committed(settings: Settings, flows: SharedFlows) -> Callable[[str], bool]:
 
 
 def _is_behind(position: str, taken_by: Iterable[Offsets]) -> bool:
-    """Whether one of several flows has taken the record at a position in Kafka. Raises QueryError."""
-    if not (found := _KAFKA.fullmatch(position)):
-        raise QueryError("a position is kafka:TOPIC/PARTITION/OFFSET or file:DIRECTORY/NAME")
-    partition, offset = int(found["partition"]), int(found["offset"])
+    """Whether one of several flows has taken the record at a position in a topic. Raises QueryError."""
+    if found := _PULSAR.fullmatch(position):
+        partition = int(found["partition"] or WHOLE)
+        offset = position_of(int(found["ledger"]), int(found["entry"]))
+    elif found := _KAFKA.fullmatch(position):
+        partition, offset = int(found["partition"]), int(found["offset"])
+    else:
+        raise QueryError(
+            "a position is kafka:TOPIC/PARTITION/OFFSET, pulsar:TOPIC-partition-N/LEDGER/ENTRY/BATCH or file:DIRECTORY/NAME"
+        )
     return any(each.get(found["topic"], {}).get(partition, 0) > offset for each in taken_by)

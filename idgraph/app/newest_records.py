@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from itertools import islice
+from typing import Any
 
 from idgraph.app.adapters.extras import needing
-from idgraph.app.adapters.inputs import decryptors_config, open_decryptors
+from idgraph.app.adapters.inputs import decryptors_config, open_decryptors, open_pulsar_admin
 from idgraph.app.settings.document import Settings
 from idgraph.jobs.archive import archive_files
+from idgraph.model import pulsar
 from idgraph.model.errors import DecryptionError, SourceUnavailableError
 from idgraph.model.events import DecryptedRecord, RawRecord
 from idgraph.model.kafka import KafkaSource
+from idgraph.model.pulsar import PulsarSource
 from idgraph.model.sources import FileSource, SourceConfig
+from idgraph.model.topics import TopicSource
 from ingestion.sources.files.lines import last_lines
 from ingestion.sources.files.taken import folder_of, path_below
 from ingestion.stages.decrypt import Decryption
@@ -58,14 +62,39 @@ def _in_files(settings: Settings, source: FileSource) -> Iterator[RawRecord]:
 
 
 def _in_topics(settings: Settings, source: SourceConfig, most: int) -> Iterator[RawRecord]:
+    from ingestion.sources.kafka.records import record_position
+
+    if isinstance(source, PulsarSource):
+        return _in_pulsar(settings, source, most)
     with needing("kafka", "it needs confluent-kafka beside this service"):
         from sinks.kafka.topics import KafkaRanges
-    from ingestion.sources.kafka.records import KafkaRecords
-
     assert isinstance(source, KafkaSource)  # noqa: S101 - the other kind has files
     topics, pattern = source.topics, re.compile(source.topic_pattern or "(?!)")
     ranges = KafkaRanges(settings.kafka.bootstrap_servers, settings.kafka.producer_options())
     found = ranges.newest(lambda topic: topic in topics or pattern.fullmatch(topic) is not None, most)
+    return _newest_of(settings, source, found, record_position)
+
+
+def _in_pulsar(settings: Settings, source: PulsarSource, most: int) -> Iterator[RawRecord]:
+    with needing("pulsar", "it needs pulsar-client beside this service"):
+        from sinks.pulsar.ranges import PulsarRanges
+    with closing(open_pulsar_admin(settings.pulsar)) as admin:
+        listed = admin.topics(source.namespace) if source.topic_pattern else source.topics
+    topics = [each for each in listed if each in source.topics or source.matches(each)]
+    with closing(PulsarRanges(settings.pulsar)) as ranges:
+        found = ranges.newest(topics, most)
+    return _newest_of(settings, source, found, pulsar.record_position)
+
+
+def _newest_of(
+    settings: Settings,
+    source: TopicSource,
+    found: list[tuple[str, int, Any]],
+    position: Callable[[str, int, int | str], str],
+) -> Iterator[RawRecord]:
+    """The read records, each with topic and partition, the newest first."""
+    from ingestion.sources.kafka.records import KafkaRecords
+
     found.sort(key=lambda each: each[2].timestamp, reverse=True)
     rows = [(topic, partition, number, 0) for number, (topic, partition, _) in enumerate(found)]
     reader = KafkaRecords(
@@ -73,5 +102,6 @@ def _in_topics(settings: Settings, source: SourceConfig, most: int) -> Iterator[
         settings.flow.max_event_bytes,
         rows,
         lambda _, __, number, ___: [found[number or 0][2]],
+        position,
     )
     return (each for each in reader.records() if isinstance(each, RawRecord))

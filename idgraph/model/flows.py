@@ -31,7 +31,7 @@ class StageRate(BaseModel):
 
 
 class FlowSource(BaseModel):
-    """One source. `waiting` counts records in Kafka that are not taken yet; null where it is not known."""
+    """One source. `waiting` counts records in topics that are not taken yet; null where it is not known."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -105,7 +105,7 @@ class FlowReport(BaseModel):
     problem: str | None = Field(default=None, description="The kind of the error that ended a failed flow.")
     taken: dict[str, dict[int, int]] = Field(
         default={},
-        description="From Kafka, where other machines see the report: the offset after the last record of a finished "
+        description="From topics, where other machines see the report: the offset after the last record of a finished "
         "micro-batch, by topic and partition.",
     )
 
@@ -146,7 +146,7 @@ class SourceHold(BaseModel):
         description="The mapping specs that were in force for it. With other specs in force, it is tried again."
     )
     offsets: dict[str, dict[int, int]] = Field(
-        default={}, description="From Kafka: the offsets at which it goes on, by topic and partition."
+        default={}, description="From topics: the offsets at which it goes on, by topic and partition."
     )
 
     def is_of(self, query: str | None) -> bool:

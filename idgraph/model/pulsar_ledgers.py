@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import NamedTuple, Protocol
 
 from idgraph.model.pulsar import place, position
@@ -91,9 +92,11 @@ def _share(ledger: StoredLedger, entries: int) -> int:
 
 
 class StoredEntry(NamedTuple):
-    """Why an entry may hold no message of its own: the mark of a transaction's end, one that was taken back, or a chunk.
-    `is_last` says that the chunk ends its message."""
+    """What one entry is. It may hold no message of its own: as the mark of a transaction's end, taken back, or a chunk, of which
+    `is_last` ends its message. `published` is the time in seconds since 1970, `messages` the number in its batch."""
 
+    published: float
+    messages: int = 1
     is_chunk: bool = False
     is_last: bool = False
     is_of_transaction: bool = False
@@ -122,3 +125,19 @@ class PulsarAdmin(Protocol):
     def close(self) -> None:
         """Close the connections."""
         ...
+
+
+class Behind(NamedTuple):
+    """The distance from the end of a partition: about how many messages, and how long the first of them waits in seconds."""
+
+    messages: int
+    seconds: float
+
+
+def behind(admin: PulsarAdmin, topic: str, partition: int, since: int, found: Ledgers) -> Behind:
+    """The distance of a position. All waiting entries count as many messages as the first. As `PulsarAdmin` raises."""
+    entries = found.entries(since, found.end)
+    if not entries:
+        return Behind(0, 0.0)
+    first = admin.entry(topic, partition, found.split(since, found.end, 1)[0][0])
+    return Behind(entries * first.messages, max(0.0, time.time() - first.published))

@@ -66,8 +66,8 @@ WaitFor = Annotated[
     str | None,
     Query(
         max_length=1000,
-        description="Answer when the event at this position is in force: `kafka:TOPIC/PARTITION/OFFSET` or "
-        "`file:DIRECTORY/NAME`. 503 after five seconds.",
+        description="Answer when the event at this position is in force: `kafka:TOPIC/PARTITION/OFFSET`, "
+        "`pulsar:TOPIC-partition-N/LEDGER/ENTRY/BATCH` or `file:DIRECTORY/NAME`. 503 after five seconds.",
     ),
 ]
 

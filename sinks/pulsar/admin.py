@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import ssl
+from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -100,6 +101,8 @@ class HttpPulsarAdmin:
         said = answer.headers
         chunks = int(said.get("X-Pulsar-num-chunks-from-msg", 0))
         return StoredEntry(
+            published=datetime.fromisoformat(said["X-Pulsar-publish-time"]).timestamp(),
+            messages=int(said.get("X-Pulsar-num-batch-message", 1)),
             is_chunk=chunks > 0,
             is_last=chunks > 0 and int(said["X-Pulsar-chunk-id"]) == chunks - 1,
             is_of_transaction="X-Pulsar-marker-type" in said or said.get("X-Pulsar-txn-aborted") == "true",

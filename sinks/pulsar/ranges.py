@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 from typing import NamedTuple
 
 import pulsar
@@ -15,6 +17,7 @@ from sinks.pulsar.admin import HttpPulsarAdmin
 
 _QUEUE = 10_000
 _PATIENCE_MS = 200
+MOST_PARTITIONS = 32
 _STEPS_BACK = (16, 256, 4096, 1 << 40)
 """Entries before the last chunk of a message at which its first one is looked for."""
 
@@ -113,6 +116,16 @@ class PulsarRanges:
         finally:
             if reader is not None:
                 reader.close()
+
+    def newest(self, topics: Iterable[str], most: int) -> list[tuple[str, int, ReadMessage]]:
+        """The last `most` messages of each partition, of at most `MOST_PARTITIONS`, with topic and partition. Raises as `records`."""
+        found: list[tuple[str, int, ReadMessage]] = []
+        parts = ((topic, each) for topic in topics for each in (self._admin().ledgers(topic) or {}).items())
+        for topic, (partition, ledgers) in islice(parts, MOST_PARTITIONS):
+            ranges = ledgers.split(ledgers.before(ledgers.end, most), ledgers.end, 1)
+            each = (self.records(topic, partition, *within) for within in ranges)
+            found += ((topic, partition, one) for one in deque(chain.from_iterable(each), most))
+        return found
 
     def close(self) -> None:
         """Close the connections."""

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from idgraph.app.adapters.shared_state import shared_flows
+from idgraph.app.flow_progress import committed
+from idgraph.app.newest_records import newest_records
+from idgraph.app.settings.document import load
+from ingestion.sources.kafka.envelope import payload_of
 from tests.installation import Installation, Shop, kill_tree, retail, until
 from tests.servers.pulsar import Pulsar, running_pulsar
 from tests.spark.conftest import FIRST
@@ -39,6 +46,11 @@ def publish(pulsar: Pulsar, topics: str) -> None:
         )
 
 
+def states(installation: Installation) -> list[dict[str, Any]]:
+    """What `idgraph flows` shows."""
+    return [json.loads(line) for line in installation.command("flows", "--json").stdout.splitlines()]
+
+
 def test_the_same_export_as_from_files(
     tmp_path: Path, shop: Shop, pulsar: Pulsar, first_profiles: bytes
 ) -> None:
@@ -53,6 +65,23 @@ def test_the_same_export_as_from_files(
     topic = f"public/default/same-orders-partition-{partition}"
     assert dead_letter["position"] == f"pulsar:{topic}/{ledger}/{entry}/{max(0, batch)}"
     assert installation.run() == [], "all is done"
+    assert {each["lag"] for each in states(installation)} == {0}
+    more = pulsar.publish("same-orders", [b"{}"] * 7, batching_enabled=True)
+    behind = {
+        each["partition"]: each for each in states(installation) if each["topic"].endswith("same-orders")
+    }
+    counts = Counter(partition for partition, *_ in more)
+    assert {each: behind[each]["lag"] for each in counts} == counts
+    assert all(behind[each]["lag_seconds"] > 0 for each in counts)
+    assert behind[partition]["taken"] == f"{ledger}/{entry + 1}"
+    settings = load(installation.config)
+    newest = newest_records(settings, settings.sources_by_name()["orders"], 8)
+    assert [payload_of(each.value) for each in newest] == [b"{}"] * 7 + [b'{"order_id": "R1", ']
+    assert newest[-1].position == dead_letter["position"]
+    with shared_flows(settings) as flows:
+        has_committed = committed(settings, flows)
+        assert has_committed(dead_letter["position"])
+        assert not has_committed(newest[0].position)
 
 
 def test_driver_and_server_killed(tmp_path: Path, shop: Shop, pulsar: Pulsar, first_profiles: bytes) -> None:

@@ -30,23 +30,26 @@ Name = Annotated[str, typer.Argument(help="Name of a flow, as `idgraph flows sho
 
 @commands.callback(invoke_without_command=True)
 def flows(context: typer.Context, as_json: Json = False) -> None:
-    """Show the flow's partitions in Kafka: the taken offset, the end offset, and the lag."""
+    """Show the flow's partitions in its topics: the taken offset, the end offset, and the lag."""
     if context.invoked_subcommand is not None:
         return
     from idgraph.app.flow_progress import partition_states
+    from idgraph.model.pulsar import pulsar_sources
 
     settings = stored(context)
     states = partition_states(settings)
+    is_pulsar = bool(pulsar_sources(settings.sources_by_name()))
     if as_json:
         for state in states:
             print_json(state._asdict())
     else:
-        titles = ("flow", "topic", "partition", "taken", "end", "lag")
-        print_table(titles, [_row(state) for state in states])
+        titles = ["flow", "topic", "partition", "taken", "end", "lag"]
+        titles += ["seconds"] if is_pulsar else []
+        print_table(titles, [_row(state)[: len(titles)] for state in states])
     if any(state.end is None for state in states):
-        servers = settings.kafka.bootstrap_servers
+        kafka, pulsar = settings.kafka.bootstrap_servers, settings.pulsar.admin_url
         raise SourceUnavailableError(
-            f"Kafka at {servers} does not return the end offset of each partition; is it running?"
+            f"{f'Pulsar at {pulsar}' if is_pulsar else f'Kafka at {kafka}'} does not return the end offset of each partition; is it running?"
         )
 
 

@@ -268,7 +268,7 @@ class FlowMetrics(Collector):
     def _lag(self) -> Iterator[Metric]:
         lag = GaugeMetricFamily(
             "idgraph_source_lag_records",
-            "Offsets of a Kafka partition that are not taken yet.",
+            "Offsets of a Kafka partition, or about as many messages of a Pulsar partition, that are not taken yet.",
             labels=["flow", "topic", "partition"],
         )
         for each in self._gauges.lag():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 from idgraph.app.adapters.shared_state import is_embedded
 from idgraph.model.backoff import steady
 from idgraph.model.errors import IdgraphError, StoreError
-from idgraph.model.kafka import kafka_sources
+from idgraph.model.topics import topic_sources
 from idgraph.repeating import Repeating, message_of
 
 if TYPE_CHECKING:
@@ -203,11 +203,10 @@ def _lag(
 ) -> Callable[[], list[PartitionLag]]:
     from idgraph.app.observation.flow_metrics import PartitionLag
 
-    if not kafka_sources(settings.sources_by_name()):
+    if not topic_sources(settings.sources_by_name()):
         return list
 
     def ask() -> list[PartitionLag]:
-        # No name of a topic has a slash.
         named = ((name.rpartition("/"), count) for name, count in waiting().items())
         return [PartitionLag(topic, int(partition), count) for (topic, _, partition), count in named]
 

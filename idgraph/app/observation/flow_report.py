@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import re
 import threading
 import time
 from collections import Counter, deque
@@ -19,7 +18,7 @@ from idgraph.app.settings.document import Settings
 from idgraph.app.shared_flows import SharedFlows
 from idgraph.model.errors import IdgraphError, StoreError
 from idgraph.model.flows import FlowMoment, FlowReport, FlowSource, FlowState, LastBatch, StageRate
-from idgraph.model.kafka import KafkaSource, kafka_sources
+from idgraph.model.topics import TopicSource, topic_sources
 from idgraph.projection.runner import ProjectionRunner
 from idgraph.repeating import Outage, Repeating
 from ingestion.metadata.follower import SnapshotFollower
@@ -133,7 +132,7 @@ class FlowReporter:
             FlowSource(
                 name=name,
                 per_second=counts.get(name, 0) / window,
-                waiting=_waiting_of(source, waiting) if isinstance(source, KafkaSource) and waiting else None,
+                waiting=_waiting_of(source, waiting) if isinstance(source, TopicSource) and waiting else None,
                 last_event_ms=seen.get(name),
             )
             for name, source in self._settings.sources_by_name().items()
@@ -151,15 +150,10 @@ def _moment(report: FlowReport) -> FlowMoment:
     )
 
 
-def _waiting_of(source: KafkaSource, waiting: Mapping[str, int]) -> int:
+def _waiting_of(source: TopicSource, waiting: Mapping[str, int]) -> int:
     """`waiting` is by `TOPIC/PARTITION`."""
-    pattern = source.topic_pattern
     found = ((part.rpartition("/")[0], count) for part, count in waiting.items())
-    return sum(
-        count
-        for topic, count in found
-        if topic in source.topics or (pattern and re.fullmatch(pattern, topic))
-    )
+    return sum(count for topic, count in found if topic in source.topics or source.matches(topic))
 
 
 def _seconds(batches: list[BatchReport], share: float) -> float | None:
@@ -212,7 +206,7 @@ def reporting(
     nothing: Mapping[str, int] = {}
     with ExitStack() as stack:
         lag: Callable[[], Mapping[str, int]] = lambda: nothing  # noqa: E731
-        if kafka_sources(settings.sources_by_name()):
+        if topic_sources(settings.sources_by_name()):
             lag = stack.enter_context(Watch(waiting, nothing, LAG_SECONDS)).latest
         # Those beside the flow's directory see its checkpoint.
         taken = (

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from idgraph.model.errors import ConfigError, FlowStoppedError, SourceUnavailableError, StoreError
 from idgraph.model.pulsar import PulsarSettings, PulsarSource, partition_name, written
-from idgraph.model.pulsar_ledgers import Ledgers, PulsarAdmin
+from idgraph.model.pulsar_ledgers import Ledgers, PulsarAdmin, behind
 from ingestion.sources.held import HeldSources
 from ingestion.sources.kafka.offsets import OffsetRange, Offsets, begin, begun, planned, ranges_of, taken
 from ingestion.sources.kafka.records import source_of_topic
@@ -102,12 +102,12 @@ class Planner(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ign
             for topic, partitions in found.items()
             for partition, each in partitions.items()
         }
-        behind = {key: each.stored_bytes(since, each.end) for key, (since, each) in reach.items()}
-        share = min(1.0, self._plan.most_bytes / max(1, sum(behind.values())))
+        waiting = {key: each.stored_bytes(since, each.end) for key, (since, each) in reach.items()}
+        share = min(1.0, self._plan.most_bytes / max(1, sum(waiting.values())))
         until: Offsets = {}
         for (topic, partition), (since, each) in reach.items():
             # One byte more: an average is rounded down.
-            most = int(behind[topic, partition] * share) if share < 1 else behind[topic, partition] * 2 + 1
+            most = int(waiting[topic, partition] * share) if share < 1 else waiting[topic, partition] * 2 + 1
             until.setdefault(topic, {})[partition] = max(since, each.after(since, most))
         return _json(until)
 
@@ -241,8 +241,6 @@ class PulsarStream(TopicStream):
         self._look: TopicLook | None = None
         self._ranges: list[OffsetRange] = []
         self._bytes = 0
-        self._entries = 0
-        self._per_entry = 1.0
         self._seen: Found = {}
 
     def load(self, session: SparkSession, intake: Intake) -> DataFrame:  # noqa: ARG002 - the protocol's
@@ -299,7 +297,6 @@ class PulsarStream(TopicStream):
             (each, ledgers, ledgers.first if each.since is None else each.since) for each, ledgers in sized
         ]
         self._bytes = sum(ledgers.stored_bytes(since, each.until) for each, ledgers, since in spans)
-        self._entries = sum(ledgers.entries(since, each.until) for each, ledgers, since in spans)
         is_small = self._bytes <= FEW_BYTES
         parts = 1 if is_small else -(-self._session.sparkContext.defaultParallelism // max(1, len(spans)))
         rows = [
@@ -335,9 +332,7 @@ class PulsarStream(TopicStream):
         return found
 
     def took(self, number: int, records: int, seconds: float) -> dict[str, int]:  # noqa: ARG002
-        """About how many messages wait, by `TOPIC/PARTITION`: entries, each of as many messages as those that were read had."""
-        if self._entries:
-            self._per_entry = records / self._entries
+        """About how many messages wait, by `TOPIC/PARTITION`."""
         done = planned(self._checkpoint, number)
         try:
             return self._behind(done) if done else {}
@@ -355,14 +350,13 @@ class PulsarStream(TopicStream):
 
     def _behind(self, done: Offsets) -> dict[str, int]:
         assert self._admin is not None  # noqa: S101 - as above
-        behind = {}
+        waiting = {}
         for topic, offsets in self.with_held(done).items():
             found = self._admin.ledgers(topic) or {}
-            for partition, at in offsets.items():
-                if partition in found:
-                    entries = found[partition].entries(at, found[partition].end)
-                    behind[f"{topic}/{partition}"] = round(entries * self._per_entry)
-        return behind
+            for partition in offsets.keys() & found.keys():
+                distance = behind(self._admin, topic, partition, offsets[partition], found[partition])
+                waiting[f"{topic}/{partition}"] = distance.messages
+        return waiting
 
     def is_bound_otherwise(self) -> bool:
         """Never: a micro-batch has the bound of the configuration."""
