@@ -31,6 +31,7 @@ from sinks.sqlite.households import SqliteHouseholdLog
 from tests.canaries import places
 from tests.contracts.implementations import HOUSEHOLD_LOGS, Implementation
 from tests.lanes import examples
+from tests.servers.dynamodb import stored
 
 PERSONS = ("ann", "bea", "cid", "dan")
 """Each is a fragment: some of them are one person for a time."""
@@ -339,6 +340,17 @@ def test_nothing_is_left_of_an_erased_member(told: Told, tmp_path: Path) -> None
     assert told.seen("bea") == {("ann", "score", "for score")}
     with pytest.raises(UnknownSubjectError):
         told.real.accept(acting("cid"), code, "Cid")
+
+
+@pytest.mark.parametrize("kept", [each for each in HOUSEHOLD_LOGS if not each.in_files], indirect=True)
+def test_nothing_is_left_of_an_erased_member_in_tables(told: Told, tmp_path: Path) -> None:
+    canary = "canary-member-4711"
+    pair(told)
+    code, _ = told.real.invite(acting("ann"), told.group(0))
+    told.real.accept(acting(canary), code, canary)
+    assert canary in repr(stored(tmp_path))
+    told.log.erase([f"~{canary}"])
+    assert canary not in repr(stored(tmp_path))
 
 
 def test_an_erasure_takes_all_entries_of_a_person_and_no_other(told: Told) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.servers.aws import read_descriptions_once
 from tests.servers.requirement import required, started
@@ -42,6 +43,19 @@ def place(folder: Path) -> TablesLocation:
         client.close()
         made.touch()
     return tables
+
+
+def stored(folder: Path) -> list[dict[str, Any]]:
+    """All items of the tables of a folder, as they are on the wire; none where it has no tables."""
+    from sinks.dynamodb.client import DynamoClient
+    from sinks.dynamodb.schema import RECOVERY_DAYS
+
+    if not (folder / "dynamodb-tables").exists():
+        return []
+    with closing(DynamoClient(place(folder))) as client:
+        tables = [client.table(name) for name in RECOVERY_DAYS]
+        found = [client.call("scan", each, TableName=each, ConsistentRead=True)["Items"] for each in tables]
+    return [item for items in found for item in items]
 
 
 def emptied_place(folder: Path) -> TablesLocation:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from idgraph.model.errors import AlreadyRunningError
 from tests.contracts.test_dead_letters import dead_letter
-from tests.servers.dynamodb import place, require_dynamodb
+from tests.servers.dynamodb import place, require_dynamodb, stored
 
 if TYPE_CHECKING:
     from sinks.dynamodb.records import DynamoRecords
@@ -27,22 +27,14 @@ def records(tmp_path: Path) -> Iterator[DynamoRecords]:
         yield opened
 
 
-def everything(records: DynamoRecords) -> list[dict[str, Any]]:
-    table = records._table
-    items: list[dict[str, Any]] = records._client.call("scan", table, TableName=table, ConsistentRead=True)[
-        "Items"
-    ]
-    return items
-
-
-def test_a_body_of_any_size_is_whole_and_leaves_nothing(records: DynamoRecords) -> None:
+def test_a_body_of_any_size_is_whole_and_leaves_nothing(records: DynamoRecords, tmp_path: Path) -> None:
     body = bytes(range(256)) * 4000
     records.put(
         [{"pk": "p", "sk": "a", "body": body, "reason": "x"}, {"pk": "p", "sk": "b", "body": b"small"}]
     )
     assert [each["body"] for each in records.rows("p")] == [body, b"small"]
     records.delete(list(records.get([("p", "a"), ("p", "b")], bodies=False).values()))
-    assert everything(records) == []
+    assert stored(tmp_path) == []
 
 
 def test_a_record_whose_parts_are_gone_is_no_record(records: DynamoRecords) -> None:
@@ -112,7 +104,7 @@ def test_dropped_dead_letters_leave_nothing(records: DynamoRecords, tmp_path: Pa
         letters.put([large, dead_letter("b"), dead_letter("c", attempt="two")])
         assert letters.settle_batch("flow/1", "two") == {"a": "fragment:u:1"}
         assert letters.drop(["c"]) == 1
-    assert everything(records) == []
+    assert stored(tmp_path) == []
 
 
 def test_a_dead_letter_of_another_batch_now_stays(records: DynamoRecords, tmp_path: Path) -> None:
