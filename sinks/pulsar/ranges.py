@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -156,7 +157,8 @@ class PulsarRanges:
                 operation_timeout_seconds=round(settings.answer_seconds),
                 tls_trust_certs_file_path=str(settings.ca_file) if settings.ca_file else None,
                 tls_validate_hostname=True,
-                logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error),
+                # It would write to standard output, which is for what commands print.
+                logger=pulsar.FileLogger(pulsar.LoggerLevel.Error, os.devnull),
             )
         return self._opened
 
@@ -169,7 +171,11 @@ class PulsarRanges:
             )
         if isinstance(error, pulsar.TopicNotFound):
             return ConfigError(f"there is no topic {name} in Pulsar")
-        return SourceUnavailableError(f"Pulsar at {self._settings.service_url}, {name}: {said}")
+        # The client hides a refused token or certificate behind a timeout.
+        return SourceUnavailableError(
+            f"Pulsar at {self._settings.service_url}, {name}: {said}; start Pulsar, or correct [pulsar] service_url, token_file or "
+            "ca_file"
+        )
 
 
 def _read(message: pulsar.Message, at: pulsar.MessageId) -> ReadMessage:

@@ -20,11 +20,13 @@ if TYPE_CHECKING:
 class Pulsar:
     """A server that can die. Publishes with the client that other programs use."""
 
-    def __init__(self, folder: Path, **settings: object) -> None:
+    def __init__(self, folder: Path, token: str = "", **settings: object) -> None:
+        """`token` is an administrator's, where `settings` ask for one."""
         self._folder = folder
+        self._token = token
         self._settings = settings
         self._stack = ExitStack()
-        self._server: Standalone = self._stack.enter_context(pulsar(folder, settings))
+        self._server: Standalone = self._stack.enter_context(pulsar(folder, settings, token))
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -39,7 +41,7 @@ class Pulsar:
     def restart(self) -> None:
         """Start it again on the same folder and ports."""
         self._stack.close()
-        self._server = self._stack.enter_context(pulsar(self._folder, self._settings))
+        self._server = self._stack.enter_context(pulsar(self._folder, self._settings, self._token))
 
     def close(self) -> None:
         self._stack.close()
@@ -48,6 +50,7 @@ class Pulsar:
         """Ask the admin interface; `path` follows `/admin/v2/`."""
         content = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": "application/json"}
+        headers |= {"Authorization": f"Bearer {self._token}"} if self._token else {}
         request = Request(f"{self._server.admin_url}/admin/v2/{path}", content, headers, method=method)
         with urlopen(request, timeout=ANSWER_SECONDS) as answer:
             text = answer.read()
@@ -65,9 +68,10 @@ class Pulsar:
 
     @contextmanager
     def client(self) -> Iterator[Client]:
-        from pulsar import Client, ConsoleLogger, LoggerLevel
+        from pulsar import AuthenticationToken, Client, ConsoleLogger, LoggerLevel
 
-        client = Client(self._server.service_url, logger=ConsoleLogger(LoggerLevel.Error))
+        token = AuthenticationToken(self._token) if self._token else None
+        client = Client(self._server.service_url, token, logger=ConsoleLogger(LoggerLevel.Error))
         try:
             yield client
         finally:
@@ -92,10 +96,10 @@ class Pulsar:
 
 
 @contextmanager
-def running_pulsar(folder: Path, **settings: object) -> Iterator[Pulsar]:
+def running_pulsar(folder: Path, token: str = "", **settings: object) -> Iterator[Pulsar]:
     """A server with its data in a folder. Skips the test, with the reason, when it cannot be had."""
     with required("pulsar", "idgraph[pulsar]"):
-        server = Pulsar(folder, **settings)
+        server = Pulsar(folder, token, **settings)
     try:
         yield server
     finally:

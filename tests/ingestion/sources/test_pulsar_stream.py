@@ -36,7 +36,7 @@ def pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pulsar]:
         "managedLedgerMaxEntriesPerLedger": ENTRIES_A_LEDGER,
         "managedLedgerMinLedgerRolloverTimeMinutes": 0,
     }
-    with running_pulsar(tmp_path_factory.mktemp("pulsar"), **settings) as server:
+    with running_pulsar(tmp_path_factory.mktemp("pulsar"), "", **settings) as server:
         server.admin("PUT", "namespaces/public/short", {})
         nothing = {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}
         server.admin("POST", "namespaces/public/short/retention", nothing)
