@@ -56,7 +56,11 @@ class RecordLease:
 
     def renew(self) -> bool:
         """Whether it is still held."""
-        return self._write({"holder": self.holder})
+        if not self._write({"holder": self.holder}):
+            # By a clock that is ahead of this one.
+            self._until_ms = 0
+            return False
+        return True
 
     def release(self) -> None:
         """Give it back, if it is still held."""

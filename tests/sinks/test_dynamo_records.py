@@ -83,6 +83,19 @@ def test_a_lost_lease_is_noticed_by_its_holder(records: DynamoRecords) -> None:
     assert leases_of(records, ["job"]) == {}
 
 
+def test_a_lease_that_was_taken_by_another_clock_is_lost_at_the_next_renewal(records: DynamoRecords) -> None:
+    from sinks.dynamodb.record_leases import RecordLease
+
+    first, second = RecordLease(records, "job", 60.0), RecordLease(records, "job", 60.0)
+    assert first.take()
+    records.delete([{"pk": "leases", "sk": "job"}])
+    assert second.take()
+    first.require()
+    assert not first.renew()
+    with pytest.raises(AlreadyRunningError, match="was lost"):
+        first.require()
+
+
 def test_who_starts_what_a_dead_process_ran_waits_for_the_end_of_its_lease(records: DynamoRecords) -> None:
     from sinks.dynamodb.record_leases import RecordLease, leased
 
