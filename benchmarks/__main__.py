@@ -47,6 +47,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "store": lambda folder, arguments: dict(measure_store()),
     "dynamodb": lambda folder, arguments: _dynamodb(arguments.fragments or 2_000),
     "kafka": lambda folder, arguments: _kafka(folder, min(arguments.shops, 5), arguments.seconds),
+    "pulsar": lambda folder, arguments: _pulsar(folder, min(arguments.shops, 5)),
     "production": lambda folder, arguments: _production(
         folder, min(arguments.shops, 5), arguments.seconds, arguments.rate
     ),
@@ -88,8 +89,8 @@ BENCHMARKS: dict[str, Benchmark] = {
     "scale-memory": lambda folder, arguments: memory.measure(folder, arguments.events),
     "scale-outages": lambda folder, arguments: outages.measure(folder, arguments.rate),
 }
-SERVERS = ("dynamodb", "kafka", "production", "profiles-servers", "cluster")
-"""These start servers of their own, and need the extras `dynamodb`, `elasticsearch` and `kafka`."""
+SERVERS = ("dynamodb", "kafka", "pulsar", "production", "profiles-servers", "cluster")
+"""These start servers of their own, and need the extras `dynamodb`, `elasticsearch`, `kafka` and `pulsar`."""
 GROUPS = {"servers": list(SERVERS), "scale": [name for name in BENCHMARKS if name.startswith("scale-")]}
 """Several under one name."""
 DEFAULT = [name for name in BENCHMARKS if name not in (*GROUPS["scale"], *SERVERS)]
@@ -111,6 +112,12 @@ def _kafka(folder: Path, shops: int, seconds: float) -> dict[str, Any]:
     from benchmarks.kafka import measure
 
     return measure(folder, shops, seconds)
+
+
+def _pulsar(folder: Path, shops: int) -> dict[str, Any]:
+    from benchmarks.pulsar import measure
+
+    return measure(folder, shops)
 
 
 def _production(folder: Path, shops: int, seconds: float, rate: int) -> dict[str, Any]:

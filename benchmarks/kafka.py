@@ -37,7 +37,7 @@ def measure(folder: Path, shops: int, seconds: float) -> dict[str, Any]:
         servers = broker.bootstrap_servers
         make_topics(servers, [*SOURCES, *(LIVE + source for source in SOURCES)], PARTITIONS)
         _read_topics(config, servers, "")
-        published, publishing = publish_all(servers, _replayed(shops))
+        published, publishing = publish_all(servers, replayed(shops))
         bare = consuming_seconds(servers, SOURCES, PARTITIONS, published)
         run = run_until_done(config, published)
         rates = {
@@ -47,13 +47,13 @@ def measure(folder: Path, shops: int, seconds: float) -> dict[str, Any]:
             "streaming_events_per_second": round(published / run.streaming_seconds),
             "cpu_us_an_event": run.cpu_us_an_event,
             "cpu_us_an_event_from_files": files.cpu_us_an_event,
-            "share_of_files": round(_flowing(files) / _flowing(run), 2),
+            "share_of_files": round(flowing(files) / flowing(run), 2),
         }
         latency = _latency(config, servers, seconds)
     return {**rates, **latency, "measured_at": time.strftime("%Y-%m-%d %H:%M:%S")}
 
 
-def _flowing(run: FlowRun) -> float:
+def flowing(run: FlowRun) -> float:
     """CPU per event of the flow itself, without broker and projection."""
     return sum(used for kind, used in run.cpu_us_an_event.items() if kind != "projection")
 
@@ -67,7 +67,7 @@ def _read_topics(config: Path, servers: str, prefix: str) -> None:
     config.write_text(text)
 
 
-def _replayed(shops: int) -> Iterator[tuple[str, list[bytes]]]:
+def replayed(shops: int) -> Iterator[tuple[str, list[bytes]]]:
     """The retail data of many shops, by source."""
     months = {source: events(source) for source in SOURCES}
     for shop in range(1, shops + 1):

@@ -17,7 +17,7 @@ from idgraph.app.entrance import project_now
 from idgraph.app.flow_progress import committed
 from idgraph.app.jobs.threads import RESULTS, JobThreads
 from idgraph.app.observation.json_logs import say
-from idgraph.app.publish import kafka_publisher, publisher
+from idgraph.app.publish import publisher, topic_publisher
 from idgraph.app.settings.document import Settings
 from idgraph.app.settings.tables import TopicSettings, WebhookSettings
 from idgraph.app.shared_flows import SharedFlows
@@ -151,10 +151,13 @@ def _webhook(stack: ExitStack, stated: WebhookSettings) -> Webhook:
 
 
 def _topic(stack: ExitStack, settings: Settings, stated: TopicSettings) -> Webhook:
-    opened = partial(kafka_publisher, settings, f"[[profiles.topics]] {stated.topic}")
+    user = f"[[profiles.topics]] {stated.topic}"
+    opened = partial(topic_publisher, settings, user, stated.cluster == "pulsar")
     sender = TopicSender(opened, stated.topic)
     stack.callback(sender.close)
-    return Webhook(stated.topic, stated.segment, stated.clearance, sender, "topic")
+    # The place in the feed is kept under this name.
+    name = stated.topic.replace("/", ".")
+    return Webhook(name, stated.segment, stated.clearance, sender, "topic")
 
 
 @contextmanager

@@ -15,10 +15,12 @@ from idgraph.app.settings.document import Settings, load_of
 from idgraph.files import replacing
 from idgraph.model import canonical, paths
 from idgraph.model.errors import ConfigError
+from idgraph.model.pulsar import PulsarSource
 from idgraph.model.sources import FileSource, is_glob
 
 if TYPE_CHECKING:
     from sinks.kafka.publisher import KafkaPublisher
+    from sinks.pulsar.publisher import PulsarPublisher
 
 EVENTS_PER_FILE = 50_000
 Publish = Callable[[Sequence[bytes]], int]
@@ -33,7 +35,7 @@ def publisher(
     written: Callable[[Path], object] = lambda _: None,
 ) -> Iterator[Publish]:
     """A function that publishes lines to a configured source and returns their number; durable when it
-    returns. `key` is the dotted path of the value that becomes a Kafka record's key. `written` gets each new
+    returns. `key` is the dotted path of the value that becomes the key of a record in a topic. `written` gets each new
     file.
 
     Raises ConfigError for a source that cannot be published to. The function raises PublishError.
@@ -52,7 +54,7 @@ def publisher(
     if len(config.topics) != 1:
         raise ConfigError(f"source {source} has not one topic but several; publish needs to know which")
     keys = paths.split(key) if key else ()
-    with kafka_publisher(settings, f"source {source}") as opened:
+    with topic_publisher(settings, f"source {source}", isinstance(config, PulsarSource)) as opened:
         yield lambda lines: opened.publish(
             config.topics[0], ((_key(line, keys), line.removesuffix(b"\n")) for line in lines)
         )
@@ -81,8 +83,12 @@ def publish(
         return sum(give(some) for some in batched(lines, EVENTS_PER_FILE))
 
 
-def kafka_publisher(settings: Settings, user: str) -> KafkaPublisher:
+def topic_publisher(settings: Settings, user: str, is_pulsar: bool) -> KafkaPublisher | PulsarPublisher:
     """A producer of the configured cluster. Raises ConfigError, which names its `user`."""
+    if is_pulsar:
+        with needing("pulsar", f"{user}: Pulsar needs pulsar-client"):
+            from sinks.pulsar.publisher import PulsarPublisher
+        return PulsarPublisher(settings.pulsar)
     with needing("kafka", f"{user}: Kafka needs confluent-kafka"):
         from sinks.kafka.publisher import KafkaPublisher
     return KafkaPublisher(settings.kafka.bootstrap_servers, settings.kafka.producer_options())

@@ -11,6 +11,7 @@ from idgraph.model.ledger import Delivery
 
 if TYPE_CHECKING:
     from sinks.kafka.publisher import KafkaPublisher
+    from sinks.pulsar.publisher import PulsarPublisher
 
 
 class TopicSender:
@@ -18,11 +19,11 @@ class TopicSender:
 
     at_once = 100
 
-    def __init__(self, opened: Callable[[], KafkaPublisher], topic: str) -> None:
+    def __init__(self, opened: Callable[[], KafkaPublisher | PulsarPublisher], topic: str) -> None:
         """Raises ConfigError."""
         self._opened = opened
         self._topic = topic
-        self._publisher: KafkaPublisher | None = opened()
+        self._publisher: KafkaPublisher | PulsarPublisher | None = opened()
 
     def send(self, deliveries: Sequence[Delivery]) -> str | None:
         """Write all, durable as far as the topic's replicas are; why not all were written. An id is a member of its record."""

@@ -16,7 +16,8 @@ from idgraph.model.pulsar import PulsarSettings, partition_name, place, position
 from sinks.credentials import secret_in
 from sinks.pulsar.admin import HttpPulsarAdmin
 
-_QUEUE = 10_000
+_QUEUE = 1_000
+"""Messages that the client asks for ahead; those behind the range's end are read in vain."""
 _PATIENCE_MS = 200
 MOST_PARTITIONS = 32
 _STEPS_BACK = (16, 256, 4096, 1 << 40)
@@ -142,24 +143,7 @@ class PulsarRanges:
 
     def _client(self) -> pulsar.Client:
         if self._opened is None:
-            settings = self._settings
-            authentication = None
-            if settings.token_file:
-                file = settings.token_file
-                authentication = pulsar.AuthenticationToken(lambda: secret_in(file))
-            elif settings.certificate_file:
-                authentication = pulsar.AuthenticationTLS(
-                    str(settings.certificate_file), str(settings.certificate_key_file)
-                )
-            self._opened = pulsar.Client(
-                settings.service_url,
-                authentication=authentication,
-                operation_timeout_seconds=round(settings.answer_seconds),
-                tls_trust_certs_file_path=str(settings.ca_file) if settings.ca_file else None,
-                tls_validate_hostname=True,
-                # It would write to standard output, which is for what commands print.
-                logger=pulsar.FileLogger(pulsar.LoggerLevel.Error, os.devnull),
-            )
+            self._opened = connected(self._settings)
         return self._opened
 
     def _failed(self, name: str, error: Exception) -> IdgraphError:
@@ -187,4 +171,25 @@ def _read(message: pulsar.Message, at: pulsar.MessageId) -> ReadMessage:
         key.encode() if key else None,
         value,
         [(name, content.encode()) for name, content in message.properties().items()],
+    )
+
+
+def connected(settings: PulsarSettings) -> pulsar.Client:
+    """A client of the cluster, which connects when it is used. Raises ConfigError for files that cannot be used."""
+    authentication = None
+    if (file := settings.token_file) is not None:
+        secret_in(file)
+        authentication = pulsar.AuthenticationToken(lambda: secret_in(file))
+    elif settings.certificate_file:
+        authentication = pulsar.AuthenticationTLS(
+            str(settings.certificate_file), str(settings.certificate_key_file)
+        )
+    return pulsar.Client(
+        settings.service_url,
+        authentication=authentication,
+        operation_timeout_seconds=round(settings.answer_seconds),
+        tls_trust_certs_file_path=str(settings.ca_file) if settings.ca_file else None,
+        tls_validate_hostname=True,
+        # It would write to standard output, which is for what commands print.
+        logger=pulsar.FileLogger(pulsar.LoggerLevel.Error, os.devnull),
     )

@@ -85,7 +85,7 @@ class Pulsar:
 
         done: list[Any] = []
         with self.client() as client:
-            sender = client.create_producer(full_name(topic), **producer)
+            sender = client.create_producer(full_name(topic), block_if_queue_full=True, **producer)
             for payload in payloads:
                 more = {"partition_key": key} if key else {}
                 sender.send_async(payload, lambda result, at: done.append((str(result), at)), **more)

@@ -22,6 +22,9 @@ from tests.spark.conftest import FIRST
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
 
 
+KEYS = {"segment": "userId", "amplitude": "user_id", "orders": "customer.email"}
+
+
 @pytest.fixture(scope="module")
 def pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pulsar]:
     with running_pulsar(tmp_path_factory.mktemp("pulsar")) as server:
@@ -86,7 +89,11 @@ def test_the_same_export_as_from_files(
 
 def test_driver_and_server_killed(tmp_path: Path, shop: Shop, pulsar: Pulsar, first_profiles: bytes) -> None:
     installation = installed(tmp_path, shop, pulsar, "killed-", max_bytes_per_batch=20_000)
-    publish(pulsar, "killed-")
+    for source, events in FIRST.items():
+        file = tmp_path / f"{source}.jsonl"
+        file.write_bytes(b"".join(retail(source)[:events]))
+        published = installation.command("publish", source, str(file), "--key", KEYS[source])
+        assert f"published {events} events" in published.stderr.decode()
     process = installation.start()
     until(lambda: installation.batches() or process.poll() is not None, what="a micro-batch")
     assert process.poll() is None, (tmp_path / "flow.err").read_text()

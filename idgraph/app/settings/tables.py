@@ -89,9 +89,13 @@ class WebhookSettings(SettingsTable):
 
 
 class TopicSettings(SettingsTable):
-    """A topic of the cluster of `[kafka]` that gets the feed of changes."""
+    """A topic of the cluster of `[kafka]` or `[pulsar]` that gets the feed of changes."""
 
-    topic: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._\-]{0,248}$", description="Its name.")
+    topic: str = Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._\-/]{0,248}$",
+        description="Its name; in Pulsar `TENANT/NAMESPACE/TOPIC`.",
+    )
+    cluster: Literal["kafka", "pulsar"] = Field(default="kafka", description="The cluster that has it.")
     segment: str | None = Field(
         default=None, min_length=1, description="Only what the feed says of it. Default: all."
     )

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from idgraph.model.errors import ConfigError, FlowStoppedError, SourceUnavailableError
+from idgraph.model.ledger import Delivery
 from idgraph.model.pulsar import PulsarSettings, PulsarSource
 from ingestion.sources.pulsar.stream import Planner, ReadPlan
+from sinks.kafka.feed import TopicSender
 from sinks.pulsar.admin import HttpPulsarAdmin
 from tests.installation import until
 from tests.servers.pulsar import Pulsar, running_pulsar
@@ -212,6 +214,28 @@ def test_chunks_of_a_message_in_several_micro_batches(pulsar: Pulsar, follow: Fo
     batches = flow.steps()
     assert len(batches) > len(payloads), "an entry each"
     assert joined(batches) == payloads
+
+
+def test_the_feed_of_changes_is_written_by_profile_in_order(pulsar: Pulsar, follow: Follow) -> None:
+    from sinks.pulsar.publisher import PulsarPublisher
+
+    topic = next(names)
+    pulsar.create(topic)
+    flow = follow(topics=(topic,))
+    sender = TopicSender(partial(PulsarPublisher, flow.settings), f"public/default/{topic}")
+    with closing(sender):
+        deliveries = [
+            Delivery(id=f"{number}", profile=f"p{number % 4}", document={"n": number}) for number in range(40)
+        ]
+        assert sender.send(deliveries) is None
+        found = [json.loads(each) for each in joined(flow.steps()) if each]
+        for profile in range(4):
+            mine = [each["n"] for each in found if each["n"] % 4 == profile]
+            assert mine == list(range(profile, 40, 4))
+        assert {each["id"] for each in found} == {f"{number}" for number in range(40)}
+    away = flow.settings.model_copy(update={"service_url": "pulsar://127.0.0.1:1", "answer_seconds": 1})
+    with closing(TopicSender(partial(PulsarPublisher, away), f"public/default/{topic}")) as nowhere:
+        assert "of Pulsar at pulsar://127.0.0.1:1 could not be written to" in (nowhere.send(deliveries) or "")
 
 
 def test_the_first_position_by_time(pulsar: Pulsar, follow: Follow) -> None:
