@@ -74,6 +74,14 @@ def pinned(shell: CommandLine) -> list[str]:
     return both
 
 
+def backed_up(shell: CommandLine) -> str:
+    """A backup of an installation that is gone."""
+    copy = f"{shell.folder}/copy"
+    assert shell("backup", "--with-keyring", copy).exit_code == 0
+    shutil.rmtree(shell.settings().directory)
+    return copy
+
+
 def rules(shell: CommandLine) -> str:
     file = shell.folder / "rules.json"
     file.write_text(json.dumps({"hub_limit": 50}))
@@ -90,6 +98,7 @@ def spec(shell: CommandLine) -> str:
 
 AUDITED: dict[str, tuple[Words, str]] = {
     "access-request": (lambda shell: [USER, "--output", f"{shell.folder}/all.json"], "start access"),
+    "backup": (lambda shell: [f"{shell.folder}/copy"], "back up"),
     "backfill": (lambda shell: ["orders", archive(shell)], "start backfill"),
     "dead-letters drop": (lambda shell: [some_dead_letter(shell)], "drop dead letters"),
     "dead-letters replay": (lambda shell: [some_dead_letter(shell)], "start replay"),
@@ -113,6 +122,7 @@ AUDITED: dict[str, tuple[Words, str]] = {
     "resolve": (lambda _: ["--check"], "start resolve"),
     "rules preview": (lambda shell: [rules(shell)], "start preview"),
     "seal": (lambda _: [], "start re-encrypt"),
+    "restore": (lambda shell: [backed_up(shell)], "restore backup"),
     "search": (lambda _: ["identity.userId=4493", "--reveal"], "reveal"),
     "specs preview": (lambda shell: [spec(shell)], "start preview"),
     "suggest accept": (pair, "pin always"),
