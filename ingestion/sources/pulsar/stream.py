@@ -187,8 +187,8 @@ def require_present(offsets: Offsets, found: Found, seen: Found) -> None:
             each = found.get(topic, {}).get(partition)
             if each is None:
                 raise FlowStoppedError(
-                    f"there is no topic {name} any more, which the flow reads from {written(since)} on; messages that were not "
-                    "read yet are gone with it (docs/pulsar.md)"
+                    f"there is no topic {name} any more, or no source names it, which the flow reads from {written(since)} on; "
+                    "messages of a deleted topic that were not read yet are gone (docs/pulsar.md)"
                 )
             if each.has_lost(since):
                 known = seen.get(topic, {}).get(partition)
