@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,13 +31,13 @@ def metadata_client(settings: Settings, timeout: float = 10.0) -> MetadataClient
 
 
 def flow_client(settings: Settings) -> MetadataClient:
-    """The same with the flow's own token, for a flow's requests."""
-    return _metadata_client(settings, flow_token(settings), 10.0)
+    """The same with the flow's own token, for a flow's requests; it is read again when it is refused."""
+    return _metadata_client(settings, flow_token(settings), 10.0, partial(flow_token, settings))
 
 
 def profiles_client(settings: Settings) -> MetadataClient:
     """The same with the profile service's own token."""
-    return _metadata_client(settings, profiles_token(settings), 10.0)
+    return _metadata_client(settings, profiles_token(settings), 10.0, partial(profiles_token, settings))
 
 
 def reading_client(settings: Settings, timeout: float = 10.0) -> MetadataClient:
@@ -43,11 +45,13 @@ def reading_client(settings: Settings, timeout: float = 10.0) -> MetadataClient:
     return _metadata_client(settings, _reading_token(settings), timeout)
 
 
-def _metadata_client(settings: Settings, token: str, timeout: float) -> MetadataClient:
+def _metadata_client(
+    settings: Settings, token: str, timeout: float, renewed: Callable[[], str] | None = None
+) -> MetadataClient:
     from sinks.http.metadata import MetadataClient
 
     stated = settings.metadata
-    return MetadataClient(stated.url, token, timeout, stated.ca_file, pinned_key(settings))
+    return MetadataClient(stated.url, token, timeout, stated.ca_file, pinned_key(settings), renewed)
 
 
 def single_sign_on(settings: Settings) -> OpenId | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -50,8 +50,17 @@ class MetadataConnection:
     Never pickled, since it holds a token; no message holds the token either.
     """
 
-    def __init__(self, url: str, token: str, timeout: float, ca_file: Path | None) -> None:
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        timeout: float,
+        ca_file: Path | None,
+        renewed: Callable[[], str] | None = None,
+    ) -> None:
+        """`renewed` gives the token that is valid now: it is asked when the service refuses the former one."""
         self.timeout = timeout
+        self._renewed = renewed
         self._lock = threading.Lock()
         self._running = 0
         self._closed = threading.Event()
@@ -77,6 +86,8 @@ class MetadataConnection:
         try:
             with self._open():
                 answer = self._client.request(method, path, **request)
+                if answer.status_code == httpx.codes.UNAUTHORIZED and self._renew():
+                    answer = self._client.request(method, path, **request)
         except httpx.ConnectError as error:
             raise MetadataError(f"{place}: {NO_ANSWER.format(type(error).__name__)}") from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
@@ -86,6 +97,15 @@ class MetadataConnection:
         if answer.is_success or answer.status_code in _REPORTED:
             return answer
         raise _error(place, path, answer)
+
+    def _renew(self) -> bool:
+        """Whether there is another token than the one that was refused."""
+        if self._renewed is None:
+            return False
+        header = f"Bearer {self._renewed()}"
+        is_other = header != self._client.headers["Authorization"]
+        self._client.headers["Authorization"] = header
+        return is_other
 
     def get_model(self, kind: type[Answer], method: str, path: str, **request: Any) -> Answer:
         """A request whose answer is this model; 404 is an error."""

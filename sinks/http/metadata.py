@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -72,9 +72,11 @@ class MetadataClient:
         timeout: float = 10.0,
         ca_file: Path | None = None,
         pinned: PinnedKey | None = None,
+        renewed: Callable[[], str] | None = None,
     ) -> None:
-        """Snapshots are of the service whose key is `pinned`; without one, whoever answers is believed."""
-        self._http = MetadataConnection(url, token, timeout, ca_file)
+        """Snapshots are of the service whose key is `pinned`; without one, whoever answers is believed. `renewed`
+        gives the token that is valid now, for when this one is refused."""
+        self._http = MetadataConnection(url, token, timeout, ca_file, renewed)
         self._pinned = pinned
 
     def snapshot(self, etag: str | None = None, wait: float = 0) -> FetchedSnapshot | None:

@@ -99,6 +99,10 @@ class Cluster:
         """What a command prints beside the metadata service, as its first admin."""
         return self.nodes.pod("idgraph-metadata").command("metadata", *words).stdout
 
+    def operator(self, *words: str) -> str:
+        """What a command prints where profiles and keyring are."""
+        return self.nodes.pod("idgraph-profiles").command("profiles", *words).stdout
+
     def until(self, is_so: Callable[[], Any], seconds: float, what: str) -> Any:
         """What it gives as soon as it is true."""
         deadline = time.monotonic() + seconds
@@ -160,6 +164,7 @@ def _values(brokers: str, tables: str, index: str) -> dict[str, Any]:
             "resources": RESOURCES,
         },
         "tokens": {"everySeconds": 2},
+        "backup": {"schedule": "7 4 * * *"},
         "profiles": {"replicas": 2},
         "env": [{"name": name, "value": key} for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")],
     }
@@ -201,6 +206,9 @@ def _prepare(plane: ControlPlane, folder: Path) -> None:
     """The namespace and the secrets that the chart expects."""
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     plane.api.call("POST", "/api/v1/namespaces", {"metadata": {"name": SPACE, "labels": labels}})
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    claims = f"/api/v1/namespaces/{SPACE}/persistentvolumeclaims"
+    plane.api.call("POST", claims, {"metadata": {"name": "idgraph-backup"}, "spec": claim})
     KeyringFile.create(folder / "keyring.json")
     authority = _Authority()
     secrets = {"idgraph-keys": {"keyring.json": (folder / "keyring.json").read_bytes()}}

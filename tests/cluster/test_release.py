@@ -7,27 +7,24 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import signal
+import time
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from benchmarks.topics import publish_all
-from idgraph.app import metadata_server
-from idgraph.app.settings.document import load
-from metadata_service.documents.reading import read_definition
-from sinks.http.metadata import MetadataClient
 from tests.cluster.shape import BETTER, BROKEN, REPOSITORY, SPACE, Cluster, cluster
-from tests.installation import EXAMPLES, Installation, Shop, retail
+from tests.installation import EXAMPLES, retail
 from tests.servers.requirement import required
-from tests.undisturbed import take
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
+SECRET = f"/api/v1/namespaces/{SPACE}/secrets/idgraph-flow-token"
 PATIENCE = 240
 SPECS = ("segment", "orders")
 FIRST, MORE = 150, 50
@@ -74,8 +71,7 @@ class Events:
 
     def exported(self) -> list[str]:
         """All profiles with where each value came from."""
-        pod = self.up.nodes.pod("idgraph-profiles")
-        return pod.command("profiles", "idgraph", "export", "--provenance").stdout.splitlines()
+        return self.up.operator("idgraph", "export", "--provenance").splitlines()
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +111,14 @@ def ready(up: Cluster, component: str) -> list[dict[str, Any]]:
             one["type"] == "Ready" and one["status"] == "True" for one in each["status"].get("conditions", ())
         )
     ]
+
+
+def since(pod: dict[str, Any], condition: str) -> str:
+    """The moment from which a pod is so."""
+    (found,) = [
+        each["lastTransitionTime"] for each in pod["status"]["conditions"] if each["type"] == condition
+    ]
+    return str(found)
 
 
 def is_whole(up: Cluster, component: str) -> bool:
@@ -175,6 +179,8 @@ def test_an_upgrade_replaces_everything(up: Cluster, events: Events, crm: str) -
         assert now
         assert not before & {each["metadata"]["uid"] for each in now}
         assert {each["spec"]["containers"][0]["image"] for each in now} == {f"{REPOSITORY}:{BETTER}"}
+    (metadata,), flows = up.pods("metadata"), up.pods("flow")
+    assert all(since(metadata, "Ready") <= since(flow, "Initialized") for flow in flows), "metadata first"
     await_profile(up, crm, events.publish("segment", MORE))
 
 
@@ -195,7 +201,10 @@ def test_an_upgrade_that_never_becomes_ready_is_rolled_back_and_nothing_is_lost(
     await_profile(up, crm, events.publish("segment", MORE))
 
 
-def test_a_drained_node_moves_its_pods(up: Cluster, events: Events, crm: str) -> None:
+def test_a_drained_node_moves_its_pods_and_a_paused_flow_stays_paused(
+    up: Cluster, events: Events, crm: str
+) -> None:
+    up.operator("idgraph", "flows", "pause", "shop", "--why", "a move")
     node = ready(up, "flow")[0]["spec"]["nodeName"]
     up.api.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": True}})
 
@@ -222,6 +231,9 @@ def test_a_drained_node_moves_its_pods(up: Cluster, events: Events, crm: str) ->
     up.until(moved, PATIENCE, "the node is empty")
     for component in ("metadata", "flow", "profiles"):
         up.until(partial(is_whole, up, component), PATIENCE, component)
+    health = httpx.get(f"http://{up.nodes.pod('idgraph-flow-shop').ip}:9410/health/ready").json()
+    assert health["paused"] is True
+    up.operator("idgraph", "flows", "resume", "shop")
     await_profile(up, crm, events.publish("segment", MORE))
     up.api.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": None}})
 
@@ -234,42 +246,39 @@ def test_a_killed_executor_is_replaced(up: Cluster, events: Events, crm: str) ->
     assert name not in {each["metadata"]["name"] for each in ready(up, "executor")}
 
 
-def test_a_token_is_rotated(up: Cluster, events: Events, crm: str) -> None:
-    path = f"/api/v1/namespaces/{SPACE}/secrets/idgraph-flow-token"
-    before = up.api.get(path)
-    up.api.delete(path)
-    after = up.until(lambda: up.api.find(path), PATIENCE, "another token")
-    assert after["data"] != before["data"]
-    mounted = up.nodes.pod("idgraph-flow-shop")
-    up.until(
-        lambda: (
-            mounted.command("flow", "cat", "/etc/idgraph/token/flow.token").stdout.encode() in _decoded(after)
-        ),
-        PATIENCE,
-        "the pod has the token",
-    )
+def test_a_replaced_token_is_taken_by_the_flow_that_runs(up: Cluster, events: Events, crm: str) -> None:
+    def named() -> str:
+        found = up.api.find(SECRET)
+        return str(found["metadata"]["annotations"]["idgraph/token"]) if found else ""
+
+    former, begun = named(), up.nodes.pod("idgraph-flow-shop").uid
+    up.api.delete(SECRET)
+    assert up.until(named, PATIENCE, "another token") != former
+    token = base64.b64decode(up.api.get(SECRET)["data"]["flow.token"]).decode()
+    flow = up.nodes.pod("idgraph-flow-shop")
+    read = partial(flow.command, "flow", "cat", "/etc/idgraph/token/flow.token")
+    up.until(lambda: read().stdout == token, PATIENCE, "the pod has the token")
+    up.admin("idgraph", "tokens", "revoke", former)
+    revoked = time.monotonic()
+
+    def confirmed() -> bool:
+        """Whether the metadata service has answered the flow since."""
+        metrics = httpx.get(f"http://{flow.ip}:9410/metrics").text
+        (age,) = re.findall(r"^idgraph_snapshot_age_seconds\{.*\} (\S+)$", metrics, re.MULTILINE)
+        return float(age) < time.monotonic() - revoked
+
+    up.until(confirmed, PATIENCE, "an answer to the new token")
+    await_profile(up, crm, events.publish("segment", MORE))
+    assert up.nodes.pod("idgraph-flow-shop").uid == begun
 
 
-def _decoded(secret: dict[str, Any]) -> list[bytes]:
-    return [base64.b64decode(each) for each in secret["data"].values()]
-
-
-def test_the_profiles_are_those_of_one_machine(up: Cluster, events: Events, tmp_path: Path) -> None:
-    service = tmp_path / "service"
-    service.mkdir()
-    keyring = up.folder / "keyring.json"
-    (service / "idgraph.toml").write_text(f'keyring = "{keyring}"\n')
-    settings = load(service / "idgraph.toml")
-    with metadata_server.serving_here(settings) as url:
-        token = (settings.directory / "admin.token").read_text()
-        with MetadataClient(url, token) as client:
-            for name in SPECS:
-                client.put_spec(read_definition(EXAMPLES / "retail" / "specs" / f"{name}.json"), "tests")
-        installation = Installation(tmp_path / "embedded", Shop(url, token, keyring))
-        take(installation, events.published)
-        expected = installation.export("--provenance").decode().splitlines()
-    assert len(expected) > FIRST / 10
-    up.until(lambda: events.exported() == expected, PATIENCE, "the same profiles, byte for byte")
+@pytest.mark.parametrize("name", ["reconcile", "audit", "backup"])
+def test_a_scheduled_command_ends_well(up: Cluster, name: str) -> None:
+    schedule = up.api.get(f"/apis/batch/v1/namespaces/{SPACE}/cronjobs/idgraph-{name}")
+    jobs = f"/apis/batch/v1/namespaces/{SPACE}/jobs"
+    job = schedule["spec"]["jobTemplate"] | {"metadata": {"name": f"now-{name}"}}
+    up.api.call("POST", jobs, {"apiVersion": "batch/v1", "kind": "Job", **job})
+    up.until(lambda: up.api.get(f"{jobs}/now-{name}")["status"].get("succeeded"), PATIENCE, f"{name} is done")
 
 
 def test_a_flow_that_is_removed_ends_and_a_suspended_one_has_no_pod(up: Cluster) -> None:

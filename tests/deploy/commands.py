@@ -17,7 +17,7 @@ def commands_of_idgraph(words: list[str]) -> list[list[str]]:
     if words[0] == "idgraph":
         return [words[1:]]
     script = words[-1] if words[:1] == ["/bin/sh"] else ""
-    return [shlex.split(each) for each in re.findall(r"\bidgraph ([a-z][^&|\n]*)", script)]
+    return [shlex.split(each) for each in re.findall(r"^\s*idgraph ([a-z][^&|\n]*)", script, re.MULTILINE)]
 
 
 def check_command(words: list[str]) -> None:

@@ -37,6 +37,8 @@ HELM = pytest.mark.skipif(
 )
 CUSTOM = {"Certificate", "ServiceMonitor"}
 """Kinds of other projects."""
+BACKUP = "idgraph-backup"
+"""The claim that the operator makes for copies."""
 MONITORING = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
 
 
@@ -247,7 +249,7 @@ def test_volumes_are_of_what_there_is(chart: Chart) -> None:
                     assert {item["key"] for item in volume["secret"].get("items", ())} <= known[name]
                     assert volume["secret"]["defaultMode"] == 0o400
                 case {"persistentVolumeClaim": {"claimName": name}}:
-                    assert name in names(chart, "PersistentVolumeClaim")
+                    assert name in names(chart, "PersistentVolumeClaim") | {BACKUP}
                 case _:
                     assert volume.keys() & {"emptyDir", "projected"}
         assert pod["spec"]["serviceAccountName"] in names(chart, "ServiceAccount"), document

@@ -205,6 +205,24 @@ def test_a_refused_token(url: str) -> None:
         assert TOKEN not in str(refused.value)
 
 
+def test_a_token_that_was_replaced(url: str) -> None:
+    asked = []
+
+    def renewed() -> str:
+        asked.append(TOKEN)
+        return TOKEN
+
+    with MetadataClient(url, "expired", renewed=renewed) as client:
+        assert client.snapshot() is not None
+        client.send([change("a")])
+    assert asked == [TOKEN], "only when it was refused"
+    with (
+        MetadataClient(url, "expired", renewed=lambda: "expired") as client,
+        pytest.raises(UnauthorizedError, match="401"),
+    ):
+        client.send([change("a")])
+
+
 def test_a_service_that_is_away() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
