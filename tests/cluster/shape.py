@@ -100,8 +100,9 @@ class Cluster:
         return self.nodes.pod("idgraph-metadata").command("metadata", *words).stdout
 
     def operator(self, *words: str) -> str:
-        """What a command prints where profiles and keyring are."""
-        return self.nodes.pod("idgraph-profiles").command("profiles", *words).stdout
+        """What a command prints where profiles and keyring are, by the first admin's token."""
+        token = f"IDGRAPH_METADATA__TOKEN={self.admin('cat', '/var/lib/idgraph/state/admin.token').strip()}"
+        return self.nodes.pod("idgraph-profiles").command("profiles", "env", token, *words).stdout
 
     def until(self, is_so: Callable[[], Any], seconds: float, what: str) -> Any:
         """What it gives as soon as it is true."""

@@ -12,15 +12,21 @@ import signal
 import time
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from benchmarks.topics import publish_all
+from idgraph.app import metadata_server
+from idgraph.app.settings.document import load
+from metadata_service.documents.reading import read_definition
+from sinks.http.metadata import MetadataClient
 from tests.cluster.shape import BETTER, BROKEN, REPOSITORY, SPACE, Cluster, cluster
-from tests.installation import EXAMPLES, retail
+from tests.installation import EXAMPLES, Installation, Shop, retail
 from tests.servers.requirement import required
+from tests.undisturbed import take
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
@@ -279,6 +285,24 @@ def test_a_scheduled_command_ends_well(up: Cluster, name: str) -> None:
     job = schedule["spec"]["jobTemplate"] | {"metadata": {"name": f"now-{name}"}}
     up.api.call("POST", jobs, {"apiVersion": "batch/v1", "kind": "Job", **job})
     up.until(lambda: up.api.get(f"{jobs}/now-{name}")["status"].get("succeeded"), PATIENCE, f"{name} is done")
+
+
+def test_the_profiles_are_those_of_one_machine(up: Cluster, events: Events, tmp_path: Path) -> None:
+    service = tmp_path / "service"
+    service.mkdir()
+    keyring = up.folder / "keyring.json"
+    (service / "idgraph.toml").write_text(f'keyring = "{keyring}"\n')
+    settings = load(service / "idgraph.toml")
+    with metadata_server.serving_here(settings) as url:
+        token = (settings.directory / "admin.token").read_text()
+        with MetadataClient(url, token) as client:
+            for name in SPECS:
+                client.put_spec(read_definition(EXAMPLES / "retail" / "specs" / f"{name}.json"), "tests")
+        installation = Installation(tmp_path / "embedded", Shop(url, token, keyring))
+        take(installation, events.published)
+        expected = installation.export("--provenance").decode().splitlines()
+    assert len(expected) > FIRST / 10
+    up.until(lambda: events.exported() == expected, PATIENCE, "the same profiles, byte for byte")
 
 
 def test_a_flow_that_is_removed_ends_and_a_suspended_one_has_no_pod(up: Cluster) -> None:
