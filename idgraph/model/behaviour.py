@@ -1,0 +1,175 @@
+"""Behaviour over time as admins define it: activities, which leave entries in timelines, and attributes derived from these."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import AfterValidator, Field, model_validator
+
+from idgraph.model.documents import FrozenDocument
+from idgraph.model.durations import Duration
+from idgraph.model.specs import NAME_PATTERN
+from idgraph.model.stamps import SpecRef
+
+FIELD_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"
+VARIABLE_PATTERN = r"^[A-Za-z][A-Za-z0-9_]{0,63}$"
+DEFAULT_MOST = 10_000
+LARGEST_MOST = 200_000
+
+
+def _zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError(f"there is no time zone {name!r}; name one as Europe/Berlin, or UTC") from None
+    return name
+
+
+TimeZone = Annotated[str, Field(max_length=64), AfterValidator(_zone)]
+Name = Annotated[str, Field(pattern=FIELD_PATTERN)]
+Expression = Annotated[str, Field(min_length=1, max_length=10_000)]
+
+
+class _Definition(FrozenDocument):
+    name: str = Field(pattern=NAME_PATTERN)
+    description: str = Field(default="", max_length=4000)
+    status: Literal["active", "retired"] = "active"
+
+
+class ActivityDefinition(_Definition):
+    """A named kind of event. Each of its events leaves an entry in the timeline of the event's fragment."""
+
+    source: str = Field(
+        default="*", min_length=1, max_length=200, description="A name, or a pattern with `*`."
+    )
+    event_type: str = Field(
+        default="*", min_length=1, max_length=200, description="A name, or a pattern with `*`."
+    )
+    condition: Expression | None = Field(
+        default=None,
+        description="JMESPath on the mapped event; an event for which it is false leaves no entry.",
+    )
+    fields: dict[Name, str] = Field(
+        default={},
+        max_length=50,
+        description="By the name in the entry, the path in the mapped event of a value to keep.",
+    )
+    time: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Path in the mapped event of its time: epoch milliseconds, or RFC 3339. Default: the ordinal.",
+    )
+    keep: Duration = Field(
+        default="400d", description="Entries older than this are dropped, counted from the newest entry."
+    )
+    most: int = Field(
+        default=DEFAULT_MOST,
+        ge=1,
+        le=LARGEST_MOST,
+        description="The newest so many entries of a person are kept.",
+    )
+
+
+class ActivityDocument(ActivityDefinition):
+    """One stored, immutable version of an activity."""
+
+    version: int = Field(ge=1)
+
+
+class CalendarPeriod(FrozenDocument):
+    """The present day, week (from Monday), month, quarter or year in a time zone."""
+
+    calendar: Literal["day", "week", "month", "quarter", "year"]
+    time_zone: TimeZone = "UTC"
+
+
+class Window(FrozenDocument):
+    """An aggregate of an activity's entries over a time that ends now.
+
+    The entries are those with `round(now - over, hop) <= time < now`. The hop is a day from 12 days on, an hour from
+    12 hours on, else 5 minutes; it is counted from the epoch.
+    """
+
+    activity: str
+    function: Literal[
+        "count", "sum", "average", "min", "max", "first", "last", "last_k", "distinct", "top_k"
+    ] = "count"
+    field: Name | None = Field(default=None, description="Whose values; `count` alone needs none.")
+    condition: Expression | None = Field(default=None, description="JMESPath on an entry's fields.")
+    over: Duration | CalendarPeriod | Literal["all"] = "all"
+    k: int = Field(default=10, ge=1, le=1000, description="Of `last_k` and `top_k`.")
+
+    @model_validator(mode="after")
+    def _has_field(self) -> Self:
+        if self.field is None and self.function != "count":
+            raise ValueError(f"{self.function} needs a field")
+        return self
+
+
+class Sessions(FrozenDocument):
+    """Sessions of an activity: an entry at most `gap` after the one before it belongs to the same session, one later begins
+    the next; so does one `cap` or more after the session's first entry."""
+
+    activity: str
+    condition: Expression | None = None
+    gap: Duration = "30m"
+    cap: Duration = "24h"
+    over: Duration | Literal["all"] = Field(
+        default="30d", description="`count` is of sessions that begin within it."
+    )
+    fields: tuple[Name, ...] = Field(
+        default=(), max_length=20, description="Whose values of the first and the last entry are given."
+    )
+
+
+class Pattern(FrozenDocument):
+    """A row pattern over a person's entries in the order (time, source, event id), as SQL's MATCH_RECOGNIZE has it."""
+
+    activities: tuple[str, ...] = Field(min_length=1, max_length=20)
+    pattern: str = Field(min_length=1, max_length=1000, description="As `A B* C{2,3}? $`.")
+    define: dict[Annotated[str, Field(pattern=VARIABLE_PATTERN)], Expression] = Field(
+        default={},
+        max_length=26,
+        description="By variable a JMESPath on an entry: its fields, `activity` and `time`; below the name of an earlier variable "
+        "the last entry that this one has.",
+    )
+    within: Duration | None = Field(default=None, description="From the first to the last entry of a match.")
+    skip: Literal["past_last_row", "to_next_row"] = "past_last_row"
+    over: Duration | Literal["all"] = "all"
+
+
+class DerivedDefinition(_Definition):
+    """An attribute whose value is a function of a person's attributes and timelines at a moment. One of `window`, `sessions`,
+    `pattern`, `expression` says which."""
+
+    path: str = Field(min_length=1, max_length=1024)
+    window: Window | None = None
+    sessions: Sessions | None = None
+    pattern: Pattern | None = None
+    expression: Expression | None = Field(default=None, description="JMESPath over the profile's attributes.")
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        if sum(each is not None for each in (self.window, self.sessions, self.pattern, self.expression)) != 1:
+            raise ValueError("give one of `window`, `sessions`, `pattern`, `expression`")
+        return self
+
+    @property
+    def activities(self) -> tuple[str, ...]:
+        """The activities whose timelines it reads."""
+        if self.pattern is not None:
+            return self.pattern.activities
+        one = self.window or self.sessions
+        return () if one is None else (one.activity,)
+
+
+class DerivedDocument(DerivedDefinition):
+    """One stored, immutable version of a derived attribute."""
+
+    version: int = Field(ge=1)
+
+    @property
+    def ref(self) -> SpecRef:
+        """The name and version that its values state as their origin."""
+        return SpecRef(f"derived:{self.name}", self.version)
