@@ -19,7 +19,7 @@ from idgraph.model.backoff import Backoff
 from idgraph.model.counts import BatchCounts
 from idgraph.model.dead_letters import DeadLetterReason
 from idgraph.model.errors import ConflictError, DamagedStateError, StoreError, UnstorableError
-from idgraph.model.store import NEW, FragmentStore, FragmentWrite, StoredFragment
+from idgraph.model.store import NEW, NO_EXPIRED, NO_PAGES, FragmentStore, FragmentWrite, StoredFragment
 from idgraph.model.tombstones import NO_EPOCH, Tombstone
 from merge.fragments import FragmentState
 
@@ -229,9 +229,8 @@ def _merged(
         else:
             data, new, dropped = joined
             version = _version(present, tombstoned.get(fragment_id))
-            writes.append(
-                _new_write(FragmentWrite, (fragment_id, version, data, new, change.erasure_epoch, dropped))
-            )
+            made = (fragment_id, version, data, new, change.erasure_epoch, dropped, NO_PAGES, NO_EXPIRED)
+            writes.append(_new_write(FragmentWrite, made))
             result.stored_bytes += len(data) if present is None else len(data) - len(present.state)
     return writes, failed
 

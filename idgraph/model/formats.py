@@ -49,9 +49,9 @@ READ: Mapping[str, Mapping[str, FormatRange]] = {
     "0.1.0": {
         "metadata.db": FormatRange(1, 3),
         "dead-letters.db": FormatRange(1, 3),
+        "profiles.db": FormatRange(1, 2),
         **dict.fromkeys(
             (
-                "profiles.db",
                 "data-keys.db",
                 "dead-letters.keys.db",
                 "jobs.db",

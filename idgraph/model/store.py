@@ -1,6 +1,7 @@
 """The protocols of a profile store: fragments by id with conditional writes, the outbox, and marks.
 
-Two contract suites (`test_profile_store.py` and `test_erasure.py` in `tests/contracts/`) run over every implementation.
+Contract suites in `tests/contracts/`, `test_profile_store.py`, `test_erasure.py` and `test_timelines.py` among them, run over
+every implementation.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from zlib import crc32
 from idgraph.model.batch_size import BatchSize
 from idgraph.model.ledger import Ledger, LedgerEntry
 from idgraph.model.pins import Pins
+from idgraph.model.timelines import Pages, Timelines
 from idgraph.model.tombstones import (
     EPOCH_BITS,
     NO_EPOCH,
@@ -79,12 +81,17 @@ def document_version(generation: int, versions: Iterable[int] = ()) -> int:
     return (generation << EPOCH_BITS) + sum(version % (1 << EPOCH_BITS) for version in versions)
 
 
+NO_PAGES: Pages = {}
+NO_EXPIRED: Mapping[str, int] = {}
+
+
 class FragmentWrite(NamedTuple):
     """A conditional write: takes effect only if the stored version is still `expected_version`.
 
     `identifiers` (text forms, `type:value`) are added to those the fragment can be found by. `dropped` are
     removed: they are stored under another name now. `erasure_epoch` is the `until` of the tombstone that the events
-    were compared with.
+    were compared with. `pages` replace those of the same keys, empty bytes remove one; `expired` removes by activity all pages of
+    days before this one.
     """
 
     id: str
@@ -93,6 +100,8 @@ class FragmentWrite(NamedTuple):
     identifiers: frozenset[str]
     erasure_epoch: int = NO_EPOCH
     dropped: frozenset[str] = frozenset()
+    pages: Pages = NO_PAGES
+    expired: Mapping[str, int] = NO_EXPIRED
 
 
 class SharedIdentifiers(NamedTuple):
@@ -160,8 +169,8 @@ class FragmentStore(Protocol):
 
     def write(self, writes: Sequence[FragmentWrite]) -> set[str]:
         """Write each fragment whose version is still the expected one, as version `expected + 1`, and put it into the
-        outbox. At most one write per id. Each fragment is written whole or not at all, even if the writer is killed.
-        Durable when it returns.
+        outbox. At most one write per id. Each fragment is written whole, with its pages, or not at all, even if the writer is
+        killed. Durable when it returns.
 
         Returns the ids that were NOT written, for one of these reasons:
         - another writer changed the version;
@@ -248,7 +257,16 @@ class StoreMarks(Protocol):
 
 
 class ProfileStore(
-    FragmentStore, Outbox, Pins, Ledger, Tombstones, Withdrawals, StoreMarks, ChangeCounter, Protocol
+    FragmentStore,
+    Outbox,
+    Timelines,
+    Pins,
+    Ledger,
+    Tombstones,
+    Withdrawals,
+    StoreMarks,
+    ChangeCounter,
+    Protocol,
 ):
     """All protocols of one store: what an adapter implements and the wiring opens. Users take the part they need."""
 

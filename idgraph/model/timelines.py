@@ -1,9 +1,10 @@
-"""Timelines: the entries that events leave where an activity names them, in pages by fragment, activity and day."""
+"""Timelines: the entries that events leave where an activity names them, in pages by fragment, activity and day; and the
+protocol of a store that keeps them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple, Protocol
 
 DAY_MS = 86_400_000
 
@@ -35,7 +36,39 @@ class PageKey(NamedTuple):
 
 
 class DueEntry(NamedTuple):
-    """The profile of the fragment that names it changes at `at_ms` (epoch milliseconds) without any event."""
+    """The profile of the fragment that names it changes at `at_ms` (epoch milliseconds) without any event. `version` is that
+    of the profile's document from which it was computed (`idgraph.model.store.document_version`)."""
 
     fragment_id: str
     at_ms: int
+    version: int = 0
+
+
+Pages = Mapping[PageKey, bytes]
+"""Encoded pages of one fragment by their keys."""
+
+
+class Timelines(Protocol):
+    """Pages beside fragments, opaque bytes here, and due entries. `FragmentStore.write` writes pages with their fragment, under
+    its version; with the fragment, an erasure or a withdrawal takes its pages and its due entry.
+
+    Read the pages after the fragment: then a write of what was read of both is refused where either has changed since. Every
+    method blocks, and raises `StoreError` as those of `FragmentStore`."""
+
+    def pages(self, keys: Collection[tuple[str, PageKey]]) -> dict[tuple[str, PageKey], bytes]:
+        """Those of these pages that exist, by fragment id and key. Reads all earlier writes."""
+        ...
+
+    def timelines(self, ids: Collection[str], activities: Collection[str]) -> dict[str, dict[PageKey, bytes]]:
+        """By id, all pages of these activities of those of these fragments that have any. Reads all earlier writes."""
+        ...
+
+    def plan(self, due: Collection[DueEntry]) -> None:
+        """Replace the due entry of each of these fragments that exists, at most one per fragment; `at_ms` 0 removes it. An entry
+        that was computed from a later version of the document stays. Durable when it returns."""
+        ...
+
+    def take_due(self, now_ms: int, limit: int) -> int:
+        """Move up to `limit` entries that are due at `now_ms`, the earliest first, into the outbox, each in a version of its own as
+        `Outbox.enqueue` does. Returns their number. May lag behind `plan` by a second or so."""
+        ...

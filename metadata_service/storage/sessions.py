@@ -45,7 +45,7 @@ class Session:
         return f"Session({self.caller.name!r})"
 
 
-class Sessions:
+class SignInSessions:
     """All sessions. Safe for several threads; every method blocks, and raises SQLAlchemyError."""
 
     def __init__(self, database: Database, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:

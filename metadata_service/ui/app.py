@@ -22,7 +22,7 @@ from idgraph.web.path_values import keep_slashes
 from metadata_service.api.access import MissingRoleError
 from metadata_service.api.database_problems import log_database_error
 from metadata_service.api.service import MetadataService
-from metadata_service.storage.sessions import Sessions
+from metadata_service.storage.sessions import SignInSessions
 from metadata_service.ui import (
     attributes,
     audit,
@@ -108,7 +108,7 @@ def create_pages(
     """The pages over a service."""
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
     app.state.service = service
-    app.state.sessions = Sessions(service.database)
+    app.state.sessions = SignInSessions(service.database)
     app.state.profile_source = profile_source
     app.state.openid = openid
     for module in PAGES:

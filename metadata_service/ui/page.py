@@ -28,7 +28,7 @@ from metadata_service.api.access import may_call, require_right
 from metadata_service.api.service import MetadataService
 from metadata_service.attributes.rules import classification_levels
 from metadata_service.documents.problems import DocumentError
-from metadata_service.storage.sessions import Session, Sessions
+from metadata_service.storage.sessions import Session, SignInSessions
 from metadata_service.ui.frame import HOME, render
 
 SIGN_IN = "/ui/sign-in"
@@ -189,9 +189,9 @@ def items_of(client: ProfilesClient, *path: str, **params: Any) -> list[dict[str
         return []
 
 
-def sessions_of(request: Request) -> Sessions:
+def sessions_of(request: Request) -> SignInSessions:
     """The sessions of the application."""
-    return cast(Sessions, request.app.state.sessions)
+    return cast(SignInSessions, request.app.state.sessions)
 
 
 def cookie_name(request: Request) -> str:

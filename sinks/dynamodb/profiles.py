@@ -24,6 +24,7 @@ from idgraph.model.store import (
     SharedIdentifiers,
     StoredFragment,
 )
+from idgraph.model.timelines import DueEntry, PageKey
 from idgraph.model.tombstones import Tombstone
 from sinks.dynamodb import items
 from sinks.dynamodb.client import REFUSED, TOO_LARGE, Item, Statement
@@ -231,6 +232,23 @@ class DynamoProfileStore(DynamoErasure, DynamoPins, DynamoLedger):
         # Those that are gone, or were written since.
         gone = "REMOVE waiting REMOVE fragment WHERE pk=? AND revision IS MISSING AND tombstone_version<=?"
         self._settle({name: newest[name] for name in refused}, gone)
+
+    # Timelines are not kept in DynamoDB yet: nothing is written of them, and nothing is found.
+
+    def pages(self, keys: Collection[tuple[str, PageKey]]) -> dict[tuple[str, PageKey], bytes]:
+        del keys
+        return {}
+
+    def timelines(self, ids: Collection[str], activities: Collection[str]) -> dict[str, dict[PageKey, bytes]]:
+        del ids, activities
+        return {}
+
+    def plan(self, due: Collection[DueEntry]) -> None:
+        del due
+
+    def take_due(self, now_ms: int, limit: int) -> int:
+        del now_ms, limit
+        return 0
 
     def remember(self, mark: str, instead_of: str = "") -> None:
         # First: interrupted in between there is one too many, and never one too few.

@@ -9,7 +9,7 @@ from typing import Any
 
 from idgraph.model.store import NEW
 from idgraph.model.tombstones import NO_EPOCH, FragmentSummary, Tombstone
-from sinks.sqlite import outbox
+from sinks.sqlite import outbox, timelines
 from sinks.sqlite.tombstones import SqliteTables, all_by_name, are_there, join_by_name
 
 TABLES = (
@@ -132,6 +132,7 @@ def _summary(connection: sqlite3.Connection, fragment_id: str) -> FragmentSummar
 def _remove(connection: sqlite3.Connection, fragment_id: str) -> None:
     for number in _column(connection, "SELECT number FROM fragments WHERE id = ?", fragment_id):
         connection.execute("DELETE FROM identifiers WHERE fragment = ?", (number,))
+        timelines.remove(connection, number)
         connection.execute("DELETE FROM fragments WHERE number = ?", (number,))
 
 

@@ -25,12 +25,13 @@ from idgraph.model.store import (
     StoredFragment,
 )
 from idgraph.model.tombstones import NO_EPOCH, Tombstone, TombstoneNames
-from sinks.sqlite import erasure, ledger, outbox, pins, tombstones
+from sinks.sqlite import erasure, ledger, outbox, pins, timelines, tombstones
 from sinks.sqlite.database import CHUNK, SqliteFile, among, marks
 from sinks.sqlite.erasure import SqliteErasure
 from sinks.sqlite.ledger import SqliteLedger
 from sinks.sqlite.pins import SqlitePins
 from sinks.sqlite.schema import Schema
+from sinks.sqlite.timelines import SqliteTimelines
 from sinks.sqlite.tombstones import SqliteTombstones
 
 # `named` says that the fragment's own id is among its identifiers: nearly always so, and it saves two rows.
@@ -60,13 +61,14 @@ _SCHEMA = Schema(
             *pins.TABLES,
             *ledger.TABLES,
         ),
+        timelines.TABLES,
     ),
     # 64 MB of log between checkpoints: a page that is written often is moved home once.
     settings=("PRAGMA wal_autocheckpoint = 16000", "PRAGMA cache_size = -32768"),
 )
 
 
-class SqliteProfileStore(SqlitePins, SqliteLedger, SqliteErasure):
+class SqliteProfileStore(SqlitePins, SqliteLedger, SqliteTimelines, SqliteErasure):
     """A `ProfileStore` in one file. `path` and its folder are made when first used, for the owner only.
 
     `names` hashes the ids of erased fragments; a store that has tombstones takes no writes without it.
@@ -295,10 +297,11 @@ def _write(
     carried: list[tuple[str, int]] = []
     dropped: list[tuple[str, int]] = []
     waiting: list[tuple[str, int]] = []
+    paged: list[tuple[int, FragmentWrite]] = []
     refused: set[str] = set()
     # In the order of the ids: neighbours in the index share pages.
     for write in sorted(writes):
-        fragment_id, expected, state, identifiers, erasure_epoch, others = write
+        fragment_id, expected, state, identifiers, erasure_epoch, others, pages, expired = write
         tombstone = tombstoned.get(fragment_id, _NONE) if tombstoned else _NONE
         found, version = stored.get(fragment_id, _ABSENT)
         if not found:
@@ -319,6 +322,8 @@ def _write(
             carried += [(each, found) for each in identifiers if each != fragment_id]
         if others:
             dropped += [(each, found) for each in others]
+        if pages or expired:
+            paged.append((found, write))
     connection.executemany(
         "INSERT INTO fragments (number, id, version, named, state) VALUES (?, ?, ?, ?, ?)", inserts
     )
@@ -328,6 +333,7 @@ def _write(
     )
     connection.executemany("INSERT OR IGNORE INTO identifiers VALUES (?, ?)", sorted(carried))
     connection.executemany("DELETE FROM identifiers WHERE identifier = ? AND fragment = ?", dropped)
+    timelines.write(connection, paged)
     outbox.add(connection, waiting)
     return refused
 

@@ -153,7 +153,7 @@ def test_a_file_of_a_newer_idgraph(well: CommandLine) -> None:
     numbered(directory(well) / "profiles.db", 7)
     one = only(seen(well), "stores")
     assert (one.kind, one.place) == ("newer", str(directory(well) / "profiles.db"))
-    assert f"it has format 7, and idgraph {version('idgraph')} reads 1 to 1" in one.said
+    assert f"it has format 7, and idgraph {version('idgraph')} reads 1 to 2" in one.said
 
 
 @pytest.mark.parametrize("content", [b"no database", None])
@@ -308,21 +308,21 @@ topics = ["public/default/web"]
 def test_a_version_that_upgrades_and_one_that_refuses(
     well: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, two = formats.FormatRange(1, 1), formats.FormatRange(1, 2)
+    one, two = formats.FormatRange(1, 2), formats.FormatRange(1, 3)
     today = formats.READ["0.1.0"]
     monkeypatch.setattr(
         formats,
         "READ",
-        {"0.1.0": {**today, "profiles.db": one}, "0.3.0": {**today, "profiles.db": two, "index": two}},
+        {"0.1.0": {**today, "profiles.db": one}, "0.3.0": {**today, "profiles.db": two, "index": one}},
     )
     monkeypatch.setattr(checks, "version", lambda _: "0.3.4")
     assert seen(well, "--for", "0.1.0") == {}
     assert seen(well, "--for", "0.2.9") == {}
     upgraded, rebuilt = seen(well, "--for", "v0.3.0")["formats for v0.3.0"]
     assert (upgraded.kind, upgraded.is_fault) == ("older", False)
-    assert "upgrades to 2 when it opens it" in upgraded.said
+    assert "upgrades to 3 when it opens it" in upgraded.said
     assert rebuilt.command.endswith("&& idgraph reindex")
-    numbered(directory(well) / "profiles.db", 2)
+    numbered(directory(well) / "profiles.db", 3)
     (refused,) = seen(well, "--for", "0.1.0")["formats for 0.1.0"]
     assert (refused.kind, refused.is_fault) == ("newer", True)
 

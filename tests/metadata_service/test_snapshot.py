@@ -18,7 +18,7 @@ from idgraph.model.snapshots import MetadataSnapshot
 from metadata_service.api.service import ChangeWatch
 from metadata_service.attributes.discovery import apply_schema_changes
 from metadata_service.storage.database import Database, open_database
-from metadata_service.storage.sessions import Sessions
+from metadata_service.storage.sessions import SignInSessions
 from metadata_service.storage.snapshots import SnapshotCache
 from metadata_service.storage.tokens import Role, revoke_token
 from tests.metadata_service.conftest import Running
@@ -252,7 +252,7 @@ def test_a_reader_of_the_callers_is_woken_by_a_new_token_a_revoked_one_and_a_ses
         token = create_token(service.database, "ann", Role.VIEWER)
 
     assert wait_for(make) == before | {"ann"}
-    assert wait_for(lambda: Sessions(other).begin(token))
+    assert wait_for(lambda: SignInSessions(other).begin(token))
     assert len(service.admin.get("/v1/callers").json()["callers"]) == len(before) + 2
     assert wait_for(lambda: revoke_token(service.database, "ann")) == before
     unchanged = {"If-None-Match": etags[-1]}

@@ -21,7 +21,7 @@ from metadata_service.api.service import ServiceSettings
 from metadata_service.storage import users
 from metadata_service.storage.database import Database
 from metadata_service.storage.passwords import sign_in
-from metadata_service.storage.sessions import Sessions
+from metadata_service.storage.sessions import SignInSessions
 from metadata_service.storage.tables import UserRow
 from metadata_service.storage.tokens import (
     Role,
@@ -141,14 +141,14 @@ def test_a_wrong_try_makes_no_writer_wait_and_writes_nothing(database: Database)
     with database.write("somebody else"):
         for name in ("ann", "nobody"):
             assert sign_in(database, name, "wrong") is None
-        assert Sessions(database).begin("idg_invented") is None
-        assert Sessions(database).begin_by_code("invented") is None
-        Sessions(database).end("invented")
+        assert SignInSessions(database).begin("idg_invented") is None
+        assert SignInSessions(database).begin_by_code("invented") is None
+        SignInSessions(database).end("invented")
     assert database.revision() == before
 
 
 def test_a_disabled_person_is_out_at_once(house: House) -> None:
-    database, sessions = house.database, Sessions(house.database)
+    database, sessions = house.database, SignInSessions(house.database)
     password = made(database, "ann", role="publisher", clearance=20)
     key = create_token(database, "laptop", Role.VIEWER, clearance=20, owner="ann")
     flow = create_token(database, "flow", Role.PIPELINE, owner="ann")
@@ -190,9 +190,9 @@ def test_an_admin_makes_changes_and_resets_accounts(house: House) -> None:
     user = sign_in(house.database, "ann", answer.json()["password"])
     assert_problem(house.admin.post("/v1/users", json=body), 409)
     assert_problem(house.admin.post("/v1/users", json=body | {"name": "root"}), 409)
-    session = Sessions(house.database).begin_for(user or 0)
+    session = SignInSessions(house.database).begin_for(user or 0)
     again = house.admin.post("/v1/users/ann/reset").json()["password"]
-    assert Sessions(house.database).find(session) is None
+    assert SignInSessions(house.database).find(session) is None
     assert sign_in(house.database, "ann", again) == user
     changed = house.admin.patch("/v1/users/ann", json={"rights": {"role": "viewer", "clearance": 5}})
     assert (changed.json()["role"], changed.json()["clearance"]) == ("viewer", 5)
@@ -437,9 +437,9 @@ def test_a_person_is_told_of_themselves_and_changes_the_password(house: House) -
     wrong = {"current": "guessed", "wanted": "a-long-enough-one"}
     assert_problem(ann.put("/v1/me/password", json=wrong), 422)
     assert_problem(ann.put("/v1/me/password", json={"current": password, "wanted": "short"}), 422)
-    session = Sessions(house.database).begin_for(sign_in(house.database, "ann", password) or 0)
+    session = SignInSessions(house.database).begin_for(sign_in(house.database, "ann", password) or 0)
     assert ann.put("/v1/me/password", json=wrong | {"current": password}).status_code == 204
-    assert Sessions(house.database).find(session) is None
+    assert SignInSessions(house.database).find(session) is None
     assert sign_in(house.database, "ann", password) is None
     assert sign_in(house.database, "ann", "a-long-enough-one")
     assert_problem(house.admin.put("/v1/me/password", json=wrong), 422)

@@ -17,7 +17,7 @@ import pytest
 from sqlalchemy import select, text, update
 
 from metadata_service.storage.database import open_database
-from metadata_service.storage.sessions import IDLE, LINK, LONGEST, Sessions
+from metadata_service.storage.sessions import IDLE, LINK, LONGEST, SignInSessions
 from metadata_service.storage.tables import SessionRow
 from metadata_service.storage.tokens import Role, revoke_token
 from metadata_service.ui import specs
@@ -135,7 +135,7 @@ def test_a_link_signs_in_once(site: Site) -> None:
 def test_sessions_and_links_end_with_time(site: Site) -> None:
     database, now = site.app.state.service.database, [datetime.now(UTC)]
     token = create_token(database, "by the clock", Role.READER)
-    sessions = Sessions(database, lambda: now[0])
+    sessions = SignInSessions(database, lambda: now[0])
     code, idle, busy = sessions.make_link_code(token), sessions.begin(token), sessions.begin(token)
     assert code
     assert idle
@@ -185,10 +185,10 @@ def test_a_page_that_asks_for_itself_keeps_no_session(site: Site, page: str) -> 
 
 def test_a_session_is_known_to_every_process_and_after_a_restart(site: Site) -> None:
     database = site.app.state.service.database
-    begun = Sessions(database).begin(site.tokens[Role.ADMIN])
+    begun = SignInSessions(database).begin(site.tokens[Role.ADMIN])
     assert begun
     with closing(open_database(str(database.engine.url))) as another:
-        found, here = Sessions(another).find(begun), Sessions(database).find(begun)
+        found, here = SignInSessions(another).find(begun), SignInSessions(database).find(begun)
     assert found
     assert here
     assert found == here
@@ -197,8 +197,8 @@ def test_a_session_is_known_to_every_process_and_after_a_restart(site: Site) -> 
     for secret in (begun, found.csrf, found.profiles_token):
         assert secret
         assert secret not in stored
-    Sessions(database).end(begun)
-    assert Sessions(database).find(begun) is None
+    SignInSessions(database).end(begun)
+    assert SignInSessions(database).find(begun) is None
 
 
 @pytest.mark.parametrize(

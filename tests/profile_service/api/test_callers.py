@@ -20,7 +20,7 @@ from metadata_service.api.app import create_app as create_metadata
 from metadata_service.api.service import ServiceSettings
 from metadata_service.storage.database import Database
 from metadata_service.storage.requests import add_step, find_requests, keep
-from metadata_service.storage.sessions import Sessions
+from metadata_service.storage.sessions import SignInSessions
 from metadata_service.storage.tables import RequestRow
 from metadata_service.storage.tokens import Role, revoke_token
 from metadata_service.storage.users import PersonRights, add_user
@@ -104,9 +104,9 @@ def test_an_invented_session_is_refused_and_one_that_began_just_now_works(both: 
     seconds = int(time.time())
     for invented in (f"idgs_{seconds}_guessed", f"idgs_{seconds - 60}_guessed", "idgs_", "idgs_1_"):
         problem(both.ask(invented), 401)
-    session = Sessions(both.database).begin(create_token(both.database, "ann", Role.VIEWER))
+    session = SignInSessions(both.database).begin(create_token(both.database, "ann", Role.VIEWER))
     assert session
-    found = Sessions(both.database).find(session)
+    found = SignInSessions(both.database).find(session)
     assert found
     # Whoever asks by the client, as the pages do, waits until the service knows it.
     with ProfilesClient(both.url, str(found.profiles_token)) as client:

@@ -19,6 +19,7 @@ from idgraph.model.store import (
     SharedIdentifiers,
     StoredFragment,
 )
+from idgraph.model.timelines import DueEntry, PageKey
 from idgraph.model.tombstones import NO_EPOCH, FragmentSummary, Tombstone, TombstoneNames
 
 
@@ -38,6 +39,8 @@ class MemoryProfileStore:
         self._identifiers: dict[str, set[str]] = {}
         self._carriers: dict[str, set[str]] = {}
         self._outbox: dict[str, int] = {}
+        self._pages: dict[str, dict[PageKey, bytes]] = {}
+        self._due: dict[str, DueEntry] = {}
         self._closed = False
         self._guard = threading.Lock()
 
@@ -103,6 +106,12 @@ class MemoryProfileStore:
             self._identifiers[write.id].discard(identifier)
             self._carriers.get(identifier, set()).discard(write.id)
         self._outbox[write.id] = write.expected_version + 1
+        pages = {**self._pages.get(write.id, {}), **write.pages}
+        self._pages[write.id] = {
+            key: page
+            for key, page in pages.items()
+            if page and key.day >= write.expired.get(key.activity, key.day)
+        }
         return True
 
     def find(self, identifier: str) -> list[str]:
@@ -207,9 +216,43 @@ class MemoryProfileStore:
     def enqueue(self, ids: Sequence[str]) -> None:
         with self._lock():
             for each in ids:
-                if (found := self._fragments.get(each)) is not None:
-                    self._fragments[each] = found._replace(version=found.version + 1)
-                    self._outbox[each] = found.version + 1
+                self._enqueue(each)
+
+    def _enqueue(self, fragment_id: str) -> None:
+        if (found := self._fragments.get(fragment_id)) is not None:
+            self._fragments[fragment_id] = found._replace(version=found.version + 1)
+            self._outbox[fragment_id] = found.version + 1
+
+    def pages(self, keys: Collection[tuple[str, PageKey]]) -> dict[tuple[str, PageKey], bytes]:
+        with self._lock():
+            return {
+                (name, key): self._pages[name][key] for name, key in keys if key in self._pages.get(name, ())
+            }
+
+    def timelines(self, ids: Collection[str], activities: Collection[str]) -> dict[str, dict[PageKey, bytes]]:
+        with self._lock():
+            found = {
+                name: {key: page for key, page in self._pages.get(name, {}).items() if key[0] in activities}
+                for name in ids
+            }
+            return {name: pages for name, pages in found.items() if pages}
+
+    def plan(self, due: Collection[DueEntry]) -> None:
+        with self._lock():
+            for each in due:
+                present = self._due.get(each.fragment_id, each)
+                if each.fragment_id in self._fragments and each.version >= present.version:
+                    self._due.pop(each.fragment_id, None)
+                    if each.at_ms:
+                        self._due[each.fragment_id] = each
+
+    def take_due(self, now_ms: int, limit: int) -> int:
+        with self._lock():
+            due = sorted((each for each in self._due.values() if each.at_ms <= now_ms), key=lambda e: e.at_ms)
+            for each in due[:limit]:
+                del self._due[each.fragment_id]
+                self._enqueue(each.fragment_id)
+            return len(due[:limit])
 
     def add_pins(self, pins: Sequence[PinRecord]) -> None:
         with self._lock():
@@ -339,6 +382,8 @@ class MemoryProfileStore:
 
     def _remove(self, fragment_id: str, version: int) -> None:
         self._fragments.pop(fragment_id, None)
+        self._pages.pop(fragment_id, None)
+        self._due.pop(fragment_id, None)
         self._outbox[fragment_id] = version
         for identifier in self._identifiers.pop(fragment_id, ()):
             self._carriers[identifier].discard(fragment_id)

@@ -1,0 +1,142 @@
+"""The promises of every store on timelines (`idgraph.model.timelines.Timelines`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from idgraph.model.store import NEW, FragmentWrite, OutboxEntry, ProfileStore
+from idgraph.model.timelines import DueEntry, PageKey
+from idgraph.model.tombstones import NO_EPOCH
+from tests.contracts.implementations import PROFILE_STORES, Implementation
+
+ORDERS, VISITS = "orders", "visits"
+FIRST, SECOND = PageKey(ORDERS, -1), PageKey(ORDERS, 20_000)
+VISIT = PageKey(VISITS, 20_000)
+
+
+@pytest.fixture(params=[each for each in PROFILE_STORES if each.in_files], ids=str)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ProfileStore]:
+    implementation: Implementation[ProfileStore] = request.param
+    with implementation.opened(tmp_path) as store:
+        yield store
+
+
+def write(
+    fragment_id: str,
+    version: int = NEW,
+    pages: Mapping[PageKey, bytes] | None = None,
+    expired: Mapping[str, int] | None = None,
+    erasure_epoch: int = NO_EPOCH,
+) -> FragmentWrite:
+    return FragmentWrite(
+        fragment_id,
+        version,
+        b"s",
+        frozenset({fragment_id}),
+        erasure_epoch,
+        pages=pages or {},
+        expired=expired or {},
+    )
+
+
+def test_pages_are_written_with_their_fragment_and_read_by_key_and_activity(store: ProfileStore) -> None:
+    pages = {FIRST: b"1", SECOND: b"2", VISIT: bytes(range(256))}
+    assert store.write([write("a:1", NEW, pages), write("a:2", NEW, {SECOND: b"4"}), write("a:3")]) == set()
+    assert store.pages([("a:1", FIRST), ("a:2", FIRST), ("a:2", SECOND), ("a:4", FIRST)]) == {
+        ("a:1", FIRST): b"1",
+        ("a:2", SECOND): b"4",
+    }
+    assert store.pages([]) == {}
+    ids = ["a:1", "a:2", "a:3", "a:4"]
+    assert store.timelines(ids, [ORDERS]) == {"a:1": {FIRST: b"1", SECOND: b"2"}, "a:2": {SECOND: b"4"}}
+    assert store.timelines(ids, [VISITS, ORDERS]) == {"a:1": pages, "a:2": {SECOND: b"4"}}
+    assert store.timelines(ids, []) == store.timelines([], [ORDERS]) == {}
+    assert store.timelines(ids, ["order"]) == {}
+
+
+def test_a_page_is_replaced_as_a_whole_and_removed_by_an_empty_one(store: ProfileStore) -> None:
+    store.write([write("a:1", NEW, {FIRST: b"1", SECOND: b"2" * 9000})])
+    store.write([write("a:1", 1, {SECOND: b"3"})])
+    assert store.timelines(["a:1"], [ORDERS]) == {"a:1": {FIRST: b"1", SECOND: b"3"}}
+    store.write([write("a:1", 2, {SECOND: b"", VISIT: b""})])
+    assert store.timelines(["a:1"], [ORDERS, VISITS]) == {"a:1": {FIRST: b"1"}}
+
+
+def test_pages_of_before_a_day_expire_by_activity(store: ProfileStore) -> None:
+    days = {PageKey(activity, day): b"1" for activity in (ORDERS, VISITS) for day in (-5, 3, 4, 5)}
+    store.write([write("a:1", NEW, days), write("a:2", NEW, days)])
+    store.write([write("a:1", 1, {PageKey(ORDERS, 2): b"2", SECOND: b"2"}, {ORDERS: 4, "unknown": 9})])
+    left = store.timelines(["a:1", "a:2"], [ORDERS, VISITS])
+    assert [key.day for key in sorted(left["a:1"]) if key.activity == ORDERS] == [4, 5, SECOND.day]
+    assert len([key for key in left["a:1"] if key.activity == VISITS]) == 4
+    assert left["a:2"] == days
+
+
+def test_who_loses_a_fragment_writes_none_of_its_pages(store: ProfileStore) -> None:
+    store.write([write("a:1", NEW, {FIRST: b"1"})])
+    assert store.write([write("a:1", 1, {FIRST: b"first", SECOND: b"first"})]) == set()
+    lost = write("a:1", 1, {FIRST: b"second", VISIT: b"second"}, {ORDERS: 99_999})
+    assert store.write([lost, write("a:2", NEW, {FIRST: b"2"})]) == {"a:1"}
+    assert store.timelines(["a:1", "a:2"], [ORDERS, VISITS]) == {
+        "a:1": {FIRST: b"first", SECOND: b"first"},
+        "a:2": {FIRST: b"2"},
+    }
+    assert store.write([lost._replace(expected_version=2)]) == set()
+    assert store.timelines(["a:1"], [ORDERS, VISITS]) == {"a:1": {VISIT: b"second"}}
+
+
+def test_nothing_of_before_an_erasure_or_a_withdrawal_shows_again(store: ProfileStore) -> None:
+    pages = {FIRST: b"1", SECOND: b"2"}
+    store.write([write("a:1", NEW, pages), write("a:2", NEW, pages), write("a:3", NEW, pages)])
+    store.plan([DueEntry("a:1", 5), DueEntry("a:2", 5)])
+    store.erase(["a:1"], 100)
+    assert store.withdraw({"a:2": 1}) == set()
+    assert not store.timelines(["a:1", "a:2"], [ORDERS])
+    assert not store.pages([("a:1", FIRST), ("a:2", FIRST)])
+    assert store.take_due(10, 10) == 0
+    late = write("a:1", 1, {VISIT: b"late"}, erasure_epoch=100)
+    assert store.write([late]) == {"a:1"}
+    versions = {name: tombstone.version for name, tombstone in store.tombstones(["a:1", "a:2"]).items()}
+    again = [write(name, version, {SECOND: b"3"}, {}, 100) for name, version in versions.items()]
+    assert store.write(again) == set()
+    store.finish(["a:1"])
+    store.forget_withdrawn(["a:2"])
+    ids = ["a:1", "a:2", "a:3"]
+    assert store.timelines(ids, [ORDERS, VISITS]) == {
+        "a:1": {SECOND: b"3"},
+        "a:2": {SECOND: b"3"},
+        "a:3": pages,
+    }
+    assert store.pages([("a:1", FIRST), ("a:2", SECOND)]) == {("a:2", SECOND): b"3"}
+    assert store.take_due(10, 10) == 0
+
+
+def test_due_entries_enter_the_outbox_in_versions_of_their_own(store: ProfileStore) -> None:
+    store.write([write(f"a:{number}") for number in range(1, 5)])
+    store.settle([OutboxEntry(f"a:{number}", 1) for number in range(1, 5)])
+    store.plan([DueEntry("a:1", 30), DueEntry("a:2", 10), DueEntry("a:3", 20), DueEntry("b:1", 10)])
+    store.plan([])
+    assert store.take_due(9, 10) == 0
+    assert store.outbox() == []
+    assert store.take_due(100, 2) == 2
+    assert store.outbox() == [OutboxEntry("a:2", 2), OutboxEntry("a:3", 2)]
+    assert store.read(["a:2"])["a:2"].version == 2
+    # Of a projection that has read the fragment before.
+    store.settle([OutboxEntry("a:2", 1)])
+    assert len(store.outbox()) == 2
+    assert store.take_due(100, 2) == 1
+    assert store.take_due(100, 2) == 0
+
+
+def test_the_entry_of_the_latest_document_stays(store: ProfileStore) -> None:
+    store.write([write("a:1"), write("a:2"), write("a:3")])
+    store.plan([DueEntry("a:1", 10, 5), DueEntry("a:2", 10, 5), DueEntry("a:3", 10, 5)])
+    store.plan([DueEntry("a:1", 50, 5), DueEntry("a:2", 50, 4), DueEntry("a:3", 0, 4)])
+    assert store.take_due(10, 10) == 2
+    assert store.take_due(50, 10) == 1
+    store.plan([DueEntry("a:1", 60, 1)])
+    store.plan([DueEntry("a:1", 0, 1), DueEntry("b:1", 0, 1)])
+    assert store.take_due(100, 10) == 0
