@@ -107,7 +107,7 @@ class Window(FrozenDocument):
         return self
 
 
-class Sessions(FrozenDocument):
+class SessionWindow(FrozenDocument):
     """Sessions of an activity: an entry at most `gap` after the one before it belongs to the same session, one later begins
     the next; so does one `cap` or more after the session's first entry."""
 
@@ -145,7 +145,7 @@ class DerivedDefinition(_Definition):
 
     path: str = Field(min_length=1, max_length=1024)
     window: Window | None = None
-    sessions: Sessions | None = None
+    sessions: SessionWindow | None = None
     pattern: Pattern | None = None
     expression: Expression | None = Field(default=None, description="JMESPath over the profile's attributes.")
 

@@ -1,0 +1,98 @@
+"""From the definition of a derived attribute to a function of a person's attributes and timelines at a moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from idgraph.model.behaviour import DerivedDocument
+from idgraph.model.errors import SpecError, TransformError
+from idgraph.model.timelines import Entry
+from transforms.behaviour.sessions import SessionsDerivation
+from transforms.behaviour.windows import Derived, WindowDerivation, leaves_of
+from transforms.schema import data_types
+from transforms.spec.budget import start
+from transforms.spec.jmespath.compilation import compile_expression
+from transforms.spec.limits import DEFAULT_LIMITS, measure
+
+__all__ = ["Derivation", "Derived", "compile_derived"]
+
+Timelines: TypeAlias = Mapping[str, Sequence[Entry]]
+_Function: TypeAlias = Callable[[Timelines, Mapping[str, Any], int, Mapping[str, int]], Derived]
+
+
+class Derivation:
+    """One definition, compiled. Pure: the same arguments give the same result on each machine."""
+
+    def __init__(self, definition: DerivedDocument, function: _Function) -> None:
+        self.definition = definition
+        self._function = function
+
+    def of(
+        self,
+        timelines: Timelines,
+        attributes: Mapping[str, Any],
+        now: int,
+        whole_from: Mapping[str, int] | None = None,
+    ) -> Derived:
+        """The value as of `now` (epoch milliseconds).
+
+        `timelines` have by activity its entries, sorted by `Entry.order`; those count whose time is less than `now`.
+        `attributes` are the profile as nested objects. `whole_from` has by activity the least time from which every entry that
+        came is in the timeline; an activity that it does not have dropped nothing and was recorded from the first event on.
+
+        For each `t` with `now <= t < changes_at` the leaves as of `t` are the same.
+        """
+        return self._function(timelines, attributes, now, whole_from or {})
+
+
+def compile_derived(definition: DerivedDocument) -> Derivation:
+    """Raises SpecError with a pointer into the definition."""
+    if definition.window is not None:
+        return Derivation(
+            definition, _of_one("window", definition.window.activity, WindowDerivation, definition.window)
+        )
+    if definition.sessions is not None:
+        return Derivation(
+            definition,
+            _of_one("sessions", definition.sessions.activity, SessionsDerivation, definition.sessions),
+        )
+    if definition.expression is not None:
+        return Derivation(definition, _expression(definition.expression))
+    raise SpecError("patterns cannot be evaluated yet", "/pattern")
+
+
+def _of_one(kind: str, activity: str, make: Callable[[Any], Any], part: Any) -> _Function:
+    try:
+        of = make(part).of
+    except SpecError as error:
+        raise error.under(f"/{kind}") from None
+
+    def function(
+        timelines: Timelines, _attributes: Mapping[str, Any], now: int, whole_from: Mapping[str, int]
+    ) -> Derived:
+        derived: Derived = of(timelines.get(activity, ()), now, whole_from.get(activity))
+        return derived
+
+    return function
+
+
+def _expression(text: str) -> _Function:
+    try:
+        evaluate = compile_expression(text).evaluate
+    except SpecError as error:
+        raise error.under("/expression") from None
+
+    def function(
+        _timelines: Timelines, attributes: Mapping[str, Any], _now: int, _whole_from: Mapping[str, int]
+    ) -> Derived:
+        start(DEFAULT_LIMITS)
+        try:
+            value = evaluate(attributes)
+            measure(value, DEFAULT_LIMITS)
+        except TransformError as error:
+            return Derived({}, problem=error.message)
+        problem = data_types.problem(value)
+        return Derived({}, problem=f"the result is {problem}") if problem else Derived(dict(leaves_of(value)))
+
+    return function
