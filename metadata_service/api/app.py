@@ -73,12 +73,15 @@ def create_app(
     """
     database = open_database(settings.database_url, settings.key.history if settings.key else b"")
     watch = ChangeWatch(lambda: str(database.revision()), settings.poll_seconds)
+    snapshots = SnapshotCache(database)
+    snapshot_watch = ChangeWatch(lambda: str(snapshots.revision()), settings.poll_seconds)
     callers_watch = ChangeWatch(lambda: users.trace_of_callers(database), settings.poll_seconds)
-    database.listeners += [watch.poke, callers_watch.poke]
+    watches = watch, snapshot_watch, callers_watch
+    database.listeners += [each.poke for each in watches]
 
     def let_go() -> None:
-        watch.close()
-        callers_watch.close()
+        for each in watches:
+            each.close()
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -106,7 +109,7 @@ def create_app(
     )
     database_problems.install(app)
     app.state.service = MetadataService(
-        settings, database, SnapshotCache(database), watch, callers_watch, compile_spec
+        settings, database, snapshots, watch, snapshot_watch, callers_watch, compile_spec
     )
     app.state.pages = create_pages(app.state.service, profile_source, openid)
     app.add_middleware(BesidePages, pages=app.state.pages)

@@ -26,7 +26,9 @@ log = logging.getLogger(__name__)
 
 
 TURN_SECONDS = 1.0
-"""Between changes that waiters learn of. Under steady change all flows then ask for the same few answers."""
+"""Between changes that waiters learn of, under steady change: all flows then ask for the same few answers."""
+CHANGES_AT_ONCE = 10
+"""So many changes wake waiters without a pause before turns begin: an admin's few edits are in force at once."""
 
 
 class ChangeWatch:
@@ -97,7 +99,8 @@ class ChangeWatch:
             else:
                 if any(each != seen for each in self._known) and not self.is_closed:
                     await asyncio.sleep(self._turn - time.monotonic())
-                    self._turn = time.monotonic() + TURN_SECONDS
+                    unused = time.monotonic() - (CHANGES_AT_ONCE - 1) * TURN_SECONDS
+                    self._turn = max(self._turn, unused) + TURN_SECONDS
                 self._seen, self._done = seen, self._begun
             async with self._changed:
                 self._changed.notify_all()
@@ -140,6 +143,8 @@ class MetadataService:
     snapshots: SnapshotCache
     watch: ChangeWatch
     """Of the revision."""
+    snapshot_watch: ChangeWatch
+    """Of the snapshot, which most discovered attributes do not change."""
     callers_watch: ChangeWatch
     """Of the callers of the profile service."""
     compile_spec: CompileSpec

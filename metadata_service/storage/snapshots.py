@@ -82,6 +82,13 @@ class SnapshotCache:
                     self._snapshot = Served.of(revision, self._body(session, revision), read_at)
             return self._snapshot
 
+    def revision(self) -> Revision:
+        """Of the newest snapshot, which is its ETag; cheap unless something was written. Raises as `current`."""
+        known = self._snapshot
+        if known is not None and self._database.revision() == known.read_at:
+            return known.revision
+        return self.current().revision
+
     def catalogue(self) -> Served:
         """The newest `Catalogue`. Blocks; raises SQLAlchemyError when the database is away."""
         with self._lock, self._database.read() as session:

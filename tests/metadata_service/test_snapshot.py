@@ -15,7 +15,8 @@ from sqlalchemy import text
 
 from idgraph.model.attributes import Catalogue
 from idgraph.model.snapshots import MetadataSnapshot
-from metadata_service.api.service import ChangeWatch
+from metadata_service.api import service as service_module
+from metadata_service.api.service import CHANGES_AT_ONCE, ChangeWatch
 from metadata_service.attributes.discovery import apply_schema_changes
 from metadata_service.storage.database import Database, open_database
 from metadata_service.storage.sessions import SignInSessions
@@ -360,6 +361,44 @@ def test_a_change_that_nobody_waited_for_delays_no_later_one() -> None:
         return before
 
     assert asyncio.run(wait()) == 0, "no turn was taken"
+
+
+def test_a_few_changes_in_a_row_wake_without_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service_module, "TURN_SECONDS", 3600.0)
+    newest = 0
+
+    async def wait() -> None:
+        nonlocal newest
+        watch = ChangeWatch(lambda: str(newest), 3600)
+        for _ in range(CHANGES_AT_ONCE):
+            waiting = asyncio.create_task(watch.wait(str(newest), 3600))
+            await asyncio.sleep(0.05)
+            newest += 1
+            watch.poke()
+            await asyncio.wait_for(waiting, 30)
+        waiting = asyncio.create_task(watch.wait(str(newest), 3600))
+        await asyncio.sleep(0.05)
+        newest += 1
+        watch.poke()
+        await asyncio.sleep(0.2)
+        assert not waiting.done(), "under steady change they are woken in turns"
+        waiting.cancel()
+
+    asyncio.run(wait())
+
+
+def test_steady_discovery_delays_no_edit(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service_module, "TURN_SECONDS", 3600.0)
+    _, etag = read(service.reader)
+    waiting = Waiting(service.reader, etag, 30)
+    for number in range(CHANGES_AT_ONCE + 2):
+        discover(service.database, f"found{number}")
+        time.sleep(0.05)
+    declare(service, "declared")
+    written = time.monotonic()
+    status, at = waiting.done()
+    assert status == 200
+    assert at - written < 25
 
 
 def test_a_discovered_path_whose_key_may_be_a_value_stays_in_the_snapshot(service: Running) -> None:

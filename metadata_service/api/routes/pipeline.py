@@ -21,7 +21,7 @@ from idgraph.model.spec_use import MOST_USES, SpecUse
 from idgraph.signatures import HISTORY_HEADER, NONCE_HEADER
 from idgraph.web.conditional import IfNoneMatch, is_listed
 from idgraph.web.problems import unavailable
-from metadata_service.api.service import Actor, MetadataService, Service
+from metadata_service.api.service import Actor, ChangeWatch, Service
 from metadata_service.attributes.discovery import MAX_CHANGES, apply_schema_changes
 from metadata_service.specs.health import take_uses
 from metadata_service.storage.snapshots import Served
@@ -46,7 +46,7 @@ async def get(
 ) -> Response:
     """All active specs and all attributes but those that follow the discovery defaults, signed for a nonce. With
     `If-None-Match` and `wait`, the answer comes as soon as something changed."""
-    served = await _newest(service, service.snapshots.current, wait, if_none_match)
+    served = await _newest(service.snapshots.current, service.snapshot_watch, wait, if_none_match)
     is_known = is_listed(served.revision.etag, if_none_match)
     digest = _NOTHING if is_known else served.digest
     key = service.settings.key
@@ -62,20 +62,20 @@ catalogue = APIRouter(prefix="/v1/catalogue", tags=["attributes"])
 @catalogue.get("", response_model=Catalogue, responses=_UNCHANGED)
 async def get_catalogue(service: Service, wait: Wait = 0, if_none_match: IfNoneMatch = None) -> Response:
     """Path and types of every attribute, for searches and tables. `If-None-Match` and `wait` as for the snapshot."""
-    served = await _newest(service, service.snapshots.catalogue, wait, if_none_match)
+    served = await _newest(service.snapshots.catalogue, service.watch, wait, if_none_match)
     return _answer(served, is_listed(served.revision.etag, if_none_match), {})
 
 
 async def _newest(
-    service: MetadataService, read: Callable[[], Served], wait: float, if_none_match: str | None
+    read: Callable[[], Served], watch: ChangeWatch, wait: float, if_none_match: str | None
 ) -> Served:
     ends = time.monotonic() + wait
     while True:
         served = await run_in_threadpool(read)
         left = ends - time.monotonic()
-        if left <= 0 or not is_listed(served.revision.etag, if_none_match) or service.watch.is_closed:
+        if left <= 0 or not is_listed(served.revision.etag, if_none_match) or watch.is_closed:
             return served
-        await service.watch.wait(str(served.read_at), left)
+        await watch.wait(str(served.revision), left)
 
 
 def _answer(served: Served, is_known: bool, headers: dict[str, str]) -> Response:
