@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -112,3 +114,30 @@ def test_driver_and_server_killed(tmp_path: Path, shop: Shop, pulsar: Pulsar, fi
     assert taken >= sum(FIRST.values())
     assert installation.profiles() == first_profiles
     assert installation.dead_letters() == []
+
+
+def test_where_a_flow_begins(tmp_path: Path, shop: Shop, pulsar: Pulsar) -> None:
+    lines = [line.rstrip() for line in retail("orders")[:12]]
+    pulsar.create(*("begins-" + source for source in FIRST))
+    pulsar.publish("begins-orders", lines[:4], key="k", batching_enabled=False)
+    time.sleep(0.05)
+    when = datetime.now(UTC)
+    time.sleep(0.05)
+    (first, *_) = pulsar.publish("begins-orders", lines[4:9], key="k", batching_enabled=False)
+    partition, ledger, entry, _ = first
+    place = {"begins-orders": {str(partition): f"{ledger}/{entry + 2}"}}
+    starts = {"latest": ("latest", 0), "time": (when.isoformat(), 5), "place": (place, 3)}
+    beyond = {**pulsar.settings, "starting_position": {"begins-orders": {str(partition): f"{ledger}/99"}}}
+    nowhere = Installation(tmp_path / "beyond", shop, pulsar=beyond, topics="begins-")
+    error = nowhere.command("run", "--until-done", code=2).stderr.decode()
+    assert f"begins-orders-partition-{partition} ends before {ledger}/99" in error
+    for name, (start, count) in starts.items():
+        settings = {**pulsar.settings, "starting_position": start}
+        flow = Installation(tmp_path / name, shop, pulsar=settings, topics="begins-")
+        assert sum(batch["events"] for batch in flow.run()) == count, name
+    pulsar.publish("begins-orders", lines[9:])
+    for name in starts:
+        flow = Installation(tmp_path / name, shop, pulsar=pulsar.settings, topics="begins-")
+        assert sum(batch["events"] for batch in flow.run()) == 3, (
+            f"{name}: what came since, and the start is kept"
+        )

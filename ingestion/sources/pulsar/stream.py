@@ -280,6 +280,9 @@ class PulsarStream(TopicStream):
                     at = each.end
                 else:
                     at = places.get(topic, {}).get(partition, each.first)
+                if at > each.end:
+                    name = partition_name(topic, partition)
+                    raise ConfigError(f"[pulsar] starting_position: {name} ends before {written(at)}")
                 start.setdefault(topic, {})[partition] = at
         try:
             begin(self._checkpoint, start)
